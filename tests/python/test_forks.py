@@ -11,6 +11,7 @@ import pytest
 import turbidite
 
 from support.command import AMPLE_S
+from support.pipes import replace_parts_by_pipes
 
 EPOCHS, ROWS = range(12), 60_000
 
@@ -30,7 +31,7 @@ def rows(epoch: int) -> dict[str, numpy.ndarray]:
     return {"energy": energy, "id": numpy.arange(ROWS, dtype="u8") + epoch * ROWS, "load": numpy.zeros(ROWS, "V64")}
 
 
-def expected() -> int:
+def count_expected() -> int:
     return sum(int((rows(epoch)["energy"] > 1).sum()) for epoch in EPOCHS)
 
 
@@ -57,31 +58,42 @@ def of_shared(_: int) -> int:
 def test_a_pool_of_forked_processes_shares_a_dataset(path):
     global shared
     shared = turbidite.open(path)
-    assert use(shared) == expected()
+    assert use(shared) == count_expected()
     with multiprocessing.get_context("fork").Pool(2) as pool:
-        assert pool.map_async(of_shared, range(4)).get(AMPLE_S) == [expected()] * 4
-    assert use(shared) == expected()
+        assert pool.map_async(of_shared, range(4)).get(AMPLE_S) == [count_expected()] * 4
+    assert use(shared) == count_expected()
 
 
 def test_forks_in_the_middle_of_other_threads_queries(path):
     """Whatever locks the other threads hold at a fork, the child does not wait for them."""
     dataset = turbidite.open(path)
     stop = threading.Event()
+    # How often each thread has read the result, and what it raised.
+    reads, raised = [0] * 3, []
 
-    def read() -> None:
-        while not stop.is_set():
-            dataset.query("energy > 1", columns=["id"], threads=2).to_numpy()
+    def read(place: int) -> None:
+        try:
+            while not stop.is_set():
+                assert len(dataset.query("energy > 1", columns=["id"], threads=2).to_numpy()["id"]) == expected
+                reads[place] += 1
+        except Exception as error:  # noqa: BLE001
+            raised.append(error)
 
-    readers = [threading.Thread(target=read) for _ in range(3)]
+    expected = count_expected()
+    readers = [threading.Thread(target=read, args=(place,)) for place in range(3)]
     for reader in readers:
         reader.start()
     context = multiprocessing.get_context("fork")
-    children = [context.Process(target=check_count, args=(dataset, expected())) for _ in range(20)]
+    children = [context.Process(target=check_count, args=(dataset, expected)) for _ in range(20)]
     try:
         for child in children:
             child.start()
             child.join(AMPLE_S)
             assert child.exitcode == 0
+            # Another fork would say little unless the readers have gone on.
+            before = sum(reads)
+            while sum(reads) == before and not raised:
+                pass
     finally:
         stop.set()
         for reader in readers:
@@ -89,6 +101,7 @@ def test_forks_in_the_middle_of_other_threads_queries(path):
         for child in children:
             if child.is_alive():
                 child.kill()
+    assert raised == []
 
 
 def check_count(dataset: turbidite.Dataset, count: int) -> None:
@@ -156,3 +169,32 @@ def test_a_dataset_that_is_gone_says_so_in_a_fork(path, tmp_path):
             os._exit(0 if "gone.tbd" in str(error) else 1)
         os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_stream_that_a_thread_reads_at_the_fork_is_refused(path, tmp_path):
+    waiting = tmp_path / "waiting.tbd"
+    subprocess.run(["cp", "-r", path, waiting], check=True)
+    replace_parts_by_pipes(waiting)
+    program = """
+import os, sys, threading, turbidite
+batches = turbidite.open(sys.argv[1])._core.stream(turbidite.open(sys.argv[1]).query()._resolved())
+threading.Thread(target=lambda: next(batches), daemon=True).start()
+while True:
+    try:
+        batches.columns()
+    except Exception as error:
+        busy = type(error).__name__
+        break
+child = os.fork()
+if child == 0:
+    try:
+        next(batches)
+    except Exception as refused:
+        print(busy, type(refused).__name__, refused, flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+os._exit(0)
+"""
+    command = [sys.executable, "-c", program, str(waiting)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=AMPLE_S, env={**os.environ, "PYTHONWARNINGS": "ignore"})
+    assert done.stdout.startswith("UsageError UsageError ") and "a forked process runs the query again" in done.stdout, done.stderr

@@ -1,14 +1,15 @@
 """Interrupts of calls that wait for storage: a part that is a pipe keeps its readers waiting for ever."""
 
-import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy
 import pytest
 import turbidite
 
 from support.command import AMPLE_S
+from support.pipes import replace_parts_by_pipes
 
 USES = [
     "dataset.phase_space('x', 'y', bins=8)",
@@ -16,24 +17,34 @@ USES = [
     "dataset.phase_space('x', 'y', where='x > y')",
     "dataset.histogram('y', exact=True)",
     "dataset.quantiles('y', exact=True)",
+    "dataset.query('x > y').count()",
+    "dataset.query('x > y').to_numpy()",
     "dataset.query('x > y').to_arrow()",
     "dataset.query('x > y').to_polars()",
     "dataset.query('x > y', order='key').to_pandas()",
     "dataset.pieces('x > y')",
     "dataset.stats(3)",
     "dataset.plot_partitions(3)",
+    "dataset.tracks(of='x > 1', at=3, id='id').to_numpy()",
 ]
+
+
+def write(path: Path, *epochs: int) -> None:
+    """Writes epochs of two parts."""
+    rows = {name: numpy.random.default_rng(1).standard_normal(200_000) for name in ("x", "y")}
+    rows["id"] = numpy.arange(200_000)
+    with turbidite.Writer(path, {"x": "f8", "y": "f8", "id": "int64"}, key="x", ranks=2) as writer:
+        for epoch in epochs:
+            with writer.epoch(epoch):
+                for rank in range(2):
+                    writer.append({name: values[rank::2] for name, values in rows.items()}, rank=rank)
 
 
 @pytest.mark.parametrize("progress", ["False", "lambda done, total: None"])
 @pytest.mark.parametrize("use", USES)
 def test_an_interrupt_ends_what_waits_for_storage(tmp_path, use, progress):
-    rows = {name: numpy.random.default_rng(1).standard_normal(100_000) for name in ("x", "y")}
-    with turbidite.Writer(tmp_path / "run.tbd", {"x": "f8", "y": "f8"}, key="x") as writer, writer.epoch(3):
-        writer.append(rows)
-    [part] = (tmp_path / "run.tbd").glob("data/**/*.parquet")
-    part.unlink()
-    os.mkfifo(part)
+    write(tmp_path / "run.tbd", 3)
+    replace_parts_by_pipes(tmp_path / "run.tbd")
     # A call that reads works on a thread of its own, of this name.
     program = f"""
 import os, pathlib, signal, threading, turbidite
@@ -57,3 +68,30 @@ except KeyboardInterrupt:
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=AMPLE_S)
     assert done.stdout == "interrupted [3]\n", done.stderr
+
+
+LEFT = {
+    "a loop": "batches = iter(query); next(batches)",
+    "a loop with progress": "batches = iter(turbidite.open('run.tbd', progress=lambda *_: None).query(threads=4)); next(batches)",
+    "a stream of pyarrow": "batches = pyarrow.RecordBatchReader.from_stream(query); batches.read_next_batch()",
+}
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_a_result_that_is_left_waits_for_no_thread(tmp_path, name):
+    """A thread that reads ahead waits for the second epoch for ever, and the first batch is there already."""
+    write(tmp_path / "run.tbd", 3, 4)
+    # The first part belongs to the check of the manifest, for which the first batch waits.
+    first = turbidite.open(tmp_path / "run.tbd").row_groups(4)[0]["file"]
+    replace_parts_by_pipes(tmp_path / "run.tbd", 4, keep=first)
+    program = f"""
+import pathlib, pyarrow, turbidite
+query = turbidite.open("run.tbd").query(threads=4)
+{LEFT[name]}
+while not any(task.read_text() == "turbidite-read\\n" for task in pathlib.Path("/proc/self/task").glob("*/comm")):
+    pass
+del batches
+print("left")
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=AMPLE_S)
+    assert done.stdout == "left\n", done.stderr

@@ -1,18 +1,13 @@
-"""Pieces of queries in other processes, answers as files, reports, and interrupts."""
+"""Pieces of queries in other processes, answers as files, and reports."""
 
 import json
 import multiprocessing
-import os
 import pickle
-import subprocess
-import sys
 
 import numpy
 import pyarrow.parquet
 import pytest
 import turbidite
-
-from support.command import AMPLE_S
 
 EPOCHS, ROWS = (3, 7), 200_000
 
@@ -147,31 +142,3 @@ def test_a_report_is_a_page(dataset, tmp_path):
     assert "<svg" in open(page).read()
     with pytest.raises(turbidite.TurbiditeError, match="99"):
         dataset.report(tmp_path / "other.html", epoch=99)
-
-
-@pytest.mark.parametrize(
-    "use", ["query.count()", "query.to_numpy()", "dataset.tracks(of='energy > 1', at=3, id='id').to_numpy()"]
-)
-def test_an_interrupt_ends_what_waits_for_storage(tmp_path, use):
-    """Parts that are pipes keep their readers waiting for ever, so that nothing but the interrupt ends the call."""
-    write(tmp_path / "run.tbd")
-    parts = list((tmp_path / "run.tbd").glob("data/**/*.parquet"))
-    assert parts
-    for part in parts:
-        part.unlink()
-        os.mkfifo(part)
-    program = f"""
-import os, signal, threading, turbidite
-# A shell's background jobs ignore interrupts.
-signal.signal(signal.SIGINT, signal.default_int_handler)
-dataset = turbidite.open("run.tbd")
-query = dataset.query("energy > 1 and id % 2 = 0")
-try:
-    threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
-    {use}
-    threading.Event().wait()
-except KeyboardInterrupt:
-    print("interrupted", dataset.epochs)
-"""
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=AMPLE_S)
-    assert done.stdout == "interrupted [3, 7]\n", done.stderr

@@ -10,6 +10,7 @@ import pytest
 import turbidite
 
 from support.command import AMPLE_S, ROOT, answer
+from support.pipes import replace_parts_by_pipes
 from support.vpic import DERIVATIONS
 
 THRESHOLD = 0.5
@@ -152,11 +153,7 @@ def test_the_numbers_are_those_of_what_was_read(small_dataset, tmp_path):
     total = every(turbidite.open(path))
     # The first part belongs to the check of the manifest. All parts are opened before any is read.
     first = turbidite.open(path).row_groups(last)[0]["file"]
-    parts = [part for part in (path / "data" / f"epoch={last}").glob("*.parquet") if part.name != first]
-    assert parts
-    for part in parts:
-        part.unlink()
-        os.mkfifo(part)
+    replace_parts_by_pipes(path, last, keep=first)
     program = f"""
 import os, turbidite
 told = []

@@ -1,6 +1,6 @@
 //! Runs a query: as Python iterates over its batches, or as an Arrow stream.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{RecordBatch, RecordBatchReader};
@@ -8,16 +8,16 @@ use arrow_schema::{ArrowError, Field, SchemaRef};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use turbidite::Error;
-use turbidite::query::{QueryStream, Tracks};
+use turbidite::query::{QueryProgress, QueryStream, Tracks};
 
 use crate::batch::{Batch, type_string};
 use crate::errors::{exception, usage};
-use crate::owned::Owned;
-use crate::watch::Watch;
+use crate::owned::{Owned, refusal};
+use crate::watch::{Watch, dispose};
 
-/// The error of a stream that was open while its process forked.
-const OF_ANOTHER_PROCESS: &str =
-    "the stream belongs to the process that began it: a forked process runs the query again";
+/// A stream in the error of a fork, and what the fork does instead.
+const WHAT: &str = "stream";
+const INSTEAD: &str = "runs the query again";
 
 /// The error of a stream without batches.
 const GONE: &str = "the stream was interrupted, or an Arrow stream has taken it: run the query again";
@@ -48,25 +48,18 @@ impl Batches {
     }
 }
 
-/// The result of one execution of a query, read once: by iteration, or by the Arrow PyCapsule interface.
-#[pyclass(module = "turbidite._core")]
+/// Batches that are being read.
 #[derive(Debug)]
-pub(crate) struct Stream {
-    /// Empty once an Arrow stream has taken the batches, or an interrupt has dropped them.
-    batches: Owned<Batches>,
+struct Reading {
+    /// `None` once an Arrow stream has taken the batches, or an interrupt has dropped them.
+    batches: Option<Batches>,
+    has_ended: bool,
     watch: Watch,
 }
 
-impl Stream {
-    pub(crate) fn new(batches: Batches, watch: Watch) -> Self {
-        Self { batches: Owned::new(batches), watch }
-    }
-
+impl Reading {
     /// Takes the batches out. `gone` says why there may be none.
     fn take(&mut self, py: Python<'_>, gone: &str) -> PyResult<Batches> {
-        if !self.batches.is_of_this_process() {
-            return Err(usage(py, OF_ANOTHER_PROCESS));
-        }
         self.batches.take().ok_or_else(|| usage(py, gone))
     }
 
@@ -88,10 +81,48 @@ impl Stream {
             (batches, Ok(collected))
         })?;
         let schema = batches.schema();
-        self.batches.put(batches);
+        self.has_ended = collected.is_ok();
+        self.batches = Some(batches);
         let collected = collected.map_err(|error| exception(py, &error))?;
         self.watch.finish(py)?;
         Ok((schema, collected))
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        drop_unread(&self.watch.progress(), self.batches.take(), self.has_ended);
+    }
+}
+
+/// Drops batches. The threads of a query that has not ended may be waiting for storage.
+fn drop_unread(progress: &QueryProgress, batches: Option<Batches>, has_ended: bool) {
+    if !has_ended && let Some(batches) = batches {
+        progress.cancel();
+        dispose(batches);
+    }
+}
+
+/// The result of one execution of a query, read once: by iteration, or by the Arrow PyCapsule interface.
+#[pyclass(frozen, module = "turbidite._core")]
+#[derive(Debug)]
+pub(crate) struct Stream {
+    reading: Owned<Mutex<Reading>>,
+}
+
+impl Stream {
+    pub(crate) fn new(batches: Batches, watch: Watch) -> Self {
+        let reading = Reading { batches: Some(batches), has_ended: false, watch };
+        Self { reading: Owned::new(Mutex::new(reading)) }
+    }
+
+    /// Locks the batches for one call.
+    fn locked(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Reading>> {
+        match self.reading.of_this_process(py, WHAT, INSTEAD)?.try_lock() {
+            Ok(reading) => Ok(reading),
+            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => Err(usage(py, "another call is reading the stream")),
+        }
     }
 }
 
@@ -99,24 +130,22 @@ impl Stream {
 impl Stream {
     /// The names of the columns, and NumPy's names of their types.
     fn columns(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
-        let Some(batches) = self.batches.get() else {
-            let gone = "an Arrow stream has taken the batches: run the query again";
-            return Err(usage(py, if self.batches.is_of_this_process() { gone } else { OF_ANOTHER_PROCESS }));
-        };
+        let reading = self.locked(py)?;
+        let batches = reading.batches.as_ref().ok_or_else(|| usage(py, GONE))?;
         let named = |field: &Arc<Field>| Some((field.name().clone(), type_string(field.data_type())?));
         Ok(batches.schema().fields().iter().filter_map(named).collect())
     }
 
     /// Reads the rest of the batches, which an interrupt can end.
-    fn collect(&mut self, py: Python<'_>) -> PyResult<Vec<Batch>> {
-        let (_, collected) = self.read_all(py)?;
+    fn collect(&self, py: Python<'_>) -> PyResult<Vec<Batch>> {
+        let (_, collected) = self.locked(py)?.read_all(py)?;
         Ok(collected.into_iter().map(Batch::new).collect())
     }
 
     /// Reads the rest of the batches, which an interrupt can end, and returns them as a stream. An Arrow consumer takes
     /// them faster than one by one.
-    fn collected(&mut self, py: Python<'_>) -> PyResult<Self> {
-        let (schema, collected) = self.read_all(py)?;
+    fn collected(&self, py: Python<'_>) -> PyResult<Self> {
+        let (schema, collected) = self.locked(py)?.read_all(py)?;
         Ok(Self::new(Batches::Collected(schema, collected.into_iter()), Watch::new(None)))
     }
 
@@ -124,18 +153,20 @@ impl Stream {
         this
     }
 
-    fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Batch>> {
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Batch>> {
         py.check_signals()?;
-        let mut batches = self.take(py, GONE)?;
+        let mut reading = self.locked(py)?;
+        let mut batches = reading.take(py, GONE)?;
         // After an interrupt the batches are dropped, which ends the query's threads.
-        let (batches, next) = self.watch.run(py, move || {
+        let (batches, next) = reading.watch.run(py, move || {
             let next = batches.advance();
             (batches, next)
         })?;
-        self.batches.put(batches);
+        reading.batches = Some(batches);
         match next {
             None => {
-                self.watch.finish(py)?;
+                reading.has_ended = true;
+                reading.watch.finish(py)?;
                 Ok(None)
             }
             Some(Ok(batch)) => Ok(Some(Batch::new(batch))),
@@ -146,14 +177,16 @@ impl Stream {
     /// Exports the rest of the batches by the Arrow PyCapsule interface.
     #[pyo3(signature = (requested_schema = None))]
     fn __arrow_c_stream__<'py>(
-        &mut self,
+        &self,
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
         // The interface lets a producer ignore the request: the caller casts.
         drop(requested_schema);
-        let batches = self.take(py, "an Arrow stream has taken the batches already")?;
-        let reader = Reader { schema: batches.schema(), batches: Owned::new(batches) };
+        let mut reading = self.locked(py)?;
+        let batches = reading.take(py, GONE)?;
+        let progress = reading.watch.progress();
+        let reader = Reader { schema: batches.schema(), batches: Owned::new(batches), has_ended: false, progress };
         let stream = FFI_ArrowArrayStream::new(Box::new(reader));
         PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
     }
@@ -163,6 +196,14 @@ impl Stream {
 struct Reader {
     schema: SchemaRef,
     batches: Owned<Batches>,
+    has_ended: bool,
+    progress: Arc<QueryProgress>,
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        drop_unread(&self.progress, self.batches.take(), self.has_ended);
+    }
 }
 
 impl Iterator for Reader {
@@ -170,10 +211,11 @@ impl Iterator for Reader {
 
     fn next(&mut self) -> Option<Self::Item> {
         let Some(mut batches) = self.batches.take() else {
-            return Some(Err(ArrowError::CDataInterface(OF_ANOTHER_PROCESS.to_owned())));
+            return Some(Err(ArrowError::CDataInterface(refusal(WHAT, INSTEAD))));
         };
         let next = batches.advance();
         self.batches.put(batches);
+        self.has_ended = next.is_none();
         Some(next?.map_err(|error| ArrowError::ExternalError(Box::new(error))))
     }
 }

@@ -12,6 +12,21 @@ use crate::errors::failed;
 /// Interval at which pending signals are handled, and the progress is last.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(50);
 
+/// Drops a value on a thread of its own. The drop may wait for threads that are reading, and nobody may wait for them
+/// with the interpreter's lock, or after an interrupt.
+pub(crate) fn dispose(value: impl Send + 'static) {
+    // Without a thread, the value is dropped here.
+    drop(std::thread::Builder::new().name("turbidite-drop".to_owned()).spawn(move || drop(value)));
+}
+
+/// Returns whether this is the thread that runs signal handlers.
+fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
+    let threading = py.import("threading")?;
+    // Asking for the current thread would list a thread that Python has not started, for good.
+    let main = threading.call_method0("main_thread")?.getattr("ident")?;
+    threading.call_method0("get_ident")?.eq(main)
+}
+
 /// The watch over one request.
 #[derive(Debug)]
 pub(crate) struct Watch {
@@ -48,19 +63,8 @@ impl Watch {
         py: Python<'_>,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> PyResult<T> {
-        let found = self.wait(py, work);
-        if found.is_err() {
-            self.progress.cancel();
-        }
-        found
-    }
-
-    fn wait<T: Send + 'static>(&mut self, py: Python<'_>, work: impl FnOnce() -> T + Send + 'static) -> PyResult<T> {
-        if self.tell.is_none() {
-            let threading = py.import("threading")?;
-            if !threading.call_method0("current_thread")?.is(&threading.call_method0("main_thread")?) {
-                return Ok(py.detach(work));
-            }
+        if self.tell.is_none() && !is_main_thread(py)? {
+            return Ok(py.detach(work));
         }
         let (sender, receiver) = sync_channel(1);
         // After an interrupt nobody receives.
@@ -71,25 +75,30 @@ impl Watch {
             .map_err(|error| failed(py, format!("cannot start a thread: {error}")))?;
         // A receiver cannot be shared between threads, which PyO3 asks of what is used without the lock.
         let receiver = Mutex::new(receiver);
-        loop {
+        let (raised, result) = loop {
             let received = py.detach(|| {
                 let receiver = receiver.lock().unwrap_or_else(PoisonError::into_inner);
                 receiver.recv_timeout(INTERVAL)
             });
             match received {
-                Ok(result) => {
-                    self.tell_due(py)?;
-                    return Ok(result);
-                }
+                Ok(result) => match self.tell_due(py) {
+                    Ok(()) => return Ok(result),
+                    Err(raised) => break (raised, Some(result)),
+                },
                 Err(RecvTimeoutError::Timeout) => {
-                    py.check_signals()?;
-                    self.tell_due(py)?;
+                    if let Err(raised) = py.check_signals().and_then(|()| self.tell_due(py)) {
+                        break (raised, None);
+                    }
                 }
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(failed(py, "a thread has panicked; this is a bug of Turbidite".to_owned()));
                 }
             }
-        }
+        };
+        self.progress.cancel();
+        // The thread may have sent its result just now.
+        dispose((result, receiver));
+        Err(raised)
     }
 
     /// Tells that the request is done. Row groups beyond a limit need not be read.
