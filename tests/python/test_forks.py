@@ -111,7 +111,7 @@ def check_count(dataset: turbidite.Dataset, count: int) -> None:
 STREAMS = """
 import os, sys, turbidite
 dataset = turbidite.open(sys.argv[1])
-batches = iter(dataset.query(threads=4))
+batches = dataset._core.stream(dataset.query(threads=4)._resolved())
 first = next(batches)
 kept = first.column("id")
 {prepare}

@@ -1,7 +1,9 @@
 """Interrupts of calls that wait for storage: a part that is a pipe keeps its readers waiting for ever."""
 
+import _thread
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy
@@ -56,8 +58,13 @@ def name(task):
         return task.read_text()
     except OSError:
         return "the thread has ended"
+def works():
+    return any(name(task) == "turbidite\\n" for task in pathlib.Path("/proc/self/task").glob("*/comm"))
+# The thread that has opened the dataset may be ending.
+while works():
+    pass
 def interrupt():
-    while not any(name(task) == "turbidite\\n" for task in pathlib.Path("/proc/self/task").glob("*/comm")):
+    while not works():
         pass
     os.kill(os.getpid(), signal.SIGINT)
 threading.Thread(target=interrupt, daemon=True).start()
@@ -95,3 +102,16 @@ print("left")
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=AMPLE_S)
     assert done.stdout == "left\n", done.stderr
+
+
+def test_a_thread_that_python_has_not_started_is_not_listed(tmp_path):
+    write(tmp_path / "run.tbd", 3)
+    dataset, done, listed = turbidite.open(tmp_path / "run.tbd"), threading.Event(), []
+
+    def read() -> None:
+        dataset.query().count()
+        listed.extend(type(thread).__name__ for thread in threading.enumerate())
+        done.set()
+
+    _thread.start_new_thread(read, ())
+    assert done.wait(AMPLE_S) and "_DummyThread" not in listed

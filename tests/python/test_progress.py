@@ -290,4 +290,6 @@ def test_what_is_no_progress_is_refused(small_dataset, tmp_path, progress):
     with pytest.raises(turbidite.UsageError, match="progress"):
         turbidite.open(small_dataset.path, progress=progress)
     with pytest.raises(turbidite.UsageError, match="progress"):
+        turbidite.open(small_dataset.path).progress = progress
+    with pytest.raises(turbidite.UsageError, match="progress"):
         turbidite.ingest(ROOT / "testdata" / "vpic", tmp_path / "no.tbd", key="ux", progress=progress)

@@ -1,7 +1,7 @@
 //! Reads a dataset: queries, counts, explanations, distributions and trajectories.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 use serde_json::{Value as Json, json};
@@ -117,20 +117,34 @@ fn count(bounded: &Bounded) -> Json {
     json!([bounded.least, bounded.estimate, bounded.most])
 }
 
+/// Opens a dataset, unless an interrupt ends the call.
+fn open(py: Python<'_>, path: PathBuf) -> PyResult<turbidite::Dataset> {
+    let opened = Watch::new(None).run(py, move || turbidite::Dataset::open(path))?;
+    opened.map_err(|error| exception(py, &error))
+}
+
 impl Dataset {
     /// Returns the dataset. A forked process opens it anew.
     fn opened(&self, py: Python<'_>) -> PyResult<turbidite::Dataset> {
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(dataset) = opened.get() {
+        if let Some(dataset) = self.locked().get() {
             return Ok(dataset.clone());
         }
-        let dataset = turbidite::Dataset::open(&self.path).map_err(|error| exception(py, &error))?;
+        let dataset = open(py, self.path.clone())?;
+        let mut opened = self.locked();
+        if let Some(first) = opened.get() {
+            // Another thread has opened it meanwhile. All share its caches.
+            return Ok(first.clone());
+        }
         opened.put(dataset.clone());
         Ok(dataset)
     }
 
+    fn locked(&self) -> MutexGuard<'_, Owned<turbidite::Dataset>> {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Runs the core without the interpreter's lock, so that an interrupt ends the call, and tells the progress.
-    fn run_long<T: Send + 'static>(
+    fn run<T: Send + 'static>(
         &self,
         py: Python<'_>,
         tell: Option<Py<PyAny>>,
@@ -142,29 +156,19 @@ impl Dataset {
         watch.finish(py)?;
         Ok(found)
     }
-
-    /// Runs the core without the interpreter's lock, for calls that load no manifest.
-    fn run<T: Send>(
-        &self,
-        py: Python<'_>,
-        work: impl FnOnce(&turbidite::Dataset) -> Result<T, Error> + Send,
-    ) -> PyResult<T> {
-        let dataset = self.opened(py)?;
-        py.detach(|| work(&dataset)).map_err(|error| exception(py, &error))
-    }
 }
 
 #[pymethods]
 impl Dataset {
     #[new]
-    fn open(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        let dataset = py.detach(|| turbidite::Dataset::open(&path)).map_err(|error| exception(py, &error))?;
+    fn new(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+        let dataset = open(py, path.clone())?;
         Ok(Self { path, opened: Mutex::new(Owned::new(dataset)) })
     }
 
     /// The labels of the epochs, ascending.
     fn epochs(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
-        self.run(py, turbidite::Dataset::epochs)
+        self.run(py, None, turbidite::Dataset::epochs)
     }
 
     /// The columns as (name, type, unit), and the name of the key.
@@ -178,7 +182,7 @@ impl Dataset {
 
     /// The statistics of an epoch, as JSON.
     fn statistics(&self, py: Python<'_>, epoch: u64) -> PyResult<String> {
-        let manifest = self.run_long(py, None, move |dataset| dataset.manifest(epoch))?;
+        let manifest = self.run(py, None, move |dataset| dataset.manifest(epoch))?;
         let statistics = &manifest.statistics;
         let found = json!({
             "epoch": epoch,
@@ -195,8 +199,9 @@ impl Dataset {
     #[pyo3(signature = (arguments, tell = None))]
     fn stream(&self, py: Python<'_>, arguments: Arguments, tell: Option<Py<PyAny>>) -> PyResult<Stream> {
         let query = arguments.query(py)?;
-        let watch = Watch::new(tell);
-        let batches = self.run(py, |dataset| watch.over(dataset).run(&query))?;
+        let mut watch = Watch::new(tell);
+        let dataset = watch.over(&self.opened(py)?);
+        let batches = watch.run(py, move || dataset.run(&query))?.map_err(|error| exception(py, &error))?;
         Ok(Stream::new(Batches::Query(batches), watch))
     }
 
@@ -204,20 +209,20 @@ impl Dataset {
     #[pyo3(signature = (arguments, tell = None))]
     fn count(&self, py: Python<'_>, arguments: Arguments, tell: Option<Py<PyAny>>) -> PyResult<u64> {
         let query = arguments.query(py)?;
-        self.run_long(py, tell, move |dataset| dataset.count(&query)).map(|(rows, _)| rows)
+        self.run(py, tell, move |dataset| dataset.count(&query)).map(|(rows, _)| rows)
     }
 
     /// Explains a query: as text, and as JSON.
     fn explain(&self, py: Python<'_>, arguments: Arguments) -> PyResult<(String, String)> {
         let query = arguments.query(py)?;
-        let explanation = self.run_long(py, None, move |dataset| dataset.explain(&query))?;
+        let explanation = self.run(py, None, move |dataset| dataset.explain(&query))?;
         Ok((explanation.to_string(), json!(explanation).to_string()))
     }
 
     /// Cuts a query into pieces, each as JSON.
     fn pieces(&self, py: Python<'_>, arguments: Arguments, bytes: u64) -> PyResult<Vec<String>> {
         let query = arguments.query(py)?;
-        let pieces = self.run_long(py, None, move |dataset| dataset.pieces(&query, bytes))?;
+        let pieces = self.run(py, None, move |dataset| dataset.pieces(&query, bytes))?;
         Ok(pieces.iter().map(|piece| json!(piece).to_string()).collect())
     }
 
@@ -228,7 +233,7 @@ impl Dataset {
         let bins = bins_of(bins, range, log);
         let work =
             move |dataset: &turbidite::Dataset| dataset.histogram(&column, &bins, selection(epochs), precision(exact));
-        let found = self.run_long(py, tell, work)?;
+        let found = self.run(py, tell, work)?;
         let answer = json!({
             "rows": found.rows,
             "nan": found.nan,
@@ -250,17 +255,17 @@ impl Dataset {
         arguments: PhaseSpaceArguments,
         tell: Option<Py<PyAny>>,
     ) -> PyResult<Counted> {
-        self.run_long(py, tell, move |dataset| arguments.count(dataset))
+        self.run(py, tell, move |dataset| arguments.count(dataset))
     }
 
     /// The row groups of an epoch, as JSON.
     fn row_groups(&self, py: Python<'_>, epoch: u64) -> PyResult<String> {
-        self.run_long(py, None, move |dataset| counting::row_groups(dataset, epoch))
+        self.run(py, None, move |dataset| counting::row_groups(dataset, epoch))
     }
 
     /// The row groups that queries for one key touch, at some percentiles of the keys, as JSON.
     fn key_profile(&self, py: Python<'_>, epoch: u64, percentiles: Vec<f64>) -> PyResult<String> {
-        self.run_long(py, None, move |dataset| counting::key_profile(dataset, epoch, &percentiles))
+        self.run(py, None, move |dataset| counting::key_profile(dataset, epoch, &percentiles))
     }
 
     /// Quantiles of a column, as JSON.
@@ -277,7 +282,7 @@ impl Dataset {
         let work = move |dataset: &turbidite::Dataset| {
             dataset.quantiles(&column, &shares, selection(epochs), precision(exact))
         };
-        let found = self.run_long(py, tell, work)?;
+        let found = self.run(py, tell, work)?;
         let each = found.quantiles.iter().map(|one| {
             json!({
                 "share": one.share,
@@ -306,7 +311,7 @@ impl Dataset {
         if let Some(threads) = threads {
             request = request.threads(threads);
         }
-        let tracks = self.run_long(py, tell, move |dataset| dataset.tracks(&request, &|_| ()))?;
+        let tracks = self.run(py, tell, move |dataset| dataset.tracks(&request, &|_| ()))?;
         Ok(Stream::new(Batches::Tracks(tracks), Watch::new(None)))
     }
 }

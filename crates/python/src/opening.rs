@@ -21,16 +21,15 @@ pub(crate) fn recipe(
     let mut stated = Vec::new();
     for (name, data_type) in columns.iter() {
         let name: String = name.extract()?;
-        let mut column = Column::new(name.clone(), arrays::data_type(py, &name, &data_type)?);
-        if let Some(unit) = units.get_item(&name)? {
-            column = column.with_unit(unit.extract::<String>()?);
+        stated.push(Column::new(name.clone(), arrays::data_type(py, &name, &data_type)?));
+    }
+    let mut recipe = Recipe::new(py, stated, derive)?;
+    for (name, unit) in units.iter() {
+        if !recipe.set_unit(&name.extract::<String>()?, unit.extract()?) {
+            return Err(usage(py, format!("units: there is no column {name}")));
         }
-        stated.push(column);
     }
-    if let Some((name, _)) = units.iter().find(|(name, _)| !columns.contains(name).unwrap_or(false)) {
-        return Err(usage(py, format!("units: there is no column {name}")));
-    }
-    Recipe::new(py, stated, derive)
+    Ok(recipe)
 }
 
 /// Returns what to do with an epoch that exists.

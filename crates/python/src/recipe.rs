@@ -18,6 +18,8 @@ pub(crate) struct Recipe {
     given: Vec<Column>,
     derivations: DerivationSet,
     texts: Vec<String>,
+    /// The columns given, then those derived.
+    stored: Vec<Column>,
 }
 
 impl Recipe {
@@ -25,13 +27,19 @@ impl Recipe {
     pub(crate) fn new(py: Python<'_>, given: Vec<Column>, derive: Vec<String>) -> PyResult<Self> {
         let derivations =
             DerivationSet::parse(&derive, &given, &|_| None).map_err(|error| usage(py, format!("derive: {error}")))?;
-        Ok(Self { given, derivations, texts: derive })
+        let stored = given.iter().chain(derivations.columns()).cloned().collect();
+        Ok(Self { given, derivations, texts: derive, stored })
     }
 
     /// Returns the stored columns: those given, then those derived.
     pub(crate) fn schema(&self, key: &str) -> Result<Schema, Error> {
-        let stored = self.given.iter().chain(self.derivations.columns()).cloned();
-        Ok(Schema::new(stored.collect(), key)?)
+        Ok(Schema::new(self.stored.clone(), key)?)
+    }
+
+    /// Sets the unit of a stored column. Returns whether there is such a column.
+    pub(crate) fn set_unit(&mut self, name: &str, unit: String) -> bool {
+        let column = self.stored.iter_mut().find(|column| column.name == name);
+        column.map(|column| column.unit = Some(unit)).is_some()
     }
 
     /// Returns the texts of the derivations.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::catalog::Catalog;
 use super::metrics::{Counters, QueryMetrics};
 use super::progress::QueryProgress;
-use super::request::{EpochSelection, MOST_BATCH_ROWS, Query, ResolvedQuery};
+use super::request::{EpochSelection, MOST_BATCH_ROWS, Query, ResolvedQuery, cores};
 use crate::error::{Result, UsageError};
 use crate::format::EpochManifest;
 use crate::query::analytics::bins::Bins;
@@ -53,6 +53,8 @@ impl Dataset {
     /// The errors of [`Dataset::open`].
     #[doc(hidden)]
     pub fn open_with(storage: Arc<dyn Storage>, path: impl AsRef<Path>) -> Result<Self> {
+        // A fork in the middle of the first call would leave the child waiting for the number for ever.
+        cores();
         Ok(Self { catalog: Arc::new(Catalog::open(storage, path.as_ref())?), progress: None })
     }
 

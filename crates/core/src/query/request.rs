@@ -142,8 +142,8 @@ impl Query {
         self
     }
 
-    /// Limits the number of threads, including the caller's. The default is the number of cores that the process had at
-    /// its first query. Threads are started only if there is enough to read.
+    /// Limits the number of threads, including the caller's. The default is the number of cores that the process had
+    /// when it opened its first dataset. Threads are started only if there is enough to read.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads);
@@ -176,7 +176,7 @@ impl Query {
 
 /// Returns the number of cores that this process may use. Queries the system only once: the call reads several cgroup
 /// files, which takes a noticeable share of the time of a small query.
-fn cores() -> usize {
+pub(super) fn cores() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
     *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
 }

@@ -38,9 +38,6 @@ class Result:
         ...     print(len(batch), numpy.asarray(batch.column("id")))
         2 [ 999 1000]
         """
-        return iter(self._start()) if self._progress is False else self._watched()
-
-    def _watched(self) -> Iterator[_core.Batch]:
         with self._running() as stream:
             yield from stream
 

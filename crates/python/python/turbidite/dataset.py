@@ -196,8 +196,7 @@ class Dataset:
     def __init__(self, path: str | os.PathLike[str], *, progress: Progress = False) -> None:
         self.path = os.path.abspath(os.fsdecode(path))
         """The folder of the dataset: absolute, so that it stays the same if the program changes its directory."""
-        self.progress = checked(progress)
-        """Whether calls that read row groups draw a bar, or the function that they call."""
+        self.progress = progress
         self._core = _core.Dataset(self.path)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -210,6 +209,15 @@ class Dataset:
 
     def _repr_html_(self) -> str:
         return _tables.of_dataset(self)
+
+    @property
+    def progress(self) -> Progress:
+        """Whether calls that read row groups draw a bar, or the function that they call. Queries keep that of their making."""
+        return self._progress
+
+    @progress.setter
+    def progress(self, progress: Progress) -> None:
+        self._progress = checked(progress)
 
     @property
     def epochs(self) -> list[int]:

@@ -31,12 +31,6 @@ def _columns(schema: Any) -> dict[str, Any]:
     return dict(columns)
 
 
-def _derivations(derive: Sequence[str]) -> list[str]:
-    if isinstance(derive, str):
-        raise UsageError("derive: give a list of derivations, such as ['energy = ux*ux/2']")
-    return list(derive)
-
-
 class Writer:
     """Writes a dataset, epoch by epoch. Records are partitioned and sorted by `key` on their way to storage.
 
@@ -65,7 +59,7 @@ class Writer:
         comm: MPI.Intracomm | None = None,
         if_exists: str = "error",
         units: Mapping[str, str] | None = None,
-        derive: Sequence[str] = (),
+        derive: Sequence[str] | str = (),
         stall_limit: float | None = 1800,
     ) -> None:
         self.path = os.path.abspath(os.fsdecode(path))
@@ -77,7 +71,13 @@ class Writer:
         if comm is None:
             count = 1 if ranks is None else ranks
             self._core = _core.Writer(
-                self.path, _columns(schema), key, count, if_exists, dict(units or {}), _derivations(derive)
+                self.path,
+                _columns(schema),
+                key,
+                count,
+                if_exists,
+                dict(units or {}),
+                [derive] if isinstance(derive, str) else list(derive),
             )
             return
         if ranks is not None:
@@ -91,7 +91,7 @@ class Writer:
             key,
             if_exists,
             lambda: dict(units or {}),
-            lambda: _derivations(derive),
+            lambda: [derive] if isinstance(derive, str) else list(derive),
             stall_limit,
         )
 

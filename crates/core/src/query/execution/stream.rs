@@ -127,6 +127,7 @@ impl<T: Send + 'static> Scan<T> {
     pub(in crate::query) fn skip_others(&self) -> Result<()> {
         let Some(progress) = self.counters.counting() else { return Ok(()) };
         for &epoch in &self.epochs {
+            self.counters.check()?;
             let manifest = self.dataset.manifest(epoch)?;
             let chosen = choose(&self.dataset, &self.resolved, &manifest).len();
             progress.advance((manifest.row_groups.len() - chosen) as u64);
