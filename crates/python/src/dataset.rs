@@ -199,9 +199,10 @@ impl Dataset {
     #[pyo3(signature = (arguments, tell = None))]
     fn stream(&self, py: Python<'_>, arguments: Arguments, tell: Option<Py<PyAny>>) -> PyResult<Stream> {
         let query = arguments.query(py)?;
-        let mut watch = Watch::new(tell);
+        let watch = Watch::new(tell);
         let dataset = watch.over(&self.opened(py)?);
-        let batches = watch.run(py, move || dataset.run(&query))?.map_err(|error| exception(py, &error))?;
+        // It lists the epochs. A thread of its own would take longer than a small query.
+        let batches = py.detach(|| dataset.run(&query)).map_err(|error| exception(py, &error))?;
         Ok(Stream::new(Batches::Query(batches), watch))
     }
 

@@ -22,6 +22,10 @@ pub(super) fn has_room(root: &Path, bytes: u64) -> Result<(), String> {
     let total = about.f_blocks.saturating_mul(about.f_frsize);
     let free = about.f_bavail.saturating_mul(about.f_frsize);
     if total > 0 && free < bytes.saturating_add(total / FREE_SHARE) {
+        // More room would not help.
+        if !root.is_dir() {
+            return Err(unusable(&rustix::io::Errno::NOTDIR.into()));
+        }
         return Err(format!("is full: less than an eighth of its {} would remain free", megabytes(total)));
     }
     if !is_memory(root) {
@@ -181,6 +185,15 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         }
+    }
+
+    #[test]
+    fn a_file_is_no_spool_however_full_its_file_system_is() {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), &[("file", "")]);
+        let reason = |path: &Path| has_room(path, u64::MAX).unwrap_err();
+        assert!(reason(folder.path()).starts_with("is full: "));
+        assert_eq!(reason(&folder.path().join("file")), "cannot be used: Not a directory (os error 20)");
     }
 
     #[test]
