@@ -19,9 +19,10 @@ fn patterns_are_recognised() {
 fn files_are_recognised_by_name_or_content() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("dump.100");
-    std::fs::write(&path, "ITEM: TIMESTEP\n100\n").unwrap();
+    // LAMMPS writes units and time before the timestep if it is asked for them.
+    std::fs::write(&path, "ITEM: UNITS\nlj\nITEM: TIMESTEP\n100\n").unwrap();
     assert!(reads_file(&path));
-    std::fs::write(&path, "ITEM: TIME").unwrap();
+    std::fs::write(&path, "ITEMS").unwrap();
     assert!(!reads_file(&path));
     std::fs::write(&path, b"\x1f\x8b\x08").unwrap();
     assert!(reads_file(&path));
