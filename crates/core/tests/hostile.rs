@@ -332,7 +332,7 @@ fn carp_imbalance(input: &Input) -> f64 {
     let rounds = keys.iter().map(Vec::len).max().unwrap_or(0).div_ceil(APPEND);
     for round in 0..rounds {
         for (state, keys) in states.iter_mut().zip(&keys) {
-            for &key in keys.iter().skip(round * APPEND).take(APPEND) {
+            for &key in keys.chunks(APPEND).nth(round).unwrap_or_default() {
                 if let Some(partition) = state.observe(key, table.as_ref()) {
                     loads[partition as usize] += 1;
                 }

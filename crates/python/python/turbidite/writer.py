@@ -31,6 +31,11 @@ def _columns(schema: Any) -> dict[str, Any]:
     return dict(columns)
 
 
+def _derivations(derive: Sequence[str] | str) -> list[str]:
+    """Returns the derivations, of which one may be stated alone."""
+    return [derive] if isinstance(derive, str) else list(derive)
+
+
 class Writer:
     """Writes a dataset, epoch by epoch. Records are partitioned and sorted by `key` on their way to storage.
 
@@ -77,7 +82,7 @@ class Writer:
                 count,
                 if_exists,
                 dict(units or {}),
-                [derive] if isinstance(derive, str) else list(derive),
+                _derivations(derive),
             )
             return
         if ranks is not None:
@@ -91,7 +96,7 @@ class Writer:
             key,
             if_exists,
             lambda: dict(units or {}),
-            lambda: [derive] if isinstance(derive, str) else list(derive),
+            lambda: _derivations(derive),
             stall_limit,
         )
 
