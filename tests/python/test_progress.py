@@ -285,6 +285,18 @@ def test_nothing_is_drawn_where_nobody_looks(small_dataset, tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+class NoStream:
+    """What a program may put in the place of standard error."""
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_standard_error_that_is_no_terminal_fails_no_query(small_dataset, monkeypatch, tmp_path, closed):
+    with (tmp_path / "log").open("w") as log:
+        pass
+    monkeypatch.setattr("sys.stderr", log if closed else NoStream())
+    assert turbidite.open(small_dataset.path, progress=True).query().count() > 0
+
+
 @pytest.mark.parametrize("progress", [1, None, "yes"])
 def test_what_is_no_progress_is_refused(small_dataset, tmp_path, progress):
     with pytest.raises(turbidite.UsageError, match="progress"):
