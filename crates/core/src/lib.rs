@@ -83,7 +83,7 @@ pub use runtime::{EpochStart, ExchangeStatistics, WriteOptions};
 pub use schema::{Column, ColumnView, DataType, EPOCH_COLUMN, MAX_FIXED_BYTES, Schema, SchemaError, Value};
 #[doc(hidden)]
 pub use schema::{KeyOrder, MAX_COLUMNS, NAN_ORDINAL};
-pub use shuffle::{Channel, MessageError, Renegotiation, Routing, Sent, Topology, Transport};
+pub use shuffle::{Channel, MessageError, Prior, Renegotiation, Routing, Sent, Topology, Transport};
 #[doc(hidden)]
 pub use storage::{FileSystem, Storage};
 pub use store::{

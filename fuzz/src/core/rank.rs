@@ -81,7 +81,9 @@ impl Peers {
     /// Returns the next message if it is a control message.
     fn next(&mut self, script: &mut Script<'_>) -> Option<Vec<u8>> {
         match script.byte() % (wire::KINDS + 5) {
-            kind @ 0..=wire::KINDS => {
+            // 15 to 18 are other events, so the last kind of message has number 19.
+            byte @ (0..wire::KINDS | 19) => {
+                let kind = byte.min(wire::KINDS);
                 let (payload, table) = (payload(script), self.table());
                 self.table_version += u32::from(kind == 6);
                 Some(wire::control(kind, self.session, script, &table, &payload))

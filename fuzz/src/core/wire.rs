@@ -2,6 +2,8 @@
 //! `shuffle/message.rs`. If that layout changes, engines refuse these messages at once; the corpora then cover less,
 //! but stay valid.
 
+use turbidite::partition::Sketch;
+
 use super::script::Script;
 
 /// An encoder of fields.
@@ -26,6 +28,17 @@ impl Fields {
         self
     }
 
+    /// Appends a byte that is 0 or 1.
+    fn flag(mut self, script: &mut Script<'_>) -> Self {
+        self.0.push(script.byte() & 1);
+        self
+    }
+
+    /// Returns whether the last byte is 1, after a flag.
+    fn is_set(&self) -> bool {
+        self.0.last() == Some(&1)
+    }
+
     /// Appends a length and bytes.
     pub fn block(mut self, bytes: &[u8]) -> Self {
         self = self.long(bytes.len() as u64);
@@ -35,7 +48,7 @@ impl Fields {
 }
 
 /// Number of kinds of control messages, which are numbered from 1.
-pub const KINDS: u8 = 14;
+pub const KINDS: u8 = 15;
 
 /// Returns a small number in most cases, and any number in some.
 fn count(script: &mut Script<'_>) -> u64 {
@@ -54,18 +67,41 @@ pub fn control(kind: u8, session: u32, script: &mut Script<'_>, table: &[u8], pa
         _ => sane.to_vec(),
     };
     match kind {
-        2 => head.block(&whole(script, payload)),
-        3 | 4 | 8 => head.word(count(script) as u32),
+        2 => {
+            let head = head.block(&whole(script, payload)).flag(script);
+            if head.is_set() {
+                let head = head.long(count(script)).long(count(script)).long(count(script));
+                head.block(&whole(script, table))
+            } else {
+                head
+            }
+        }
+        3 | 4 => head.word(count(script) as u32).flag(script),
+        8 => head.word(count(script) as u32),
         5 => {
             let head = head.word(count(script) as u32).word(count(script) as u32);
+            let head = head.long(count(script)).long(count(script)).flag(script);
+            let head = head.long(count(script)).long(count(script));
             let head = head.long(count(script)).long(count(script)).long(count(script));
             let loads = script.byte() % 4;
             let head =
                 (0..loads).fold(head.word(loads.into()), |head, _| head.word(count(script) as u32).long(count(script)));
-            head.block(&whole(script, &empty_pivots()))
+            let head = head.flag(script);
+            if head.is_set() {
+                let sane = pivots(script);
+                head.block(&whole(script, &sane))
+            } else {
+                head
+            }
         }
         6 => head.long(count(script)).long(0).long(u64::MAX).block(&whole(script, table)),
-        7 => head.long(count(script)),
+        7 => {
+            let head = head.long(count(script)).word(count(script) as u32).long(count(script)).long(count(script));
+            let sane = pivots(script);
+            head.block(&whole(script, &sane))
+        }
+        10 => head.long(count(script)),
+        15 => head.word(count(script) as u32).long(count(script)),
         9 => head.word(count(script) as u32).long(count(script)),
         11 => {
             let payloads = script.byte() % 4;
@@ -80,10 +116,14 @@ pub fn control(kind: u8, session: u32, script: &mut Script<'_>, table: &[u8], pa
     .0
 }
 
-/// Returns the pivots of a rank without records.
-fn empty_pivots() -> Vec<u8> {
+/// Returns encoded pivots of up to three keys, each of which may represent many.
+fn pivots(script: &mut Script<'_>) -> Vec<u8> {
+    let keys: Vec<u64> = (0..script.byte() % 4).map(|_| count(script)).collect();
+    let mut sketch = Sketch::new(64, 1);
+    sketch.observe(&keys);
     let mut bytes = Vec::new();
-    turbidite::partition::Pivots::default().encode(&mut bytes);
+    let factor = if keys.is_empty() { 1 } else { count(script) };
+    sketch.summarize(16, 0.5).scaled(factor as f64).encode(&mut bytes);
     bytes
 }
 

@@ -10,7 +10,7 @@ use turbidite::expr::DerivationSet;
 use turbidite::format::EpochStatistics;
 use turbidite::store::EpochRange;
 use turbidite::writer::THREADS_PER_CORE;
-use turbidite::{EpochStart, Renegotiation, Routing, Schema, SchemaError, WriteOptions};
+use turbidite::{EpochStart, Prior, Renegotiation, Routing, Schema, SchemaError, WriteOptions};
 
 use super::answers::{say, say_json};
 use super::epoch_statistics::write_amplification;
@@ -112,10 +112,13 @@ pub(crate) struct Ingest {
     /// Ranks that receive and store records [default: all]
     #[arg(long, value_name = "N")]
     receivers: Option<u32>,
-    /// Compute a new partition table every N records of a rank [default: adaptive, as the number of keys grows]
+    /// Compute a new partition table every N records of a rank [default: adaptive, when a table pays]
     #[arg(long, value_name = "N")]
     renegotiate: Option<u64>,
-    /// Pivots of its key distribution that each rank sends for a partition table
+    /// The distribution of keys that an epoch begins with
+    #[arg(long, value_enum, default_value = "last")]
+    prior: PriorEpoch,
+    /// Maximum number of pivots of its key distribution that each rank sends for a partition table
     #[arg(long, value_name = "K")]
     pivots: Option<u32>,
     /// What to do with an epoch that exists in the dataset
@@ -132,6 +135,15 @@ pub(crate) struct Ingest {
     progress: bool,
     #[command(flatten)]
     tuning: Tuning,
+}
+
+/// The epoch whose distribution an epoch begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum PriorEpoch {
+    /// The last epoch that was written
+    Last,
+    /// None, so that no epoch depends on earlier ones
+    None,
 }
 
 /// Sizes that rarely need another value.
@@ -348,6 +360,10 @@ impl Ingest {
         if let Some(records) = self.renegotiate {
             options.renegotiation = Renegotiation::Every(records);
         }
+        options.prior = match self.prior {
+            PriorEpoch::Last => Prior::Last,
+            PriorEpoch::None => Prior::None,
+        };
         options.memtable_bytes = self.tuning.memtable.unwrap_or(options.memtable_bytes);
         options.credit_batches = self.tuning.credit.unwrap_or(options.credit_batches);
         options.credit_timeout = self.tuning.patience.map_or(options.credit_timeout, Duration::from_millis);

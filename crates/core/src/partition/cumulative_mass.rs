@@ -3,8 +3,8 @@
 //!
 //! A key occupies a unit of the axis (`scale`), from its own position to that of the next key. Ties are positions
 //! inside the unit. A point mass is thus mass spread over one unit, and a cut inside a point mass has a tie. The sum
-//! over many summaries is exact, for any range of keys: slopes are integers in units of 2^-80 records per step, so
-//! adding and subtracting them leaves no residue.
+//! over many summaries is exact, for any range of keys: slopes are rounded to integers in units of 2^-80 records per
+//! step, so adding and subtracting them leaves no residue.
 
 use super::cut_point::CutPoint;
 use super::pivots::{Atom, MASS_LIMIT, Pivots, fractions};
@@ -12,6 +12,9 @@ use super::scale::Scale;
 
 /// Number of fractional bits in a slope.
 const FRACTION_BITS: u32 = 80;
+
+/// The unit of a slope, in records.
+const FRACTION: f64 = 1.0 / (1u128 << FRACTION_BITS) as f64;
 
 /// A piecewise linear cumulative distribution.
 #[derive(Debug, Clone, Default)]
@@ -45,9 +48,10 @@ impl CumulativeMassBuilder {
             Some(self.extremes.map_or((low, high), |(lowest, highest)| (lowest.min(low), highest.max(high))));
     }
 
-    /// Spreads `mass` evenly over an interval. The unit of `mass` is 2^-80 records.
-    fn add(&mut self, from: u128, to: u128, mass: u128) {
-        let slope = (mass / (to - from)) as i128;
+    /// Spreads `mass` records evenly over an interval.
+    fn add(&mut self, from: u128, to: u128, mass: f64) {
+        // A division on 128 bits would take several times as long, and round to little better.
+        let slope = (mass / FRACTION / (to - from) as f64) as i128;
         match self.changes.last_mut() {
             // Adjacent pieces share a change. This halves the number of changes to sort, since the pieces of a summary
             // are adjacent.
@@ -69,13 +73,13 @@ impl CumulativeMassBuilder {
         let mass = self.admit(atom.mass);
         if mass > 0 {
             self.widen(atom.ordinal, atom.ordinal);
-            self.add(self.scale.place(atom.ordinal), self.scale.end(atom.ordinal), u128::from(mass) << FRACTION_BITS);
+            self.add(self.scale.place(atom.ordinal), self.scale.end(atom.ordinal), mass as f64);
         }
     }
 
     /// Adds mass that is spread evenly between two keys. If they are equal, the mass is added to that key.
     pub(crate) fn add_interval(&mut self, from: u64, to: u64, mass: u64) {
-        let mass = u128::from(self.admit(mass)) << FRACTION_BITS;
+        let mass = self.admit(mass) as f64;
         self.widen(from, to);
         let end = if to > from { self.scale.place(to) } else { self.scale.end(from) };
         self.add(self.scale.place(from), end, mass);
@@ -88,14 +92,14 @@ impl CumulativeMassBuilder {
         if points.is_empty() || mass == 0 {
             return;
         }
-        let unit = u128::from(mass) << (FRACTION_BITS - 48);
         let (low, high) = pivots.bounds();
         self.widen(low, high);
-        let (mut from, mut below) = (self.scale.place(low), 0);
+        let (mut from, mut below) = (self.scale.place(low), 0.0);
+        self.changes.reserve(points.len() + 2);
         for (&point, fraction) in points.iter().zip(fractions(points.len(), pivots.phase())) {
             let (start, end) = (self.scale.place(point), self.scale.end(point));
             let to = start + (end - start) / 2;
-            let reached = unit * (fraction * (1u64 << 48) as f64) as u128;
+            let reached = mass as f64 * fraction;
             if to > from {
                 self.add(from, to, reached - below);
             } else {
@@ -104,13 +108,19 @@ impl CumulativeMassBuilder {
             }
             (from, below) = (to, reached);
         }
-        self.add(from, self.scale.end(high), (unit << 48) - below);
+        self.add(from, self.scale.end(high), mass as f64 - below);
     }
 
     /// Sums all pieces and returns the distribution.
     pub(crate) fn build(mut self) -> CumulativeMass {
-        self.changes.sort_unstable_by_key(|change| change.0);
-        let mut model = CumulativeMass { scale: self.scale, extremes: self.extremes, ..CumulativeMass::default() };
+        // The pieces of a summary are in order. A stable sort merges such sequences.
+        self.changes.sort_by_key(|change| change.0);
+        let mut model = CumulativeMass {
+            scale: self.scale,
+            extremes: self.extremes,
+            places: Vec::with_capacity(self.changes.len()),
+            below: Vec::with_capacity(self.changes.len()),
+        };
         let (mut slope, mut below) = (0i128, 0i128);
         let mut changes = self.changes.into_iter().peekable();
         while let Some((place, mut change)) = changes.next() {
@@ -121,7 +131,7 @@ impl CumulativeMassBuilder {
                 below += slope * (place - last) as i128;
             }
             model.places.push(place);
-            model.below.push(below as f64 / (1u128 << FRACTION_BITS) as f64);
+            model.below.push(below as f64 * FRACTION);
             slope += change;
         }
         model

@@ -11,6 +11,7 @@
 //! - [`cumulative_mass`]: the piecewise linear distribution that pivots represent
 //! - `scale`: the axis along which mass is spread between points
 //! - [`planner`]: computes the next table from pivots and balances the loads so far; runs at the root
+//! - `profile`: a rank's keys of one epoch, for the comparison with those of the next
 //! - [`sample_order()`]: a reading order for files, by which tables are planned from samples of the whole file
 //! - [`carp`]: CARP's published method, for comparison only
 //!
@@ -26,6 +27,7 @@ mod curve;
 mod cut_point;
 pub mod pivots;
 pub mod planner;
+mod profile;
 mod sample_order;
 mod scale;
 pub mod sketch;
@@ -34,7 +36,8 @@ pub mod table;
 pub use cumulative_mass::CumulativeMass;
 pub use cut_point::CutPoint;
 pub use pivots::{Atom, Pivots};
-pub use planner::{TablePlanner, TablePlannerOptions};
+pub use planner::{TablePlanner, TablePlannerOptions, even_table, history_slots};
+pub use profile::KeyProfile;
 pub use sample_order::{block_records, sample_order};
 pub use sketch::Sketch;
 pub use table::{DecodeError, PartitionTable, TableCache, TieSequence};

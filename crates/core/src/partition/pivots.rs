@@ -5,6 +5,8 @@
 //! spread evenly along the axis of `scale`. All points of a message are shifted by a common phase. If ranks use
 //! different phases, their errors cancel when their pivots are merged.
 
+use std::borrow::Cow;
+
 use super::scale::Scale;
 use super::table::DecodeError;
 
@@ -23,7 +25,7 @@ pub struct Atom {
 }
 
 /// A summary of a set of keys: point masses, and points at equal intervals of the other mass.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Pivots {
     scale: Scale,
     mass: u64,
@@ -155,13 +157,7 @@ impl Pivots {
             .iter()
             .map(|&(start, end)| Atom { ordinal: sorted[start], mass: share(mass, end - start, sorted.len()) })
             .collect();
-        let mut rest = Vec::with_capacity(sorted.len());
-        let mut from = 0;
-        for &(start, end) in &heavy {
-            rest.extend_from_slice(&sorted[from..start]);
-            from = end;
-        }
-        rest.extend_from_slice(&sorted[from..]);
+        let rest = without(sorted, &heavy);
         let mut this = Self { scale, mass, atoms, ..Self::default() };
         if rest.is_empty() {
             // Rounding may leave a few records over, which belong to the atoms.
@@ -182,13 +178,14 @@ impl Pivots {
     }
 
     /// Multiplies the mass by `factor`. Factors below 1 discount older keys. Factors above 1 apply if each key
-    /// represents several.
+    /// represents several. The result has at most [`MASS_LIMIT`] records.
     pub fn scaled(mut self, factor: f64) -> Self {
-        let scale = |mass: u64| (mass as f64 * factor.max(0.0)) as u64;
+        let factor = factor.max(0.0).min(MASS_LIMIT as f64 / self.mass.max(1) as f64);
+        let scale = |mass: u64| (mass as f64 * factor) as u64;
         for atom in &mut self.atoms {
             atom.mass = scale(atom.mass);
         }
-        self.mass = scale(self.mass).max(self.atoms.iter().map(|atom| atom.mass).sum());
+        self.mass = self.atoms.iter().fold(0u64, |sum, atom| sum.saturating_add(atom.mass)).max(scale(self.mass));
         self
     }
 
@@ -260,20 +257,34 @@ fn common_scale(many: &[Pivots]) -> Scale {
     many.iter().find(|pivots| pivots.mass > 0).map_or(Scale::Even, |pivots| pivots.scale)
 }
 
+/// Returns `sorted` without some ranges, which are in order.
+fn without<'a>(sorted: &'a [u64], ranges: &[(usize, usize)]) -> Cow<'a, [u64]> {
+    if ranges.is_empty() {
+        return Cow::Borrowed(sorted);
+    }
+    let mut rest = Vec::with_capacity(sorted.len());
+    let mut from = 0;
+    for &(start, end) in ranges {
+        rest.extend_from_slice(&sorted[from..start]);
+        from = end;
+    }
+    rest.extend_from_slice(&sorted[from..]);
+    Cow::Owned(rest)
+}
+
 /// Returns the ranges of equal keys in `sorted` that are long enough to become atoms, in key order.
 fn heavy_runs(sorted: &[u64], split: &Split) -> Vec<(usize, usize)> {
     let least = (sorted.len() / split.slots).max(2);
     let mut runs = Vec::new();
-    let mut start = 0;
-    while start + least <= sorted.len() {
-        let key = sorted[start];
-        if sorted[start + least - 1] != key {
-            start += 1;
-            continue;
-        }
+    let mut next = 0;
+    // A run of `least` keys contains the last of every so many keys at least once.
+    while let Some(&key) = sorted.get(next + least - 1) {
+        let start = next + sorted[next..next + least].partition_point(|other| *other < key);
         let end = start + sorted[start..].partition_point(|other| *other == key);
-        runs.push((start, end));
-        start = end;
+        if end - start >= least {
+            runs.push((start, end));
+        }
+        next = end.max(next + least);
     }
     if runs.len() > split.most_atoms() {
         runs.sort_unstable_by_key(|&(start, end)| std::cmp::Reverse(end - start));

@@ -26,8 +26,15 @@ impl Default for TablePlannerOptions {
     }
 }
 
-/// Size of the summary of earlier intervals at the root, in numbers.
-const HISTORY_SLOTS: usize = 2048;
+/// Minimum number of records that must be left of an epoch of known size, as a multiple of the records so far. An epoch
+/// that is about to reach its expected size may exceed it.
+const MIN_LEFT: f64 = 1.0 / 8.0;
+
+/// Limits of the size of the summary of earlier intervals at the root, in numbers.
+const HISTORY_SLOTS: std::ops::RangeInclusive<usize> = 256..=2048;
+
+/// Size of this summary in numbers per partition.
+const HISTORY_SLOTS_PER_PARTITION: usize = 32;
 
 /// A planner of partition tables. Each epoch has its own planner.
 #[derive(Debug, Clone)]
@@ -38,6 +45,8 @@ pub struct TablePlanner {
     /// All cut points of the table in force. The table itself may keep fewer.
     cuts: Option<Vec<CutPoint>>,
     history: Pivots,
+    /// Expected number of records of the epoch.
+    expected: Option<f64>,
     next_version: u32,
 }
 
@@ -51,6 +60,7 @@ impl TablePlanner {
             loads: vec![0.0; partitions as usize],
             cuts: None,
             history: Pivots::default(),
+            expected: None,
             next_version: first_version,
         }
     }
@@ -59,6 +69,23 @@ impl TablePlanner {
     pub fn memory_bytes(&self) -> usize {
         let cuts = self.cuts.as_ref().map_or(0, |cuts| cuts.capacity() * size_of::<CutPoint>());
         self.loads.capacity() * size_of::<f64>() + cuts + self.history.memory_bytes()
+    }
+
+    /// Returns the planner with earlier keys, which count like those of earlier intervals.
+    #[must_use]
+    pub fn after(self, earlier: Pivots) -> Self {
+        Self { history: earlier, ..self }
+    }
+
+    /// Forgets the keys of earlier intervals.
+    pub fn forget(&mut self) {
+        self.history = Pivots::default();
+    }
+
+    /// Sets the expected number of records of the epoch, if it is known. Tables then even the loads out exactly at the
+    /// end of the epoch.
+    pub fn expect(&mut self, records: Option<u64>) {
+        self.expected = records.map(|records| records as f64);
     }
 
     /// Returns the load of each partition, estimated or exact.
@@ -82,7 +109,7 @@ impl TablePlanner {
                 *load += mass;
             }
         }
-        self.finish(pivots, model)
+        self.finish(pivots)
     }
 
     /// Returns the next table, like [`TablePlanner::plan`], from exact loads. `loads` is the number of records routed
@@ -91,16 +118,16 @@ impl TablePlanner {
         for (known, load) in self.loads.iter_mut().zip(loads) {
             *known = *load as f64;
         }
-        self.finish(pivots, Pivots::model(pivots))
+        self.finish(pivots)
     }
 
-    fn finish(&mut self, pivots: &[Pivots], recent: CumulativeMass) -> PartitionTable {
-        let interval = recent.mass();
+    fn finish(&mut self, pivots: &[Pivots]) -> PartitionTable {
+        let interval = pivots.iter().map(|pivots| pivots.mass() as f64).sum();
         let mut all = pivots.to_vec();
         let history = std::mem::take(&mut self.history);
         let factor = self.retained(interval, history.mass());
         all.push(history.scaled(factor));
-        let future = if self.options.memory > 0.0 { Pivots::model(&all) } else { recent };
+        let future = Pivots::model(&all);
         let cuts = if future.mass() > 0.0 {
             self.cuts_for(&future, interval)
         } else {
@@ -108,7 +135,7 @@ impl TablePlanner {
             vec![CutPoint { ordinal: u64::MAX, tie: u32::MAX }; self.partitions as usize - 1]
         };
         if self.options.memory > 0.0 {
-            self.history = Pivots::merge(&all, HISTORY_SLOTS, 0.5);
+            self.history = Pivots::merge(&all, history_slots(self.partitions), 0.5);
         }
         let version = self.next_version;
         self.next_version = version.wrapping_add(1);
@@ -141,12 +168,27 @@ impl TablePlanner {
 
     fn shares(&self, interval: f64) -> Vec<f64> {
         let reached: f64 = self.loads.iter().sum();
-        let remainder = (self.options.remainder * reached).max(interval).max(1.0);
+        let left = self.expected.map(|expected| expected - reached).filter(|left| *left > MIN_LEFT * reached);
+        let (remainder, offset) = match left {
+            Some(left) => (left.max(1.0), 1.0),
+            None => ((self.options.remainder * reached).max(interval).max(1.0), self.options.offset),
+        };
         let mean = remainder / f64::from(self.partitions);
         let even = reached / f64::from(self.partitions);
         let (least, most) = (mean / (1.0 + self.options.limit), mean * (1.0 + self.options.limit));
-        self.loads.iter().map(|load| (mean + self.options.offset * (even - load)).clamp(least, most)).collect()
+        self.loads.iter().map(|load| (mean + offset * (even - load)).clamp(least, most)).collect()
     }
+}
+
+/// Returns the size of the summary of many ranks' keys that rank 0 keeps, in numbers.
+pub fn history_slots(partitions: u32) -> usize {
+    let slots = (partitions as usize).saturating_mul(HISTORY_SLOTS_PER_PARTITION);
+    slots.clamp(*HISTORY_SLOTS.start(), *HISTORY_SLOTS.end())
+}
+
+/// Returns a table whose partitions have equal shares of the summarised keys.
+pub fn even_table(version: u32, partitions: u32, pivots: &[Pivots]) -> PartitionTable {
+    TablePlanner::new(partitions, version, TablePlannerOptions::default()).plan(pivots)
 }
 
 /// Returns the mass of each partition in `model`.

@@ -39,11 +39,16 @@ impl Float {
     /// Returns the distance of a magnitude (the bits without the sign) from zero. Neighbours are four to eight
     /// positions apart.
     fn rise(self, magnitude: u64) -> u128 {
-        let one = 1u128 << self.mantissa_bits;
-        let mantissa = u128::from(magnitude) & (one - 1);
-        let binade = u128::from(magnitude) >> self.mantissa_bits;
-        let shift = self.mantissa_bits - 1;
-        binade * ((3 * one * one) >> shift) + ((4 * mantissa * one - mantissa * mantissa) >> shift)
+        let one = 1u64 << self.mantissa_bits;
+        let mantissa = magnitude & (one - 1);
+        let binade = magnitude >> self.mantissa_bits;
+        let bend = u128::from(mantissa) * u128::from(4 * one - mantissa);
+        u128::from(binade) * u128::from(self.span()) + (bend >> (self.mantissa_bits - 1))
+    }
+
+    /// Returns the length of a binade on the axis.
+    fn span(self) -> u64 {
+        3 << (self.mantissa_bits + 1)
     }
 
     fn place(self, ordinal: u64) -> u128 {
@@ -59,15 +64,16 @@ impl Float {
 impl Float {
     /// Returns the largest magnitude whose distance from zero is at most `rise`.
     fn magnitude(self, rise: u128) -> u64 {
-        let one = 1u128 << self.mantissa_bits;
-        let shift = self.mantissa_bits - 1;
-        let span = (3 * one * one) >> shift;
-        let (binade, within) = (rise / span, rise % span);
+        let one = 1u64 << self.mantissa_bits;
+        // The length of a binade is 3 times a power of two. The division is on 64 bits, since one on 128 bits calls a
+        // function of the runtime library.
+        let binade = u64::try_from(rise >> (self.mantissa_bits + 1)).unwrap_or(u64::MAX) / 3;
+        let within = rise.saturating_sub(u128::from(binade) * u128::from(self.span())) as u64;
         // Solves 4 t - t^2 = w for t. The loops below correct rounding errors.
         let full = 4.0 * (one as f64) * (one as f64);
-        let mantissa = 2.0 * one as f64 - (full - (within << shift) as f64).max(0.0).sqrt();
-        let guess = binade * one + (mantissa.max(0.0) as u128).min(one - 1);
-        let mut magnitude = u64::try_from(guess).unwrap_or(u64::MAX).min(self.zero - 1);
+        let mantissa = 2.0 * one as f64 - (full - within as f64 * (one / 2) as f64).max(0.0).sqrt();
+        let guess = binade.saturating_mul(one).saturating_add((mantissa.max(0.0) as u64).min(one - 1));
+        let mut magnitude = guess.min(self.zero - 1);
         while magnitude > 0 && self.rise(magnitude) > rise {
             magnitude -= 1;
         }

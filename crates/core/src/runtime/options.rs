@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::error::UsageError;
 use crate::format::{MAX_ROW_GROUPS, PartOptions};
-use crate::shuffle::{EngineOptions, Renegotiation, Routing, Topology};
+use crate::shuffle::{EngineOptions, Prior, Renegotiation, Routing, Topology};
 use crate::store::IfExists;
 use crate::writer::WriterOptions;
 
@@ -20,10 +20,12 @@ pub struct WriteOptions {
     pub topology: Topology,
     /// The routing of records.
     pub routing: Routing,
-    /// Number of pivots per rank in a negotiation.
+    /// Maximum number of pivots per rank in a negotiation. Few partitions need fewer.
     pub pivots: u32,
     /// Rule for the negotiation of new partition tables.
     pub renegotiation: Renegotiation,
+    /// The distribution of keys that an epoch begins with.
+    pub prior: Prior,
     /// Size of a memtable in bytes. A receiver has two memtables.
     pub memtable_bytes: usize,
     /// Number of rows per page.
@@ -67,6 +69,7 @@ impl WriteOptions {
             routing: Routing::default(),
             pivots: 512,
             renegotiation: Renegotiation::Adaptive,
+            prior: Prior::default(),
             memtable_bytes: 7 << 20,
             page_rows: part.page_rows,
             row_groups_per_run: part.row_groups_per_run,
@@ -120,6 +123,7 @@ impl WriteOptions {
             routing: self.routing,
             pivots: self.pivots,
             renegotiation: self.renegotiation,
+            prior: self.prior,
             ..defaults
         }
     }

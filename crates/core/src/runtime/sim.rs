@@ -13,8 +13,8 @@ use crate::format::RunKind;
 use crate::random::Random;
 use crate::schema::{ColumnView, Schema, SchemaError};
 use crate::shuffle::{
-    Action, Backpressure, BatchMemory, Channel, Engine, EngineOptions, EngineStatistics, Event, MessageError, Progress,
-    Renegotiation, Routing, Sent, Timeouts, Topology, Transport,
+    Action, Backpressure, BatchMemory, Channel, Engine, EngineOptions, EngineStatistics, Event, MessageError, Prior,
+    Progress, Renegotiation, Routing, Sent, Timeouts, Topology, Transport,
 };
 
 /// The simulated job and network.
@@ -32,6 +32,8 @@ pub struct SimOptions {
     pub pivots: u32,
     /// Rule for the negotiation of new tables.
     pub renegotiation: Renegotiation,
+    /// The distribution of keys that an epoch begins with.
+    pub prior: Prior,
     /// Maximum bytes of rows in a batch.
     pub batch_bytes: usize,
     /// Limit on a rank's open and queued batches in bytes.
@@ -64,6 +66,7 @@ impl SimOptions {
             routing: engine.routing,
             pivots: engine.pivots,
             renegotiation: engine.renegotiation,
+            prior: engine.prior,
             batch_bytes: engine.batch_bytes,
             outbox_bytes: engine.outbox_bytes,
             out_of_bounds_rows: engine.out_of_bounds_rows,
@@ -228,6 +231,7 @@ impl Simulation {
                     out_of_bounds_rows: options.out_of_bounds_rows,
                     pivots: options.pivots,
                     renegotiation: options.renegotiation,
+                    prior: options.prior,
                     seed: options.seed,
                     ..EngineOptions::new(rank, options.ranks)
                 };

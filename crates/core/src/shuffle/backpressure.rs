@@ -31,7 +31,7 @@ pub struct Progress {
 pub struct Pressure {
     /// Whether the rank takes part in a negotiation.
     pub is_negotiating: bool,
-    /// Whether a partition table is in force.
+    /// Whether records are routed by a partition table, and not held back for one.
     pub has_table: bool,
     /// Whether a batch waits for an unresponsive rank: the rank's timeout expired, and the rank has accepted no batch
     /// since.
@@ -41,7 +41,7 @@ pub struct Pressure {
 /// The records that a rank keeps as a spill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spill {
-    /// The oldest waiting batch, or the records held back for the first table.
+    /// The oldest waiting batch, or the records held back for a table.
     Oldest,
     /// A batch for an unresponsive rank.
     Unresponsive,

@@ -1,6 +1,6 @@
 //! A rank's counts over its subtree at the end of an epoch.
 
-use super::message::SealReport;
+use super::message::{SealReport, Summary};
 
 /// Sums over this rank's subtree.
 #[derive(Debug, Default)]
@@ -8,6 +8,8 @@ pub(super) struct Quiescence {
     pub(super) own_settled: bool,
     pub(super) settled_children: u32,
     pub(super) originated: u64,
+    /// The keys of this rank and of its children, and on rank 0 finally of all ranks.
+    pub(super) summaries: Vec<Summary>,
     pub(super) probe: Option<Probe>,
     pub(super) last_probe: u32,
     /// Whether the last count fell short, so that rank 0 counts again when idle. Used on rank 0 only.

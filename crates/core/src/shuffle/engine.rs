@@ -4,6 +4,7 @@ mod append;
 mod forward;
 mod negotiation;
 mod order;
+mod prior;
 mod quiescence;
 mod session;
 mod state;
@@ -11,17 +12,17 @@ mod state;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::message::{Control, Failure};
+use super::last_epoch::LastEpoch;
+use super::message::{Control, Failure, FirstTable};
 use super::options::{EngineOptions, Renegotiation, Routing};
 use super::outbox::{BatchMemory, Outbox};
 use super::peers::Peers;
 use super::receiver::Receiver;
-use super::round::{GROWTH, Loads, Round};
 use super::statistics::EngineStatistics;
 use super::transport::{Channel, Sent, Transport};
 use super::tree::TreePlace;
 use super::wire::MessageError;
-use crate::partition::{Pivots, Sketch, TableCache, TablePlannerOptions, TieSequence};
+use crate::partition::{Sketch, TableCache, TablePlannerOptions, TieSequence};
 use crate::random::{self, Random};
 use crate::schema::{KeyOrder, Schema, Value};
 
@@ -86,6 +87,8 @@ pub struct Engine {
     held: Vec<u8>,
     /// Batches routed by a table newer than this rank's, buffered until that table arrives.
     ahead: Vec<Vec<u8>>,
+    /// The last epoch with records that was committed.
+    last: Option<LastEpoch>,
     sketch: Sketch,
     ties: TieSequence,
     /// State of the random number generator for sampling phases.
@@ -101,15 +104,18 @@ struct Scratch {
     destinations: Vec<u32>,
 }
 
-/// Returns the planner's options. An adaptive table stays in force until the keys have grown by about a sixth, so a
-/// table must not try to balance the loads over a shorter interval.
+/// Returns the planner's options. If tables are rare, a table balances the loads over an interval like the last one. If
+/// they come in quick succession, it must not try to balance them over so short an interval.
 fn planner_options(options: &EngineOptions) -> TablePlannerOptions {
     let remainder = match options.renegotiation {
-        Renegotiation::Adaptive => 1.0 / GROWTH as f64,
+        Renegotiation::Adaptive => ADAPTIVE_REMAINDER,
         Renegotiation::Every(_) | Renegotiation::OnRequest => 0.0,
     };
     TablePlannerOptions { remainder, ..TablePlannerOptions::default() }
 }
+
+/// Minimum number of records over which an adaptive table balances the loads, as a multiple of the records before.
+const ADAPTIVE_REMAINDER: f64 = 1.0 / 6.0;
 
 /// Maximum number of batches buffered for a newer table. At the limit the engine stops polling data but keeps polling
 /// control, so that the table can arrive.
@@ -148,6 +154,7 @@ impl Engine {
             outbox,
             held: Vec::new(),
             ahead: Vec::new(),
+            last: None,
             sketch: Sketch::for_keys(schema.key_order(), Sketch::DEFAULT_CAPACITY, seed),
             ties: TieSequence::new(seed as u32),
             random: Random::new(seed),
@@ -232,12 +239,19 @@ impl Engine {
         self.ready_children = 0;
         match self.place.parent() {
             Some(parent) => self.control.push_back((parent, Control::Ready)),
-            None => self.open(announcement),
+            None => {
+                let first = self.begin_with_table();
+                self.open(announcement, first);
+            }
         }
     }
 
-    fn open(&mut self, announcement: Vec<u8>) {
-        self.tell_children(&Control::Go { announcement: announcement.clone() });
+    fn open(&mut self, announcement: Vec<u8>, first: Option<FirstTable>) {
+        if first.is_none() {
+            // Rank 0 has forgotten the last epoch, so all ranks do.
+            self.last = None;
+        }
+        self.tell_children(&Control::Go { announcement: announcement.clone(), first });
         self.session.phase = Phase::Open;
         self.events.push_back(Event::Opened { announcement });
     }
@@ -265,6 +279,7 @@ impl Engine {
         self.outbox.check()?;
         let mut moved = false;
         loop {
+            self.announce_first_table(receiver)?;
             self.advance_round(receiver)?;
             let mut step = self.send(transport);
             let version = self.table_version();
@@ -293,7 +308,7 @@ impl Engine {
     }
 
     /// Delivers the batches that were buffered for the table now in force.
-    fn deliver_ahead(&mut self, receiver: &mut dyn Receiver) -> Result<(), MessageError> {
+    pub(in crate::shuffle) fn deliver_ahead(&mut self, receiver: &mut dyn Receiver) -> Result<(), MessageError> {
         for message in std::mem::take(&mut self.ahead) {
             self.receive_data(message, receiver)?;
         }
@@ -347,28 +362,26 @@ impl Engine {
         self.check_order(&message)?;
         match message {
             Control::Ready => {}
-            Control::Go { announcement } => self.open(announcement),
-            Control::Request { version } => self.receive_request(version),
-            Control::Begin { version } => self.join_round(version)?,
-            Control::Pivots { version, contributors, range, backlog, loads, pivots } => {
-                let pivots = Pivots::decode(&pivots).map_err(|_| MessageError::Field { field: "pivots" })?;
-                self.receive_pivots(Round {
-                    version,
-                    missing_children: 1,
-                    contributors,
-                    range,
-                    backlog,
-                    loads: Loads::Subtree(loads),
-                    pivots: vec![pivots],
-                })?;
+            Control::Go { announcement, first } => {
+                if let Some(first) = &first {
+                    self.receive_first_table(first)?;
+                }
+                self.open(announcement, first);
             }
+            Control::Request { version, urgent } => {
+                self.check_request(version)?;
+                self.receive_request(version, urgent);
+            }
+            Control::Begin { version, with_pivots } => self.join_round(version, with_pivots)?,
+            Control::Report(report) => self.receive_report(report)?,
+            Control::Keep { version, interval_rows } => self.keep_table(version, interval_rows)?,
             Control::Table { interval_rows, range, table } => {
                 self.receive_table(interval_rows, range, &table, receiver)?;
             }
-            Control::Settled { originated } => self.child_settled(originated)?,
+            Control::Settled { originated, summary } => self.child_settled(originated, summary)?,
             Control::Probe { round } => self.receive_probe(round),
             Control::Delivered { round, delivered } => self.child_delivered(round, delivered)?,
-            Control::Closed => self.close(),
+            Control::Closed { rows } => self.close(rows),
             Control::SealReport(sealed) => self.child_sealed(sealed),
             Control::Outcome(outcome) => self.finish(outcome),
         }

@@ -8,7 +8,9 @@
 //! A batch on its only or last hop is a header and stored rows. On earlier hops, each row follows its destination rank
 //! (u32), since a batch contains records for several receivers.
 
+use super::round::Compared;
 use super::wire::{FieldReader, FieldWriter, MessageError};
+use crate::partition::Pivots;
 
 /// The report of a rank or subtree that has sealed its parts: one payload per rank, or the first failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +28,106 @@ pub struct Failure {
     pub rank: u32,
     /// That rank's error.
     pub cause: String,
+}
+
+/// The report of a rank or subtree in a round.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Report {
+    /// The version that the round's table would have.
+    pub(super) version: u32,
+    /// Number of ranks that have appended records in this epoch.
+    pub(super) contributors: u32,
+    /// Number of records appended in this epoch, without those that a rank has kept for lack of credit.
+    pub(super) seen: u64,
+    /// Number of records appended under the table in force whose keys are outside the known range.
+    pub(super) outside: u64,
+    /// Whether a rank holds records back for a new table, or the application has requested one.
+    pub(super) urgent: bool,
+    /// The ranks' comparisons of their first keys with those of the last epoch.
+    pub(super) compared: Compared,
+    /// Smallest and largest key since the last table was planned. Empty without pivots.
+    pub(super) range: (u64, u64),
+    /// Number of records that have not left their rank. 0 without pivots.
+    pub(super) backlog: u64,
+    /// Number of records that each partition of the subtree has received in this epoch.
+    pub(super) loads: Vec<(u32, u64)>,
+    /// The encoded pivots of the keys since the last table was planned, if they are wanted.
+    pub(super) pivots: Option<Vec<u8>>,
+}
+
+/// The table that an epoch begins with, from the last epoch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct FirstTable {
+    /// Number of records of a rank after which the first round may begin.
+    pub(super) interval_rows: u64,
+    /// Smallest and largest key of the last epoch.
+    pub(super) range: (u64, u64),
+    pub(super) table: Vec<u8>,
+}
+
+impl FirstTable {
+    fn decode(fields: &mut FieldReader<'_>) -> Result<Self, MessageError> {
+        let (interval_rows, range) = (fields.u64()?, (fields.u64()?, fields.u64()?));
+        Ok(Self { interval_rows, range, table: fields.block()?.to_vec() })
+    }
+}
+
+/// The keys of a subtree in an epoch that ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Summary {
+    /// Number of ranks that have appended records.
+    pub(super) contributors: u32,
+    /// Smallest and largest key.
+    pub(super) range: (u64, u64),
+    /// Empty if the next epoch does not begin with this one's distribution.
+    pub(super) pivots: Pivots,
+}
+
+impl Summary {
+    fn encode(&self, fields: FieldWriter) -> FieldWriter {
+        let mut pivots = Vec::new();
+        self.pivots.encode(&mut pivots);
+        fields.u32(self.contributors).u64(self.range.0).u64(self.range.1).block(&pivots)
+    }
+
+    fn decode(fields: &mut FieldReader<'_>) -> Result<Self, MessageError> {
+        let (contributors, range) = (fields.u32()?, (fields.u64()?, fields.u64()?));
+        let pivots = Pivots::decode(fields.block()?).map_err(|_| MessageError::Field { field: "pivots" })?;
+        Ok(Self { contributors, range, pivots })
+    }
+}
+
+impl Report {
+    fn encode(&self, fields: FieldWriter) -> FieldWriter {
+        let fields = fields.u32(self.version).u32(self.contributors).u64(self.seen).u64(self.outside);
+        let fields = fields.u8(u8::from(self.urgent)).u64(self.compared.agreeing).u64(self.compared.differing);
+        let fields = fields.u64(self.range.0).u64(self.range.1).u64(self.backlog);
+        let loads = self.loads.iter();
+        let fields =
+            loads.fold(fields.count(self.loads.len()), |fields, (partition, rows)| fields.u32(*partition).u64(*rows));
+        match &self.pivots {
+            Some(pivots) => fields.u8(1).block(pivots),
+            None => fields.u8(0),
+        }
+    }
+
+    fn decode(fields: &mut FieldReader<'_>) -> Result<Self, MessageError> {
+        Ok(Self {
+            version: fields.u32()?,
+            contributors: fields.u32()?,
+            seen: fields.u64()?,
+            outside: fields.u64()?,
+            urgent: fields.flag()?,
+            compared: Compared { agreeing: fields.u64()?, differing: fields.u64()? },
+            range: (fields.u64()?, fields.u64()?),
+            backlog: fields.u64()?,
+            loads: {
+                let count = fields.u32()?;
+                (0..count).map(|_| Ok((fields.u32()?, fields.u64()?))).collect::<Result<_, MessageError>>()?
+            },
+            pivots: if fields.flag()? { Some(fields.block()?.to_vec()) } else { None },
+        })
+    }
 }
 
 /// The purpose of a control message, for statistics.
@@ -47,7 +149,7 @@ impl ControlPurpose {
     pub fn of(message: &[u8]) -> Self {
         match message.first() {
             Some(&(READY | GO)) => Self::Opening,
-            Some(&(REQUEST | BEGIN | PIVOTS | TABLE)) => Self::Negotiation,
+            Some(&(REQUEST | BEGIN | REPORT | KEEP | TABLE)) => Self::Negotiation,
             _ => Self::Ending,
         }
     }
@@ -58,27 +160,31 @@ impl ControlPurpose {
 pub(super) enum Control {
     /// Up: this subtree has begun the session.
     Ready,
-    /// Down: all ranks have begun, so records may be sent. Carries rank 0's announcement.
-    Go { announcement: Vec<u8> },
-    /// Up: a rank of the subtree requests a table newer than `version`.
-    Request { version: u32 },
-    /// Down: send the pivots for table `version`.
-    Begin { version: u32 },
-    /// Up: a subtree's pivots for table `version`. The message also contains the number of ranks that had keys, the
-    /// smallest and largest key, the number of records that each partition of the subtree has received so far, and the
-    /// number of records that have not left their rank.
-    Pivots { version: u32, contributors: u32, range: (u64, u64), backlog: u64, loads: Vec<(u32, u64)>, pivots: Vec<u8> },
+    /// Down: all ranks have begun, so records may be sent. Carries rank 0's announcement, and the table that the epoch
+    /// begins with, if any.
+    Go { announcement: Vec<u8>, first: Option<FirstTable> },
+    /// Up: a rank of the subtree requests a table newer than `version`. If the request is not urgent, rank 0 first asks
+    /// for the loads, and may keep the table.
+    Request { version: u32, urgent: bool },
+    /// Down: send the loads, and the pivots for table `version` if wanted.
+    Begin { version: u32, with_pivots: bool },
+    /// Up: the report of a subtree in the round for table `version`.
+    Report(Report),
+    /// Down: the round ends without a table. The message contains the number of records of a rank after which the next
+    /// round may be requested.
+    Keep { version: u32, interval_rows: u64 },
     /// Down: the new table. The message also contains the number of records of a rank after which the next table may be
     /// requested (if tables adapt), and the smallest and largest key of the epoch so far.
     Table { interval_rows: u64, range: (u64, u64), table: Vec<u8> },
     /// Up: every rank of the subtree has entered the end of the epoch. Their records number `originated`.
-    Settled { originated: u64 },
+    Settled { originated: u64, summary: Summary },
     /// Down: requests the number of delivered records.
     Probe { round: u32 },
     /// Up: the reply to `Probe`.
     Delivered { round: u32, delivered: u64 },
-    /// Down: every record has been delivered.
-    Closed,
+    /// Down: every record has been delivered. `rows` is the number of records of all ranks if the next epoch begins
+    /// with the keys of this one, and 0 if there are none.
+    Closed { rows: u64 },
     /// Up: the report on this subtree's parts.
     SealReport(SealReport),
     /// Down: the epoch was committed, with rank 0's result, or has failed, with the cause.
@@ -89,7 +195,7 @@ const READY: u8 = 1;
 const GO: u8 = 2;
 const REQUEST: u8 = 3;
 const BEGIN: u8 = 4;
-const PIVOTS: u8 = 5;
+const REPORT: u8 = 5;
 const TABLE: u8 = 6;
 const SETTLED: u8 = 7;
 const PROBE: u8 = 8;
@@ -99,27 +205,28 @@ const SEALED: u8 = 11;
 const SEALED_FAILED: u8 = 12;
 const COMMITTED: u8 = 13;
 const FAILED: u8 = 14;
+const KEEP: u8 = 15;
 
 impl Control {
     pub(super) fn encode(&self, session: u32) -> Vec<u8> {
         let head = |kind: u8| FieldWriter::default().u8(kind).u32(session);
         match self {
             Self::Ready => head(READY),
-            Self::Go { announcement } => head(GO).block(announcement),
-            Self::Request { version } => head(REQUEST).u32(*version),
-            Self::Begin { version } => head(BEGIN).u32(*version),
-            Self::Pivots { version, contributors, range, backlog, loads, pivots } => {
-                let fields = head(PIVOTS).u32(*version).u32(*contributors).u64(range.0).u64(range.1);
-                let fields = fields.u64(*backlog).count(loads.len());
-                loads.iter().fold(fields, |fields, (partition, rows)| fields.u32(*partition).u64(*rows)).block(pivots)
+            Self::Go { announcement, first: None } => head(GO).block(announcement).u8(0),
+            Self::Go { announcement, first: Some(FirstTable { interval_rows, range, table }) } => {
+                head(GO).block(announcement).u8(1).u64(*interval_rows).u64(range.0).u64(range.1).block(table)
             }
+            Self::Request { version, urgent } => head(REQUEST).u32(*version).u8(u8::from(*urgent)),
+            Self::Begin { version, with_pivots } => head(BEGIN).u32(*version).u8(u8::from(*with_pivots)),
+            Self::Report(report) => report.encode(head(REPORT)),
+            Self::Keep { version, interval_rows } => head(KEEP).u32(*version).u64(*interval_rows),
             Self::Table { interval_rows, range, table } => {
                 head(TABLE).u64(*interval_rows).u64(range.0).u64(range.1).block(table)
             }
-            Self::Settled { originated } => head(SETTLED).u64(*originated),
+            Self::Settled { originated, summary } => summary.encode(head(SETTLED).u64(*originated)),
             Self::Probe { round } => head(PROBE).u32(*round),
             Self::Delivered { round, delivered } => head(DELIVERED).u32(*round).u64(*delivered),
-            Self::Closed => head(CLOSED),
+            Self::Closed { rows } => head(CLOSED).u64(*rows),
             Self::SealReport(SealReport::Payloads(payloads)) => payloads
                 .iter()
                 .fold(head(SEALED).count(payloads.len()), |fields, (rank, payload)| fields.u32(*rank).block(payload)),
@@ -139,29 +246,23 @@ impl Control {
         let session = fields.u32()?;
         let message = match kind {
             READY => Self::Ready,
-            GO => Self::Go { announcement: fields.block()?.to_vec() },
-            REQUEST => Self::Request { version: fields.u32()? },
-            BEGIN => Self::Begin { version: fields.u32()? },
-            PIVOTS => Self::Pivots {
-                version: fields.u32()?,
-                contributors: fields.u32()?,
-                range: (fields.u64()?, fields.u64()?),
-                backlog: fields.u64()?,
-                loads: {
-                    let count = fields.u32()?;
-                    (0..count).map(|_| Ok((fields.u32()?, fields.u64()?))).collect::<Result<_, MessageError>>()?
-                },
-                pivots: fields.block()?.to_vec(),
+            GO => Self::Go {
+                announcement: fields.block()?.to_vec(),
+                first: if fields.flag()? { Some(FirstTable::decode(&mut fields)?) } else { None },
             },
+            REQUEST => Self::Request { version: fields.u32()?, urgent: fields.flag()? },
+            BEGIN => Self::Begin { version: fields.u32()?, with_pivots: fields.flag()? },
+            REPORT => Self::Report(Report::decode(&mut fields)?),
+            KEEP => Self::Keep { version: fields.u32()?, interval_rows: fields.u64()? },
             TABLE => Self::Table {
                 interval_rows: fields.u64()?,
                 range: (fields.u64()?, fields.u64()?),
                 table: fields.block()?.to_vec(),
             },
-            SETTLED => Self::Settled { originated: fields.u64()? },
+            SETTLED => Self::Settled { originated: fields.u64()?, summary: Summary::decode(&mut fields)? },
             PROBE => Self::Probe { round: fields.u32()? },
             DELIVERED => Self::Delivered { round: fields.u32()?, delivered: fields.u64()? },
-            CLOSED => Self::Closed,
+            CLOSED => Self::Closed { rows: fields.u64()? },
             SEALED => {
                 let count = fields.u32()?;
                 let mut payloads = Vec::new();
@@ -182,12 +283,19 @@ impl Control {
 
 /// Returns the name of a control message's kind, for traces.
 pub fn control_name(message: &[u8]) -> &'static str {
+    let flagged = |name, plain| {
+        let message = Control::decode(message).map(|(_, message)| message);
+        let has_flag =
+            matches!(message, Ok(Control::Go { first: Some(_), .. } | Control::Request { urgent: true, .. }));
+        if has_flag { name } else { plain }
+    };
     match message.first().copied() {
         Some(READY) => "ready",
-        Some(GO) => "go",
-        Some(REQUEST) => "request",
+        Some(GO) => flagged("go with a table", "go"),
+        Some(REQUEST) => flagged("urgent request", "request"),
         Some(BEGIN) => "begin",
-        Some(PIVOTS) => "pivots",
+        Some(REPORT) => "report",
+        Some(KEEP) => "keep",
         Some(TABLE) => "table",
         Some(SETTLED) => "settled",
         Some(PROBE) => "probe",
@@ -260,22 +368,33 @@ mod tests {
         let failure = Failure { rank: 3, cause: "No space left on device".into() };
         vec![
             Control::Ready,
-            Control::Go { announcement: vec![4; 16] },
-            Control::Request { version: 4 },
-            Control::Begin { version: 5 },
-            Control::Pivots {
+            Control::Go {
+                announcement: vec![4; 16],
+                first: Some(FirstTable { interval_rows: 1 << 35, range: (3, 4), table: vec![8; 28] }),
+            },
+            Control::Request { version: 4, urgent: true },
+            Control::Begin { version: 5, with_pivots: false },
+            Control::Report(Report {
                 version: 5,
                 contributors: 9,
+                seen: 12,
+                outside: 3,
+                urgent: true,
+                compared: Compared { agreeing: 8, differing: u64::MAX },
                 range: (1, 2),
                 backlog: 6,
                 loads: vec![(3, 4), (5, 6)],
-                pivots: vec![1, 2, 3],
-            },
+                pivots: Some(vec![1, 2, 3]),
+            }),
+            Control::Keep { version: 5, interval_rows: 1 << 33 },
             Control::Table { interval_rows: 1 << 40, range: (1, u64::MAX), table: vec![9; 40] },
-            Control::Settled { originated: u64::MAX },
+            Control::Settled {
+                originated: u64::MAX,
+                summary: Summary { contributors: 7, range: (4, 1 << 60), pivots: Pivots::default() },
+            },
             Control::Probe { round: 8 },
             Control::Delivered { round: 8, delivered: 77 },
-            Control::Closed,
+            Control::Closed { rows: 99 },
             Control::SealReport(SealReport::Payloads(vec![(0, vec![]), (7, vec![1; 9])])),
             Control::SealReport(SealReport::Failed(failure.clone())),
             Control::Outcome(Ok(b"words".to_vec())),

@@ -6,13 +6,25 @@ use super::topology::Topology;
 /// A rule for the negotiation of new partition tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Renegotiation {
-    /// Negotiate when the keys seen since the last table reach a sixth of all keys before it. The table's error then
-    /// shrinks as fast as its interval grows, and the number of rounds grows with the logarithm of the epoch's size.
+    /// Negotiate when a table pays: when the loads would end farther apart than chance explains, or many keys are
+    /// outside the known range. Ranks report loads when the keys have grown by a sixth, or four times in an epoch whose
+    /// size is known.
     Adaptive,
     /// Negotiate after this number of records of a rank, as in CARP.
     Every(u64),
-    /// Negotiate only for the first table of an epoch, and when the application requests a table.
+    /// Negotiate only if an epoch begins without a table that suits its keys, and when the application requests a
+    /// table.
     OnRequest,
+}
+
+/// The distribution of keys that an epoch begins with.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Prior {
+    /// That of the last epoch with records that this job has committed.
+    #[default]
+    Last,
+    /// None: an epoch does not depend on earlier ones.
+    None,
 }
 
 /// The routes of records from rank to rank.
@@ -39,10 +51,12 @@ pub struct EngineOptions {
     pub topology: Topology,
     /// The routing of records; the same on all ranks.
     pub routing: Routing,
-    /// Number of pivots per rank in a negotiation.
+    /// Maximum number of pivots per rank in a negotiation. Few partitions need fewer.
     pub pivots: u32,
     /// Rule for the negotiation of new tables.
     pub renegotiation: Renegotiation,
+    /// The distribution of keys that an epoch begins with.
+    pub prior: Prior,
     /// Maximum bytes of rows in a data message. The header adds 20 bytes. One row always fits, with 4 more bytes in a
     /// forwarded batch.
     pub batch_bytes: usize,
@@ -51,7 +65,8 @@ pub struct EngineOptions {
     /// Maximum number of records outside the known key range that a rank holds back. At the limit it requests a new
     /// table.
     pub out_of_bounds_rows: usize,
-    /// Limit on records held back before the first table of an epoch, in bytes.
+    /// Limit on records held back before the first table of an epoch, or until they agree with the last epoch, in
+    /// bytes.
     pub hold_bytes: usize,
     /// Seed of all random numbers.
     pub seed: u64,
@@ -68,6 +83,7 @@ impl EngineOptions {
             routing: Routing::default(),
             pivots: 512,
             renegotiation: Renegotiation::Adaptive,
+            prior: Prior::default(),
             batch_bytes: 32 << 10,
             outbox_bytes: 1 << 20,
             out_of_bounds_rows: 512,

@@ -2,16 +2,20 @@
 
 use crate::partition::Pivots;
 
-/// Adaptive tables are renegotiated when the keys seen since the last table reach `1 / GROWTH` of all keys before it.
-pub(super) const GROWTH: u64 = 6;
-
-/// A negotiation round on this rank: the sums over its subtree so far. A child's reply has the same form.
+/// A negotiation round on this rank: the sums over its subtree so far.
 #[derive(Debug)]
 pub(super) struct Round {
     pub(super) version: u32,
-    /// Number of children that have not replied. In a child's reply, 1 for the child itself.
+    /// Number of children that have not reported.
     pub(super) missing_children: u32,
+    /// Whether the ranks send pivots. Otherwise they report loads, by which rank 0 decides whether a table pays.
+    pub(super) with_pivots: bool,
+    /// Whether a rank cannot go on without a new table.
+    pub(super) urgent: bool,
+    pub(super) compared: Compared,
     pub(super) contributors: u32,
+    pub(super) seen: u64,
+    pub(super) outside: u64,
     pub(super) range: (u64, u64),
     /// Number of records that wait in batches on their own rank. The new table reroutes them.
     pub(super) backlog: u64,
@@ -22,6 +26,31 @@ pub(super) struct Round {
 impl Round {
     pub(super) fn memory_bytes(&self) -> usize {
         self.loads.memory_bytes() + self.pivots.iter().map(Pivots::memory_bytes).sum::<usize>()
+    }
+}
+
+/// The result of the ranks' comparisons of their first keys with those of the last epoch, in records of the last epoch.
+/// Ranks that have not compared their keys count as neither.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Compared {
+    /// Number of records of ranks whose keys agree.
+    pub(super) agreeing: u64,
+    /// Number of records of ranks whose keys differ.
+    pub(super) differing: u64,
+}
+
+/// The epoch differs from the last one if more than one in so many records is of a rank whose keys differ.
+const DIFFERING_SHARE: u64 = 8;
+
+impl Compared {
+    pub(super) fn add(&mut self, more: Self) {
+        self.agreeing = self.agreeing.saturating_add(more.agreeing);
+        self.differing = self.differing.saturating_add(more.differing);
+    }
+
+    /// Returns whether the epoch differs from the last one. The keys of a few ranks do not suffice.
+    pub(super) fn differs(self) -> bool {
+        self.differing > self.agreeing / DIFFERING_SHARE
     }
 }
 
@@ -48,6 +77,14 @@ impl Loads {
                     }
                 }
             }
+        }
+    }
+
+    /// Returns the loads of a subtree. Empty on rank 0.
+    pub(super) fn into_subtree(self) -> Vec<(u32, u64)> {
+        match self {
+            Self::Subtree(loads) => loads,
+            Self::All(_) => Vec::new(),
         }
     }
 

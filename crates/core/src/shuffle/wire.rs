@@ -102,6 +102,15 @@ impl<'a> FieldReader<'a> {
         self.array::<1>().map(|raw| raw[0])
     }
 
+    /// Reads a byte that is 0 or 1.
+    pub(super) fn flag(&mut self) -> Result<bool, MessageError> {
+        match self.u8()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(MessageError::Field { field: "flag" }),
+        }
+    }
+
     pub(super) fn u32(&mut self) -> Result<u32, MessageError> {
         self.array().map(u32::from_le_bytes)
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use turbidite::storage::{Fault, FaultStorage, FileKind, MemoryStorage, Storage};
 use turbidite::store::{DatasetDescriptor, DatasetPaths, VerifyOptions, lock_holder, salvage, verify_on};
-use turbidite::{IfExists, Renegotiation, Routing, Topology, WriteOptions};
+use turbidite::{IfExists, Prior, Renegotiation, Routing, Topology, WriteOptions};
 
 use crate::audit::audit;
 use crate::coverage::Coverage;
@@ -68,6 +68,7 @@ impl JobSettings {
         options.routing = if random.one_in(6) { Routing::Direct } else { Routing::ByNode };
         options.pivots = random.pick(&[2, 16, 64]);
         options.renegotiation = renegotiation;
+        options.prior = if random.one_in(4) { Prior::None } else { Prior::Last };
         options.memtable_bytes = random.pick(&[1 << 10, 2 << 10, 4 << 10, 32 << 10]);
         options.page_rows = random.pick(&[8, 32, 256]);
         options.row_groups_per_run = random.pick(&[1, 1, 2, 4]);

@@ -25,10 +25,10 @@ pub(crate) struct Network {
     sent: u64,
     credit_batches: usize,
     longest_delay_ns: u64,
-    /// Number of rounds that rank 0 has begun in this session.
-    rounds: u64,
-    /// Number of tables that rank 0 has sent in this session.
-    tables: u64,
+    /// Whether rank 0 has begun a round that has not ended.
+    in_round: bool,
+    /// Whether the session began with a table.
+    has_first_table: bool,
     /// Number of times that rank 0 has requested a count of deliveries in this session.
     probes: u64,
     /// By rank, whether it has sent `Closed` to its children.
@@ -43,8 +43,8 @@ impl Network {
             sent: 0,
             credit_batches,
             longest_delay_ns,
-            rounds: 0,
-            tables: 0,
+            in_round: false,
+            has_first_table: false,
             probes: 0,
             closed: vec![false; ranks as usize],
         }
@@ -56,17 +56,26 @@ impl Network {
         let name = control_name(message);
         let sender = from as usize;
         match name {
-            "go" | "ready" => {
+            "go" | "go with a table" | "ready" => {
                 self.closed[sender] = false;
                 if from == 0 {
-                    (self.rounds, self.tables, self.probes) = (0, 0, 0);
+                    (self.in_round, self.probes) = (false, 0);
+                    self.has_first_table = name == "go with a table";
+                }
+                if name == "go with a table" {
+                    coverage.met("shuffle: epoch begun with a table");
                 }
             }
-            "begin" if from == 0 && to == 1 => self.rounds += 1,
-            "table" if from == 0 && to == 1 => self.tables += 1,
+            "urgent request" if self.has_first_table => coverage.met("shuffle: urgent request after such a table"),
+            "begin" if from == 0 && to == 1 => self.in_round = true,
+            "table" if from == 0 && to == 1 => self.in_round = false,
+            "keep" if from == 0 && to == 1 => {
+                self.in_round = false;
+                coverage.met("shuffle: round without a table");
+            }
             "probe" if from == 0 && to == 1 => {
                 self.probes += 1;
-                if self.probes == 1 && self.rounds > self.tables {
+                if self.probes == 1 && self.in_round {
                     coverage.met("shuffle: renegotiation under way when the last rank ends");
                 }
                 if self.probes == 2 {
@@ -80,7 +89,7 @@ impl Network {
 
     fn hear(&mut self, to: u32, message: &[u8], coverage: &mut Coverage) {
         match control_name(message) {
-            "pivots" if self.closed[to as usize] => coverage.met("shuffle: answer to a round that the end overtook"),
+            "report" if self.closed[to as usize] => coverage.met("shuffle: answer to a round that the end overtook"),
             _ => {}
         }
     }

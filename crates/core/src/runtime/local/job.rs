@@ -349,6 +349,7 @@ impl LocalJob {
             return Err(UsageError::State { call: "truncate_after", state: "inside an epoch" }.into());
         }
         self.check_lock()?;
+        lock_rank(&self.shared.ranks[0]).endpoint.engine.forget_last_epoch();
         crate::store::truncate_after(&self.storage, &self.paths, &self.descriptor, epoch)
     }
 

@@ -167,6 +167,7 @@ impl MachineJob {
                 outbox_bytes: options.outbox_bytes,
                 pivots: options.pivots,
                 renegotiation: options.renegotiation,
+                prior: options.prior,
                 seed: options.seed,
                 ..EngineOptions::new(rank, options.ranks)
             };

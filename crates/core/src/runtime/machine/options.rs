@@ -1,6 +1,6 @@
 //! Options of a modelled machine and of the job that runs on it.
 
-use crate::shuffle::{Channel, EngineOptions, Renegotiation, Routing};
+use crate::shuffle::{Channel, EngineOptions, Prior, Renegotiation, Routing};
 
 /// A connection's latency and bandwidth.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -122,6 +122,8 @@ pub struct MachineOptions {
     pub pivots: u32,
     /// Rule for the negotiation of new tables.
     pub renegotiation: Renegotiation,
+    /// The distribution of keys that an epoch begins with.
+    pub prior: Prior,
     /// Limit on a rank's open and queued batches in bytes.
     pub outbox_bytes: usize,
     /// Maximum number of batches in flight from a rank, on each channel.
@@ -157,6 +159,7 @@ impl MachineOptions {
             routing: engine.routing,
             pivots: engine.pivots,
             renegotiation: engine.renegotiation,
+            prior: engine.prior,
             outbox_bytes: engine.outbox_bytes,
             in_flight: 64,
             held: [u16::MAX, 64, 64, 64],

@@ -323,6 +323,7 @@ impl RankJob {
 
     fn truncate_as_root(&self, epoch: u64) -> Result<Vec<u64>> {
         self.check_lock()?;
+        self.background.endpoint().engine.forget_last_epoch();
         truncate_after(&self.storage, &self.paths, &self.descriptor, epoch)
     }
 

@@ -2,13 +2,14 @@
 //!
 //! Columns are packed into stored rows one block at a time, unless the caller's records already have the stored layout.
 //! A block fits the first-level cache. Each row is then copied to its destination's open batch. Large appends take
-//! their blocks in golden-ratio order, so that every prefix of the sequence samples the whole domain. The tables are
-//! then planned from the whole domain, not from the part that is first in memory.
+//! their blocks in stratified random order (`partition::sample_order`), so that every prefix of the sequence samples
+//! the whole domain. The tables are then planned from the whole domain, not from the part that is first in memory.
 
 use super::session::{EMPTY_RANGE, Installed, Phase};
 use super::{Engine, EngineOptions};
 use crate::format::RunKind;
-use crate::partition::{PartitionTable, TieSequence};
+use crate::partition::{PartitionTable, TieSequence, sample_order};
+use crate::random;
 use crate::schema::{ColumnView, Packing, Schema, SchemaError};
 use crate::shuffle::backpressure::Spill;
 use crate::shuffle::message::DataHeader;
@@ -35,27 +36,18 @@ pub struct Append<'a> {
     rows: usize,
     block_rows: usize,
     blocks: usize,
-    stride: usize,
+    /// The order of the blocks. Empty for memory order.
+    order: Vec<usize>,
     taken: usize,
 }
 
-fn coprime_near(blocks: usize, wanted: usize) -> usize {
-    let divides = |mut a: usize, mut b: usize| {
-        while b > 0 {
-            (a, b) = (b, a % b);
-        }
-        a > 1
-    };
-    (wanted.max(1)..=blocks.max(1)).find(|&stride| !divides(blocks, stride)).unwrap_or(1)
-}
-
 impl<'a> Append<'a> {
-    fn new(schema: &Schema, columns: &'a [ColumnView<'a>], rows: usize) -> Self {
+    fn new(schema: &Schema, columns: &'a [ColumnView<'a>], rows: usize, seed: u64) -> Self {
         let (stored, packing) = (schema.stored_rows(columns), Packing::new(schema, columns));
         let block_rows = Engine::block_rows(schema.row_bytes());
         let blocks = rows.div_ceil(block_rows);
-        let stride = if blocks <= IN_ORDER_BLOCKS { 1 } else { coprime_near(blocks, blocks * 618 / 1000) };
-        Self { columns, stored, packing, rows, block_rows, blocks, stride, taken: 0 }
+        let order = if blocks <= IN_ORDER_BLOCKS { Vec::new() } else { sample_order(blocks, seed) };
+        Self { columns, stored, packing, rows, block_rows, blocks, order, taken: 0 }
     }
 
     /// Returns whether all rows have been taken.
@@ -64,8 +56,7 @@ impl<'a> Append<'a> {
     }
 
     fn next_rows(&self) -> std::ops::Range<usize> {
-        // Both factors are below 2^47: blocks have at least one byte each and fit the address space.
-        let block = (self.taken as u128 * self.stride as u128 % self.blocks as u128) as usize;
+        let block = self.order.get(self.taken).copied().unwrap_or(self.taken);
         let start = block * self.block_rows;
         start..(start + self.block_rows).min(self.rows)
     }
@@ -83,7 +74,10 @@ impl Engine {
     /// [`SchemaError`] when the columns do not fit the schema.
     pub fn append<'a>(&self, columns: &'a [ColumnView<'a>]) -> Result<Append<'a>, SchemaError> {
         let rows = self.schema.check(columns)?;
-        Ok(Append::new(&self.schema, columns, rows))
+        // Ranks visit the phases of a period at different times, and so do the appends of one rank.
+        let seed =
+            random::mix(self.options.seed ^ u64::from(self.options.rank) ^ self.session.statistics.originated << 20);
+        Ok(Append::new(&self.schema, columns, rows, seed))
     }
 
     /// Takes rows until the buffers are full or a new table is requested. The runtime proceeds as
@@ -92,7 +86,7 @@ impl Engine {
         debug_assert_eq!(self.session.phase, Phase::Open);
         let was_negotiating = self.is_negotiating();
         while !append.is_done() && self.outbox.has_room() {
-            if self.session.installed.is_none() && self.hold_is_full() {
+            if !self.is_routing() && self.hold_is_full() {
                 break;
             }
             self.take_block(append);
@@ -106,7 +100,8 @@ impl Engine {
     }
 
     pub(in crate::shuffle) fn hold_is_full(&self) -> bool {
-        self.held.len() >= self.options.hold_bytes
+        // A rank that may hold nothing would never take a record.
+        self.held.len() >= self.options.hold_bytes.max(1)
     }
 
     fn take_block(&mut self, append: &Append<'_>) {
@@ -128,15 +123,15 @@ impl Engine {
         self.session.statistics.originated += count as u64;
         self.size_batches();
         self.observe(&ordinals);
-        match self.session.installed {
-            Some(_) => self.route(stored, &ordinals, true),
-            None => {
-                self.held.extend_from_slice(stored);
-                self.session.statistics.held += count as u64;
-            }
+        if self.is_routing() {
+            self.route(stored, &ordinals, true);
+        } else {
+            self.held.extend_from_slice(stored);
+            self.session.statistics.held += count as u64;
         }
         self.scratch.block = block;
         self.scratch.ordinals = ordinals;
+        self.compare_first_keys(false);
     }
 
     /// Adjusts the batch size to the epoch's size so far.
@@ -148,6 +143,7 @@ impl Engine {
 
     fn observe(&mut self, ordinals: &[u64]) {
         self.session.negotiation.observed += ordinals.len() as u64;
+        self.session.negotiation.observed_since_round += ordinals.len() as u64;
         let range = span(ordinals);
         if self.order.is_nan(range.1) {
             let numbers: Vec<u64> = ordinals.iter().copied().filter(|&ordinal| !self.order.is_nan(ordinal)).collect();
@@ -160,7 +156,11 @@ impl Engine {
     fn observe_numbers(&mut self, ordinals: &[u64], (low, high): (u64, u64)) {
         self.session.negotiation.observed_range =
             (self.session.negotiation.observed_range.0.min(low), self.session.negotiation.observed_range.1.max(high));
-        self.sketch.observe(ordinals);
+        let range = &mut self.session.negotiation.epoch_range;
+        *range = (range.0.min(low), range.1.max(high));
+        if self.options.receivers > 1 {
+            self.sketch.observe(ordinals);
+        }
     }
 
     /// Routes stored rows to their destinations. With `may_hold`, rows outside the known key range are held back while
@@ -189,10 +189,13 @@ impl Engine {
         for (row, &ordinal) in rows.chunks_exact(row_bytes).zip(ordinals) {
             let tie = self.ties.next_tie();
             let nan = self.order.is_nan(ordinal);
-            if may_hold && !nan && (ordinal < low || ordinal > high) && self.held.len() < hold_limit {
-                self.held.extend_from_slice(row);
-                self.session.statistics.held += 1;
-                continue;
+            if may_hold && !nan && (ordinal < low || ordinal > high) {
+                self.session.negotiation.outside += 1;
+                if self.held.len() < hold_limit {
+                    self.held.extend_from_slice(row);
+                    self.session.statistics.held += 1;
+                    continue;
+                }
             }
             let destination = receiver(&installed.table, &self.options, (ordinal, tie), nan);
             self.outbox.push(destination, row, self.session.number, version);
@@ -221,7 +224,7 @@ impl Engine {
 
     /// Routes the records held back, by the table in force.
     pub(in crate::shuffle) fn route_held(&mut self) {
-        if self.session.installed.is_none() || self.held.is_empty() {
+        if !self.is_routing() || self.held.is_empty() {
             return;
         }
         let rows = std::mem::take(&mut self.held);
@@ -237,7 +240,7 @@ impl Engine {
         self.route(rows, &ordinals, false);
     }
 
-    fn key_ordinals(&self, rows: &[u8], ordinals: &mut Vec<u64>) {
+    pub(in crate::shuffle) fn key_ordinals(&self, rows: &[u8], ordinals: &mut Vec<u64>) {
         let row_bytes = self.schema.row_bytes();
         let count = rows.len() / row_bytes;
         if count > 0 {
@@ -261,7 +264,7 @@ impl Engine {
         };
         if let Some(batch) = batch {
             self.keep(batch, receiver)
-        } else if self.session.installed.is_none() && self.hold_is_full() {
+        } else if !self.is_routing() && self.hold_is_full() {
             let rows = std::mem::take(&mut self.held);
             let count = self.deliver_unordered(&rows, receiver);
             self.held = rows;

@@ -1,19 +1,29 @@
 //! Negotiates partition tables.
 //!
-//! A request travels up the tree, and rank 0 replies with `Begin`. Every rank summarizes the keys it has seen since the
-//! last round, merges its children's summaries into its own, and sends the result up. Rank 0 plans the table and sends
-//! it down. At most one round is in progress. Meanwhile, records are routed by the old table.
+//! A request travels up the tree, and rank 0 replies with `Begin`. In a round of loads, every rank reports the records
+//! it has received, and rank 0 decides whether another table pays (`benefit`). If not, the table is kept. Otherwise, or
+//! if the request is urgent, a round with pivots follows: every rank summarizes the keys it has seen since the last
+//! summary, merges its children's summaries into its own, and sends the result up. Rank 0 plans the table and sends it
+//! down. At most one round is in progress. Meanwhile, records are routed by the old table.
 
-use super::session::{EMPTY_RANGE, Installed, Phase};
+use super::session::{Comparison, EMPTY_RANGE, Installed, Phase, Requested};
 use super::{Engine, Renegotiation, planner_options};
 use crate::partition::{PartitionTable, Pivots, TablePlanner};
-use crate::shuffle::message::Control;
+use crate::shuffle::benefit::{EpochProgress, Planned, interval_rows, was_short};
+use crate::shuffle::message::{Control, Report};
 use crate::shuffle::receiver::Receiver;
-use crate::shuffle::round::{GROWTH, Loads, Round};
+use crate::shuffle::round::{Compared, Loads, Round};
 use crate::shuffle::wire::MessageError;
 
-/// Minimum number of records since the last table before a rank requests another table by itself.
-const MIN_INTERVAL_ROWS: u64 = 256;
+/// Number of pivots per partition that a rank sends, within the limit of the options. The errors of the ranks' pivots
+/// have random phases, so they nearly cancel.
+const PIVOTS_PER_PARTITION: usize = 16;
+
+/// Minimum number of pivots, within the limit of the options.
+const MIN_PIVOTS: usize = 64;
+
+/// The epoch differs from the last one if more than one in so many keys is outside the last one's range.
+const OUTSIDE_SHARE: u64 = 8;
 
 fn widen(range: (u64, u64), other: (u64, u64)) -> (u64, u64) {
     (range.0.min(other.0), range.1.max(other.1))
@@ -24,176 +34,310 @@ impl Engine {
     /// after a mesh refinement.
     pub fn request_renegotiation(&mut self) {
         let version = self.table_version();
-        self.receive_request(version);
+        self.receive_request(version, true);
     }
 
-    /// Returns whether this rank waits for a new table: it has requested one, or takes part in a round.
+    /// Returns whether this rank waits for a new table: it has requested one, or takes part in a round that asks for
+    /// pivots.
     pub fn is_negotiating(&self) -> bool {
-        self.session.negotiation.round.is_some()
-            || self.session.negotiation.requested.is_some_and(|version| version >= self.table_version())
+        let negotiation = &self.session.negotiation;
+        negotiation.round.as_ref().is_some_and(|round| round.with_pivots)
+            || negotiation.requested.is_some_and(|last| last.urgent && last.version >= self.table_version())
     }
 
     /// Requests a table if the negotiation rule ([`Renegotiation`]) applies.
     pub(in crate::shuffle) fn consider_renegotiation(&mut self) {
         let held_rows = self.held.len() / self.schema.row_bytes();
-        let due = match &self.session.installed {
-            None => held_rows >= self.options.out_of_bounds_rows || self.hold_is_full(),
-            Some(_) if held_rows >= self.options.out_of_bounds_rows => true,
-            Some(installed) => match self.options.renegotiation {
-                Renegotiation::Every(rows) => self.session.negotiation.observed >= rows,
-                Renegotiation::OnRequest => false,
-                Renegotiation::Adaptive => self.session.negotiation.observed >= installed.interval_rows,
-            },
+        let negotiation = &self.session.negotiation;
+        let outside = negotiation.outside - negotiation.outside_reported;
+        let urgent = match (&self.session.installed, self.options.renegotiation) {
+            (None, _) if held_rows >= self.options.out_of_bounds_rows || self.hold_is_full() => true,
+            (Some(_), _) if self.session.comparison == Comparison::Differs => true,
+            (Some(_), Renegotiation::Every(rows)) if negotiation.observed >= rows => true,
+            (Some(_), _) if outside >= self.options.out_of_bounds_rows as u64 => false,
+            (Some(installed), Renegotiation::Adaptive)
+                if negotiation.observed_since_round >= installed.interval_rows =>
+            {
+                false
+            }
+            _ => return,
         };
-        if due {
-            self.request_renegotiation();
-        }
+        self.receive_request(self.table_version(), urgent);
     }
 
-    pub(in crate::shuffle) fn receive_request(&mut self, version: u32) {
+    /// Checks a child's request. A child cannot have a newer table than this rank.
+    pub(in crate::shuffle) fn check_request(&self, version: u32) -> Result<(), MessageError> {
+        if version > self.table_version() { Err(MessageError::Field { field: "table version" }) } else { Ok(()) }
+    }
+
+    pub(in crate::shuffle) fn receive_request(&mut self, version: u32, urgent: bool) {
         let ours = self.table_version();
-        if version < ours
-            || self.session.negotiation.requested.is_some_and(|requested| requested >= version)
-            || self.session.negotiation.round.is_some()
-        {
+        if version < ours || self.options.receivers == 1 {
             return;
         }
-        self.session.negotiation.requested = Some(version);
+        let negotiation = &mut self.session.negotiation;
+        if let Some(round) = &mut negotiation.round {
+            // Rank 0 takes the request from this rank's report. The table of a round with pivots satisfies it.
+            round.urgent |= urgent;
+            return;
+        }
+        if negotiation.requested.is_some_and(|last| last.version >= version && (last.urgent || !urgent)) {
+            return;
+        }
+        negotiation.requested = Some(Requested { version, urgent });
         match self.place.parent() {
-            Some(parent) => self.control.push_back((parent, Control::Request { version })),
-            None => self.start_round(ours + 1),
+            Some(parent) => self.control.push_back((parent, Control::Request { version, urgent })),
+            None => self.start_round(ours + 1, urgent),
         }
     }
 
-    fn start_round(&mut self, version: u32) {
+    fn start_round(&mut self, version: u32, with_pivots: bool) {
         if self.session.phase.records_flow() && !self.session.quiescence.is_counting() {
-            self.tell_children(&Control::Begin { version });
-            self.open_round(version);
+            self.tell_children(&Control::Begin { version, with_pivots });
+            self.open_round(version, with_pivots);
         }
     }
 
-    pub(in crate::shuffle) fn join_round(&mut self, version: u32) -> Result<(), MessageError> {
+    pub(in crate::shuffle) fn join_round(&mut self, version: u32, with_pivots: bool) -> Result<(), MessageError> {
         if self.session.negotiation.round.is_some() || version != self.table_version() + 1 {
             return Err(MessageError::Field { field: "table version" });
         }
-        self.tell_children(&Control::Begin { version });
-        self.open_round(version);
+        self.tell_children(&Control::Begin { version, with_pivots });
+        self.open_round(version, with_pivots);
         Ok(())
     }
 
-    /// Summarizes this rank's keys. The round of a rank without children is complete at once, and `exchange` sends it.
-    fn open_round(&mut self, version: u32) {
-        let phase = self.sampling_phase();
-        let own = self.sketch.summarize(self.options.pivots as usize, phase);
+    /// Begins this rank's report. The round of a rank without children is complete at once, and `exchange` sends it.
+    fn open_round(&mut self, version: u32, with_pivots: bool) {
         let mut loads = match self.place.parent() {
             Some(_) => Loads::Subtree(Vec::new()),
             None => Loads::All(vec![0; self.options.receivers as usize]),
         };
-        loads.add(self.options.partition().map(|own| (own, self.session.statistics.received())).into_iter().collect());
-        self.session.negotiation.round = Some(Round {
+        let statistics = self.session.statistics;
+        loads.add(self.options.partition().map(|own| (own, statistics.received())).into_iter().collect());
+        let pivots = if with_pivots { vec![self.unsent_keys()] } else { Vec::new() };
+        let compared = self.own_comparison();
+        let negotiation = &mut self.session.negotiation;
+        // A request for an earlier table is out of date.
+        let was_urgent = negotiation.requested.is_some_and(|last| last.urgent && last.version == version - 1);
+        negotiation.round = Some(Round {
             version,
-            missing_children: self.children_count(),
-            contributors: u32::from(self.session.negotiation.observed > 0),
-            range: self.session.negotiation.observed_range,
-            backlog: self.outbox.rows(),
+            missing_children: self.place.children().len() as u32,
+            with_pivots,
+            urgent: was_urgent,
+            compared,
+            contributors: u32::from(statistics.originated > 0),
+            // Records that the rank has kept reach no partition. They may include forwarded ones.
+            seen: statistics.originated.saturating_sub(statistics.spills),
+            outside: negotiation.outside,
+            range: if with_pivots { negotiation.observed_range } else { EMPTY_RANGE },
+            backlog: if with_pivots { self.outbox.rows() } else { 0 },
             loads,
-            pivots: vec![own],
+            pivots,
         });
-        self.sketch.begin(self.expected_rows());
-        self.session.negotiation.observed_range = EMPTY_RANGE;
-        self.session.negotiation.observed = 0;
-    }
-
-    /// Returns an estimate of the records that this rank appends until the next round.
-    fn expected_rows(&self) -> u64 {
-        match (&self.session.installed, self.options.renegotiation) {
-            (None, _) | (_, Renegotiation::OnRequest) => 0,
-            (_, Renegotiation::Every(rows)) => rows,
-            (Some(installed), Renegotiation::Adaptive) => installed.interval_rows,
+        if with_pivots {
+            negotiation.observed_range = EMPTY_RANGE;
+            negotiation.observed = 0;
         }
+        negotiation.observed_since_round = 0;
+        negotiation.outside_reported = negotiation.outside;
+        // Requests that the round makes unnecessary are not sent any more. A rank whose request leads to a table waits
+        // for it.
+        negotiation.requested = Some(Requested { version: version - 1, urgent: was_urgent || with_pivots });
     }
 
-    pub(in crate::shuffle) fn receive_pivots(&mut self, answer: Round) -> Result<(), MessageError> {
+    /// Returns the keys since the last summary as pivots, and begins the next summary.
+    pub(super) fn summarize(&mut self) -> Pivots {
+        let phase = self.sampling_phase();
+        let own = self.sketch.summarize(self.pivot_slots(), phase);
+        // A table may be needed after a few hundred keys, which a sampling rate for many would miss. Halving the sketch
+        // a few times costs little.
+        self.sketch.begin(if let Renegotiation::Every(rows) = self.options.renegotiation { rows } else { 0 });
+        own
+    }
+
+    /// Returns the size of this rank's message of pivots, in numbers.
+    pub(super) fn pivot_slots(&self) -> usize {
+        let wanted = (self.options.receivers as usize).saturating_mul(PIVOTS_PER_PARTITION).max(MIN_PIVOTS);
+        wanted.min(self.options.pivots as usize)
+    }
+
+    /// Returns the keys since the last round with pivots. A rank that has settled has already summarized them.
+    fn unsent_keys(&mut self) -> Pivots {
+        let unsent = std::mem::take(&mut self.session.unsent_keys);
+        if unsent.mass() > 0 { unsent } else { self.summarize_interval() }
+    }
+
+    pub(in crate::shuffle) fn receive_report(&mut self, report: Report) -> Result<(), MessageError> {
         // All records have arrived, and this message's round was dropped: a child may report its deliveries before it
         // replies to the round.
         if matches!(self.session.phase, Phase::Sealing | Phase::Idle) {
             return Ok(());
         }
-        let expected = |round: &&mut Round| round.version == answer.version && round.missing_children > 0;
+        let expected = |round: &&mut Round| {
+            (round.version, round.with_pivots) == (report.version, report.pivots.is_some())
+                && round.missing_children > 0
+        };
         let Some(round) = self.session.negotiation.round.as_mut().filter(expected) else {
             return Err(MessageError::Field { field: "round" });
         };
-        round.missing_children -= answer.missing_children;
-        round.contributors = round.contributors.saturating_add(answer.contributors);
-        round.range = widen(round.range, answer.range);
-        round.backlog = round.backlog.saturating_add(answer.backlog);
-        if let Loads::Subtree(loads) = answer.loads {
-            round.loads.add(loads);
+        if let Some(pivots) = &report.pivots {
+            round.pivots.push(Pivots::decode(pivots).map_err(|_| MessageError::Field { field: "pivots" })?);
         }
-        round.pivots.extend(answer.pivots);
+        round.missing_children -= 1;
+        round.urgent |= report.urgent;
+        round.compared.add(report.compared);
+        round.contributors = round.contributors.saturating_add(report.contributors);
+        round.seen = round.seen.saturating_add(report.seen);
+        round.outside = round.outside.saturating_add(report.outside);
+        round.range = widen(round.range, report.range);
+        round.backlog = round.backlog.saturating_add(report.backlog);
+        round.loads.add(report.loads);
         Ok(())
     }
 
-    /// Sends a complete round up. On rank 0, plans the table.
+    /// Sends a complete round up. On rank 0, decides on the table.
     pub(in crate::shuffle) fn advance_round(&mut self, receiver: &mut dyn Receiver) -> Result<(), MessageError> {
         let complete = |round: &mut Round| round.missing_children == 0;
         let Some(round) = self.session.negotiation.round.take_if(complete) else { return Ok(()) };
-        match (self.place.parent(), round.loads) {
-            (Some(parent), Loads::Subtree(loads)) => {
-                let phase = self.sampling_phase();
-                let merged = Pivots::merge(&round.pivots, self.options.pivots as usize, phase);
-                let mut encoded = Vec::new();
-                merged.encode(&mut encoded);
-                self.control.push_back((
-                    parent,
-                    Control::Pivots {
-                        version: round.version,
-                        contributors: round.contributors,
-                        range: round.range,
-                        backlog: round.backlog,
-                        loads,
-                        pivots: encoded,
-                    },
-                ));
+        match self.place.parent() {
+            Some(parent) => {
+                let report = self.report(round);
+                self.control.push_back((parent, Control::Report(report)));
+                Ok(())
             }
-            (_, loads) => {
-                self.session.negotiation.seen_range = widen(self.session.negotiation.seen_range, round.range);
-                let mass = round.pivots.iter().map(Pivots::mass).fold(0, u64::saturating_add);
-                self.session.negotiation.seen_contributors =
-                    self.session.negotiation.seen_contributors.max(round.contributors).max(1);
-                let interval_rows = self.adapt_interval(mass);
-                // This table also routes the waiting records, like the expected keys.
-                let factor = 1.0 + round.backlog as f64 / mass.max(1) as f64;
-                let pivots: Vec<Pivots> = round.pivots.into_iter().map(|pivots| pivots.scaled(factor)).collect();
-                let options = &self.options;
-                let planner = self
-                    .session
-                    .negotiation
-                    .planner
-                    .get_or_insert_with(|| TablePlanner::new(options.receivers, 1, planner_options(options)));
-                let table = planner.plan_with_loads(&pivots, loads.of_all());
-                let mut encoded = Vec::new();
-                table.encode(&mut encoded);
-                let installed =
-                    Control::Table { interval_rows, range: self.session.negotiation.seen_range, table: encoded };
-                self.tell_children(&installed);
-                return self.install(table, interval_rows, self.session.negotiation.seen_range, receiver);
-            }
+            None if round.with_pivots => self.plan_table(round, receiver),
+            None => self.decide_on_table(&round),
+        }
+    }
+
+    /// Merges a round's reports into that of this rank's subtree.
+    fn report(&mut self, round: Round) -> Report {
+        let pivots = round.with_pivots.then(|| {
+            let phase = self.sampling_phase();
+            let mut encoded = Vec::new();
+            Pivots::merge(&round.pivots, self.pivot_slots(), phase).encode(&mut encoded);
+            encoded
+        });
+        Report {
+            version: round.version,
+            contributors: round.contributors,
+            seen: round.seen,
+            outside: round.outside,
+            urgent: round.urgent,
+            compared: round.compared,
+            range: round.range,
+            backlog: round.backlog,
+            loads: round.loads.into_subtree(),
+            pivots,
+        }
+    }
+
+    /// Asks for pivots if another table pays, and otherwise keeps the table.
+    fn decide_on_table(&mut self, round: &Round) -> Result<(), MessageError> {
+        let negotiation = &self.session.negotiation;
+        let progress = EpochProgress {
+            planned: negotiation.planned,
+            loads: round.loads.of_all(),
+            loads_before: negotiation.planner.as_ref().map_or(&[], TablePlanner::loads),
+            seen: round.seen,
+            outside: round.outside,
+            contributors: round.contributors,
+            expected: self.expected_rows_of_all(round.seen),
+            batch_rows: (self.options.batch_bytes / self.schema.row_bytes()) as u64,
+        };
+        if round.urgent || progress.needs_table() {
+            self.start_round(round.version, true);
+            return Ok(());
+        }
+        let interval_rows = self.next_interval_rows(round, progress.expected);
+        self.keep_table(round.version - 1, interval_rows)
+    }
+
+    /// Returns the number of records of a rank until the round after `round`. It at least doubles after a round that
+    /// came early.
+    fn next_interval_rows(&mut self, round: &Round, expected: Option<u64>) -> u64 {
+        let next = interval_rows(round.seen, round.contributors, expected);
+        let before = std::mem::replace(&mut self.session.negotiation.seen_at_last_round, round.seen);
+        match &self.session.installed {
+            Some(installed) if was_short(before, round.seen) => next.max(installed.interval_rows.saturating_mul(2)),
+            _ => next,
+        }
+    }
+
+    /// Ends a round without a table.
+    pub(in crate::shuffle) fn keep_table(&mut self, version: u32, interval_rows: u64) -> Result<(), MessageError> {
+        if version != self.table_version() || self.session.negotiation.round.is_some() {
+            return Err(MessageError::Field { field: "table version" });
+        }
+        self.tell_children(&Control::Keep { version, interval_rows });
+        self.session.negotiation.requested = None;
+        if let Some(installed) = &mut self.session.installed {
+            installed.interval_rows = interval_rows;
         }
         Ok(())
     }
 
-    /// Returns the number of records that a rank appends before it requests the next table. `mass` is the number of
-    /// keys that the ranks saw in the last interval. The keys seen grow by [`GROWTH`] from table to table.
-    ///
-    /// Ranks append in large blocks and out of step, so the first requester may have seen many keys while the others
-    /// saw none. An interval that was too short is therefore doubled.
-    fn adapt_interval(&mut self, mass: u64) -> u64 {
+    fn plan_table(&mut self, round: Round, receiver: &mut dyn Receiver) -> Result<(), MessageError> {
+        let has_changed =
+            self.expected_rows_of_all(round.seen).is_some() && self.is_early(round.seen) && self.has_changed(&round);
+        self.session.negotiation.differs_from_last_epoch |= has_changed;
+        let expected = self.expected_rows_of_all(round.seen);
+        let interval_rows = self.next_interval_rows(&round, expected);
         let negotiation = &mut self.session.negotiation;
-        let was_short = mass < negotiation.seen_mass / GROWTH / 2;
-        negotiation.seen_mass = negotiation.seen_mass.saturating_add(mass);
-        let share = negotiation.seen_mass / (GROWTH * u64::from(negotiation.seen_contributors));
-        (share << u32::from(was_short)).max(MIN_INTERVAL_ROWS)
+        let range = widen(negotiation.seen_range, round.range);
+        negotiation.seen_range = range;
+        let mass = round.pivots.iter().map(Pivots::mass).fold(0, u64::saturating_add);
+        let keys = if has_changed { mass } else { negotiation.planned.keys.saturating_add(mass) };
+        negotiation.planned = Planned { seen: round.seen, keys };
+        // This table also routes the waiting records, like the expected keys.
+        let factor = 1.0 + round.backlog as f64 / mass.max(1) as f64;
+        let pivots: Vec<Pivots> = round.pivots.into_iter().map(|pivots| pivots.scaled(factor)).collect();
+        let options = &self.options;
+        let last =
+            self.last.as_ref().and_then(|last| last.whole.as_ref()).filter(|_| !negotiation.differs_from_last_epoch);
+        let planner = negotiation.planner.get_or_insert_with(|| {
+            let earlier = last.map_or_else(Pivots::default, |whole| whole.keys.clone());
+            TablePlanner::new(options.receivers, round.version, planner_options(options)).after(earlier)
+        });
+        if has_changed {
+            planner.forget();
+        }
+        planner.expect(expected);
+        let table = planner.plan_with_loads(&pivots, round.loads.of_all());
+        let mut encoded = Vec::new();
+        table.encode(&mut encoded);
+        self.tell_children(&Control::Table { interval_rows, range, table: encoded });
+        self.install(table, interval_rows, range, receiver)
+    }
+
+    /// Returns the expected number of records of the epoch if it resembles the last one. `seen` have been appended.
+    fn expected_rows_of_all(&self, seen: u64) -> Option<u64> {
+        self.expected_total(seen).filter(|_| !self.session.negotiation.differs_from_last_epoch)
+    }
+
+    /// Returns whether fewer than three eighths of the last epoch's records have been appended. A table in an epoch
+    /// that resembles the last one is made later.
+    fn is_early(&self, seen: u64) -> bool {
+        self.expected_total(seen).is_some_and(|expected| seen < expected / 8 * 3)
+    }
+
+    /// Returns whether the epoch does not resemble the last one: more than a few ranks' keys differ, or many keys are
+    /// outside the last epoch's range.
+    fn has_changed(&self, round: &Round) -> bool {
+        round.compared.differs() || (self.table_version() == 1 && round.outside > round.seen / OUTSIDE_SHARE)
+    }
+
+    /// Returns the result of this rank's comparison with the last epoch. It counts as many records as the rank had
+    /// then, or has now.
+    fn own_comparison(&self) -> Compared {
+        let now = self.session.own_keys.mass().saturating_add(self.sketch.mass());
+        let rows = self.own_keys_before().max(now);
+        match self.session.negotiation.agrees {
+            Some(true) => Compared { agreeing: rows, differing: 0 },
+            Some(false) => Compared { agreeing: 0, differing: rows },
+            None => Compared::default(),
+        }
     }
 
     pub(in crate::shuffle) fn receive_table(
@@ -221,6 +365,9 @@ impl Engine {
     ) -> Result<(), MessageError> {
         let own_bounds = self.options.partition().map(|partition| table.closed_bounds(partition));
         self.session.installed = Some(Installed { table, range, interval_rows, own_bounds });
+        self.session.comparison = Comparison::None;
+        self.session.negotiation.outside = 0;
+        self.session.negotiation.outside_reported = 0;
         self.session.statistics.tables += 1;
         receiver.set_partition(self.table_version(), self.bounds());
         // Rows of waiting batches would otherwise arrive as strays.

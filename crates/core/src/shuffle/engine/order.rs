@@ -19,11 +19,11 @@ impl Engine {
             // Any child may already be in the next session.
             Control::Ready => true,
             Control::Go { .. } => above && self.session.phase == Phase::Opening,
-            Control::Begin { .. } | Control::Table { .. } => above && records_flow,
-            Control::Probe { .. } | Control::Closed => above && self.session.phase == Phase::Settled,
+            Control::Begin { .. } | Control::Keep { .. } | Control::Table { .. } => above && records_flow,
+            Control::Probe { .. } | Control::Closed { .. } => above && self.session.phase == Phase::Settled,
             Control::Outcome(_) => above && self.session.phase == Phase::Sealing,
             // A round's messages may arrive after the end of its epoch has begun.
-            Control::Request { .. } | Control::Pivots { .. } | Control::Delivered { .. } => children > 0,
+            Control::Request { .. } | Control::Report(_) | Control::Delivered { .. } => children > 0,
             Control::Settled { .. } => records_flow && self.session.quiescence.awaits_settled(children),
             Control::SealReport(_) => {
                 self.session.phase == Phase::Sealing && self.session.quiescence.awaits_sealed(children)
@@ -40,8 +40,10 @@ mod tests {
 
     use super::*;
     use crate::format::RunKind;
+    use crate::partition::Pivots;
     use crate::schema::{Column, DataType, Schema};
-    use crate::shuffle::message::SealReport;
+    use crate::shuffle::engine::session::EMPTY_RANGE;
+    use crate::shuffle::message::{SealReport, Summary};
     use crate::shuffle::{Channel, EngineOptions, Sent, Transport};
 
     /// Control messages from a faulty peer. Replies are discarded.
@@ -55,6 +57,10 @@ mod tests {
         fn poll(&mut self, channel: Channel) -> Option<Vec<u8>> {
             if channel == Channel::Control { self.0.pop_front() } else { None }
         }
+    }
+
+    fn summary() -> Summary {
+        Summary { contributors: 0, range: EMPTY_RANGE, pivots: Pivots::default() }
     }
 
     /// Returns the result of `messages` on one of three ranks that has begun its first session.
@@ -74,12 +80,13 @@ mod tests {
     /// The next append would block forever if an epoch closed while the application appends.
     #[test]
     fn messages_out_of_their_order_are_refused() {
-        let go = || Control::Go { announcement: Vec::new() };
-        let settled = || Control::Settled { originated: 0 };
+        let go = || Control::Go { announcement: Vec::new(), first: None };
+        let settled = || Control::Settled { originated: 0, summary: summary() };
+        let closed = || Control::Closed { rows: 0 };
         let sealed = || Control::SealReport(SealReport::Payloads(Vec::new()));
         assert!(receive(1, &[go()]).is_ok());
         assert!(receive(0, &[Control::Ready, Control::Ready]).is_ok());
-        for messages in [vec![Control::Closed], vec![go(), go()], vec![go(), Control::Closed], vec![settled()]] {
+        for messages in [vec![closed()], vec![go(), go()], vec![go(), closed()], vec![settled()]] {
             assert!(receive(1, &messages).is_err(), "{messages:?}");
         }
         for messages in [
@@ -98,7 +105,7 @@ mod tests {
     /// The sum of the counts overflows.
     #[test]
     fn counts_beyond_all_numbers_are_refused() {
-        let settled = || Control::Settled { originated: u64::MAX };
+        let settled = || Control::Settled { originated: u64::MAX, summary: summary() };
         assert!(receive(0, &[Control::Ready, Control::Ready, settled(), settled()]).is_err());
     }
 }

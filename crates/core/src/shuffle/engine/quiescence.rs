@@ -8,7 +8,7 @@
 use super::session::Phase;
 use super::{Engine, Event};
 use crate::shuffle::counts::Probe;
-use crate::shuffle::message::{Control, Failure, SealReport};
+use crate::shuffle::message::{Control, Failure, SealReport, Summary};
 use crate::shuffle::wire::MessageError;
 
 /// Adds two sums of records over ranks. Only a faulty rank's counts overflow.
@@ -21,7 +21,8 @@ impl Engine {
     pub fn end(&mut self) {
         debug_assert_eq!(self.session.phase, Phase::Open);
         self.session.phase = Phase::Ending;
-        if self.session.installed.is_none() && !self.held.is_empty() {
+        self.compare_first_keys(true);
+        if !self.is_routing() && !self.held.is_empty() {
             self.request_renegotiation();
         }
         self.route_held();
@@ -42,6 +43,8 @@ impl Engine {
         if self.session.phase == Phase::Ending && self.held.is_empty() && self.outbox.is_empty() {
             self.session.phase = Phase::Settled;
             self.session.quiescence.own_settled = true;
+            let summary = self.summarize_epoch();
+            self.session.quiescence.summaries.push(summary);
             // A sum that overflows comes from a faulty child. The sums then never agree, and the epoch ends on no rank.
             self.session.quiescence.originated =
                 self.session.quiescence.originated.saturating_add(self.session.statistics.originated);
@@ -49,8 +52,9 @@ impl Engine {
         }
     }
 
-    pub(in crate::shuffle) fn child_settled(&mut self, originated: u64) -> Result<(), MessageError> {
+    pub(in crate::shuffle) fn child_settled(&mut self, originated: u64, summary: Summary) -> Result<(), MessageError> {
         self.session.quiescence.settled_children += 1;
+        self.session.quiescence.summaries.push(summary);
         self.session.quiescence.originated = add_count(self.session.quiescence.originated, originated)?;
         self.report_settled();
         Ok(())
@@ -62,9 +66,12 @@ impl Engine {
             return;
         }
         let originated = state.originated;
+        let summary = self.merged_summaries();
         match self.place.parent() {
-            Some(parent) => self.control.push_back((parent, Control::Settled { originated })),
+            Some(parent) => self.control.push_back((parent, Control::Settled { originated, summary })),
             None => {
+                let state = &mut self.session.quiescence;
+                state.summaries.push(summary);
                 state.total = Some(originated);
                 state.again = true;
                 self.probe_again();
@@ -105,14 +112,18 @@ impl Engine {
             Some(parent) => {
                 self.control.push_back((parent, Control::Delivered { round: probe.round, delivered: probe.delivered }));
             }
-            None if self.session.quiescence.total == Some(probe.delivered) => self.close(),
+            None if self.session.quiescence.total == Some(probe.delivered) => {
+                let has_keys = self.session.quiescence.summaries.last().is_some_and(|whole| whole.pivots.mass() > 0);
+                self.close(if has_keys { probe.delivered } else { 0 });
+            }
             None => self.session.quiescence.again = true,
         }
     }
 
-    pub(in crate::shuffle) fn close(&mut self) {
-        self.tell_children(&Control::Closed);
+    pub(in crate::shuffle) fn close(&mut self, rows: u64) {
+        self.tell_children(&Control::Closed { rows });
         self.session.phase = Phase::Sealing;
+        self.session.rows = rows;
         // A round may still be in progress, but its table is no longer needed.
         self.session.negotiation.round = None;
         self.events.push_back(Event::Closed);
@@ -192,6 +203,9 @@ impl Engine {
 
     pub(in crate::shuffle) fn finish(&mut self, outcome: Result<Vec<u8>, Failure>) {
         self.tell_children(&Control::Outcome(outcome.clone()));
+        if outcome.is_ok() {
+            self.remember_epoch();
+        }
         self.session.phase = Phase::Idle;
         self.events.push_back(Event::Over { outcome });
     }

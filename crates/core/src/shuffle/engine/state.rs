@@ -6,13 +6,16 @@ use crate::shuffle::backpressure::Pressure;
 use crate::shuffle::round::Round;
 
 impl Engine {
-    /// Returns the memory for the negotiation of partition tables, in bytes: the keys seen, the replies of children,
-    /// the table in force, and the planner on rank 0.
+    /// Returns the memory for the negotiation of partition tables, in bytes: the keys of this epoch and the last one,
+    /// the replies of children, the table in force, and the planner on rank 0.
     pub fn negotiation_bytes(&self) -> usize {
         let round = self.session.negotiation.round.as_ref().map_or(0, Round::memory_bytes);
         let table = self.session.installed.as_ref().map_or(0, |installed| installed.table.memory_bytes());
         let planner = self.session.negotiation.planner.as_ref().map_or(0, TablePlanner::memory_bytes);
-        self.sketch.memory_bytes() + round + table + planner
+        let own = self.session.own_keys.memory_bytes() + self.session.unsent_keys.memory_bytes();
+        let summaries: usize =
+            self.session.quiescence.summaries.iter().map(|summary| summary.pivots.memory_bytes()).sum();
+        self.sketch.memory_bytes() + round + table + planner + own + summaries + self.last_epoch_bytes()
     }
 
     /// Returns the memory of buffers whose size depends on traffic, in bytes: batches, held records, and batches
@@ -35,7 +38,7 @@ impl Engine {
 
     /// Returns whether the buffers have room for an append.
     pub fn has_room(&self) -> bool {
-        self.outbox.has_room() && (self.session.installed.is_some() || !self.hold_is_full())
+        self.outbox.has_room() && (self.is_routing() || !self.hold_is_full())
     }
 
     /// Returns the reasons why this rank holds records back.
@@ -43,7 +46,7 @@ impl Engine {
         let unresponsive = &self.session.unresponsive;
         Pressure {
             is_negotiating: self.is_negotiating(),
-            has_table: self.session.installed.is_some(),
+            has_table: self.is_routing(),
             is_unresponsive: !unresponsive.is_empty() && self.outbox.awaited().any(|rank| unresponsive.contains(&rank)),
         }
     }
@@ -53,9 +56,9 @@ impl Engine {
         !self.control.is_empty()
     }
 
-    /// Returns the version of the table that this rank negotiates.
+    /// Returns the version of the table that this rank negotiates. A round of loads may end without a table.
     pub fn round_version(&self) -> Option<u32> {
-        self.session.negotiation.round.as_ref().map(|round| round.version)
+        self.session.negotiation.round.as_ref().filter(|round| round.with_pivots).map(|round| round.version)
     }
 
     /// Returns the bytes of the table in force, encoded as a message.

@@ -1,0 +1,234 @@
+//! Begins an epoch with the distribution of the last committed one.
+//!
+//! At the end of an epoch, every rank summarizes its keys. The summaries are merged on their way to rank 0, which keeps
+//! the result. The table planned from it comes with the next epoch's `Go`. Each rank keeps its own distribution, since
+//! a rank of a decomposed domain does not resemble the whole, and compares its first keys with it. Until they agree, it
+//! holds its records back; if they do not, it requests a table.
+//!
+//! An aborted epoch and one without keys (none, or only NaN) change nothing here. The last epoch affects the balance
+//! and the layout, and no result of a query.
+
+use super::Engine;
+use super::session::{Comparison, EMPTY_RANGE, Installed};
+use crate::partition::{KeyProfile, PartitionTable, Pivots, even_table, history_slots};
+use crate::shuffle::benefit::{Planned, interval_rows};
+use crate::shuffle::last_epoch::{LastEpoch, Whole};
+use crate::shuffle::message::{FirstTable, Summary};
+use crate::shuffle::options::Prior;
+use crate::shuffle::receiver::Receiver;
+use crate::shuffle::wire::MessageError;
+
+/// The distance between the first keys and those of the last epoch up to which they agree, beyond chance.
+const AGREEMENT: f64 = 0.1;
+
+/// The distance from which on more keys need not be awaited, beyond chance.
+const DISAGREEMENT: f64 = 0.3;
+
+/// The distance by chance, times the square root of the number of keys.
+const CHANCE: f64 = 1.5;
+
+impl Engine {
+    /// Forgets the last epoch, so that the next one begins without a table. Called on rank 0. The other ranks forget it
+    /// when that epoch begins.
+    pub fn forget_last_epoch(&mut self) {
+        self.last = None;
+    }
+
+    /// Returns the memory for the last epoch's distribution, in bytes.
+    pub(super) fn last_epoch_bytes(&self) -> usize {
+        self.last.as_ref().map_or(0, LastEpoch::memory_bytes)
+    }
+
+    /// Returns the number of keys that this rank appended in the last epoch.
+    pub(super) fn own_keys_before(&self) -> u64 {
+        self.last.as_ref().map_or(0, |last| last.own_keys)
+    }
+
+    /// Returns the expected number of records of the epoch, if the last one tells it. `seen` have been appended.
+    pub(super) fn expected_total(&self, seen: u64) -> Option<u64> {
+        let whole = self.last.as_ref()?.whole.as_ref()?;
+        (seen < whole.rows).then_some(whole.rows)
+    }
+
+    /// Installs the table that the epoch begins with, if any, and returns it for the other ranks. Called on rank 0.
+    pub(super) fn begin_with_table(&mut self) -> Option<FirstTable> {
+        let receivers = self.options.receivers;
+        let (table, interval_rows, range) = if receivers == 1 {
+            // One receiver negotiates nothing.
+            (even_table(1, 1, &[]), u64::MAX, (0, u64::MAX))
+        } else {
+            let whole = self.last.as_ref()?.whole.as_ref()?;
+            // Records must double before a small imbalance pays for another table (`benefit`): here, until three
+            // quarters of the epoch. The last quarter suffices to even the loads out, and adds little chance.
+            self.session.negotiation.planned = Planned { seen: whole.rows / 8 * 3, keys: whole.rows };
+            let interval_rows = interval_rows(0, whole.contributors, Some(whole.rows));
+            (even_table(1, receivers, std::slice::from_ref(&whole.keys)), interval_rows, whole.range)
+        };
+        let mut encoded = Vec::new();
+        table.encode(&mut encoded);
+        self.install_first(table, interval_rows, range);
+        Some(FirstTable { interval_rows, range, table: encoded })
+    }
+
+    /// Installs the table that rank 0 begins the epoch with.
+    pub(super) fn receive_first_table(&mut self, first: &FirstTable) -> Result<(), MessageError> {
+        let invalid = MessageError::Field { field: "table" };
+        let table = self.cache.decode(&first.table).map_err(|_| invalid)?;
+        if table.version() != 1 || table.partitions() != self.options.receivers {
+            return Err(invalid);
+        }
+        self.install_first(table, first.interval_rows, first.range);
+        Ok(())
+    }
+
+    /// Installs the epoch's first table. The receiver learns of it in [`Engine::announce_first_table`].
+    fn install_first(&mut self, table: PartitionTable, interval_rows: u64, range: (u64, u64)) {
+        if table.partitions() > 1 {
+            self.session.comparison = Comparison::Running { compared_bytes: 0 };
+            self.session.statistics.tables += 1;
+        }
+        let own_bounds = self.options.partition().map(|partition| table.closed_bounds(partition));
+        self.session.installed = Some(Installed { table, range, interval_rows, own_bounds });
+        self.session.is_first_unannounced = true;
+    }
+
+    /// Passes the table that the epoch began with to the receiver.
+    pub(super) fn announce_first_table(&mut self, receiver: &mut dyn Receiver) -> Result<(), MessageError> {
+        if std::mem::take(&mut self.session.is_first_unannounced) {
+            receiver.set_partition(self.table_version(), self.bounds());
+            self.deliver_ahead(receiver)?;
+        }
+        Ok(())
+    }
+
+    /// Returns whether records are routed, and not held back for a table.
+    pub(in crate::shuffle) fn is_routing(&self) -> bool {
+        self.session.installed.is_some() && matches!(self.session.comparison, Comparison::None | Comparison::Agrees)
+    }
+
+    /// Compares the records held back with this rank's last epoch. With `is_end`, there will be no more.
+    pub(super) fn compare_first_keys(&mut self, is_end: bool) {
+        let Comparison::Running { compared_bytes } = self.session.comparison else { return };
+        let must_decide = is_end || self.hold_is_full();
+        let least = (self.options.out_of_bounds_rows * self.schema.row_bytes()).max(compared_bytes / 4 * 5);
+        if !must_decide && self.held.len() < least {
+            return;
+        }
+        let mut ordinals = std::mem::take(&mut self.scratch.ordinals);
+        ordinals.clear();
+        self.key_ordinals(&self.held, &mut ordinals);
+        ordinals.retain(|&ordinal| !self.order.is_nan(ordinal));
+        let agrees = self.agree(&ordinals, must_decide);
+        let has_keys = !ordinals.is_empty();
+        self.scratch.ordinals = ordinals;
+        match agrees {
+            Some(agrees) => {
+                self.session.negotiation.agrees = has_keys.then_some(agrees);
+                self.end_comparison(agrees);
+            }
+            None => self.session.comparison = Comparison::Running { compared_bytes: self.held.len() },
+        }
+    }
+
+    /// Returns whether `ordinals`, which are not NaN, agree with this rank's last epoch. Returns `None` if more keys
+    /// are needed, unless it must decide.
+    fn agree(&self, ordinals: &[u64], must_decide: bool) -> Option<bool> {
+        if !must_decide && ordinals.len() < self.options.out_of_bounds_rows {
+            return None;
+        }
+        let none = KeyProfile::default();
+        let profile = self.last.as_ref().map_or(&none, |last| &last.profile);
+        let distance = profile.distance(ordinals.iter().copied());
+        let chance = CHANCE / (ordinals.len().max(1) as f64).sqrt();
+        if distance <= AGREEMENT + chance {
+            Some(true)
+        } else if must_decide || distance >= DISAGREEMENT + chance {
+            Some(false)
+        } else {
+            None
+        }
+    }
+
+    /// Routes the records held back if the keys agree with the last epoch, and otherwise requests a table.
+    fn end_comparison(&mut self, agrees: bool) {
+        if agrees {
+            self.session.comparison = Comparison::Agrees;
+            self.route_held();
+        } else {
+            self.session.comparison = Comparison::Differs;
+            self.request_renegotiation();
+        }
+    }
+
+    /// Returns the summary of this rank's keys in the epoch, which ends.
+    pub(super) fn summarize_epoch(&mut self) -> Summary {
+        let rows = self.session.statistics.originated;
+        let (contributors, range) = (u32::from(rows > 0), self.session.negotiation.epoch_range);
+        if self.options.prior == Prior::None || self.options.receivers == 1 {
+            return Summary { contributors, range, pivots: Pivots::default() };
+        }
+        self.session.unsent_keys = self.summarize_interval();
+        Summary { contributors, range, pivots: self.session.own_keys.clone() }
+    }
+
+    /// Returns the keys since the last summary as pivots, and adds them to those of the epoch.
+    pub(super) fn summarize_interval(&mut self) -> Pivots {
+        let recent = self.summarize();
+        if self.options.prior == Prior::None {
+            return recent;
+        }
+        let earlier = std::mem::take(&mut self.session.own_keys);
+        self.session.own_keys = if earlier.mass() == 0 {
+            recent.clone()
+        } else {
+            let phase = self.sampling_phase();
+            Pivots::merge(&[earlier, recent.clone()], self.pivot_slots(), phase)
+        };
+        recent
+    }
+
+    /// Merges the summaries of this rank and its children. That of rank 0 has more numbers.
+    pub(super) fn merged_summaries(&mut self) -> Summary {
+        let summaries = std::mem::take(&mut self.session.quiescence.summaries);
+        let fold = |sum: u32, summary: &Summary| sum.saturating_add(summary.contributors);
+        let contributors = summaries.iter().fold(0, fold);
+        let range = summaries
+            .iter()
+            .fold(EMPTY_RANGE, |range, Summary { range: (low, high), .. }| (range.0.min(*low), range.1.max(*high)));
+        let mut pivots: Vec<Pivots> = summaries.into_iter().map(|summary| summary.pivots).collect();
+        pivots.retain(|pivots| pivots.mass() > 0);
+        let pivots = if pivots.len() > 1 {
+            let phase = self.sampling_phase();
+            let slots =
+                if self.place.parent().is_some() { self.pivot_slots() } else { history_slots(self.options.receivers) };
+            Pivots::merge(&pivots, slots, phase)
+        } else {
+            pivots.pop().unwrap_or_default()
+        };
+        Summary { contributors, range, pivots }
+    }
+
+    /// Keeps the distribution of an epoch that was committed, if it has keys. All ranks decide alike, by the number of
+    /// records in `Closed`.
+    pub(super) fn remember_epoch(&mut self) {
+        let rows = self.session.rows;
+        if rows == 0 || self.options.prior == Prior::None || self.options.receivers == 1 {
+            return;
+        }
+        let keys = std::mem::take(&mut self.session.own_keys);
+        let whole = self.session.quiescence.summaries.pop();
+        self.last = Some(LastEpoch {
+            profile: KeyProfile::new(&keys),
+            own_keys: keys.mass(),
+            whole: whole.filter(|summary| summary.pivots.mass() > 0).map(|summary| Whole {
+                rows,
+                contributors: summary.contributors,
+                range: summary.range,
+                keys: summary.pivots,
+            }),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;
