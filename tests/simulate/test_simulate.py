@@ -94,7 +94,7 @@ def test_a_trace_gives_the_balance_that_ingesting_it_has(tmp_path):
     """Ranks whose keys differ, appended as `ingest` does: the forecast is of the same balance, tables and messages.
 
     One thread appends for all ranks in turns, and no memtable fills before the end: every ingest takes the same course. Where
-    several threads append, tables come as the threads are scheduled (6 to 26 of them), and no forecast can tell how many."""
+    several threads append, tables come as the threads are scheduled, and no forecast can tell how many."""
     random = numpy.random.default_rng(7)
     dtype = numpy.dtype([("energy", "<f4")])
     ranks = [(random.lognormal(0.0, 1.0, 20_000) * (1 + rank / 8)).astype("<f4").view(dtype) for rank in range(16)]
@@ -104,11 +104,12 @@ def test_a_trace_gives_the_balance_that_ingesting_it_has(tmp_path):
     )
     course = ("rows_per_receiver", "renegotiations", "messages", "strays", "spills")
     assert [once[figure] for figure in course] == [done[figure] for figure in course]
-    size = ("--ranks-per-node", 16, "--records", 20_000, "--record-bytes", 4)
+    # On a processor each, ranks would get out of step: those that end last own the last keys, which no table can even out.
+    size = ("--ranks-per-node", 16, "--cores", 1, "--records", 20_000, "--record-bytes", 4)
     found = forecast(tmp_path, "--layout", layout, "--key", "energy", *size)
     assert done["spills"] == 0 and found["spills"] == 0
     assert abs(found["load_imbalance"] - done["load_imbalance"]) < 0.02, (found["load_imbalance"], done["load_imbalance"])
     assert abs(found["strays"] - done["strays"] / done["rows"]) < 0.005, (found["strays"], done["strays"])
-    assert close(found["tables"], done["renegotiations"], 1.25), (found["tables"], done["renegotiations"])
+    assert abs(found["tables"] - done["renegotiations"]) <= 1, (found["tables"], done["renegotiations"])
     assert close(found["messages"], done["messages"], 1.2), (found["messages"], done["messages"])
     assert found["files"] == 16
