@@ -122,14 +122,19 @@ static void check_success(turbidite_status status, turbidite_status expected) {
     CHECK(status == expected);
 }
 
-static turbidite_dataset *open_dataset(int32_t if_exists) {
+static turbidite_dataset *open_with_receivers(int32_t if_exists, uint32_t receivers) {
     turbidite_options options;
     turbidite_options_init(&options);
     options.if_exists = if_exists;
+    options.receivers = receivers;
     options.stall_s = AMPLE_S; /* a test that hangs is to say where */
     turbidite_dataset *dataset = NULL;
     check_success(turbidite_open(dataset_path, SCHEMA, COLUMNS, "energy", &options, transport, &dataset), TURBIDITE_OK);
     return dataset;
+}
+
+static turbidite_dataset *open_dataset(int32_t if_exists) {
+    return open_with_receivers(if_exists, 0);
 }
 
 /* Appends by views into the program's structs, in pieces of every size. */
@@ -290,7 +295,8 @@ static void fill_the_disk_of(turbidite_dataset *dataset, int full, uint64_t epoc
 /* Full disks, and a rank whose epoch is another than rank 0's, which the end tells all. */
 static void part_failures(void) {
     CHECK(signal(SIGXFSZ, SIG_IGN) != SIG_ERR);
-    turbidite_dataset *dataset = open_dataset(TURBIDITE_IF_EXISTS_ERROR);
+    /* A rank whose disk is full has to store something. */
+    turbidite_dataset *dataset = open_with_receivers(TURBIDITE_IF_EXISTS_ERROR, (uint32_t)ranks);
     write_epoch(dataset, 10, 0);
     fill_the_disk_of(dataset, ranks - 1, 20);
     write_epoch(dataset, 20, 0);

@@ -35,11 +35,18 @@ def in_process(scratch) -> list[tuple]:
     return rows(dataset)
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 8, 16])
-def test_the_same_rows_as_within_one_process(scratch, in_process, ranks):
-    dataset = scratch / f"mpi-{ranks}"
-    done = under_mpiexec(ranks, "ingest", DUMPS, "--out", dataset, *ARGUMENTS)
-    assert f"{ranks} ranks to {ranks} receivers" in done.stdout and done.stdout.count("indexed") == 1, done.stdout
+# An epoch has 1 MB.
+@pytest.mark.parametrize(
+    ("ranks", "part_bytes", "receivers"), [(2, 0, 2), (3, 0, 3), (8, 0, 8), (16, 0, 16), (16, "300kB", 4), (8, "28MiB", 1)]
+)
+def test_the_same_rows_as_within_one_process(scratch, in_process, ranks, part_bytes, receivers):
+    dataset = scratch / f"mpi-{ranks}-{receivers}"
+    done = under_mpiexec(ranks, "ingest", DUMPS, "--out", dataset, *ARGUMENTS, "--part-bytes", part_bytes)
+    assert f"{ranks} ranks to {receivers} receiver" in done.stdout and done.stdout.count("indexed") == 1, done.stdout
+    if receivers == 4:
+        # Each epoch is expected to be as large as it is in the files. The receivers rotate.
+        names = [sorted(path.name for path in folder.iterdir()) for folder in sorted((dataset / "data").iterdir())]
+        assert all(len(parts) == 4 for parts in names) and len({tuple(parts) for parts in names}) == 4, names
     assert rows(dataset) == in_process
     turbidite("verify", dataset)
 

@@ -17,7 +17,8 @@ def forecast(*arguments) -> dict:
 
 
 def test_what_can_be_worked_out_by_hand():
-    found = forecast("--nodes", 3, "--ranks-per-node", 4, "--records", 5000, "--record-bytes", 40)
+    plan = ("--nodes", 3, "--ranks-per-node", 4, "--records", 5000, "--record-bytes", 40)
+    found = forecast(*plan, "--part-bytes", 0)
     assert (found["ranks"], found["nodes"], found["receivers"], found["files"]) == (12, 3, 12, 12)
     assert found["stored_bytes"] == 12 * 5000 * 40
     assert found["simulated_per_rank"] == found["records_per_rank"] == 5000
@@ -28,11 +29,14 @@ def test_what_can_be_worked_out_by_hand():
     assert found["tree_depth"] == 2
     assert found["spills"] == 0
     assert found["load_imbalance"] < 0.05 and 1 <= found["largest_load"] < 1.2
-    assert forecast("--nodes", 3, "--ranks-per-node", 4, "--records", 5000, "--record-bytes", 40) == found
+    assert forecast(*plan, "--part-bytes", 0) == found
+    # The records are 2.4 MB in all, and a part of 28 MiB is as large as it gets.
+    assert [forecast(*plan)[figure] for figure in ("receivers", "files", "tables", "strays")] == [1, 1, 0, 0]
+    assert forecast(*plan, "--part-bytes", "600kB")["files"] == 4
 
 
 def test_a_stated_figure_has_its_effect():
-    plan = ("--nodes", 2, "--ranks-per-node", 8, "--records", 20_000)
+    plan = ("--nodes", 2, "--ranks-per-node", 8, "--records", 20_000, "--part-bytes", 0)
     usual = forecast(*plan)
     slow = forecast(*plan, "--storage-gb-per-s", 0.01)
     # 16 * 20,000 records of 64 bytes at 10 MB/s are 2.048 s, for plain writes as for an ingest.
@@ -44,7 +48,7 @@ def test_a_stated_figure_has_its_effect():
     # Without representatives records cross the network once, and none is passed on by another rank.
     direct = forecast(*plan, "--direct")
     assert direct["processor_s"] < usual["processor_s"] and direct["stored_bytes"] == usual["stored_bytes"]
-    few = forecast(*plan, "--receivers", 4)
+    few = forecast(*plan[:-2], "--receivers", 4)
     assert (few["receivers"], few["files"]) == (4, 4)
     weak = forecast(*plan, "--speed", 0.5)
     assert weak["processor_s"] == pytest.approx(2 * usual["processor_s"], rel=0.1)
@@ -62,9 +66,9 @@ def test_of_a_long_run_the_first_part_is_simulated():
 def test_advice_and_page(tmp_path):
     page = tmp_path / "plan.html"
     found = answer("simulate", "--ranks-per-node", 16, "--records", 3000, "-o", page)
-    assert [choice["option"] for choice in found["advice"]] == ["pivots", "renegotiate", "receivers per node"]
+    assert [choice["option"] for choice in found["advice"]] == ["pivots", "renegotiate", "part bytes"]
     # 16 ranks store 3 MB in all: one part, since other engines open each.
-    assert found["advice"][2]["value"] == "1"
+    assert found["advice"][2]["value"] == "default" and "1 file of 3.07 MB" in found["advice"][2]["reason"]
     assert all(choice["reason"] for choice in found["advice"])
     document = ElementTree.fromstring(page.read_text())
     plots = [svg.get("data-plot") for svg in document.iter("{http://www.w3.org/2000/svg}svg")]
@@ -100,12 +104,13 @@ def test_a_trace_gives_the_balance_that_ingesting_it_has(tmp_path):
     ranks = [(random.lognormal(0.0, 1.0, 20_000) * (1 + rank / 8)).astype("<f4").view(dtype) for rank in range(16)]
     layout = raw.write_source(tmp_path, {1: ranks})
     once, done = (
-        answer(*raw.ingest_arguments(tmp_path, tmp_path / name, "energy", "--threads", 1))["epochs"][0] for name in ("one", "two")
+        answer(*raw.ingest_arguments(tmp_path, tmp_path / name, "energy", "--threads", 1, "--part-bytes", 0))["epochs"][0]
+        for name in ("one", "two")
     )
     course = ("rows_per_receiver", "renegotiations", "messages", "strays", "spills")
     assert [once[figure] for figure in course] == [done[figure] for figure in course]
     # On a processor each, ranks would get out of step: those that end last own the last keys, which no table can even out.
-    size = ("--ranks-per-node", 16, "--cores", 1, "--records", 20_000, "--record-bytes", 4)
+    size = ("--ranks-per-node", 16, "--cores", 1, "--records", 20_000, "--record-bytes", 4, "--part-bytes", 0)
     found = forecast(tmp_path, "--layout", layout, "--key", "energy", *size)
     assert done["spills"] == 0 and found["spills"] == 0
     assert abs(found["load_imbalance"] - done["load_imbalance"]) < 0.02, (found["load_imbalance"], done["load_imbalance"])

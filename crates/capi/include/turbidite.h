@@ -94,7 +94,7 @@ typedef struct turbidite_options {
     uint32_t struct_size;    /* sizeof(turbidite_options), set by turbidite_options_init */
     int32_t if_exists;       /* the action of begin_epoch if the epoch exists: TURBIDITE_IF_EXISTS_... */
     int32_t break_lock;      /* not 0: take over a lock whose holder's state is unknown on this host */
-    uint32_t receivers;      /* ranks that store records, spread evenly; 0 for all */
+    uint32_t receivers;      /* ranks that store each epoch, spread evenly; 0: by the volume of the last epoch */
     uint32_t pivots;         /* maximum number of pivots of its key distribution that a rank sends for a table */
     uint32_t patience_ms;    /* timeout of an append for a receiver's credit; its records then stay on this rank */
     uint32_t stall_s;        /* a collective call fails after this long without progress; 0: never */

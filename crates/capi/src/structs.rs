@@ -126,7 +126,10 @@ impl COptions {
         // SAFETY: guaranteed by the caller.
         let source = unsafe { text::optional("source", self.source) }?;
         let mut options = WriteOptions::new(ranks);
-        options.receivers = if self.receivers == 0 { ranks } else { self.receivers };
+        if self.receivers != 0 {
+            options.receivers = self.receivers;
+            options.part_bytes = Some(0);
+        }
         options.pivots = self.pivots;
         options.renegotiation = match self.renegotiate {
             0 => Renegotiation::Adaptive,

@@ -12,6 +12,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use turbidite::format::EpochStatistics;
 use turbidite::random;
 use turbidite::runtime::machine::{Machine, MachineJob, MachineOptions, MachineReport, Program};
 use turbidite::shuffle::Channel;
@@ -127,9 +128,8 @@ fn run(study: &Study, ranks: u32) -> Result<(), Box<dyn std::error::Error>> {
     let mut job = MachineJob::new(options, schema);
     let mut program = Lognormal { records: study.records, row_bytes: study.row_bytes };
     let report = job.run(&mut program, &mut |_, _, _| {}, &mut |_| {})?;
-    let receivers =
-        (0..options.receivers).map(|part| (u64::from(part) * u64::from(ranks) / u64::from(options.receivers)) as u32);
-    print(study, ranks, &report, report.imbalance(receivers), begun.elapsed().as_secs_f64());
+    let statistics = EpochStatistics { rows_per_receiver: report.loads(), ..Default::default() };
+    print(study, ranks, &report, statistics.load_imbalance(), begun.elapsed().as_secs_f64());
     Ok(())
 }
 

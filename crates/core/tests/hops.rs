@@ -11,7 +11,7 @@ use turbidite::{Renegotiation, Routing, Topology};
 
 mod virtual_ranks;
 
-use virtual_ranks::{Outcome, bits, key, rows, run, schema};
+use virtual_ranks::{Outcome, bits, key, recognized, rows, run, schema};
 
 /// Bytes of a message besides its rows: a header, and a margin for copies in steps.
 const MARGIN_BYTES: usize = 20 + 128;
@@ -112,6 +112,59 @@ fn every_record_arrives_once_on_any_nodes() {
     }
     // The seeds must cover the intended situations.
     assert!(forwarded > 100_000 && spills > 1_000 && strays > 1_000, "{forwarded}, {spills}, {strays}");
+}
+
+/// Few ranks receive small epochs, and partitions are divided while an epoch outgrows the one before. Little credit and
+/// many hops delay the records of earlier tables.
+#[test]
+fn volumes_that_rise_and_fall_lose_nothing() {
+    let mut grown = 0;
+    for seed in 0..60 {
+        let ranks = 2 + (bits(seed + 9) % 40) as u32;
+        let nodes = 1 + (bits(seed + 8) % u64::from(ranks - 1)) as u32;
+        let labels = scattered(ranks, nodes, seed);
+        let batch_bytes = 128 << (bits(seed + 4) % 5);
+        let options = SimOptions {
+            part_bytes: 600 << (bits(seed) % 4),
+            credit_batches: 1 + (seed as usize % 4),
+            delay_steps: bits(seed + 1) % 120,
+            credit_timeout_turns: (bits(seed + 2) % 60) as u32,
+            batch_bytes,
+            outbox_bytes: batch_bytes * (8 << (bits(seed + 5) % 4)),
+            out_of_bounds_rows: 8 << (bits(seed + 6) % 5),
+            step_limit: 20_000_000,
+            ..on_nodes(&labels, seed)
+        };
+        let mut simulation = Simulation::new(options, schema());
+        for (epoch, records) in [40, 10, 600, 700, 0, 1, 60].into_iter().enumerate() {
+            let mut appended = vec![0; ranks as usize];
+            let mut places = BTreeMap::new();
+            let append = 1 + bits(seed + epoch as u64) % 40;
+            let mut program = |rank: u32| {
+                let start = appended[rank as usize];
+                if start == records {
+                    return Turn::Done;
+                }
+                appended[rank as usize] = (start + append).min(records);
+                Turn::Append(rows(rank, start..appended[rank as usize]))
+            };
+            let mut deliver = |rank, kind, rows: &[u8]| {
+                for row in rows.chunks_exact(12) {
+                    let id = recognized(row, kind);
+                    assert!(places.insert(id, (rank, kind)).is_none(), "record {id} was delivered twice");
+                }
+            };
+            let report = simulation.run_epoch(&mut program, &mut deliver).unwrap();
+            assert_eq!(places.len() as u64, u64::from(ranks) * records, "records were lost");
+            assert!(report.first_partitions <= report.partitions && report.partitions <= ranks, "{report:?}");
+            grown += u32::from(report.partitions > report.first_partitions);
+            // As many receive as the epoch before needs, if these are at most half of the ranks.
+            let wanted = (u64::from(ranks) * 40 * 12).div_ceil(600 << (bits(seed) % 4)) as u32;
+            let expected = if wanted * 2 <= ranks { wanted } else { ranks };
+            assert!(epoch != 1 || report.first_partitions == expected, "seed {seed}: {report:?}");
+        }
+    }
+    assert!(grown > 30, "only {grown} epochs outgrew the one before");
 }
 
 #[test]

@@ -68,9 +68,16 @@ impl Input {
     }
 }
 
-/// Writes one epoch for each input, and reads every record back.
+/// Writes one epoch for each input to all ranks, and reads every record back.
 fn ingest(ranks: u32, epochs: &[Input]) -> Vec<EpochStatistics> {
-    ingest_as(WriteOptions::new(ranks), epochs)
+    ingest_in_parts(ranks, 0, epochs)
+}
+
+/// Writes one epoch for each input to the ranks that its volume needs, or to all ranks if `part_bytes` is 0.
+fn ingest_in_parts(ranks: u32, part_bytes: u64, epochs: &[Input]) -> Vec<EpochStatistics> {
+    let mut options = WriteOptions::new(ranks);
+    options.part_bytes = Some(part_bytes);
+    ingest_as(options, epochs)
 }
 
 fn ingest_as(options: WriteOptions, epochs: &[Input]) -> Vec<EpochStatistics> {
@@ -324,14 +331,16 @@ fn hostile_epochs_after_benign_ones_and_the_reverse() {
         }),
         ("zero or one", |random| f64::from(random.unit() < 0.3)),
     ];
-    for ranks in [16, 61] {
+    // Of 250,000 records, 61 ranks receive shares of 50 kB, and 4 ranks those of 1 MB.
+    for (ranks, part_bytes) in [(16, 0), (61, 50_000), (61, 1_000_000)] {
         for (name, key) in hostile {
             let mut random = Random(u64::from(ranks));
             let benign = |random: &mut Random| Input::f32s(RECORDS / 4, ranks, |_| random.lognormal());
             let before = benign(&mut random);
             let hostile = Input::f32s(RECORDS / 4, ranks, |_| key(&mut random));
             let epochs = [before, hostile, benign(&mut random), benign(&mut random)];
-            for (statistics, which) in ingest(ranks, &epochs).iter().zip(["before", "", "after", "long after"]) {
+            let all = ingest_in_parts(ranks, part_bytes, &epochs);
+            for (statistics, which) in all.iter().zip(["before", "", "after", "long after"]) {
                 report(&format!("{which} {name}"), ranks, statistics);
                 assert!(largest_share(statistics) <= 1.25, "{which} {name}, {ranks}: {}", largest_share(statistics));
             }
@@ -346,7 +355,7 @@ fn hostile_epochs_after_benign_ones_and_the_reverse() {
             input
         };
         let epochs = [shared, alone(&mut random, 0), alone(&mut random, 3)];
-        for statistics in ingest(ranks, &epochs) {
+        for statistics in ingest_in_parts(ranks, part_bytes, &epochs) {
             report("one rank owns all", ranks, &statistics);
             assert!(largest_share(&statistics) <= 1.25, "{ranks}: {}", largest_share(&statistics));
         }
@@ -368,6 +377,7 @@ fn steady_epochs_need_two_tables() {
         assert!(statistics.strays * 500 <= statistics.rows, "{} strays", statistics.strays);
     }
     let mut options = WriteOptions::new(16);
+    options.part_bytes = Some(0);
     options.prior = Prior::None;
     for statistics in ingest_as(options, &epochs) {
         assert!(statistics.renegotiations > 2, "the epoch knows an earlier one: {}", statistics.renegotiations);
@@ -400,6 +410,37 @@ fn nan_keys_leave_the_last_epoch_alone() {
     all.iter().for_each(|statistics| report("NaN among epochs", 16, statistics));
     for statistics in [&all[1], &all[3]] {
         assert!(statistics.renegotiations <= 2, "{}", statistics.renegotiations);
+    }
+}
+
+/// Small epochs are received by few ranks, which rotate. An epoch that outgrows its forecast, which is the last epoch,
+/// gets more receivers while it is written.
+#[test]
+fn receivers_follow_the_volume() {
+    const RECORD_BYTES: u64 = 12;
+    const SMALL: usize = 30_000;
+    for ranks in [16, 31] {
+        let mut random = Random(9);
+        let mut epoch = |count| Input::f32s(count, ranks, |_| random.lognormal());
+        let epochs = [SMALL, SMALL, SMALL * 6, SMALL * 6, RECORDS, RECORDS, SMALL, SMALL, 0, SMALL].map(&mut epoch);
+        let all = ingest_in_parts(ranks, SMALL as u64 * RECORD_BYTES, &epochs);
+        all.iter().for_each(|statistics| report("by volume", ranks, statistics));
+        let receivers: Vec<usize> = all.iter().map(|statistics| statistics.rows_per_receiver.len()).collect();
+        let all_ranks = ranks as usize;
+        // The first epoch knows of none.
+        let (grown, most) = (receivers[2], receivers[4]);
+        assert!((4..=8).contains(&grown) && most * 2 > all_ranks, "{receivers:?}");
+        assert_eq!(receivers, [all_ranks, 1, grown, 6, most, all_ranks, all_ranks, 1, 1, 1]);
+        for statistics in [&all[1], &all[7], &all[9]] {
+            assert_eq!(statistics.renegotiations, 0, "one receiver negotiates nothing");
+        }
+        for statistics in &all {
+            assert!(statistics.strays * 50 <= statistics.rows, "{} strays", statistics.strays);
+        }
+        for statistics in [&all[3], &all[5]] {
+            assert!(largest_share(statistics) <= 1.25, "{}", largest_share(statistics));
+            assert!(statistics.renegotiations <= 24, "{}", statistics.renegotiations);
+        }
     }
 }
 

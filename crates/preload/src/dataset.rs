@@ -209,7 +209,10 @@ impl Dataset {
     fn open(&self, world: &World) -> Result<RankJob, String> {
         let DatasetPlan { out, schema, .. } = &self.plan;
         let mut options = WriteOptions::new(world.ranks());
-        options.receivers = self.plan.receivers.unwrap_or(options.receivers);
+        if let Some(receivers) = self.plan.receivers {
+            options.receivers = receivers;
+            options.part_bytes = Some(0);
+        }
         options.memtable_bytes = self.plan.memtable_bytes.unwrap_or(options.memtable_bytes);
         options.if_exists = self.plan.if_exists;
         options.break_lock = self.plan.break_lock;

@@ -109,9 +109,13 @@ pub(crate) struct Ingest {
     /// of the files (whole row groups of Parquet files)
     #[arg(long, value_name = "N")]
     ranks: Option<u32>,
-    /// Ranks that receive and store records [default: all]
+    /// Ranks that receive and store each epoch [default: as many as its volume needs]
     #[arg(long, value_name = "N")]
     receivers: Option<u32>,
+    /// Size of a receiver's share of an epoch in bytes, 0 for all ranks; larger parts have more runs per key [default:
+    /// four memtables]
+    #[arg(long, value_name = "SIZE", value_parser = text::parse_bytes, conflicts_with = "receivers")]
+    part_bytes: Option<usize>,
     /// Compute a new partition table every N records of a rank [default: adaptive, when a table pays]
     #[arg(long, value_name = "N")]
     renegotiate: Option<u64>,
@@ -194,6 +198,7 @@ struct Report {
     source: PathBuf,
     dataset: PathBuf,
     ranks: u32,
+    /// Most ranks that stored an epoch.
     receivers: u32,
     row_bytes: usize,
     epochs: Vec<EpochReport>,
@@ -215,7 +220,7 @@ impl Ingest {
         let row_bytes = schema.row_bytes();
         let world = World::find()?;
         let options = self.options(&source, world.as_ref())?;
-        let (ranks, receivers) = (options.ranks, options.receivers);
+        let ranks = options.ranks;
         let mut notes = source.notes().to_vec();
         let leads = world.as_ref().is_none_or(|world| world.rank() == 0);
         let mut job = Job::open(&self.out, schema, options, world.as_ref())?;
@@ -228,6 +233,7 @@ impl Ingest {
         let mut done = Vec::with_capacity(epochs.len());
         for &epoch in &epochs {
             progress.set_message(format!("epoch {epoch}"));
+            job.expect_rows(source.records(epoch));
             let statistics = match job.begin_epoch(epoch)? {
                 EpochStart::Skipped => {
                     progress.inc(source.records(epoch) * source.record_bytes() as u64);
@@ -257,7 +263,7 @@ impl Ingest {
         if !leads {
             return Ok(());
         }
-        let report = self.report(done, (ranks, receivers), row_bytes, begun.elapsed(), notes);
+        let report = self.report(done, ranks, row_bytes, begun.elapsed(), notes);
         if as_json { say_json(&report) } else { say(&report.in_words()) }
     }
 
@@ -353,6 +359,7 @@ impl Ingest {
             options.routing = Routing::Direct;
         }
         set(&mut options.receivers, self.receivers);
+        options.part_bytes = self.part_bytes.map(|bytes| bytes as u64).or(self.receivers.map(|_| 0));
         set(&mut options.pivots, self.pivots);
         set(&mut options.page_rows, self.tuning.page_rows);
         set(&mut options.row_groups_per_run, self.tuning.row_groups_per_run);
@@ -383,7 +390,7 @@ impl Ingest {
     fn report(
         &self,
         epochs: Vec<EpochReport>,
-        (ranks, receivers): (u32, u32),
+        ranks: u32,
         row_bytes: usize,
         wall: Duration,
         notes: Vec<String>,
@@ -393,12 +400,13 @@ impl Ingest {
         let rows: u64 = sum(|statistics| statistics.rows);
         let bytes_written = sum(|statistics| statistics.bytes_written);
         let stored_bytes = rows * row_bytes as u64;
+        let receivers = epochs.iter().filter_map(|epoch| epoch.statistics.as_ref()).map(|one| one.receivers).max();
         let wall_s = wall.as_secs_f64();
         Report {
             source: self.source.clone(),
             dataset: self.out.clone(),
             ranks,
-            receivers,
+            receivers: receivers.unwrap_or(0),
             row_bytes,
             rows,
             stored_bytes,
@@ -436,9 +444,9 @@ impl Report {
             let spills: u64 =
                 written.iter().filter_map(|epoch| epoch.statistics.as_ref()).map(|statistics| statistics.spills).sum();
             lines.push(format!(
-                "{} ranks to {} receivers: load imbalance {} on average, {} at most; strays {}, spills {}",
-                self.ranks,
-                self.receivers,
+                "{} to {}: load imbalance {} on average, {} at most; strays {}, spills {}",
+                text::counted(u64::from(self.ranks), "rank", "ranks"),
+                text::counted(u64::from(self.receivers), "receiver", "receivers"),
                 text::percent(mean),
                 text::percent(most),
                 text::percent(text::share(strays, self.rows)),

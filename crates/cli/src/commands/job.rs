@@ -38,6 +38,14 @@ impl Job {
         if let Self::Local(job) = self { job.lock_notice().map(ToString::to_string) } else { None }
     }
 
+    /// Sets the number of records of the next epoch.
+    pub(super) fn expect_rows(&mut self, rows: u64) {
+        match self {
+            Self::Local(job) => job.expect_rows(rows),
+            Self::Rank(job, _) => job.expect_rows(rows),
+        }
+    }
+
     pub(super) fn begin_epoch(&mut self, epoch: u64) -> Result<EpochStart, Error> {
         match self {
             Self::Local(job) => job.begin_epoch(epoch),

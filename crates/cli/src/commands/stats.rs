@@ -69,6 +69,8 @@ impl Stats {
                 "{key} at these percentiles, estimated from the manifests; 'at least' and 'at most' are guaranteed bounds:"
             ),
             keys(&epochs),
+            "receivers, as many as store the expected rows in parts of the given size:".to_owned(),
+            receivers(&epochs),
             "seconds by stage, summed over threads:".to_owned(),
             stages(&epochs),
         ];
@@ -179,6 +181,24 @@ fn keys(epochs: &[EpochStats]) -> String {
         ("at most", |point| format!("{:.4e}", text::rounded_out(point.key_most, 5, false))),
     ];
     by_percentile(epochs, &cells)
+}
+
+fn receivers(epochs: &[EpochStats]) -> String {
+    let mut rows = vec![cells(&["epoch", "receivers", "expected rows", "part size"])];
+    for EpochStats { epoch, statistics, .. } in epochs {
+        let expected = match statistics.expected_rows {
+            0 => "not known".to_owned(),
+            expected => text::count(expected),
+        };
+        let of_ranks =
+            format!("{} of {}", text::count(statistics.receivers.into()), text::count(statistics.ranks.into()));
+        let chosen = match statistics.part_bytes {
+            0 => [of_ranks, "-".to_owned(), "receivers are fixed".to_owned()],
+            part_bytes => [of_ranks, expected, text::bytes(part_bytes)],
+        };
+        rows.push([vec![epoch.to_string()], chosen.to_vec()].concat());
+    }
+    aligned(&rows)
 }
 
 fn stages(epochs: &[EpochStats]) -> String {

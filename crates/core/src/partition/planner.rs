@@ -1,5 +1,7 @@
 //! Computes the next partition table from the merged pivots. Runs at the root of a renegotiation.
 
+use std::iter;
+
 use super::cumulative_mass::CumulativeMass;
 use super::cut_point::CutPoint;
 use super::pivots::Pivots;
@@ -29,6 +31,9 @@ impl Default for TablePlannerOptions {
 /// Minimum number of records that must be left of an epoch of known size, as a multiple of the records so far. An epoch
 /// that is about to reach its expected size may exceed it.
 const MIN_LEFT: f64 = 1.0 / 8.0;
+
+/// Limit of the correction ([`TablePlannerOptions::limit`]) once partitions were divided.
+const DIVIDED_LIMIT: f64 = 8.0;
 
 /// Limits of the size of the summary of earlier intervals at the root, in numbers.
 const HISTORY_SLOTS: std::ops::RangeInclusive<usize> = 256..=2048;
@@ -75,6 +80,17 @@ impl TablePlanner {
     #[must_use]
     pub fn after(self, earlier: Pivots) -> Self {
         Self { history: earlier, ..self }
+    }
+
+    /// Divides every partition into `factor`. The first of them keeps the load, and hardly receives more until the
+    /// others have as much.
+    pub fn divide(&mut self, factor: u32) {
+        let empty = factor.saturating_sub(1) as usize;
+        let loads = std::mem::take(&mut self.loads).into_iter();
+        self.loads = loads.flat_map(|load| iter::once(load).chain(iter::repeat_n(0.0, empty))).collect();
+        self.partitions = self.loads.len() as u32;
+        self.cuts = None;
+        self.options.limit = self.options.limit.max(DIVIDED_LIMIT);
     }
 
     /// Forgets the keys of earlier intervals.

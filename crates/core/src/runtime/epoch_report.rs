@@ -69,7 +69,9 @@ pub(super) fn report(
     let (spills, nan_keys) = (stored(RunKind::Unordered), stored(RunKind::NanKey));
     let statistics = EpochStatistics {
         ranks: 1,
-        receivers: u32::from(engine.options().partition().is_some()),
+        receivers: u32::from(engine.partition().is_some()),
+        expected_rows: engine.rows_placed_for().unwrap_or(0),
+        part_bytes: engine.options().part_bytes,
         rows: delivered,
         strays,
         spills,
@@ -89,7 +91,7 @@ pub(super) fn report(
         sync_s: outcome.statistics.sync_s,
         ..EpochStatistics::default()
     };
-    let load = engine.options().partition().map(|partition| (partition, engine.statistics().received()));
+    let load = engine.partition().map(|partition| (partition, engine.statistics().received()));
     let Outcome { parts, runs, mut keys, .. } = outcome;
     keys.condense_for(engine.options().ranks);
     let manifest = EpochManifest { epoch, commit, parts, row_groups: runs.into(), keys, statistics };
@@ -182,6 +184,8 @@ fn add(sum: &mut EpochStatistics, statistics: &EpochStatistics) {
     }
     sum.ranks = sum.ranks.saturating_add(statistics.ranks);
     sum.receivers = sum.receivers.saturating_add(statistics.receivers);
+    sum.expected_rows = sum.expected_rows.max(statistics.expected_rows);
+    sum.part_bytes = sum.part_bytes.max(statistics.part_bytes);
     sum.renegotiations = sum.renegotiations.max(statistics.renegotiations);
     sum.nodes = sum.nodes.max(statistics.nodes);
     sum.most_recipients = sum.most_recipients.max(statistics.most_recipients);

@@ -23,7 +23,7 @@ pub mod rank;
 pub mod sim;
 
 pub use exchange_statistics::ExchangeStatistics;
-pub use options::{EpochStart, WriteOptions};
+pub use options::{EpochStart, MEMTABLES_PER_PART, WriteOptions};
 pub use process::host::{Host, Process};
 pub use process::resources::{Background, ProcessResources};
 pub use rank::foreign::{ABI_VERSION, ForeignTransport, TransportTable};

@@ -14,8 +14,11 @@ use crate::writer::WriterOptions;
 pub struct WriteOptions {
     /// Number of ranks that append.
     pub ranks: u32,
-    /// Number of ranks that store, at most `ranks`.
+    /// Maximum number of ranks that store an epoch, at most `ranks`.
     pub receivers: u32,
+    /// Size of a receiver's share of an epoch in bytes. An epoch of known size has no more receivers than it needs for
+    /// this size. `None` for four memtables, and 0 for the maximum number of receivers in each epoch.
+    pub part_bytes: Option<u64>,
     /// The ranks of each node.
     pub topology: Topology,
     /// The routing of records.
@@ -58,6 +61,10 @@ pub struct WriteOptions {
     pub derivations: Vec<String>,
 }
 
+/// Default size of a receiver's share of an epoch, in memtables. A part is then large enough for file systems and
+/// readers, and a receiver sorts and writes while records still arrive.
+pub const MEMTABLES_PER_PART: u64 = 4;
+
 impl WriteOptions {
     /// Returns the defaults for a job of `ranks`. All ranks receive.
     pub fn new(ranks: u32) -> Self {
@@ -65,6 +72,7 @@ impl WriteOptions {
         Self {
             ranks,
             receivers: ranks,
+            part_bytes: None,
             topology: Topology::one_node(),
             routing: Routing::default(),
             pivots: 512,
@@ -119,6 +127,7 @@ impl WriteOptions {
         let defaults = EngineOptions::new(rank, self.ranks);
         EngineOptions {
             receivers: self.receivers,
+            part_bytes: self.part_bytes.unwrap_or(self.memtable_bytes as u64 * MEMTABLES_PER_PART),
             topology: self.topology.clone(),
             routing: self.routing,
             pivots: self.pivots,

@@ -22,8 +22,10 @@ use crate::shuffle::{
 pub struct SimOptions {
     /// Number of ranks that append.
     pub ranks: u32,
-    /// Number of ranks that receive.
+    /// Maximum number of ranks that receive an epoch.
     pub receivers: u32,
+    /// Size of a receiver's share of an epoch in bytes. 0 for the maximum number of receivers in each epoch.
+    pub part_bytes: u64,
     /// The ranks of each node.
     pub topology: Topology,
     /// The routing of records.
@@ -62,6 +64,7 @@ impl SimOptions {
         Self {
             ranks,
             receivers: ranks,
+            part_bytes: engine.part_bytes,
             topology: engine.topology,
             routing: engine.routing,
             pivots: engine.pivots,
@@ -96,6 +99,10 @@ pub enum Turn {
 pub struct SimReport {
     /// Each rank's statistics.
     pub ranks: Vec<EngineStatistics>,
+    /// Number of partitions when the epoch began.
+    pub first_partitions: u32,
+    /// Number of partitions when the epoch ended.
+    pub partitions: u32,
     /// Peak memory of each rank's batches, in this and all earlier epochs, if it was measured.
     pub memory: Vec<BatchMemory>,
     /// Pairs of ranks that exchanged data, with the channel, in this and all earlier epochs. Sorted.
@@ -224,6 +231,7 @@ impl Simulation {
             .map(|rank| {
                 let engine = EngineOptions {
                     receivers: options.receivers,
+                    part_bytes: options.part_bytes,
                     topology: options.topology.clone(),
                     routing: options.routing,
                     batch_bytes: options.batch_bytes,
@@ -275,6 +283,7 @@ impl Simulation {
         while !self.ranks.iter().all(|rank| rank.engine.is_open()) {
             self.step(begun, deliver)?;
         }
+        let first_partitions = self.partitions();
         let mut running = self.ranks.len();
         while running > 0 {
             let rank = self.tick(begun)?;
@@ -292,7 +301,12 @@ impl Simulation {
         let sent = self.network.last_arrivals.keys().filter(|(_, _, channel)| *channel != Channel::Control);
         let mut links: Vec<_> = sent.copied().collect();
         links.sort_unstable();
-        Ok(SimReport { ranks, memory, links, steps: self.network.now - begun })
+        let steps = self.network.now - begun;
+        Ok(SimReport { ranks, first_partitions, partitions: self.partitions(), memory, links, steps })
+    }
+
+    fn partitions(&self) -> u32 {
+        self.ranks.iter().filter(|rank| rank.engine.partition().is_some()).count() as u32
     }
 
     /// Advances the time and chooses the rank that takes this turn.

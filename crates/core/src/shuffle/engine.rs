@@ -6,6 +6,7 @@ mod negotiation;
 mod order;
 mod prior;
 mod quiescence;
+mod receivers;
 mod session;
 mod state;
 
@@ -17,6 +18,7 @@ use super::message::{Control, Failure, FirstTable};
 use super::options::{EngineOptions, Renegotiation, Routing};
 use super::outbox::{BatchMemory, Outbox};
 use super::peers::Peers;
+use super::placement::Placement;
 use super::receiver::Receiver;
 use super::statistics::EngineStatistics;
 use super::transport::{Channel, Sent, Transport};
@@ -89,6 +91,8 @@ pub struct Engine {
     ahead: Vec<Vec<u8>>,
     /// The last epoch with records that was committed.
     last: Option<LastEpoch>,
+    /// Number of records of the next epoch, as the application expects. Used on rank 0 only.
+    hint_rows: Option<u64>,
     sketch: Sketch,
     ties: TieSequence,
     /// State of the random number generator for sampling phases.
@@ -155,6 +159,7 @@ impl Engine {
             held: Vec::new(),
             ahead: Vec::new(),
             last: None,
+            hint_rows: None,
             sketch: Sketch::for_keys(schema.key_order(), Sketch::DEFAULT_CAPACITY, seed),
             ties: TieSequence::new(seed as u32),
             random: Random::new(seed),
@@ -240,6 +245,7 @@ impl Engine {
         match self.place.parent() {
             Some(parent) => self.control.push_back((parent, Control::Ready)),
             None => {
+                self.place_partitions();
                 let first = self.begin_with_table();
                 self.open(announcement, first);
             }
@@ -251,7 +257,8 @@ impl Engine {
             // Rank 0 has forgotten the last epoch, so all ranks do.
             self.last = None;
         }
-        self.tell_children(&Control::Go { announcement: announcement.clone(), first });
+        let placement = (self.session.placement.partitions(), self.session.placement.shift());
+        self.tell_children(&Control::Go { announcement: announcement.clone(), placement, first });
         self.session.phase = Phase::Open;
         self.events.push_back(Event::Opened { announcement });
     }
@@ -362,7 +369,9 @@ impl Engine {
         self.check_order(&message)?;
         match message {
             Control::Ready => {}
-            Control::Go { announcement, first } => {
+            Control::Go { announcement, placement: (partitions, shift), first } => {
+                let placement = Placement::decode(&self.options, partitions, shift);
+                self.session.placement = placement.ok_or(MessageError::Field { field: "receivers" })?;
                 if let Some(first) = &first {
                     self.receive_first_table(first)?;
                 }

@@ -66,6 +66,10 @@ pub(super) struct FirstTable {
 }
 
 impl FirstTable {
+    fn encode(&self, fields: FieldWriter) -> FieldWriter {
+        fields.u64(self.interval_rows).u64(self.range.0).u64(self.range.1).block(&self.table)
+    }
+
     fn decode(fields: &mut FieldReader<'_>) -> Result<Self, MessageError> {
         let (interval_rows, range) = (fields.u64()?, (fields.u64()?, fields.u64()?));
         Ok(Self { interval_rows, range, table: fields.block()?.to_vec() })
@@ -160,9 +164,9 @@ impl ControlPurpose {
 pub(super) enum Control {
     /// Up: this subtree has begun the session.
     Ready,
-    /// Down: all ranks have begun, so records may be sent. Carries rank 0's announcement, and the table that the epoch
-    /// begins with, if any.
-    Go { announcement: Vec<u8>, first: Option<FirstTable> },
+    /// Down: all ranks have begun, so records may be sent. Carries rank 0's announcement, the number of partitions and
+    /// the shift of their receivers (`Placement`), and the table that the epoch begins with, if any.
+    Go { announcement: Vec<u8>, placement: (u32, Option<u32>), first: Option<FirstTable> },
     /// Up: a rank of the subtree requests a table newer than `version`. If the request is not urgent, rank 0 first asks
     /// for the loads, and may keep the table.
     Request { version: u32, urgent: bool },
@@ -212,9 +216,16 @@ impl Control {
         let head = |kind: u8| FieldWriter::default().u8(kind).u32(session);
         match self {
             Self::Ready => head(READY),
-            Self::Go { announcement, first: None } => head(GO).block(announcement).u8(0),
-            Self::Go { announcement, first: Some(FirstTable { interval_rows, range, table }) } => {
-                head(GO).block(announcement).u8(1).u64(*interval_rows).u64(range.0).u64(range.1).block(table)
+            Self::Go { announcement, placement: (partitions, shift), first } => {
+                let fields = head(GO).block(announcement).u32(*partitions);
+                let fields = match shift {
+                    None => fields.u8(0),
+                    Some(shift) => fields.u8(1).u32(*shift),
+                };
+                match first {
+                    None => fields.u8(0),
+                    Some(first) => first.encode(fields.u8(1)),
+                }
             }
             Self::Request { version, urgent } => head(REQUEST).u32(*version).u8(u8::from(*urgent)),
             Self::Begin { version, with_pivots } => head(BEGIN).u32(*version).u8(u8::from(*with_pivots)),
@@ -248,6 +259,7 @@ impl Control {
             READY => Self::Ready,
             GO => Self::Go {
                 announcement: fields.block()?.to_vec(),
+                placement: (fields.u32()?, if fields.flag()? { Some(fields.u32()?) } else { None }),
                 first: if fields.flag()? { Some(FirstTable::decode(&mut fields)?) } else { None },
             },
             REQUEST => Self::Request { version: fields.u32()?, urgent: fields.flag()? },
@@ -306,6 +318,16 @@ pub fn control_name(message: &[u8]) -> &'static str {
         Some(COMMITTED) => "committed",
         Some(FAILED) => "failed",
         _ => "unknown",
+    }
+}
+
+/// Returns the number of partitions that a control message assigns to ranks, if it does, for traces.
+pub fn assigned_partitions(message: &[u8]) -> Option<u32> {
+    match Control::decode(message).ok()?.1 {
+        Control::Go { placement: (partitions, _), .. } => Some(partitions),
+        // The table's version precedes the number of its partitions.
+        Control::Table { table, .. } => Some(u32::from_le_bytes(*table.get(4..)?.first_chunk()?)),
+        _ => None,
     }
 }
 
@@ -370,6 +392,7 @@ mod tests {
             Control::Ready,
             Control::Go {
                 announcement: vec![4; 16],
+                placement: (4, Some(3)),
                 first: Some(FirstTable { interval_rows: 1 << 35, range: (3, 4), table: vec![8; 28] }),
             },
             Control::Request { version: 4, urgent: true },

@@ -22,13 +22,13 @@
 //!   and buffer batches routed by a newer table until that table arrives.
 //!
 //! Modules: `engine` holds and drives the state. Its submodules are `append` (routing), `forward` (records of other
-//! ranks), `negotiation` (tables), `prior` (the table that an epoch begins with), `quiescence` (the end of an epoch),
-//! `order` (valid control messages per phase), `session` (the state of one epoch) and `state` (queries of runtimes).
-//! `backpressure` decides when an append waits and when it spills, and `benefit` whether a table pays. `receiver` is
-//! the interface for delivered records. `last_epoch` holds what is kept of an epoch, `round` and `counts` sums over a
-//! subtree. `message` and `wire` define the messages, `outbox` the batches, and `options` the job's parameters.
-//! `topology` computes the routes of records and `tree` those of control messages. `peers` counts the ranks that
-//! records were exchanged with.
+//! ranks), `negotiation` (tables), `prior` (the table that an epoch begins with), `receivers` (how many ranks store an
+//! epoch), `quiescence` (the end of an epoch), `order` (valid control messages per phase), `session` (the state of one
+//! epoch) and `state` (queries of runtimes). `backpressure` decides when an append waits and when it spills, and
+//! `benefit` whether a table pays. `receiver` is the interface for delivered records. `last_epoch` holds what is kept
+//! of an epoch, `round` and `counts` sums over a subtree. `message` and `wire` define the messages, `outbox` the
+//! batches, and `options` the job's parameters. `placement` assigns partitions to ranks. `topology` computes the routes
+//! of records and `tree` those of control messages. `peers` counts the ranks that records were exchanged with.
 
 mod backpressure;
 mod benefit;
@@ -39,6 +39,7 @@ mod message;
 mod options;
 mod outbox;
 mod peers;
+mod placement;
 mod receiver;
 mod round;
 mod statistics;
@@ -49,7 +50,7 @@ mod wire;
 
 pub use backpressure::{Action, Backpressure, Pressure, Progress, Spill, Timeouts};
 pub use engine::{Append, Engine, Event, Payloads};
-pub use message::{ControlPurpose, Failure, control_name};
+pub use message::{ControlPurpose, Failure, assigned_partitions, control_name};
 pub use options::{EngineOptions, Prior, Renegotiation, Routing};
 pub use outbox::BatchMemory;
 pub use peers::Peers;

@@ -45,8 +45,11 @@ pub struct EngineOptions {
     pub rank: u32,
     /// Number of ranks in the job.
     pub ranks: u32,
-    /// Number of ranks that store records, at most `ranks`. They are distributed evenly among the ranks.
+    /// Maximum number of ranks that store an epoch, at most `ranks`. They are distributed evenly among the ranks.
     pub receivers: u32,
+    /// Size of a receiver's share of an epoch in bytes. An epoch of known size has no more receivers than it needs for
+    /// this size. 0 for the maximum number of receivers in each epoch.
+    pub part_bytes: u64,
     /// The ranks of each node; the same on all ranks.
     pub topology: Topology,
     /// The routing of records; the same on all ranks.
@@ -79,6 +82,7 @@ impl EngineOptions {
             rank,
             ranks,
             receivers: ranks,
+            part_bytes: 0,
             topology: Topology::one_node(),
             routing: Routing::default(),
             pivots: 512,
@@ -90,16 +94,5 @@ impl EngineOptions {
             hold_bytes: 256 << 10,
             seed: 0x7475_7262_6964_6974,
         }
-    }
-
-    /// Returns the rank that stores partition `partition`.
-    pub fn receiver(&self, partition: u32) -> u32 {
-        (u64::from(partition) * u64::from(self.ranks) / u64::from(self.receivers)) as u32
-    }
-
-    /// Returns the partition that this rank stores, if any.
-    pub fn partition(&self) -> Option<u32> {
-        let nearest = (u64::from(self.rank) * u64::from(self.receivers)).div_ceil(u64::from(self.ranks)) as u32;
-        (nearest < self.receivers && self.receiver(nearest) == self.rank).then_some(nearest)
     }
 }

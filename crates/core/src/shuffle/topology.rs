@@ -29,6 +29,8 @@ struct Nodes {
     places: Vec<Place>,
     /// Ranks of each node, ascending. Every node has at least one rank.
     ranks: Vec<Vec<u32>>,
+    /// Number of ranks of all earlier nodes, by node.
+    before: Vec<u32>,
 }
 
 /// A rank's node, and its index within the node.
@@ -58,7 +60,13 @@ impl Topology {
             places.push(Place { node: node as u32, index: ranks[node].len() as u32 });
             ranks[node].push(rank);
         }
-        Self { nodes: (ranks.len() > 1).then(|| Arc::new(Nodes { places, ranks })) }
+        let sum = |before: &mut u32, ranks: &Vec<u32>| {
+            let own = *before;
+            *before += ranks.len() as u32;
+            Some(own)
+        };
+        let before = ranks.iter().scan(0, sum).collect();
+        Self { nodes: (ranks.len() > 1).then(|| Arc::new(Nodes { places, ranks, before })) }
     }
 
     /// Returns whether the topology describes a job of `ranks`. A topology of one node fits any number of ranks.
@@ -82,6 +90,21 @@ impl Topology {
         let nodes = self.nodes.as_ref()?;
         let place = nodes.places.get(rank as usize)?;
         Some((place.node, place.index, nodes.ranks.get(place.node as usize)?))
+    }
+
+    /// Returns the rank at `position` in the order of nodes.
+    pub(super) fn rank_by_node(&self, position: u32) -> u32 {
+        let Some(nodes) = &self.nodes else { return position };
+        let node = nodes.before.partition_point(|&before| before <= position).saturating_sub(1);
+        let index = position - nodes.before.get(node).copied().unwrap_or(0);
+        nodes.ranks.get(node).and_then(|ranks| ranks.get(index as usize)).copied().unwrap_or(position)
+    }
+
+    /// Returns a rank's position in the order of nodes.
+    pub(super) fn position_by_node(&self, rank: u32) -> u32 {
+        let Some(nodes) = &self.nodes else { return rank };
+        let position = |place: &Place| nodes.before.get(place.node as usize).map(|before| before + place.index);
+        nodes.places.get(rank as usize).and_then(position).unwrap_or(rank)
     }
 
     /// Returns the ranks of a node, ascending. Empty if the node does not exist.

@@ -57,6 +57,8 @@ pub(crate) const REQUIRED: &[&str] = &[
     "shuffle: deliveries counted more than once",
     "shuffle: a rank without records",
     "shuffle: receivers fewer than ranks",
+    "shuffle: receivers by volume",
+    "shuffle: partitions divided",
     // Situations of a job.
     "job: several runs in a part",
     "job: several parts of a rank",

@@ -64,6 +64,7 @@ impl JobSettings {
         let receivers = if random.one_in(4) { random.between(1, u64::from(ranks)) as u32 } else { ranks };
         let mut options = WriteOptions::new(ranks);
         options.receivers = receivers;
+        options.part_bytes = Some(random.pick(&[0, 0, 256, 1 << 10, 8 << 10]));
         options.topology = topology;
         options.routing = if random.one_in(6) { Routing::Direct } else { Routing::ByNode };
         options.pivots = random.pick(&[2, 16, 64]);

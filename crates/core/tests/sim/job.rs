@@ -218,6 +218,10 @@ impl Launch {
             self.comes_to(number);
             self.model().beginning = Some(writing);
         }
+        if writing % 4 == 3 {
+            // A wrong number of records costs balance, and nothing else.
+            job.expect_rows(writing as u64 * 20);
+        }
         let (start, stated) = self.tell(rank, job.begin_epoch(epoch), |start| format!("{start:?}"));
         if let Told::Failed(what) = &stated
             && self.is_first(number)
@@ -380,6 +384,9 @@ impl Launch {
     fn note_shape(&self, writing: usize, coverage: &mut crate::coverage::Coverage) {
         if self.model().writings[writing].0.counts.contains(&0) {
             coverage.met("shuffle: a rank without records");
+        }
+        if self.options.part_bytes.is_some_and(|bytes| bytes > 0) && self.options.receivers > 1 {
+            coverage.met("shuffle: receivers by volume");
         }
         if self.options.receivers < self.options.ranks {
             coverage.met("shuffle: receivers fewer than ranks");

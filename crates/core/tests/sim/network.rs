@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use turbidite::shuffle::{Channel, Sent, Transport, control_name};
+use turbidite::shuffle::{Channel, Sent, Transport, assigned_partitions, control_name};
 
 use crate::coverage::Coverage;
 use crate::random::Random;
@@ -29,6 +29,8 @@ pub(crate) struct Network {
     in_round: bool,
     /// Whether the session began with a table.
     has_first_table: bool,
+    /// Number of partitions of the session.
+    partitions: u32,
     /// Number of times that rank 0 has requested a count of deliveries in this session.
     probes: u64,
     /// By rank, whether it has sent `Closed` to its children.
@@ -45,6 +47,7 @@ impl Network {
             longest_delay_ns,
             in_round: false,
             has_first_table: false,
+            partitions: 0,
             probes: 0,
             closed: vec![false; ranks as usize],
         }
@@ -54,6 +57,14 @@ impl Network {
     /// of them.
     fn overhear(&mut self, from: u32, to: u32, message: &[u8], coverage: &mut Coverage) {
         let name = control_name(message);
+        if from == 0
+            && let Some(partitions) = assigned_partitions(message)
+        {
+            if name == "table" && partitions > self.partitions {
+                coverage.met("shuffle: partitions divided");
+            }
+            self.partitions = partitions;
+        }
         let sender = from as usize;
         match name {
             "go" | "go with a table" | "ready" => {

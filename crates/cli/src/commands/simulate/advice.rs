@@ -29,14 +29,11 @@ const TRIED_PIVOTS: [u32; 4] = [128, 256, 512, 1024];
 /// Maximum additional load imbalance at which fewer pivots are preferred.
 const TOLERATED: f64 = 0.003;
 
-/// Minimum size of a part file, since other query engines open every file.
-const LEAST_PART_BYTES: u64 = 64_000_000;
-
 /// Maximum number of files in a folder. Other query engines can list this number without problems.
 const MOST_FILES: u64 = 100_000;
 
 pub(super) fn advise(plan: &Plan, ranks: u32, records: &Records, forecast: &Forecast) -> Result<Vec<Advice>, Failure> {
-    Ok(vec![pivots(plan, ranks, records)?, interval(plan, ranks, records)?, receivers(plan, forecast)])
+    Ok(vec![pivots(plan, ranks, records)?, interval(plan, ranks, records)?, parts(forecast)])
 }
 
 /// Returns the plan with fewer ranks and records, for trial runs.
@@ -44,7 +41,7 @@ fn tried(plan: &Plan, ranks: u32) -> (Plan, u32) {
     let ranks = ranks.min(TRIED_RANKS);
     let records = plan.records.min(TRIED_RECORDS);
     let rate = plan.rate.map(|rate| rate * records as f64 / plan.records as f64);
-    (Plan { records, rate, receivers: None, most_records: u64::MAX, ..plan.clone() }, ranks)
+    (Plan { records, rate, receivers: None, part_bytes: Some(0), most_records: u64::MAX, ..plan.clone() }, ranks)
 }
 
 fn pivots(plan: &Plan, ranks: u32, records: &Records) -> Result<Advice, Failure> {
@@ -88,33 +85,22 @@ fn interval(plan: &Plan, ranks: u32, records: &Records) -> Result<Advice, Failur
     Ok(Advice { option: "renegotiate", value, reason: stated })
 }
 
-fn receivers(plan: &Plan, forecast: &Forecast) -> Advice {
-    let per_node = plan.machine.ranks_per_node;
-    let node_bytes = forecast.stored_bytes / u64::from(forecast.nodes.max(1));
-    let by_size = node_bytes / LEAST_PART_BYTES;
-    let by_folder = MOST_FILES / u64::from(forecast.nodes.max(1));
-    let most = by_size.min(by_folder).max(1);
-    let chosen = u32::try_from(most).unwrap_or(u32::MAX).min(per_node);
-    let total = u64::from(chosen) * u64::from(forecast.nodes);
-    let reason = if chosen == per_node {
-        format!(
-            "all ranks: a part has {} and an epoch {} files",
-            text::bytes(node_bytes / u64::from(per_node)),
-            text::count(total)
-        )
-    } else if by_folder < by_size {
-        format!(
-            "with all ranks an epoch would have {} files; with this setting it has {}",
-            text::count(forecast.files),
-            text::count(total)
-        )
+/// Recommends the size of a receiver's share. It should be larger than the default only if the epoch's folder would
+/// have too many files.
+fn parts(forecast: &Forecast) -> Advice {
+    let files = forecast.files.max(1);
+    let part_bytes = forecast.stored_bytes / files;
+    let (value, reason) = if files > MOST_FILES {
+        let larger = forecast.stored_bytes.div_ceil(MOST_FILES).next_power_of_two();
+        let reason = format!(
+            "an epoch would have {} files of {}, which makes its folder slow to list",
+            text::count(files),
+            text::bytes(part_bytes)
+        );
+        (text::bytes(larger), reason)
     } else {
-        format!(
-            "with all ranks a part would have {}; with this setting it has {}, and an epoch {} files",
-            text::bytes(node_bytes / u64::from(per_node)),
-            text::bytes(node_bytes / u64::from(chosen)),
-            text::count(total)
-        )
+        let stated = text::counted(files, "file", "files");
+        ("default".to_owned(), format!("an epoch has {stated} of {} on average", text::bytes(part_bytes)))
     };
-    Advice { option: "receivers per node", value: chosen.to_string(), reason }
+    Advice { option: "part bytes", value, reason }
 }

@@ -17,6 +17,7 @@ use crate::commands::feed::RecordMapping;
 use crate::failure::{Failure, FileContext};
 use crate::output::PendingFile;
 use crate::report::render_forecast;
+use crate::text;
 use turbidite_source::{Source, SourceOptions};
 
 /// Forecast a run on your machine and recommend settings
@@ -70,9 +71,12 @@ pub(crate) struct Simulate {
     /// Records per second that each rank appends [default: all at once, as in a dump]
     #[arg(long, value_name = "N")]
     rate: Option<f64>,
-    /// Ranks that receive and store records [default: all]
+    /// Ranks that receive and store the epoch [default: as many as its volume needs]
     #[arg(long, value_name = "N")]
     receivers: Option<u32>,
+    /// Size of a receiver's share of the epoch in bytes, 0 for all ranks [default: four memtables]
+    #[arg(long, value_name = "SIZE", value_parser = text::parse_bytes, conflicts_with = "receivers")]
+    part_bytes: Option<usize>,
     /// Pivots that each rank sends for a partition table
     #[arg(long, value_name = "N", default_value_t = 512)]
     pivots: u32,
@@ -200,6 +204,7 @@ impl Simulate {
             machine,
             costs: Costs::of_rows(self.record_bytes).faster(self.model.speed),
             receivers: self.receivers,
+            part_bytes: self.part_bytes.map(|bytes| bytes as u64),
             pivots: self.pivots,
             renegotiate: self.renegotiate,
             routing: if self.direct { Routing::Direct } else { Routing::ByNode },

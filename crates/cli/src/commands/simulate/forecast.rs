@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use turbidite::format::EpochStatistics;
+use turbidite::runtime::MEMTABLES_PER_PART;
 use turbidite::runtime::machine::{Costs, Machine, MachineJob, MachineOptions, MachineReport, manifest_bytes};
 use turbidite::{Renegotiation, Routing, Schema};
 
@@ -16,6 +17,7 @@ pub(super) struct Plan {
     pub(super) machine: Machine,
     pub(super) costs: Costs,
     pub(super) receivers: Option<u32>,
+    pub(super) part_bytes: Option<u64>,
     pub(super) pivots: u32,
     pub(super) renegotiate: Option<u64>,
     pub(super) routing: Routing,
@@ -83,6 +85,10 @@ impl Plan {
         let mut options = MachineOptions::new(self.machine, ranks, row_bytes, self.seed);
         options.costs = self.costs;
         options.receivers = self.receivers.unwrap_or(ranks).min(ranks);
+        if self.receivers.is_none() {
+            options.part_bytes = self.part_bytes.unwrap_or(options.memtable_bytes as u64 * MEMTABLES_PER_PART);
+            options.stated_rows = Some(self.records.saturating_mul(u64::from(ranks)));
+        }
         options.pivots = self.pivots;
         options.renegotiation = self.renegotiate.map_or(Renegotiation::Adaptive, Renegotiation::Every);
         options.routing = self.routing;
@@ -123,12 +129,11 @@ impl Forecast {
         schema: &Schema,
         report: &MachineReport,
     ) -> Result<Self, Failure> {
-        let (ranks, receivers) = (options.ranks, options.receivers);
+        let (ranks, loads) = (options.ranks, report.loads());
+        let receivers = loads.len() as u32;
         let (row_bytes, simulated) = (schema.row_bytes(), plan.simulated_records(ranks));
         let scale = plan.records as f64 / simulated as f64;
-        let receiver = |partition: u32| (u64::from(partition) * u64::from(ranks) / u64::from(receivers)) as usize;
-        let loads: Vec<u64> = (0..receivers).map(|partition| report.ranks[receiver(partition)].received()).collect();
-        let mean = loads.iter().sum::<u64>() as f64 / f64::from(receivers);
+        let mean = loads.iter().sum::<u64>() as f64 / f64::from(receivers.max(1));
         let originated = report.sum(|rank| rank.originated);
         let share = |count: u64| count as f64 / originated.max(1) as f64;
         let batches: u64 = report.traffic.batches.iter().sum();

@@ -19,6 +19,12 @@ pub struct EpochStatistics {
     pub ranks: u32,
     /// Number of ranks that received records.
     pub receivers: u32,
+    /// Number of records that were expected when the epoch began, from which the number of receivers followed. 0 if it
+    /// was not known.
+    pub expected_rows: u64,
+    /// Size of a receiver's share of the epoch, in bytes, for which the number of receivers was chosen. 0 if the number
+    /// was given.
+    pub part_bytes: u64,
     /// Number of records stored.
     pub rows: u64,
     /// Number of records that each receiver stored from the shuffle. Spills are not included, since their senders store

@@ -178,6 +178,12 @@ impl LocalJob {
         &self.descriptor
     }
 
+    /// Sets the number of records of the next epoch, if the caller knows it. The number of receivers follows from it
+    /// ([`WriteOptions::part_bytes`]); otherwise it follows from the last epoch.
+    pub fn expect_rows(&self, rows: u64) {
+        lock_rank(&self.shared.ranks[0]).endpoint.engine.expect_rows(rows);
+    }
+
     /// Begins an epoch on all ranks.
     ///
     /// # Errors

@@ -162,6 +162,7 @@ impl MachineJob {
         let virtual_rank = |rank| {
             let engine = EngineOptions {
                 receivers: options.receivers,
+                part_bytes: options.part_bytes,
                 topology: topology.clone(),
                 routing: options.routing,
                 outbox_bytes: options.outbox_bytes,
@@ -253,6 +254,9 @@ impl MachineJob {
         self.processors.busy_ns = 0;
         self.network.traffic = super::report::MessageTotals::default();
         self.store = Store::new(&self.options, self.schema.row_bytes());
+        if let (Some(rows), Some(first)) = (self.options.stated_rows, self.ranks.first_mut()) {
+            first.engine.expect_rows(rows);
+        }
         for rank in 0..self.options.ranks {
             let state = &mut self.ranks[rank as usize];
             state.engine.begin(Vec::new());
@@ -558,7 +562,11 @@ impl MachineJob {
         let store = &mut self.store;
         let most_bytes = self.ranks.iter().fold(RankBytes::default(), |most, rank| most.peak(rank.bytes));
         let sum: usize = self.ranks.iter().map(|rank| rank.bytes.sum()).sum();
+        let partitions = (0..).zip(&self.ranks).filter_map(|(rank, state)| Some((state.engine.partition()?, rank)));
+        let mut partitions: Vec<(u32, u32)> = partitions.collect();
+        partitions.sort_unstable();
         MachineReport {
+            receivers: partitions.into_iter().map(|(_, rank)| rank).collect(),
             ranks: self.ranks.iter().map(|rank| rank.engine.statistics()).collect(),
             most_bytes,
             mean_bytes: sum / self.ranks.len().max(1),

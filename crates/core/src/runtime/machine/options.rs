@@ -114,8 +114,12 @@ pub struct MachineOptions {
     pub costs: Costs,
     /// Number of ranks that append.
     pub ranks: u32,
-    /// Number of ranks that receive.
+    /// Maximum number of ranks that receive an epoch.
     pub receivers: u32,
+    /// Size of a receiver's share of an epoch in bytes. 0 for the maximum number of receivers in each epoch.
+    pub part_bytes: u64,
+    /// Number of records of an epoch that the application states, if it does.
+    pub stated_rows: Option<u64>,
     /// The routing of records.
     pub routing: Routing,
     /// Number of pivots per rank in a negotiation.
@@ -156,6 +160,8 @@ impl MachineOptions {
             costs: Costs::of_rows(row_bytes),
             ranks,
             receivers: ranks,
+            part_bytes: engine.part_bytes,
+            stated_rows: None,
             routing: engine.routing,
             pivots: engine.pivots,
             renegotiation: engine.renegotiation,

@@ -70,6 +70,8 @@ impl RankBytes {
 /// The results of an epoch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MachineReport {
+    /// The rank that stores each partition.
+    pub receivers: Vec<u32>,
     /// Each rank's statistics.
     pub ranks: Vec<EngineStatistics>,
     /// Maximum of each buffer's peak memory, over all ranks.
@@ -101,10 +103,9 @@ pub struct MachineReport {
 }
 
 impl MachineReport {
-    /// Returns the standard deviation of the receivers' records divided by their mean.
-    pub fn imbalance(&self, receivers: impl Iterator<Item = u32>) -> f64 {
-        let loads = receivers.map(|rank| self.ranks[rank as usize].received()).collect();
-        crate::format::EpochStatistics { rows_per_receiver: loads, ..Default::default() }.load_imbalance()
+    /// Returns the number of records of each partition.
+    pub fn loads(&self) -> Vec<u64> {
+        self.receivers.iter().map(|rank| self.ranks[*rank as usize].received()).collect()
     }
 
     /// Returns the sum of a statistic over all ranks.

@@ -66,6 +66,13 @@ impl std::fmt::Debug for RankJob {
 }
 
 impl RankJob {
+    /// Sets the number of records of the next epoch on all ranks, if the caller knows it. The number of receivers
+    /// follows from it ([`WriteOptions::part_bytes`]); otherwise it follows from the last epoch. Rank 0's number
+    /// counts.
+    pub fn expect_rows(&mut self, rows: u64) {
+        self.background.endpoint().engine.expect_rows(rows);
+    }
+
     /// Begins an epoch. All ranks call it with the same number.
     ///
     /// # Errors

@@ -14,6 +14,7 @@ use crate::schema::{ColumnView, Packing, Schema, SchemaError};
 use crate::shuffle::backpressure::Spill;
 use crate::shuffle::message::DataHeader;
 use crate::shuffle::outbox::Batch;
+use crate::shuffle::placement::Placement;
 use crate::shuffle::receiver::Receiver;
 use crate::shuffle::wire::MessageError;
 
@@ -138,7 +139,7 @@ impl Engine {
     pub(in crate::shuffle) fn size_batches(&mut self) {
         let rows = self.session.statistics.originated.saturating_add(self.session.statistics.forwarded);
         let bytes = rows.saturating_mul(self.schema.row_bytes() as u64);
-        self.outbox.size_batches(bytes, self.options.receivers);
+        self.outbox.size_batches(bytes, self.session.placement.partitions());
     }
 
     fn observe(&mut self, ordinals: &[u64]) {
@@ -175,7 +176,9 @@ impl Engine {
         }
         let version = installed.table.version();
         self.scratch.destinations.clear();
-        receivers(&installed.table, &self.options, ordinals, &mut self.ties, &mut self.scratch.destinations);
+        let receivers =
+            Receivers { table: &installed.table, placement: self.session.placement, options: &self.options };
+        receivers.of_all(ordinals, &mut self.ties, &mut self.scratch.destinations);
         self.outbox.push_all(&self.scratch.destinations, rows, self.session.number, version);
     }
 
@@ -184,6 +187,8 @@ impl Engine {
         let Some(installed) = &self.session.installed else { return };
         let row_bytes = self.schema.row_bytes();
         let version = installed.table.version();
+        let receivers =
+            Receivers { table: &installed.table, placement: self.session.placement, options: &self.options };
         let (low, high) = installed.range;
         let hold_limit = self.options.out_of_bounds_rows * row_bytes;
         for (row, &ordinal) in rows.chunks_exact(row_bytes).zip(ordinals) {
@@ -197,7 +202,7 @@ impl Engine {
                     continue;
                 }
             }
-            let destination = receiver(&installed.table, &self.options, (ordinal, tie), nan);
+            let destination = receivers.of((ordinal, tie), nan);
             self.outbox.push(destination, row, self.session.number, version);
         }
     }
@@ -207,16 +212,17 @@ impl Engine {
         let Self { session, outbox, options, order, ties, scratch, key_offset, .. } = self;
         let ordinals = &mut scratch.ordinals;
         let Some(Installed { table, .. }) = &session.installed else { return };
+        let receivers = Receivers { table, placement: session.placement, options };
         let rerouted = outbox.reroute(session.number, table.version(), |rows, stride, destinations| {
             ordinals.clear();
             order.ordinals(&rows[*key_offset..], stride, rows.len().div_ceil(stride), ordinals);
             if order.is_nan(span(ordinals).1) {
                 destinations.extend(ordinals.iter().map(|&ordinal| {
                     let nan = order.is_nan(ordinal);
-                    receiver(table, options, (ordinal, ties.next_tie()), nan)
+                    receivers.of((ordinal, ties.next_tie()), nan)
                 }));
             } else {
-                receivers(table, options, ordinals, ties, destinations);
+                receivers.of_all(ordinals, ties, destinations);
             }
         });
         self.session.statistics.rerouted += rerouted;
@@ -319,10 +325,14 @@ impl Engine {
             self.ahead.push(message);
             return Ok(());
         }
+        let bounds = self.session.installed.as_ref().and_then(|installed| installed.own_bounds);
+        if bounds.is_none() {
+            // Receivers are added to an epoch, and never removed.
+            return Err(MessageError::Field { field: "destination, which stores no partition" });
+        }
         let mut ordinals = std::mem::take(&mut self.scratch.ordinals);
         ordinals.clear();
         self.key_ordinals(rows, &mut ordinals);
-        let bounds = self.session.installed.as_ref().and_then(|installed| installed.own_bounds);
         let (least, largest) = span(&ordinals);
         if bounds.is_some_and(|(low, high)| low <= least && largest <= high) && !self.order.is_nan(largest) {
             if !rows.is_empty() {
@@ -353,25 +363,33 @@ impl Engine {
     }
 }
 
-/// Appends the receiver of each key to `out`. No key may be NaN.
-fn receivers(
-    table: &PartitionTable,
-    options: &EngineOptions,
-    ordinals: &[u64],
-    ties: &mut TieSequence,
-    out: &mut Vec<u32>,
-) {
-    let begin = out.len();
-    table.destinations(ordinals, ties, out);
-    if options.receivers < options.ranks {
-        out[begin..].iter_mut().for_each(|destination| *destination = options.receiver(*destination));
-    }
+/// The receivers of records by a table.
+struct Receivers<'a> {
+    table: &'a PartitionTable,
+    placement: Placement,
+    options: &'a EngineOptions,
 }
 
-/// Returns the receiver of one record. Records with NaN keys are spread over all receivers.
-fn receiver(table: &PartitionTable, options: &EngineOptions, (ordinal, tie): (u64, u32), nan: bool) -> u32 {
-    let any = || ((u64::from(tie) * u64::from(options.receivers)) >> 32) as u32;
-    options.receiver(if nan { any() } else { table.destination(ordinal, tie) })
+impl Receivers<'_> {
+    /// Appends the receiver of each key to `out`. No key may be NaN.
+    fn of_all(&self, ordinals: &[u64], ties: &mut TieSequence, out: &mut Vec<u32>) {
+        let begin = out.len();
+        if self.placement.partitions() == 1 {
+            out.resize(begin + ordinals.len(), self.placement.receiver(self.options, 0));
+            return;
+        }
+        self.table.destinations(ordinals, ties, out);
+        if !self.placement.is_identity(self.options) {
+            out[begin..].iter_mut().for_each(|slot| *slot = self.placement.receiver(self.options, *slot));
+        }
+    }
+
+    /// Returns the receiver of one record. Records with NaN keys are spread over all receivers.
+    fn of(&self, (ordinal, tie): (u64, u32), nan: bool) -> u32 {
+        let any = || ((u64::from(tie) * u64::from(self.placement.partitions())) >> 32) as u32;
+        let partition = if nan { any() } else { self.table.destination(ordinal, tie) };
+        self.placement.receiver(self.options, partition)
+    }
 }
 
 /// Returns the smallest and largest of `ordinals`, or the empty range if there are none. NaN is the largest ordinal.

@@ -111,10 +111,10 @@ impl Engine {
     fn open_round(&mut self, version: u32, with_pivots: bool) {
         let mut loads = match self.place.parent() {
             Some(_) => Loads::Subtree(Vec::new()),
-            None => Loads::All(vec![0; self.options.receivers as usize]),
+            None => Loads::All(vec![0; self.session.placement.partitions() as usize]),
         };
         let statistics = self.session.statistics;
-        loads.add(self.options.partition().map(|own| (own, statistics.received())).into_iter().collect());
+        loads.add(self.partition().map(|own| (own, statistics.received())).into_iter().collect());
         let pivots = if with_pivots { vec![self.unsent_keys()] } else { Vec::new() };
         let compared = self.own_comparison();
         let negotiation = &mut self.session.negotiation;
@@ -246,7 +246,7 @@ impl Engine {
             expected: self.expected_rows_of_all(round.seen),
             batch_rows: (self.options.batch_bytes / self.schema.row_bytes()) as u64,
         };
-        if round.urgent || progress.needs_table() {
+        if round.urgent || progress.needs_table() || self.needs_receivers(round.seen) {
             self.start_round(round.version, true);
             return Ok(());
         }
@@ -259,6 +259,9 @@ impl Engine {
     fn next_interval_rows(&mut self, round: &Round, expected: Option<u64>) -> u64 {
         let next = interval_rows(round.seen, round.contributors, expected);
         let before = std::mem::replace(&mut self.session.negotiation.seen_at_last_round, round.seen);
+        if self.session.placement.partitions() == 1 {
+            return self.rows_until_outgrown(round.seen, round.contributors);
+        }
         match &self.session.installed {
             Some(installed) if was_short(before, round.seen) => next.max(installed.interval_rows.saturating_mul(2)),
             _ => next,
@@ -283,6 +286,7 @@ impl Engine {
             self.expected_rows_of_all(round.seen).is_some() && self.is_early(round.seen) && self.has_changed(&round);
         self.session.negotiation.differs_from_last_epoch |= has_changed;
         let expected = self.expected_rows_of_all(round.seen);
+        let factor = self.divide_partitions(round.seen);
         let interval_rows = self.next_interval_rows(&round, expected);
         let negotiation = &mut self.session.negotiation;
         let range = widen(negotiation.seen_range, round.range);
@@ -291,20 +295,20 @@ impl Engine {
         let keys = if has_changed { mass } else { negotiation.planned.keys.saturating_add(mass) };
         negotiation.planned = Planned { seen: round.seen, keys };
         // This table also routes the waiting records, like the expected keys.
-        let factor = 1.0 + round.backlog as f64 / mass.max(1) as f64;
-        let pivots: Vec<Pivots> = round.pivots.into_iter().map(|pivots| pivots.scaled(factor)).collect();
-        let options = &self.options;
+        let weight = 1.0 + round.backlog as f64 / mass.max(1) as f64;
+        let pivots: Vec<Pivots> = round.pivots.into_iter().map(|pivots| pivots.scaled(weight)).collect();
+        let (options, partitions) = (&self.options, self.session.placement.partitions());
         let last =
             self.last.as_ref().and_then(|last| last.whole.as_ref()).filter(|_| !negotiation.differs_from_last_epoch);
         let planner = negotiation.planner.get_or_insert_with(|| {
             let earlier = last.map_or_else(Pivots::default, |whole| whole.keys.clone());
-            TablePlanner::new(options.receivers, round.version, planner_options(options)).after(earlier)
+            TablePlanner::new(partitions, round.version, planner_options(options)).after(earlier)
         });
         if has_changed {
             planner.forget();
         }
         planner.expect(expected);
-        let table = planner.plan_with_loads(&pivots, round.loads.of_all());
+        let table = planner.plan_with_loads(&pivots, &divided_loads(round.loads.of_all(), factor));
         let mut encoded = Vec::new();
         table.encode(&mut encoded);
         self.tell_children(&Control::Table { interval_rows, range, table: encoded });
@@ -347,10 +351,14 @@ impl Engine {
         table: &[u8],
         receiver: &mut dyn Receiver,
     ) -> Result<(), MessageError> {
-        let decoded = self.cache.decode(table).map_err(|_| MessageError::Field { field: "table" })?;
-        if decoded.version() != self.table_version() + 1 || decoded.partitions() != self.options.receivers {
-            return Err(MessageError::Field { field: "table" });
+        let invalid = MessageError::Field { field: "table" };
+        let decoded = self.cache.decode(table).map_err(|_| invalid)?;
+        let factor = decoded.partitions() / self.session.placement.partitions().max(1);
+        let placement = self.session.placement.divided(&self.options, factor).ok_or(invalid)?;
+        if decoded.version() != self.table_version() + 1 || decoded.partitions() != placement.partitions() {
+            return Err(invalid);
         }
+        self.session.placement = placement;
         self.tell_children(&Control::Table { interval_rows, range, table: table.to_vec() });
         self.install(decoded, interval_rows, range, receiver)
     }
@@ -363,7 +371,7 @@ impl Engine {
         range: (u64, u64),
         receiver: &mut dyn Receiver,
     ) -> Result<(), MessageError> {
-        let own_bounds = self.options.partition().map(|partition| table.closed_bounds(partition));
+        let own_bounds = self.partition().map(|partition| table.closed_bounds(partition));
         self.session.installed = Some(Installed { table, range, interval_rows, own_bounds });
         self.session.comparison = Comparison::None;
         self.session.negotiation.outside = 0;
@@ -375,6 +383,12 @@ impl Engine {
         self.route_held();
         self.deliver_ahead(receiver)
     }
+}
+
+/// Returns the loads of partitions that are divided. The first of the `factor` partitions keeps the load.
+fn divided_loads(loads: &[u64], factor: u32) -> Vec<u64> {
+    let empty = factor.saturating_sub(1) as usize;
+    loads.iter().flat_map(|&load| std::iter::once(load).chain(std::iter::repeat_n(0, empty))).collect()
 }
 
 #[cfg(test)]

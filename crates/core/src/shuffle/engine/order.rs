@@ -80,7 +80,7 @@ mod tests {
     /// The next append would block forever if an epoch closed while the application appends.
     #[test]
     fn messages_out_of_their_order_are_refused() {
-        let go = || Control::Go { announcement: Vec::new(), first: None };
+        let go = || Control::Go { announcement: Vec::new(), placement: (3, None), first: None };
         let settled = || Control::Settled { originated: 0, summary: summary() };
         let closed = || Control::Closed { rows: 0 };
         let sealed = || Control::SealReport(SealReport::Payloads(Vec::new()));

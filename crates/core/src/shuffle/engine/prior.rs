@@ -44,25 +44,33 @@ impl Engine {
         self.last.as_ref().map_or(0, |last| last.own_keys)
     }
 
+    /// Returns the distribution of the last epoch on all ranks, which only rank 0 has.
+    pub(super) fn last_whole(&self) -> Option<&Whole> {
+        self.last.as_ref()?.whole.as_ref()
+    }
+
     /// Returns the expected number of records of the epoch, if the last one tells it. `seen` have been appended.
     pub(super) fn expected_total(&self, seen: u64) -> Option<u64> {
-        let whole = self.last.as_ref()?.whole.as_ref()?;
+        let whole = self.last_whole()?;
         (seen < whole.rows).then_some(whole.rows)
     }
 
     /// Installs the table that the epoch begins with, if any, and returns it for the other ranks. Called on rank 0.
     pub(super) fn begin_with_table(&mut self) -> Option<FirstTable> {
-        let receivers = self.options.receivers;
+        let receivers = self.session.placement.partitions();
         let (table, interval_rows, range) = if receivers == 1 {
-            // One receiver negotiates nothing.
-            (even_table(1, 1, &[]), u64::MAX, (0, u64::MAX))
+            // One receiver negotiates nothing until it has too much.
+            let contributors = self.last_whole().map_or(self.options.ranks, |whole| whole.contributors);
+            (even_table(1, 1, &[]), self.rows_until_outgrown(0, contributors), (0, u64::MAX))
         } else {
-            let whole = self.last.as_ref()?.whole.as_ref()?;
+            let whole = self.last_whole()?;
             // Records must double before a small imbalance pays for another table (`benefit`): here, until three
             // quarters of the epoch. The last quarter suffices to even the loads out, and adds little chance.
-            self.session.negotiation.planned = Planned { seen: whole.rows / 8 * 3, keys: whole.rows };
+            let planned = Planned { seen: whole.rows / 8 * 3, keys: whole.rows };
             let interval_rows = interval_rows(0, whole.contributors, Some(whole.rows));
-            (even_table(1, receivers, std::slice::from_ref(&whole.keys)), interval_rows, whole.range)
+            let first = (even_table(1, receivers, std::slice::from_ref(&whole.keys)), interval_rows, whole.range);
+            self.session.negotiation.planned = planned;
+            first
         };
         let mut encoded = Vec::new();
         table.encode(&mut encoded);
@@ -74,7 +82,7 @@ impl Engine {
     pub(super) fn receive_first_table(&mut self, first: &FirstTable) -> Result<(), MessageError> {
         let invalid = MessageError::Field { field: "table" };
         let table = self.cache.decode(&first.table).map_err(|_| invalid)?;
-        if table.version() != 1 || table.partitions() != self.options.receivers {
+        if table.version() != 1 || table.partitions() != self.session.placement.partitions() {
             return Err(invalid);
         }
         self.install_first(table, first.interval_rows, first.range);
@@ -87,7 +95,7 @@ impl Engine {
             self.session.comparison = Comparison::Running { compared_bytes: 0 };
             self.session.statistics.tables += 1;
         }
-        let own_bounds = self.options.partition().map(|partition| table.closed_bounds(partition));
+        let own_bounds = self.partition().map(|partition| table.closed_bounds(partition));
         self.session.installed = Some(Installed { table, range, interval_rows, own_bounds });
         self.session.is_first_unannounced = true;
     }

@@ -6,6 +6,7 @@ use crate::partition::{PartitionTable, Pivots, TablePlanner};
 use crate::shuffle::benefit::Planned;
 use crate::shuffle::counts::Quiescence;
 use crate::shuffle::peers::PeerSet;
+use crate::shuffle::placement::Placement;
 use crate::shuffle::round::Round;
 use crate::shuffle::statistics::EngineStatistics;
 
@@ -62,6 +63,10 @@ pub(in crate::shuffle) struct Session {
     pub(in crate::shuffle) phase: Phase,
     /// Rank 0's announcement, until this rank and its whole subtree are ready.
     pub(in crate::shuffle) unreported: Option<Vec<u8>>,
+    /// The ranks that store this epoch. Rank 0 decides on them when the session begins.
+    pub(in crate::shuffle) placement: Placement,
+    /// The number of records for which rank 0 decided, if it was known.
+    pub(in crate::shuffle) placed_for: Option<u64>,
     /// The table in force, if any.
     pub(in crate::shuffle) installed: Option<Installed>,
     /// The comparison of this rank's first keys with the last epoch, if the table in force is of the last epoch.

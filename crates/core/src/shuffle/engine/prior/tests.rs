@@ -81,7 +81,7 @@ fn go(keys: &[u64]) -> Control {
     let mut table = Vec::new();
     even_table(1, 2, &[pivots(keys)]).encode(&mut table);
     let first = Some(FirstTable { interval_rows: 1000, range: (0, u64::MAX), table });
-    Control::Go { announcement: Vec::new(), first }
+    Control::Go { announcement: Vec::new(), placement: (2, None), first }
 }
 
 fn append(engine: &mut Engine, keys: &[u32]) {
@@ -223,7 +223,7 @@ fn a_settled_rank_sends_its_last_keys() {
 #[test]
 fn an_epoch_without_a_first_table_forgets_the_last_one() {
     let (mut engine, mut peer) = (after_an_epoch(1, BEFORE, |_| ()), Peer::default());
-    peer.exchange(&mut engine, &[Control::Go { announcement: Vec::new(), first: None }]).unwrap();
+    peer.exchange(&mut engine, &[Control::Go { announcement: Vec::new(), placement: (2, None), first: None }]).unwrap();
     assert!(engine.is_open() && engine.last.is_none());
 }
 
@@ -244,7 +244,7 @@ fn an_epoch_without_keys_keeps_the_last_one() {
 #[test]
 fn a_rank_that_may_hold_nothing_takes_records() {
     let (mut engine, mut peer) = (after_an_epoch(1, BEFORE, |options| options.hold_bytes = 0), Peer::default());
-    peer.exchange(&mut engine, &[Control::Go { announcement: Vec::new(), first: None }]).unwrap();
+    peer.exchange(&mut engine, &[Control::Go { announcement: Vec::new(), placement: (2, None), first: None }]).unwrap();
     append(&mut engine, &[1, 2, 3]);
     assert!(engine.statistics().originated == 3 && engine.is_negotiating());
 }
