@@ -37,7 +37,7 @@ pub use cumulative_mass::CumulativeMass;
 pub use cut_point::CutPoint;
 pub use pivots::{Atom, Pivots};
 pub use planner::{TablePlanner, TablePlannerOptions, even_table, history_slots};
-pub use profile::KeyProfile;
+pub use profile::{KeyDistance, KeyProfile};
 pub use sample_order::{block_records, sample_order};
 pub use sketch::Sketch;
 pub use table::{DecodeError, PartitionTable, TableCache, TieSequence};

@@ -116,6 +116,9 @@ impl Engine {
         let statistics = self.session.statistics;
         loads.add(self.partition().map(|own| (own, statistics.received())).into_iter().collect());
         let pivots = if with_pivots { vec![self.unsent_keys()] } else { Vec::new() };
+        if with_pivots {
+            self.conclude_comparison();
+        }
         let compared = self.own_comparison();
         let negotiation = &mut self.session.negotiation;
         // A request for an earlier table is out of date.
@@ -326,10 +329,12 @@ impl Engine {
         self.expected_total(seen).is_some_and(|expected| seen < expected / 8 * 3)
     }
 
-    /// Returns whether the epoch does not resemble the last one: more than a few ranks' keys differ, or many keys are
-    /// outside the last epoch's range.
+    /// Returns whether the epoch does not resemble the last one: more than a few ranks' keys differ, or those of all
+    /// ranks together, or many keys are outside the last epoch's range.
     fn has_changed(&self, round: &Round) -> bool {
-        round.compared.differs() || (self.table_version() == 1 && round.outside > round.seen / OUTSIDE_SHARE)
+        round.compared.differs()
+            || self.differs_as_a_whole(&round.pivots)
+            || (self.table_version() == 1 && round.outside > round.seen / OUTSIDE_SHARE)
     }
 
     /// Returns the result of this rank's comparison with the last epoch. It counts as many records as the rank had

@@ -10,7 +10,7 @@
 
 use super::Engine;
 use super::session::{Comparison, EMPTY_RANGE, Installed};
-use crate::partition::{KeyProfile, PartitionTable, Pivots, even_table, history_slots};
+use crate::partition::{KeyDistance, KeyProfile, PartitionTable, Pivots, even_table, history_slots};
 use crate::shuffle::benefit::{Planned, interval_rows};
 use crate::shuffle::last_epoch::{LastEpoch, Whole};
 use crate::shuffle::message::{FirstTable, Summary};
@@ -21,11 +21,22 @@ use crate::shuffle::wire::MessageError;
 /// The distance between the first keys and those of the last epoch up to which they agree, beyond chance.
 const AGREEMENT: f64 = 0.1;
 
+/// The same for the keys of all ranks together. A table from keys at a greater distance would be worse than one from
+/// the new keys alone.
+const AGREEMENT_OF_ALL: f64 = 0.05;
+
+/// The denominator of the share of the last epoch's number of keys from which on keys of all ranks are compared,
+/// whatever the ranks' own keys show.
+const MANY_KEYS: u64 = 64;
+
 /// The distance from which on more keys need not be awaited, beyond chance.
 const DISAGREEMENT: f64 = 0.3;
 
 /// The distance by chance, times the square root of the number of keys.
 const CHANCE: f64 = 1.5;
+
+/// The distance up to which keys may agree although they resemble their neighbours.
+const DRIFTING_AGREEMENT: f64 = 0.5;
 
 impl Engine {
     /// Forgets the last epoch, so that the next one begins without a table. Called on rank 0. The other ranks forget it
@@ -47,6 +58,14 @@ impl Engine {
     /// Returns the distribution of the last epoch on all ranks, which only rank 0 has.
     pub(super) fn last_whole(&self) -> Option<&Whole> {
         self.last.as_ref()?.whole.as_ref()
+    }
+
+    /// Returns whether the summarised keys of all ranks differ from the last epoch, as far as they suffice to tell.
+    pub(super) fn differs_as_a_whole(&self, pivots: &[Pivots]) -> bool {
+        let Some(whole) = self.last_whole() else { return false };
+        let mass = pivots.iter().map(Pivots::mass).fold(0, u64::saturating_add);
+        let tolerance = AGREEMENT_OF_ALL + CHANCE / (mass.max(1) as f64).sqrt();
+        mass >= whole.rows / MANY_KEYS && KeyProfile::new(&whole.keys).distance(pivots) > tolerance
     }
 
     /// Returns the expected number of records of the epoch, if the last one tells it. `seen` have been appended.
@@ -138,6 +157,20 @@ impl Engine {
         }
     }
 
+    /// Ends the comparison in a round with pivots, whose table routes the records held back. The round tells rank 0 the
+    /// result, if the keys suffice for one.
+    pub(super) fn conclude_comparison(&mut self) {
+        if !matches!(self.session.comparison, Comparison::Running { .. }) {
+            return;
+        }
+        let mut ordinals = std::mem::take(&mut self.scratch.ordinals);
+        ordinals.clear();
+        self.key_ordinals(&self.held, &mut ordinals);
+        ordinals.retain(|&ordinal| !self.order.is_nan(ordinal));
+        self.session.negotiation.agrees = self.agree(&ordinals, false);
+        self.scratch.ordinals = ordinals;
+    }
+
     /// Returns whether `ordinals`, which are not NaN, agree with this rank's last epoch. Returns `None` if more keys
     /// are needed, unless it must decide.
     fn agree(&self, ordinals: &[u64], must_decide: bool) -> Option<bool> {
@@ -146,11 +179,13 @@ impl Engine {
         }
         let none = KeyProfile::default();
         let profile = self.last.as_ref().map_or(&none, |last| &last.profile);
-        let distance = profile.distance(ordinals.iter().copied());
+        let KeyDistance { distance, drift } = profile.compare(ordinals);
         let chance = CHANCE / (ordinals.len().max(1) as f64).sqrt();
-        if distance <= AGREEMENT + chance {
+        // The halves of independent keys are hardly farther apart than by chance.
+        let noise = if drift > 2.0 * chance { drift } else { chance };
+        if distance <= AGREEMENT + chance || (distance <= AGREEMENT + noise && distance <= DRIFTING_AGREEMENT) {
             Some(true)
-        } else if must_decide || distance >= DISAGREEMENT + chance {
+        } else if must_decide || distance >= DISAGREEMENT + noise {
             Some(false)
         } else {
             None
