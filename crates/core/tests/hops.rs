@@ -33,6 +33,21 @@ fn on_nodes(labels: &[u32], seed: u64) -> SimOptions {
     SimOptions { topology: Topology::from_nodes(labels), ..SimOptions::new(labels.len() as u32, seed) }
 }
 
+/// Returns a job on these nodes with random limits: little credit, small batches and long delays.
+fn over_slow_links(labels: &[u32], seed: u64) -> SimOptions {
+    let batch_bytes = 128 << (bits(seed + 4) % 5);
+    SimOptions {
+        credit_batches: 1 + (seed as usize % 4),
+        delay_steps: bits(seed + 1) % 120,
+        credit_timeout_turns: (bits(seed + 2) % 60) as u32,
+        batch_bytes,
+        outbox_bytes: batch_bytes * (8 << (bits(seed + 5) % 4)),
+        out_of_bounds_rows: 8 << (bits(seed + 6) % 5),
+        step_limit: 20_000_000,
+        ..on_nodes(labels, seed)
+    }
+}
+
 fn ranks_on(labels: &[u32], node: u32) -> usize {
     labels.iter().filter(|&&label| label == node).count()
 }
@@ -88,18 +103,10 @@ fn every_record_arrives_once_on_any_nodes() {
         // There are fewer nodes than ranks: routes are direct if each rank has its own node.
         let nodes = 1 + (bits(seed + 8) % u64::from(ranks - 1).max(1)) as u32;
         let labels = scattered(ranks, nodes, seed);
-        let batch_bytes = 128 << (bits(seed + 4) % 5);
         let options = SimOptions {
             receivers: 1 + bits(seed) as u32 % ranks,
-            credit_batches: 1 + (seed as usize % 4),
-            delay_steps: bits(seed + 1) % 120,
-            credit_timeout_turns: (bits(seed + 2) % 60) as u32,
-            batch_bytes,
-            outbox_bytes: batch_bytes * (8 << (bits(seed + 5) % 4)),
-            out_of_bounds_rows: 8 << (bits(seed + 6) % 5),
             renegotiation: if seed % 2 == 0 { Renegotiation::Every(30 + seed) } else { Renegotiation::Adaptive },
-            step_limit: 20_000_000,
-            ..on_nodes(&labels, seed)
+            ..over_slow_links(&labels, seed)
         };
         let outcome = run(options, 400, 1 + bits(seed + 3) % 40, false);
         check_links(&labels, &outcome.report);
@@ -123,18 +130,7 @@ fn volumes_that_rise_and_fall_lose_nothing() {
         let ranks = 2 + (bits(seed + 9) % 40) as u32;
         let nodes = 1 + (bits(seed + 8) % u64::from(ranks - 1)) as u32;
         let labels = scattered(ranks, nodes, seed);
-        let batch_bytes = 128 << (bits(seed + 4) % 5);
-        let options = SimOptions {
-            part_bytes: 600 << (bits(seed) % 4),
-            credit_batches: 1 + (seed as usize % 4),
-            delay_steps: bits(seed + 1) % 120,
-            credit_timeout_turns: (bits(seed + 2) % 60) as u32,
-            batch_bytes,
-            outbox_bytes: batch_bytes * (8 << (bits(seed + 5) % 4)),
-            out_of_bounds_rows: 8 << (bits(seed + 6) % 5),
-            step_limit: 20_000_000,
-            ..on_nodes(&labels, seed)
-        };
+        let options = SimOptions { part_bytes: 600 << (bits(seed) % 4), ..over_slow_links(&labels, seed) };
         let mut simulation = Simulation::new(options, schema());
         for (epoch, records) in [40, 10, 600, 700, 0, 1, 60].into_iter().enumerate() {
             let mut appended = vec![0; ranks as usize];

@@ -141,10 +141,7 @@ impl Engine {
         if !must_decide && self.held.len() < least {
             return;
         }
-        let mut ordinals = std::mem::take(&mut self.scratch.ordinals);
-        ordinals.clear();
-        self.key_ordinals(&self.held, &mut ordinals);
-        ordinals.retain(|&ordinal| !self.order.is_nan(ordinal));
+        let ordinals = self.held_keys();
         let agrees = self.agree(&ordinals, must_decide);
         let has_keys = !ordinals.is_empty();
         self.scratch.ordinals = ordinals;
@@ -157,16 +154,22 @@ impl Engine {
         }
     }
 
+    /// Returns the keys held back that are not NaN, in scratch memory, which the caller returns.
+    fn held_keys(&mut self) -> Vec<u64> {
+        let mut ordinals = std::mem::take(&mut self.scratch.ordinals);
+        ordinals.clear();
+        self.key_ordinals(&self.held, &mut ordinals);
+        ordinals.retain(|&ordinal| !self.order.is_nan(ordinal));
+        ordinals
+    }
+
     /// Ends the comparison in a round with pivots, whose table routes the records held back. The round tells rank 0 the
     /// result, if the keys suffice for one.
     pub(super) fn conclude_comparison(&mut self) {
         if !matches!(self.session.comparison, Comparison::Running { .. }) {
             return;
         }
-        let mut ordinals = std::mem::take(&mut self.scratch.ordinals);
-        ordinals.clear();
-        self.key_ordinals(&self.held, &mut ordinals);
-        ordinals.retain(|&ordinal| !self.order.is_nan(ordinal));
+        let ordinals = self.held_keys();
         self.session.negotiation.agrees = self.agree(&ordinals, false);
         self.scratch.ordinals = ordinals;
     }

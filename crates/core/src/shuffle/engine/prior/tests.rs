@@ -1,3 +1,5 @@
+//! Tests of epochs that begin with the last one's distribution: one engine, whose messages a test exchanges by hand.
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
