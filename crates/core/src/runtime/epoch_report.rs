@@ -70,7 +70,7 @@ pub(super) fn report(
     let statistics = EpochStatistics {
         ranks: 1,
         receivers: u32::from(engine.partition().is_some()),
-        expected_rows: engine.rows_placed_for().unwrap_or(0),
+        expected_rows: engine.expected_rows().unwrap_or(0),
         part_bytes: engine.options().part_bytes,
         rows: delivered,
         strays,

@@ -260,7 +260,12 @@ impl Engine {
     /// Returns the number of records of a rank until the round after `round`. It at least doubles after a round that
     /// came early.
     fn next_interval_rows(&mut self, round: &Round, expected: Option<u64>) -> u64 {
-        let next = interval_rows(round.seen, round.contributors, expected);
+        // Ranks may append one after the other. All that will append count, not only those that have begun.
+        let contributors = match expected {
+            Some(_) => round.contributors.max(self.last_whole().map_or(self.options.ranks, |whole| whole.contributors)),
+            None => round.contributors,
+        };
+        let next = interval_rows(round.seen, contributors, expected);
         let before = std::mem::replace(&mut self.session.negotiation.seen_at_last_round, round.seen);
         if self.session.placement.partitions() == 1 {
             return self.rows_until_outgrown(round.seen, round.contributors);
@@ -285,8 +290,8 @@ impl Engine {
     }
 
     fn plan_table(&mut self, round: Round, receiver: &mut dyn Receiver) -> Result<(), MessageError> {
-        let has_changed =
-            self.expected_rows_of_all(round.seen).is_some() && self.is_early(round.seen) && self.has_changed(&round);
+        let was_known = self.last_whole().is_some() && !self.session.negotiation.differs_from_last_epoch;
+        let has_changed = was_known && self.is_early(round.seen) && self.has_changed(&round);
         self.session.negotiation.differs_from_last_epoch |= has_changed;
         let expected = self.expected_rows_of_all(round.seen);
         let factor = self.divide_partitions(round.seen);
@@ -318,7 +323,8 @@ impl Engine {
         self.install(table, interval_rows, range, receiver)
     }
 
-    /// Returns the expected number of records of the epoch if it resembles the last one. `seen` have been appended.
+    /// Returns the expected number of records of the epoch, unless it differs from the last one: rounds at a few fixed
+    /// times would come too late for hostile keys. `seen` have been appended.
     fn expected_rows_of_all(&self, seen: u64) -> Option<u64> {
         self.expected_total(seen).filter(|_| !self.session.negotiation.differs_from_last_epoch)
     }

@@ -68,10 +68,11 @@ impl Engine {
         mass >= whole.rows / MANY_KEYS && KeyProfile::new(&whole.keys).distance(pivots) > tolerance
     }
 
-    /// Returns the expected number of records of the epoch, if the last one tells it. `seen` have been appended.
+    /// Returns the expected number of records of the epoch, if the application tells it, or else the last epoch, and
+    /// fewer have been appended, namely `seen`.
     pub(super) fn expected_total(&self, seen: u64) -> Option<u64> {
-        let whole = self.last_whole()?;
-        (seen < whole.rows).then_some(whole.rows)
+        let of_last = self.last_whole().map(|whole| whole.rows);
+        [self.session.expected_rows, of_last].into_iter().flatten().find(|rows| seen < *rows)
     }
 
     /// Installs the table that the epoch begins with, if any, and returns it for the other ranks. Called on rank 0.
@@ -85,8 +86,9 @@ impl Engine {
             let whole = self.last_whole()?;
             // Records must double before a small imbalance pays for another table (`benefit`): here, until three
             // quarters of the epoch. The last quarter suffices to even the loads out, and adds little chance.
-            let planned = Planned { seen: whole.rows / 8 * 3, keys: whole.rows };
-            let interval_rows = interval_rows(0, whole.contributors, Some(whole.rows));
+            let expected = self.expected_total(0);
+            let planned = Planned { seen: expected.unwrap_or(whole.rows) / 8 * 3, keys: whole.rows };
+            let interval_rows = interval_rows(0, whole.contributors, expected);
             let first = (even_table(1, receivers, std::slice::from_ref(&whole.keys)), interval_rows, whole.range);
             self.session.negotiation.planned = planned;
             first

@@ -19,10 +19,10 @@ impl Engine {
         self.session.placement.partition(&self.options, self.options.rank)
     }
 
-    /// Returns the number of records for which the receivers of the current or last epoch were chosen, if it was known.
-    /// Only rank 0 knows it.
-    pub fn rows_placed_for(&self) -> Option<u64> {
-        self.session.placed_for
+    /// Returns the number of records that the current or last epoch was expected to have, if it was known when it
+    /// began. Only rank 0 knows it.
+    pub fn expected_rows(&self) -> Option<u64> {
+        self.session.expected_rows
     }
 
     /// Decides which ranks receive the epoch that begins. Applications that decide on the tables themselves have as
@@ -30,7 +30,7 @@ impl Engine {
     pub(super) fn place_partitions(&mut self) {
         let rows = self.hint_rows.take().or(self.last_whole().map(|whole| whole.rows));
         let rows = rows.filter(|_| self.options.renegotiation == Renegotiation::Adaptive);
-        self.session.placed_for = rows;
+        self.session.expected_rows = rows;
         let bytes = rows.map(|rows| self.stored_bytes(rows));
         self.session.placement = Placement::by_volume(&self.options, bytes, self.session.number);
     }

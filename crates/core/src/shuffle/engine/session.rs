@@ -65,8 +65,8 @@ pub(in crate::shuffle) struct Session {
     pub(in crate::shuffle) unreported: Option<Vec<u8>>,
     /// The ranks that store this epoch. Rank 0 decides on them when the session begins.
     pub(in crate::shuffle) placement: Placement,
-    /// The number of records for which rank 0 decided, if it was known.
-    pub(in crate::shuffle) placed_for: Option<u64>,
+    /// The number of records that the epoch is expected to have, if it is known to rank 0.
+    pub(in crate::shuffle) expected_rows: Option<u64>,
     /// The table in force, if any.
     pub(in crate::shuffle) installed: Option<Installed>,
     /// The comparison of this rank's first keys with the last epoch, if the table in force is of the last epoch.
