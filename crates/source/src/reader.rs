@@ -7,7 +7,7 @@ use crate::error::SourceError;
 use crate::package::BlockReader;
 #[cfg(feature = "parquet")]
 use crate::parquet::ParquetReader;
-use crate::records::RecordReader;
+use crate::records::{RecordReader, SHARE_BYTES};
 
 /// A reader of one rank's share of an epoch.
 pub struct RankReader<'a> {
@@ -29,7 +29,7 @@ impl<'a> RankReader<'a> {
         let files = source.files(epoch);
         match &source.form {
             Form::Records(form) => {
-                let readers = RecordReader::of_files(form, source.record_bytes, files, ranks);
+                let readers = RecordReader::of_files(form, source.record_bytes, files, ranks, SHARE_BYTES);
                 readers.into_iter().map(|reader| Self { reader: Reader::Records(reader) }).collect()
             }
             #[cfg(feature = "parquet")]

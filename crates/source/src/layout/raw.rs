@@ -184,7 +184,7 @@ mod tests {
         let source = Source::open(root.path(), &options).unwrap();
         std::fs::write(root.path().join("T.200/e.200.0"), [0; 10]).unwrap();
         let error = RankReader::of_epoch(&source, 200, 1)[0].next(100, &mut Vec::new()).unwrap_err();
-        assert!(error.to_string().contains("T.200/e.200.0: the file ends before offset 256"), "{error}");
+        assert!(error.to_string().contains("T.200/e.200.0: the file ends before offset 400"), "{error}");
     }
 
     #[test]
