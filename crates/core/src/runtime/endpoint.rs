@@ -66,6 +66,8 @@ struct Storing {
     writer: Writer,
     /// The writer's share of the process's memtable budget.
     share: Share,
+    /// The key distribution of the memtables of earlier epochs.
+    spread: Option<BucketBounds>,
     /// Size of a memtable while no other dataset needs memory, in bytes.
     memtable_bytes: usize,
     /// Whether every record of the session has been delivered.
@@ -82,22 +84,29 @@ struct Epoch {
 
 /// The receiver of a rank's records, which passes them to the writer. It accepts no records without a writer: before
 /// the rank has begun the epoch, and after its parts are sealed.
-struct Arrivals<'a>(Option<&'a mut Writer>);
+struct Arrivals<'a>(Option<&'a mut Storing>);
 
 impl Receiver for Arrivals<'_> {
     fn accepts(&mut self) -> bool {
-        self.0.as_ref().is_some_and(|writer| writer.accepts())
+        self.0.as_ref().is_some_and(|storing| storing.writer.accepts())
     }
 
     fn set_partition(&mut self, version: u32, bounds: Option<(Value, Value)>) {
-        if let Some(writer) = &mut self.0 {
-            writer.set_partition(version, bounds);
+        if let Some(storing) = &mut self.0 {
+            storing.writer.set_partition(version, bounds);
         }
     }
 
     fn deliver(&mut self, kind: RunKind, rows: &[u8]) {
-        if let Some(writer) = &mut self.0 {
-            writer.push(kind, rows);
+        if let Some(storing) = &mut self.0 {
+            // Only ranks that receive records take memory.
+            while kind == RunKind::Regular
+                && storing.writer.lacks_memory()
+                && let Some(memory) = storing.share.take()
+            {
+                storing.writer.reuse(memory, storing.spread);
+            }
+            storing.writer.push(kind, rows);
         }
     }
 }
@@ -138,15 +147,12 @@ impl Endpoint {
         let share = Share::of(&self.memory);
         let memtable_bytes = share.memtable_bytes(options.memtable_bytes);
         let mut writer = Writer::new(WriterOptions { memtable_bytes, ..options }, Arc::clone(&self.schema));
-        for memory in std::iter::from_fn(|| share.take()) {
-            writer.reuse(memory, self.spread);
-        }
         // Other ranks may have opened the epoch earlier and negotiated a table.
         writer.set_partition(self.engine.table_version(), self.engine.bounds());
         let epoch = Epoch { factory, commit: commit.map(|commit| (commit, Instant::now())) };
-        let memtable_bytes = options.memtable_bytes;
-        self.session =
-            SessionState::Storing(Box::new(Storing { epoch, writer, share, memtable_bytes, all_arrived: false }));
+        let (memtable_bytes, spread) = (options.memtable_bytes, self.spread);
+        let storing = Storing { epoch, writer, share, spread, memtable_bytes, all_arrived: false };
+        self.session = SessionState::Storing(Box::new(storing));
         self.backpressure.begin();
     }
 
@@ -256,9 +262,8 @@ impl Endpoint {
     fn exchange(&mut self, transport: &mut dyn Transport) -> Result<bool> {
         let rank = self.engine.options().rank;
         self.limit_to_share();
-        let writer =
-            if let SessionState::Storing(storing) = &mut self.session { Some(&mut storing.writer) } else { None };
-        self.engine.exchange(transport, &mut Arrivals(writer)).map_err(|source| match source {
+        let storing = if let SessionState::Storing(storing) = &mut self.session { Some(&mut **storing) } else { None };
+        self.engine.exchange(transport, &mut Arrivals(storing)).map_err(|source| match source {
             MessageError::Internal { what } => Error::internal(format!("rank {rank}: {what}")),
             source => Error::Message { rank, source },
         })
@@ -338,7 +343,7 @@ impl Endpoint {
         let pressure = self.engine.pressure();
         let SessionState::Storing(storing) = &mut self.session else { return false };
         // Waiting for the rank's own storage is allowed, since the storage does not depend on another rank's progress.
-        let kept = storing.writer.accepts() && self.engine.spill(spill, &mut Arrivals(Some(&mut storing.writer))) > 0;
+        let kept = storing.writer.accepts() && self.engine.spill(spill, &mut Arrivals(Some(storing))) > 0;
         if kept {
             self.backpressure.spilled(spill, pressure);
         }

@@ -176,6 +176,18 @@ impl Writer {
         }
     }
 
+    /// Returns whether the writer has fewer regular memtables than it keeps ([`Writer::reuse`]).
+    pub fn lacks_memory(&self) -> bool {
+        let active = usize::from(self.active[slot(RunKind::Regular)].is_some());
+        self.regular_in_use() + active + self.spare.len() < MEMTABLES
+    }
+
+    /// Returns the number of regular memtables that are waiting or being flushed.
+    fn regular_in_use(&self) -> usize {
+        let waiting = self.waiting.iter().filter(|waiting| waiting.kind == RunKind::Regular).count();
+        waiting + usize::from(self.writes_regular)
+    }
+
     fn is_empty(&self, kind: RunKind) -> bool {
         self.active[slot(kind)].as_ref().is_none_or(Memtable::is_empty)
     }
@@ -192,14 +204,14 @@ impl Writer {
     pub fn push(&mut self, kind: RunKind, mut rows: &[u8]) {
         let row_bytes = self.schema.row_bytes();
         while !rows.is_empty() && self.error.is_none() {
+            let in_use = self.regular_in_use();
             let table = match &mut self.active[slot(kind)] {
                 Some(table) => table,
                 empty => {
                     let regular = kind == RunKind::Regular;
                     // If both regular memtables are in use, this third memtable is temporary. It is dropped when one of
                     // them is flushed.
-                    let waiting = self.waiting.iter().filter(|waiting| waiting.kind == RunKind::Regular).count();
-                    let stays = regular && waiting + usize::from(self.writes_regular) < MEMTABLES;
+                    let stays = regular && in_use < MEMTABLES;
                     let begin = if stays { Memtable::reserving } else { Memtable::new };
                     let fresh = || begin(Arc::clone(&self.schema), memtable_bytes(&self.options, kind, row_bytes));
                     let spare = if regular { self.spare.pop() } else { None };

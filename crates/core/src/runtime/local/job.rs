@@ -12,6 +12,7 @@ use crate::partition::TableCache;
 use crate::runtime::endpoint::{Endpoint, decode_figures};
 use crate::runtime::local::mailbox::{MailboxTransport, Mailboxes};
 use crate::runtime::opening::{Opened, discard_attempts};
+use crate::runtime::process::memory::{MemtableMemory, SpareBuffers};
 use crate::runtime::process::pool::{Pool, TaskQueue};
 use crate::runtime::{EpochStart, WriteOptions};
 use crate::schema::{ColumnView, Schema};
@@ -115,6 +116,7 @@ impl LocalJob {
         let schema = Arc::clone(&descriptor.schema);
         let office = Arc::new(Mailboxes::new(options.ranks, options.credit_batches));
         let cache = Arc::new(TableCache::default());
+        let spare = Arc::new(SpareBuffers::of_ranks(options.ranks));
         // The waiting thread drives the other ranks, so the table arrives without a timeout.
         let timeouts = Timeouts { credit: options.credit_timeout, table: Duration::ZERO };
         let ranks = (0..options.ranks)
@@ -122,7 +124,8 @@ impl LocalJob {
                 let mut engine = Engine::new(options.engine(rank), Arc::clone(&schema));
                 engine.share_tables(Arc::clone(&cache));
                 let link = MailboxTransport { rank, office: Arc::clone(&office) };
-                let endpoint = Endpoint::new(engine, Arc::clone(&schema), Arc::default(), timeouts);
+                let endpoint =
+                    Endpoint::new(engine, Arc::clone(&schema), Arc::new(MemtableMemory::sharing(&spare)), timeouts);
                 Mutex::new(Rank { endpoint, link })
             })
             .collect();

@@ -21,17 +21,43 @@ pub(in crate::runtime) const MIN_MEMTABLE_BYTES: usize = 512 << 10;
 #[derive(Debug, Default)]
 pub(in crate::runtime) struct MemtableMemory {
     writers: AtomicUsize,
-    /// Memtable buffers kept between epochs. When a writer's epoch ends, they are freed if other writers are active.
-    spare: Mutex<Vec<Vec<u8>>>,
+    spare: Arc<SpareBuffers>,
 }
 
 impl MemtableMemory {
-    fn spare(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
-        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Creates a budget of its own, which keeps its buffers in `spare`.
+    pub(in crate::runtime) fn sharing(spare: &Arc<SpareBuffers>) -> Self {
+        Self { spare: Arc::clone(spare), ..Self::default() }
     }
 
     pub(in crate::runtime) fn spare_bytes(&self) -> usize {
-        self.spare().iter().map(Vec::capacity).sum()
+        self.spare.lock().iter().map(Vec::capacity).sum()
+    }
+}
+
+/// Memtable buffers kept between epochs. The ranks of a local job share them: small epochs are received by few ranks,
+/// which rotate.
+#[derive(Debug)]
+pub(in crate::runtime) struct SpareBuffers {
+    /// Maximum number of buffers.
+    limit: usize,
+    buffers: Mutex<Vec<Vec<u8>>>,
+}
+
+impl SpareBuffers {
+    /// Creates an empty store for writers of as many ranks.
+    pub(in crate::runtime) fn of_ranks(ranks: u32) -> Self {
+        Self { limit: MEMTABLES.saturating_mul(ranks as usize), buffers: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
+        self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for SpareBuffers {
+    fn default() -> Self {
+        Self::of_ranks(1)
     }
 }
 
@@ -40,8 +66,11 @@ impl MemtableMemory {
 pub(in crate::runtime) struct Share(Arc<MemtableMemory>);
 
 impl Share {
+    /// Claims a share. If other writers are active, spare buffers make room for it.
     pub(in crate::runtime) fn of(memory: &Arc<MemtableMemory>) -> Self {
-        memory.writers.fetch_add(1, Ordering::Relaxed);
+        if memory.writers.fetch_add(1, Ordering::Relaxed) > 0 {
+            memory.spare.lock().clear();
+        }
         Self(Arc::clone(memory))
     }
 
@@ -55,17 +84,17 @@ impl Share {
 
     /// Takes a spare buffer, if there is one.
     pub(in crate::runtime) fn take(&self) -> Option<Vec<u8>> {
-        self.0.spare().pop()
+        self.0.spare.lock().pop()
     }
 
     /// Releases the share, and keeps its buffers for the next writer.
     pub(in crate::runtime) fn release(self, memory: impl Iterator<Item = Vec<u8>>) {
         let left = Arc::clone(&self.0);
         drop(self);
-        let mut spare = left.spare();
+        let mut spare = left.spare.lock();
         spare.extend(memory);
         // If other writers are active, the freed memory enlarges their shares.
-        let kept = if left.writers.load(Ordering::Relaxed) == 0 { MEMTABLES } else { 0 };
+        let kept = if left.writers.load(Ordering::Relaxed) == 0 { left.spare.limit } else { 0 };
         spare.truncate(kept);
     }
 }
@@ -103,5 +132,28 @@ mod tests {
         assert_eq!(next.take(), None);
         next.release((0..5).map(|_| vec![0; 10]));
         assert_eq!(memory.spare_bytes(), 20, "no more than one dataset has use for");
+    }
+
+    /// Ranks of a local job have budgets of their own, and one store of spare buffers.
+    #[test]
+    fn ranks_that_take_turns_use_the_same_buffers() {
+        let spare = Arc::new(SpareBuffers::of_ranks(2));
+        let ranks = [0, 1].map(|_| Arc::new(MemtableMemory::sharing(&spare)));
+        let (one, other) = (Share::of(&ranks[0]), Share::of(&ranks[1]));
+        assert_eq!(one.memtable_bytes(100), 100, "the ranks do not divide one budget");
+        one.release((0..MEMTABLES).map(|_| vec![0; 100]));
+        assert!((0..MEMTABLES).all(|_| other.take().is_some()) && other.take().is_none());
+        other.release((0..=2 * MEMTABLES).map(|_| vec![0; 100]));
+        assert_eq!(ranks[0].spare_bytes(), 2 * MEMTABLES * 100);
+    }
+
+    #[test]
+    fn spare_buffers_make_room_for_a_second_writer() {
+        let memory = Arc::new(MemtableMemory::default());
+        Share::of(&memory).release(std::iter::once(vec![0; 100]));
+        let first = Share::of(&memory);
+        assert_eq!(memory.spare_bytes(), 100);
+        let second = Share::of(&memory);
+        assert!(first.take().is_none() && second.take().is_none());
     }
 }
