@@ -4,13 +4,19 @@ The limit is that of a control group of the kernel (version 1, `blkio.throttle.w
 a process make one: then the reason stands in the table's place.
 """
 
+import json
 import os
+import shutil
+import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import ingest
-from common import EPOCHS, ingest_speed, median
+from common import EPOCHS, HERE, ingest_speed, median, run
+from support.examples import mpi_tool
+from support.libraries import prefix
 
 GROUPS = Path("/sys/fs/cgroup/blkio")
 MB = 1_000_000
@@ -65,3 +71,40 @@ def table(found: dict[int, dict[str, list[dict]]]) -> list[str]:
         figures = f"{megabytes / raw_s:.0f} | {megabytes / ours_s:.0f} | {raw_s / ours_s:.2f} | {cpu_s:.1f} | {megabytes:.0f}"
         lines.append(f"| {limit_mb} | {figures} |")
     return lines
+
+
+# The program that computes on all cores: how many loops and records a rank has in each step, which takes about four seconds,
+# and how much slower storage is than the records of a step come.
+OVERLAPPED = {"epochs": 6, "loops": 1_200_000_000, "rows": 3_125_000}
+OVERLAPPED_LIMIT_MB = 100
+
+
+def overlapped(scratch: Path, rounds: int) -> list[dict]:
+    """Runs `overlapped.c` under a limit on writes, with and without indexing in turn."""
+    libraries = prefix()
+    with tempfile.TemporaryDirectory(dir=scratch) as folder:
+        program, dataset = Path(folder) / "overlapped", Path(folder) / "dataset"
+        link = ["-L", libraries / "lib", f"-Wl,-rpath,{libraries / 'lib'}", "-lturbidite_mpi", "-lturbidite", "-lm"]
+        subprocess.run([mpi_tool("mpicc"), "-O2", "-o", program, HERE / "overlapped.c", "-I", libraries / "include", *link], check=True)
+        found = []
+        with limited(scratch, OVERLAPPED_LIMIT_MB * MB * (os.cpu_count() or 1)) as limit:
+            for _ in range(rounds):
+                pair = []
+                for out in ("-", dataset):
+                    shutil.rmtree(dataset, ignore_errors=True)
+                    pair.append(json.loads(run([*limit, mpi_tool("mpiexec"), "-n", os.cpu_count() or 1, program, out, *OVERLAPPED.values()])))
+                computed, indexed = pair
+                found.append(indexed | {"computed_s": computed["wall_s"], "indexing_cpu_s": indexed["cpu_s"] - computed["cpu_s"]})
+        return found
+
+
+def overlapped_table(found: list[dict]) -> list[str]:
+    of = {name: median(one[name] for one in found) for name in ("computed_s", "wall_s", "indexing_cpu_s", "blocked_s")}
+    beyond = of["wall_s"] - of["computed_s"] - of["indexing_cpu_s"]
+    megabytes = OVERLAPPED["epochs"] * OVERLAPPED["rows"] * 64 / MB
+    return [
+        "| computation alone, s | with indexing, s | of it the processor time of indexing, s | beyond that, % | blocked in calls, % | MB a rank |",
+        "| ---: | ---: | ---: | ---: | ---: | ---: |",
+        f"| {of['computed_s']:.2f} | {of['wall_s']:.2f} | {of['indexing_cpu_s']:.2f} | {100 * beyond / of['computed_s']:.1f} "
+        f"| {100 * of['blocked_s'] / of['wall_s']:.1f} | {megabytes:.0f} |",
+    ]

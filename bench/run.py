@@ -123,11 +123,15 @@ class Bench:
         title = "Ingest under a limit on writes: 64-byte records, 16 ranks"
         try:
             found = capped.study(scratch, self.options.large_bytes, self.options.rounds)
+            overlapped = capped.overlapped(scratch, self.options.rounds)
         except capped.Refused as refused:
             self.section(title, [f"Not measured: {refused}."])
             return
         self.section(title, capped.table(found))
         self.figures["capped"] = {str(limit_mb): lines for limit_mb, lines in found.items()}
+        title = f"Indexing beside a computation on all cores, under a limit of {capped.OVERLAPPED_LIMIT_MB} MB/s a core: a rank on each"
+        self.section(title, capped.overlapped_table(overlapped))
+        self.figures["overlapped"] = overlapped
 
     def scale(self, scratch: Path) -> None:
         found = scaling.study(scratch, self.options.bytes // 2, self.options.rounds)

@@ -14,7 +14,7 @@ use crate::runtime::options::{EpochStart, WriteOptions};
 use crate::runtime::process::host::Host;
 use crate::runtime::process::resources::Background;
 use crate::runtime::rank::announcement::Announcement;
-use crate::runtime::rank::waiting::Waiting;
+use crate::runtime::rank::waiting::{Linger, Waiting};
 use crate::schema::ColumnView;
 use crate::shuffle::{Action, EngineStatistics, Failure, Progress, Spill};
 use crate::storage::Storage;
@@ -147,7 +147,9 @@ impl RankJob {
         let State::InEpoch(_) = self.state else {
             return Err(UsageError::State { call: "append", state: "outside an epoch" }.into());
         };
+        let begun = self.host.now();
         let mut append = self.background.endpoint().engine.append(columns)?;
+        let exceeds_buffers = append.bytes() > self.background.endpoint().engine.options().outbox_bytes;
         let mut waiting = Waiting::default();
         let mut action = Action::Continue;
         loop {
@@ -157,7 +159,7 @@ impl RankJob {
             let moved = self.drive()?;
             if append.is_done() {
                 self.background.drive_others();
-                return Ok(());
+                return if exceeds_buffers { self.linger(begun) } else { Ok(()) };
             }
             if moved || taken {
                 waiting = Waiting::default();
@@ -169,6 +171,24 @@ impl RankJob {
                 Action::Spill(spill) => !self.spill(spill) && !moved,
             };
             if waits {
+                self.pause(&mut waiting, seen);
+            }
+        }
+    }
+
+    /// Receives records for a while after an append that began at `begun` ([`Linger`]).
+    fn linger(&mut self, begun: Duration) -> Result<()> {
+        let mut linger = Linger::new(begun, self.host.now());
+        let mut waiting = Waiting::default();
+        loop {
+            let seen = self.background.completions();
+            let moved = self.drive()?;
+            if !linger.goes_on(self.host.now(), moved) {
+                return Ok(());
+            }
+            if moved {
+                waiting = Waiting::default();
+            } else {
                 self.pause(&mut waiting, seen);
             }
         }

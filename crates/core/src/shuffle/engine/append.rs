@@ -35,6 +35,7 @@ pub struct Append<'a> {
     stored: Option<&'a [u8]>,
     packing: Packing<'a>,
     rows: usize,
+    bytes: usize,
     block_rows: usize,
     blocks: usize,
     /// The order of the blocks. Empty for memory order.
@@ -48,12 +49,18 @@ impl<'a> Append<'a> {
         let block_rows = Engine::block_rows(schema.row_bytes());
         let blocks = rows.div_ceil(block_rows);
         let order = if blocks <= IN_ORDER_BLOCKS { Vec::new() } else { sample_order(blocks, seed) };
-        Self { columns, stored, packing, rows, block_rows, blocks, order, taken: 0 }
+        let bytes = rows.saturating_mul(schema.row_bytes());
+        Self { columns, stored, packing, rows, bytes, block_rows, blocks, order, taken: 0 }
     }
 
     /// Returns whether all rows have been taken.
     pub fn is_done(&self) -> bool {
         self.taken == self.blocks
+    }
+
+    /// Returns the size of all rows in bytes, as they are sent.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     fn next_rows(&self) -> std::ops::Range<usize> {
