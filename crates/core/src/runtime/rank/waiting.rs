@@ -43,8 +43,8 @@ impl Waiting {
 /// The time after a large append in which a rank still receives records.
 ///
 /// Ranks usually append together. The first to finish would leave the others without credit until its next call, which
-/// may come after a long computation. The time ends when no message has moved for a quarter of the append's duration, and
-/// after four times that duration at the latest.
+/// may come after a long computation. The time ends when no message has moved for a quarter of the append's duration,
+/// and after four times that duration at the latest.
 #[derive(Debug)]
 pub(super) struct Linger {
     idle: Duration,
