@@ -31,6 +31,19 @@ USES = [
 ]
 
 
+# What a program needs to see that one of its threads works. A thread may end between being listed and being read.
+RUNS = """
+import pathlib
+def thread_name(task):
+    try:
+        return task.read_text().rstrip()
+    except OSError:
+        return "a thread that has ended"
+def runs(name):
+    return any(thread_name(task) == name for task in pathlib.Path("/proc/self/task").glob("*/comm"))
+"""
+
+
 def write(path: Path, *epochs: int) -> None:
     """Writes epochs of two parts."""
     rows = {name: numpy.random.default_rng(1).standard_normal(200_000) for name in ("x", "y")}
@@ -48,23 +61,16 @@ def test_an_interrupt_ends_what_waits_for_storage(tmp_path, use, progress):
     write(tmp_path / "run.tbd", 3)
     replace_parts_by_pipes(tmp_path / "run.tbd")
     # A call that reads works on a thread of its own, of this name.
-    program = f"""
-import os, pathlib, signal, threading, turbidite
+    program = f"""{RUNS}
+import os, signal, threading, turbidite
 # A shell's background jobs ignore interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 dataset = turbidite.open("run.tbd", progress={progress})
-def name(task):
-    try:
-        return task.read_text()
-    except OSError:
-        return "the thread has ended"
-def works():
-    return any(name(task) == "turbidite\\n" for task in pathlib.Path("/proc/self/task").glob("*/comm"))
 # The thread that has opened the dataset may be ending.
-while works():
+while runs("turbidite"):
     pass
 def interrupt():
-    while not works():
+    while not runs("turbidite"):
         pass
     os.kill(os.getpid(), signal.SIGINT)
 threading.Thread(target=interrupt, daemon=True).start()
@@ -91,11 +97,11 @@ def test_a_result_that_is_left_waits_for_no_thread(tmp_path, name):
     # The first part belongs to the check of the manifest, for which the first batch waits.
     first = turbidite.open(tmp_path / "run.tbd").row_groups(4)[0]["file"]
     replace_parts_by_pipes(tmp_path / "run.tbd", 4, keep=first)
-    program = f"""
-import pathlib, pyarrow, turbidite
+    program = f"""{RUNS}
+import pyarrow, turbidite
 query = turbidite.open("run.tbd").query(threads=4)
 {LEFT[name]}
-while not any(task.read_text() == "turbidite-read\\n" for task in pathlib.Path("/proc/self/task").glob("*/comm")):
+while not runs("turbidite-read"):
     pass
 del batches
 print("left")
