@@ -27,6 +27,8 @@ pub(super) struct EpochProgress<'a> {
     pub(super) outside: u64,
     /// Number of ranks that have appended records.
     pub(super) contributors: u32,
+    /// Number of tables so far.
+    pub(super) tables: u32,
     /// Expected number of records of the epoch, if known.
     pub(super) expected: Option<u64>,
     /// Maximum number of records in a batch.
@@ -41,6 +43,12 @@ const EARLY_TOLERANCE: f64 = 0.10;
 
 /// Tolerated excess of the largest partition over the mean at the end of the epoch, beyond chance, at any time.
 const TOLERATED_EXCESS: f64 = 0.08;
+
+/// The same in an epoch whose keys move.
+const TOLERATED_EXCESS_OF_MOVING_KEYS: f64 = 0.05;
+
+/// The number of tables from which on the keys of an epoch are taken to move. Those of other epochs need fewer.
+const MANY_TABLES: u32 = 8;
 
 /// Tolerated share of keys outside the known range, beyond chance.
 const OUTSIDE_TOLERANCE: f64 = 0.001;
@@ -73,6 +81,12 @@ pub(super) fn interval_rows(seen: u64, contributors: u32, expected: Option<u64>)
         None => seen / GROWTH,
     };
     (interval / u64::from(contributors.max(1))).max(MIN_INTERVAL_ROWS)
+}
+
+/// Returns whether an epoch with `tables` so far is one whose keys move. Its rounds do not wait for the few fixed times
+/// of an epoch of known size.
+pub(super) fn keys_move(tables: u32) -> bool {
+    tables >= MANY_TABLES
 }
 
 /// Returns whether so few records were appended since the last round that the next one should come later. Ranks append
@@ -129,8 +143,12 @@ impl EpochProgress<'_> {
         let tolerance = self.tolerance();
         // Of thousands of partitions, hardly one exceeds four standard deviations. The variance of few partitions is
         // itself uncertain.
-        largest / mean > TOLERATED_EXCESS + 4.0 * noise.sqrt()
+        largest / mean > self.tolerated_excess() + 4.0 * noise.sqrt()
             || variance / mean.powi(2) > tolerance.powi(2) + noise * (1.0 + 3.0 * (2.0 / partitions).sqrt())
+    }
+
+    fn tolerated_excess(&self) -> f64 {
+        if keys_move(self.tables) { TOLERATED_EXCESS_OF_MOVING_KEYS } else { TOLERATED_EXCESS }
     }
 
     /// Returns the tolerated load imbalance, which decreases while the records double: slowly at first, since a table
@@ -159,6 +177,7 @@ mod tests {
             seen: loads.iter().sum(),
             outside: 0,
             contributors: 4,
+            tables: 1,
             expected: None,
             batch_rows: 500,
         }
@@ -196,6 +215,16 @@ mod tests {
         };
         assert!(!early.needs_table());
         assert!(EpochProgress { planned: Planned { seen: 150_000, ..early.planned }, ..early }.needs_table());
+    }
+
+    /// Past keys do not predict the future ones of such an epoch, so a smaller excess pays.
+    #[test]
+    fn many_tables_lower_the_tolerated_excess() {
+        let skewed = [106_500, 99_000, 99_000, 99_000, 99_000, 99_000, 99_000, 99_500];
+        let planned = Planned { seen: 700_000, keys: 700_000 };
+        let steady = EpochProgress { planned, expected: Some(800_000), ..progress(&skewed) };
+        assert!(!steady.needs_table());
+        assert!(EpochProgress { tables: 8, ..steady }.needs_table());
     }
 
     #[test]

@@ -9,7 +9,7 @@
 use super::session::{Comparison, EMPTY_RANGE, Installed, Phase, Requested};
 use super::{Engine, Renegotiation, planner_options};
 use crate::partition::{PartitionTable, Pivots, TablePlanner};
-use crate::shuffle::benefit::{EpochProgress, Planned, interval_rows, was_short};
+use crate::shuffle::benefit::{EpochProgress, Planned, interval_rows, keys_move, was_short};
 use crate::shuffle::message::{Control, Report};
 use crate::shuffle::receiver::Receiver;
 use crate::shuffle::round::{Compared, Loads, Round};
@@ -246,6 +246,7 @@ impl Engine {
             seen: round.seen,
             outside: round.outside,
             contributors: round.contributors,
+            tables: self.table_version(),
             expected: self.expected_rows_of_all(round.seen),
             batch_rows: (self.options.batch_bytes / self.schema.row_bytes()) as u64,
         };
@@ -258,20 +259,24 @@ impl Engine {
     }
 
     /// Returns the number of records of a rank until the round after `round`. It at least doubles after a round that
-    /// came early.
+    /// came early, up to twice as many records as have been appended: many early rounds do not prevent later ones.
     fn next_interval_rows(&mut self, round: &Round, expected: Option<u64>) -> u64 {
         // Ranks may append one after the other. All that will append count, not only those that have begun.
         let contributors = match expected {
             Some(_) => round.contributors.max(self.last_whole().map_or(self.options.ranks, |whole| whole.contributors)),
             None => round.contributors,
         };
+        let expected = expected.filter(|_| !keys_move(self.table_version()));
         let next = interval_rows(round.seen, contributors, expected);
         let before = std::mem::replace(&mut self.session.negotiation.seen_at_last_round, round.seen);
         if self.session.placement.partitions() == 1 {
             return self.rows_until_outgrown(round.seen, round.contributors);
         }
         match &self.session.installed {
-            Some(installed) if was_short(before, round.seen) => next.max(installed.interval_rows.saturating_mul(2)),
+            Some(installed) if was_short(before, round.seen) => {
+                let most = round.seen.saturating_mul(2) / u64::from(contributors.max(1));
+                next.max(installed.interval_rows.saturating_mul(2).min(most))
+            }
             _ => next,
         }
     }
@@ -291,7 +296,8 @@ impl Engine {
 
     fn plan_table(&mut self, round: Round, receiver: &mut dyn Receiver) -> Result<(), MessageError> {
         let was_known = self.last_whole().is_some() && !self.session.negotiation.differs_from_last_epoch;
-        let has_changed = was_known && self.is_early(round.seen) && self.has_changed(&round);
+        let received = round.loads.of_all().iter().copied().fold(0, u64::saturating_add);
+        let has_changed = was_known && self.is_early(received) && self.has_changed(&round);
         self.session.negotiation.differs_from_last_epoch |= has_changed;
         let expected = self.expected_rows_of_all(round.seen);
         let factor = self.divide_partitions(round.seen);
@@ -329,10 +335,10 @@ impl Engine {
         self.expected_total(seen).filter(|_| !self.session.negotiation.differs_from_last_epoch)
     }
 
-    /// Returns whether fewer than three eighths of the last epoch's records have been appended. A table in an epoch
-    /// that resembles the last one is made later.
-    fn is_early(&self, seen: u64) -> bool {
-        self.expected_total(seen).is_some_and(|expected| seen < expected / 8 * 3)
+    /// Returns whether fewer than three eighths of the last epoch's records have been received. Those that ranks hold
+    /// back to compare them may be more. A table in an epoch that resembles the last one is made later.
+    fn is_early(&self, received: u64) -> bool {
+        self.expected_total(received).is_some_and(|expected| received < expected / 8 * 3)
     }
 
     /// Returns whether the epoch does not resemble the last one: more than a few ranks' keys differ, or those of all
