@@ -1,0 +1,179 @@
+//! Every hostile input before and after benign epochs of the same key: as later epochs of a job, over three hops, after
+//! truncation and replacement, and after a kill and a restart. The balance is that of a job's first epoch, and no
+//! record is lost.
+
+use std::sync::Arc;
+
+use turbidite::storage::{Fault, FaultStorage, MemoryStorage};
+use turbidite::{Dataset, IfExists, LocalJob, Topology, WriteOptions};
+
+use super::inputs::{Hostile, Input, Random, Size, all};
+use super::job::{check_balance, open, read_back, write_epoch};
+
+const RANKS: u32 = 16;
+
+/// Number of records that a rank appends at a time: as small a part of its records as in `first_epochs`.
+const APPEND: usize = 100;
+
+/// Benign and hostile epochs of one input.
+struct Epochs {
+    name: &'static str,
+    benign: [Input; 2],
+    hostile: [Input; 2],
+}
+
+impl Epochs {
+    fn new(input: &Hostile, ranks: u32) -> Self {
+        let size = Size { records: input.records, ranks };
+        let mut random = Random(u64::from(ranks));
+        let benign = [(); 2].map(|()| input.benign(size, &mut random));
+        let hostile = [(); 2].map(|()| input.epoch(size, &mut random));
+        Self { name: input.name, benign, hostile }
+    }
+
+    /// Returns the order in which hostile epochs follow benign ones and the reverse.
+    fn in_turn(&self) -> [&Input; 4] {
+        [&self.benign[0], &self.hostile[0], &self.benign[1], &self.hostile[1]]
+    }
+}
+
+/// A dataset that one job after another writes.
+struct Written {
+    storage: Arc<MemoryStorage>,
+    options: WriteOptions,
+    name: String,
+}
+
+impl Written {
+    fn new(situation: &str, epochs: &Epochs, options: &WriteOptions) -> Self {
+        let name = format!("{}: {}", situation, epochs.name);
+        Self { storage: Arc::new(MemoryStorage::new()), options: options.clone(), name }
+    }
+
+    fn job(&self, first: &Input) -> LocalJob {
+        open(self.storage.clone(), first.data_type, self.options.clone()).unwrap()
+    }
+
+    /// Writes an epoch, and checks that it is balanced and complete.
+    fn write(&self, job: &LocalJob, epoch: u64, input: &Input) {
+        let statistics = write_epoch(job, epoch, input, APPEND).unwrap();
+        check_balance(&self.name, self.options.ranks, &statistics);
+        read_back(self.storage.clone(), epoch, input);
+    }
+
+    fn epochs(&self) -> Vec<u64> {
+        Dataset::open_with(self.storage.clone(), "/ds").unwrap().epochs().unwrap()
+    }
+}
+
+fn options(ranks: u32, part_bytes: u64) -> WriteOptions {
+    let mut options = WriteOptions::new(ranks);
+    options.part_bytes = Some(part_bytes);
+    options
+}
+
+/// Each epoch begins with the distribution of the one before.
+fn write_in_turn(situation: &str, options: &WriteOptions) {
+    for input in all() {
+        let epochs = Epochs::new(input, options.ranks);
+        let written = Written::new(situation, &epochs, options);
+        let job = written.job(&epochs.benign[0]);
+        for (epoch, input) in (0..).zip(epochs.in_turn()) {
+            written.write(&job, epoch, input);
+        }
+        job.close().unwrap();
+    }
+}
+
+#[test]
+fn after_benign_epochs_and_the_reverse() {
+    write_in_turn("in turn", &options(RANKS, 0));
+}
+
+/// Few ranks receive.
+#[test]
+fn by_volume() {
+    // Of 64,000 records of 12 bytes, four ranks receive shares of 192 kB, and twelve those of 64 kB.
+    for part_bytes in [192_000, 64_000] {
+        write_in_turn("by volume", &options(31, part_bytes));
+    }
+}
+
+#[test]
+fn over_three_hops() {
+    // Ten, five and one rank on a node: no node has successive ranks only.
+    let labels: Vec<u32> = (0..RANKS).map(|rank| rank * rank % 8 % 3).collect();
+    for part_bytes in [0, 200_000] {
+        let mut options = options(RANKS, part_bytes);
+        options.topology = Topology::from_nodes(&labels);
+        write_in_turn("three hops", &options);
+    }
+}
+
+/// The epoch after a truncation knows no earlier one.
+#[test]
+fn after_truncation() {
+    for input in all() {
+        let epochs = Epochs::new(input, RANKS);
+        let written = Written::new("truncated", &epochs, &options(RANKS, 0));
+        let job = written.job(&epochs.benign[0]);
+        let [benign, hostile, ..] = epochs.in_turn();
+        written.write(&job, 0, benign);
+        written.write(&job, 1, hostile);
+        for (first, second) in [(hostile, benign), (benign, hostile)] {
+            assert_eq!(job.truncate_after(0).unwrap().first(), Some(&1));
+            written.write(&job, 1, first);
+            written.write(&job, 2, second);
+            read_back(written.storage.clone(), 0, benign);
+            assert_eq!(written.epochs(), [0, 1, 2]);
+        }
+        job.close().unwrap();
+    }
+}
+
+#[test]
+fn in_place_of_each_other() {
+    for input in all() {
+        let epochs = Epochs::new(input, RANKS);
+        let mut options = options(RANKS, 0);
+        options.if_exists = IfExists::Replace;
+        let written = Written::new("replaced", &epochs, &options);
+        let job = written.job(&epochs.benign[0]);
+        for input in epochs.in_turn() {
+            written.write(&job, 7, input);
+        }
+        job.close().unwrap();
+        assert_eq!(written.epochs(), [7]);
+    }
+}
+
+/// Writes an epoch, and is killed after some storage operations of a second one.
+fn kill(storage: Arc<MemoryStorage>, options: WriteOptions, epochs: [&Input; 2], operations: u64) {
+    let storage = FaultStorage::new(storage);
+    let job = open(Arc::new(storage.clone()), epochs[0].data_type, options).unwrap();
+    write_epoch(&job, 0, epochs[0], APPEND).unwrap();
+    storage.add_fault(Fault::Kill { at: storage.counters().operations + operations, torn: true });
+    write_epoch(&job, 1, epochs[1], APPEND).expect_err("the job is killed before its last operation");
+}
+
+/// The restarted job knows no earlier epoch, and finds the first of the killed one.
+#[test]
+fn after_a_kill_and_a_restart() {
+    let mut options = options(RANKS, 0);
+    options.break_lock = true;
+    for (number, input) in (0..).zip(all()) {
+        let epochs = Epochs::new(input, RANKS);
+        let [benign, hostile, other_benign, other_hostile] = epochs.in_turn();
+        for (before, killed, after) in [(benign, hostile, other_benign), (hostile, benign, other_hostile)] {
+            let written = Written::new("killed", &epochs, &options);
+            // The commit follows three operations for each of the 16 parts.
+            kill(written.storage.clone(), options.clone(), [before, killed], number * 2);
+            let job = written.job(before);
+            assert_eq!(written.epochs(), [0]);
+            read_back(written.storage.clone(), 0, before);
+            written.write(&job, 1, killed);
+            written.write(&job, 2, after);
+            job.close().unwrap();
+        }
+    }
+}
