@@ -22,6 +22,7 @@ def programs(tmp_path_factory) -> dict[str, Path]:
     builds = {
         "writer": ("cc", "-std=c11", *strict, HERE / "writer.c"),
         "mpi_writer": (mpi_tool("mpicc"), "-std=c11", "-DWITH_MPI", *strict, HERE / "writer.c"),
+        "copier": (mpi_tool("mpicc"), "-std=c11", *strict, HERE / "copier.c"),
         "calls": ("cc", "-std=c11", *strict, HERE / "calls.c"),
         "stream_cpp": ("g++", "-std=c++17", *strict, HERE / "stream.cpp"),
         "stream_fortran": ("gfortran", *strict, HERE / "stream.f90"),
