@@ -274,6 +274,10 @@ build-bench: build
 bench-balance: ## Compare load imbalance with CARP's method at 512 partitions
 	$(CARGO) run $(RELEASE) --package turbidite --example balance_study -- '$(DUMPS)' $(ARGS)
 
+.PHONY: bench-drift
+bench-drift: ## Measure 200 epochs that drift, alternate, jump or change their volume, with and without the last epoch (minutes)
+	$(CARGO) run $(RELEASE) --package turbidite --example drift_study -- $(ARGS)
+
 .PHONY: bench-output
 bench-output: build libraries ## Compare the output of a parallel program with and without Turbidite (ARGS='--ranks 4 --rounds 5')
 	'$(VENV)/bin/python' bench/output.py $(ARGS)
