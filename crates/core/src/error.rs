@@ -69,6 +69,14 @@ pub enum Error {
         /// The highest version that this release reads.
         supported: u32,
     },
+    /// The dataset needs a feature that this release does not know.
+    #[error("{} needs the feature '{feature}', which this release does not know: use a newer turbidite", path.display())]
+    Feature {
+        /// The file that names the feature.
+        path: PathBuf,
+        /// The feature.
+        feature: String,
+    },
     /// An existing dataset has another schema or key than the requested one.
     #[error("{} is a dataset with another schema: {what}", path.display())]
     Mismatch {

@@ -10,6 +10,7 @@ use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type, Int16Type, UInt64Type};
 use sample::{Record, records, schema};
+use turbidite::format::FormatVersion;
 use turbidite::query::Precision;
 use turbidite::storage::{FileSystem, Storage};
 use turbidite::store::{DatasetPaths, Finding, FindingKind, IfExists, VerifyOptions, list_epochs, salvage, verify};
@@ -204,9 +205,11 @@ fn a_dataset_of_version_1_is_used_as_before() {
 }
 
 #[test]
-fn a_new_dataset_is_used_alike() {
-    let folder = tempfile::tempdir().unwrap();
-    let root = folder.path().join("new");
-    sample::write(&root).unwrap();
-    check_dataset(&root, 1);
+fn a_new_dataset_of_any_version_is_used_alike() {
+    for version in [FormatVersion::V1, FormatVersion::V2] {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("new");
+        sample::write(&root, version).unwrap();
+        check_dataset(&root, version.number() as u8);
+    }
 }

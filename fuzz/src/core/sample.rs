@@ -72,7 +72,8 @@ pub fn schema() -> Arc<Schema> {
 
 /// Returns the identity of a commit.
 pub fn identity(epoch: u64) -> PartIdentity {
-    PartIdentity { dataset: Uuid::from_u128(0xda7a), commit: Uuid::from_u128(0xc0_0000 + u128::from(epoch)), epoch }
+    let (dataset, commit) = (Uuid::from_u128(0xda7a), Uuid::from_u128(0xc0_0000 + u128::from(epoch)));
+    PartIdentity { dataset, commit, epoch, version: FormatVersion::LATEST }
 }
 
 /// Returns a pseudo-random number for a seed.

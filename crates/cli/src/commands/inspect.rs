@@ -117,7 +117,7 @@ impl Inspect {
         let descriptor = dataset.descriptor();
         json!({
             "dataset": target.dataset,
-            "format_version": descriptor.format_version,
+            "format_version": descriptor.format_version.number(),
             "uuid": descriptor.uuid.to_string(),
             "source": descriptor.source,
             "derivations": descriptor.derivations,

@@ -163,7 +163,7 @@ impl ReportData {
         let mut model = Self {
             path: path.display().to_string(),
             uuid: descriptor.uuid.to_string(),
-            format_version: descriptor.format_version,
+            format_version: descriptor.format_version.number(),
             source: descriptor.source.clone(),
             derivations: descriptor.derivations.clone(),
             columns: schema.columns().to_vec(),

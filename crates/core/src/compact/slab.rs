@@ -65,7 +65,7 @@ impl<'a> Sequences<'a> {
 /// Returns the pages of a row group's key column, with key bounds from the page index.
 fn key_pages(group: &Group, schema: &Schema, nan: bool) -> Result<Vec<KeyPage>> {
     let column = schema.key_index();
-    let stated = group.entry().columns.get(column).and_then(|summary| summary.range);
+    let stated = group.entry().columns.one(column).and_then(|summary| summary.range);
     let mut pages: Vec<KeyPage> = Vec::new();
     for (number, page) in group.pages(column)?.iter().enumerate() {
         let (low, high) = match group.range(column, number).or(stated) {

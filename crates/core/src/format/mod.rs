@@ -26,21 +26,25 @@ mod part;
 mod row_group;
 #[cfg(test)]
 mod tests;
+mod version;
 
 pub use manifest::entries::{ColumnStatistics, PartEntry, PartId, RunKind};
 pub use manifest::epoch_manifest::{EpochManifest, EpochStatistics};
+pub use manifest::page_directory::PageDirectory;
 pub use manifest::range_counts::{KeyRangeCounts, MAX_RANGE_COUNTS, RangeCount};
 pub(crate) use manifest::range_counts::{MAX_RANK_RANGE_COUNTS, Steps, condense};
 pub use manifest::row_group_entries::{RowGroupEntries, RowGroupEntriesIter};
 pub use manifest::row_group_entry::RowGroupEntry;
 pub use manifest::row_group_statistics::RowGroupStatistics;
-pub use parquet::footer::{FORMAT_VERSION, MAX_ROW_GROUPS, PartIdentity};
+pub use parquet::footer::{MAX_ROW_GROUPS, PartIdentity};
 pub use parquet::page_index::PageLocation;
 pub(crate) use parquet::page_layout::page_rows;
 pub use part::part_reader::PartReader;
 pub use part::part_writer::{EncodeBuffers, PartOptions, PartWriter, RunContext, StageSeconds};
+pub use part::row_group_pages::RowGroupPages;
 pub use part::salvage::{RecoveredPart, recover_part};
 pub(crate) use part::seal::{MAX_GAP_BYTES, padding};
 pub use part::seal::{SealedRowGroup, SealedRun, has_seal, scan_seals};
 pub use row_group::column_table::ColumnTable;
 pub use row_group::memtable::{BucketBounds, Memtable};
+pub use version::FormatVersion;

@@ -12,12 +12,15 @@ use uuid::Uuid;
 
 use super::request::EpochSelection;
 use crate::error::{Error, Result};
-use crate::format::{EpochManifest, PartId, PartReader};
+use crate::format::{EpochManifest, FormatVersion, PartId, PartIdentity, PartReader};
 use crate::query::execution::recycle::Recycler;
 use crate::query::planning::pruning::KeyRanges;
 use crate::schema::Schema;
 use crate::storage::Storage;
-use crate::store::{DatasetDescriptor, DatasetPaths, epoch_exists, list_epochs, load_manifest};
+use crate::store::{
+    DatasetDescriptor, DatasetPaths, ScanManifest, epoch_exists, is_of_data, list_epochs, load_manifest,
+    load_scan_manifest,
+};
 
 /// Budget of the manifest cache, in row groups over all cached manifests. A row group takes a few hundred bytes of
 /// memory.
@@ -42,12 +45,30 @@ pub(super) struct Catalog {
     paths: DatasetPaths,
     descriptor: DatasetDescriptor,
     pub(super) schema: Arc<Schema>,
-    manifests: Mutex<Cache<u64, Arc<EpochManifest>>>,
+    manifests: Mutex<Cache<u64, KnownManifest>>,
     /// Key ranges of the cached manifests, by commit.
     key_ranges: Mutex<Cache<Uuid, Arc<KeyRanges>>>,
     parts: Mutex<Cache<(Uuid, PartId), Arc<PartReader>>>,
     /// Recycled memory for columns.
     pub(super) recycler: Arc<Recycler>,
+}
+
+/// A cached manifest.
+#[derive(Debug, Clone)]
+pub(super) struct KnownManifest {
+    pub(super) manifest: Arc<EpochManifest>,
+    /// The columns with statistics besides the key, unless the whole manifest was read.
+    columns: Option<Arc<[usize]>>,
+    /// Whether the manifest is known to belong to the data.
+    is_confirmed: bool,
+}
+
+impl KnownManifest {
+    /// Returns whether a scan can use the manifest that needs statistics of these columns besides the key.
+    fn has_statistics(&self, columns: &[usize], key: usize) -> bool {
+        let known = |columns: &Arc<[usize]>, column: &usize| *column == key || columns.contains(column);
+        self.columns.as_ref().is_none_or(|read| columns.iter().all(|column| known(read, column)))
+    }
 }
 
 impl Catalog {
@@ -118,13 +139,58 @@ impl Catalog {
 
     /// Returns the manifest of an epoch, from the cache or from storage.
     pub(super) fn manifest(&self, epoch: u64) -> Result<Arc<EpochManifest>> {
-        if let Some(manifest) = lock(&self.manifests).get(&epoch) {
-            return Ok(manifest);
+        let known = lock(&self.manifests).get(&epoch);
+        if let Some(known) = known.filter(|known| known.columns.is_none()) {
+            self.confirm(&known, false)?;
+            return Ok(known.manifest);
         }
-        let manifest = Arc::new(load_manifest(self.storage.as_ref(), &self.paths, &self.descriptor, epoch)?);
+        let manifest = load_manifest(self.storage.as_ref(), &self.paths, &self.descriptor, epoch)?;
+        let known = KnownManifest { manifest: Arc::new(manifest), columns: None, is_confirmed: true };
+        Ok(self.remember(known).manifest)
+    }
+
+    /// Returns the manifest of an epoch for a scan that uses statistics of the key and of `columns` only. It may lack
+    /// other statistics, and range counts and statistics of the epoch. It may be that of another commit than the data,
+    /// until [`Catalog::confirm`] has succeeded.
+    pub(super) fn scan_manifest(&self, epoch: u64, columns: &[usize]) -> Result<KnownManifest> {
+        let known = lock(&self.manifests).get(&epoch);
+        let mut wanted = columns.to_vec();
+        match known {
+            Some(known) if known.has_statistics(columns, self.schema.key_index()) => return Ok(known),
+            Some(KnownManifest { columns: Some(read), .. }) => wanted.extend(read.iter()),
+            _ => {}
+        }
+        wanted.sort_unstable();
+        wanted.dedup();
+        let ScanManifest { manifest, is_whole, is_confirmed } =
+            load_scan_manifest(self.storage.as_ref(), &self.paths, &self.descriptor, epoch, &wanted)?;
+        let columns = if is_whole { None } else { Some(wanted.into()) };
+        Ok(self.remember(KnownManifest { manifest: Arc::new(manifest), columns, is_confirmed }))
+    }
+
+    fn remember(&self, known: KnownManifest) -> KnownManifest {
+        let manifest = &known.manifest;
         let weight = manifest.row_groups.len() as u64 + (manifest.keys.text_bytes() / CACHED_RUN_BYTES) as u64;
-        lock(&self.manifests).insert(epoch, manifest.clone(), weight);
-        Ok(manifest)
+        lock(&self.manifests).insert(manifest.epoch, known.clone(), weight);
+        known
+    }
+
+    /// Checks that a manifest belongs to the data, unless this is known. `has_opened` says that a part has been opened,
+    /// which named the manifest's commit.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] if the first part is missing or names another commit.
+    pub(super) fn confirm(&self, known: &KnownManifest, has_opened: bool) -> Result<()> {
+        if known.is_confirmed {
+            return Ok(());
+        }
+        let manifest = &known.manifest;
+        if !has_opened && !is_of_data(self.storage.as_ref(), &self.paths, manifest) {
+            let what = format!("no part names commit {}, of which there is a manifest", manifest.commit);
+            return Err(Error::corruption(&self.paths.epoch(manifest.epoch), what));
+        }
+        self.remember(KnownManifest { is_confirmed: true, ..known.clone() });
+        Ok(())
     }
 
     /// Returns the manifest of an epoch as it is in storage now.
@@ -172,7 +238,16 @@ impl Catalog {
             )
         })?;
         let storage = self.storage.as_ref();
-        let open = Arc::new(PartReader::open(storage, &path, entry, manifest.commit, self.schema.clone())?);
+        let (epoch, commit, schema) = (manifest.epoch, manifest.commit, self.schema.clone());
+        let version = self.descriptor.format_version;
+        let open = Arc::new(match version {
+            FormatVersion::V1 => PartReader::open(storage, &path, entry, commit, schema)?,
+            FormatVersion::V2 => {
+                let identity = PartIdentity { dataset: self.descriptor.uuid, commit, epoch, version };
+                PartReader::open_sealed(storage, &path, entry, identity, schema)?
+            }
+        });
+        // The pages of all row groups take about as much memory as the footer that states them.
         let footer_bytes = entry.bytes.saturating_sub(entry.footer_offset);
         lock(&self.parts).insert((manifest.commit, part), open.clone(), footer_bytes);
         Ok(open)

@@ -394,7 +394,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::format::{PartId, PartOptions, scan_seals};
+    use crate::format::{FormatVersion, PartId, PartOptions, scan_seals};
     use crate::schema::{Column, ColumnView, DataType};
     use crate::shuffle::{Channel, EngineOptions, Sent};
     use crate::storage::{MemoryStorage, Storage};
@@ -462,7 +462,12 @@ mod tests {
             directory: "/epoch".into(),
             schema: Arc::clone(&schema),
             options: PartOptions::default(),
-            identity: PartIdentity { dataset: Uuid::nil(), commit: Uuid::nil(), epoch: 0 },
+            identity: PartIdentity {
+                dataset: Uuid::nil(),
+                commit: Uuid::nil(),
+                epoch: 0,
+                version: FormatVersion::LATEST,
+            },
         });
         storage.create_dir_all(Path::new("/epoch")).unwrap();
         let mut post = Post::default();

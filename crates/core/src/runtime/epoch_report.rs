@@ -10,7 +10,9 @@ use uuid::Uuid;
 
 use super::exchange_statistics::ExchangeStatistics;
 use crate::error::{Error, Result};
-use crate::format::{EpochManifest, EpochStatistics, KeyRangeCounts, MAX_RANGE_COUNTS, RowGroupEntries, RunKind};
+use crate::format::{
+    EpochManifest, EpochStatistics, FormatVersion, KeyRangeCounts, MAX_RANGE_COUNTS, RowGroupEntries, RunKind,
+};
 use crate::schema::Schema;
 use crate::shuffle::{Engine, EngineStatistics, MessageError, Payloads};
 use crate::writer::Outcome;
@@ -34,7 +36,7 @@ impl Report {
             bytes.extend_from_slice(&partition.to_le_bytes());
             bytes.extend_from_slice(&rows.to_le_bytes());
         }
-        bytes.extend(self.manifest.encode(schema)?);
+        bytes.extend(self.manifest.encode(schema, FormatVersion::LATEST)?);
         Ok(bytes)
     }
 
@@ -296,6 +298,7 @@ mod tests {
                 bounds: None,
                 checksum: 0,
                 columns: vec![ColumnStatistics { range, nan_count: 0 }].into(),
+                pages: None,
             });
             report.manifest.keys = keys.into();
             (rank, report.encode(&schema).unwrap())

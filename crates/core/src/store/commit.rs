@@ -99,7 +99,7 @@ impl EpochCommit {
             storage: Arc::clone(storage),
             paths: paths.clone(),
             schema: Arc::clone(&descriptor.schema),
-            identity: PartIdentity { dataset: descriptor.uuid, commit, epoch },
+            identity: PartIdentity { dataset: descriptor.uuid, commit, epoch, version: descriptor.format_version },
             replace: if_exists == IfExists::Replace,
         }))
     }
@@ -140,7 +140,7 @@ impl EpochCommit {
             let old = manifest_commits(&*self.storage, &self.paths, epoch)?;
             old_manifests.extend(old.into_iter().map(|old| self.paths.manifest(epoch, old)));
         }
-        let bytes = manifest.encode(&self.schema)?;
+        let bytes = manifest.encode(&self.schema, self.identity.version)?;
         Ok(CommitProtocol::new(self.paths.clone(), epoch, commit, self.replace, bytes.into(), old_manifests))
     }
 

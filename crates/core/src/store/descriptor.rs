@@ -13,11 +13,9 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::files::{create_dir_synced, write_synced};
 use super::paths::DatasetPaths;
 use crate::error::{Error, IoContext, Result};
+use crate::format::FormatVersion;
 use crate::schema::{Column, Schema};
 use crate::storage::{FileKind, Storage, read_all};
-
-/// Version of the dataset folder that this release writes, and the highest version that it reads.
-pub const DATASET_VERSION: u32 = 1;
 
 /// Maximum size of `dataset.json` in bytes, sufficient for the largest schema.
 const MAX_BYTES: u64 = 16 << 20;
@@ -25,8 +23,8 @@ const MAX_BYTES: u64 = 16 << 20;
 /// The content of `dataset.json`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DatasetDescriptor {
-    /// Version of the folder layout and of `dataset.json`.
-    pub format_version: u32,
+    /// Format version of all files of the dataset.
+    pub format_version: FormatVersion,
     /// Identifier of the dataset. The footer of every part contains it.
     pub uuid: Uuid,
     /// Columns with their units, and the key.
@@ -35,6 +33,8 @@ pub struct DatasetDescriptor {
     pub derivations: Vec<String>,
     /// Origin of the data, as free text.
     pub source: Option<String>,
+    /// Names of features that a writer must know, but a reader need not. This release knows none.
+    pub requires_to_write: Vec<String>,
 }
 
 /// The fields of the file, in file order. The checksum follows them.
@@ -43,18 +43,44 @@ struct Fields {
     format_version: u32,
     uuid: String,
     created_by: String,
+    #[serde(flatten)]
+    features: Option<Features>,
     columns: Vec<Column>,
-    key: String,
+    /// Name of the key in format version 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    /// Order of the rows since format version 2.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    clustering: Option<Clustering>,
     #[serde(default)]
     derivations: Vec<String>,
     #[serde(default)]
     source: Option<String>,
 }
 
-/// The field that every version of the file has.
+/// Names of the features that a dataset of format version 2 uses.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Features {
+    requires: Vec<String>,
+    requires_to_write: Vec<String>,
+}
+
+/// The method that partitions and orders the rows, and its columns.
+#[derive(Debug, Serialize, Deserialize)]
+struct Clustering {
+    method: String,
+    columns: Vec<String>,
+}
+
+/// Clustering by ranges of one column. This release knows no other method.
+const RANGE: &str = "range";
+
+/// The fields that decide whether this release can decode the others.
 #[derive(Debug, Deserialize)]
-struct VersionField {
+struct Header {
     format_version: u32,
+    #[serde(default)]
+    requires: Vec<String>,
 }
 
 /// Returns the end of the file, from the comma before the checksum.
@@ -65,7 +91,14 @@ fn closing(covered: &[u8]) -> String {
 impl DatasetDescriptor {
     /// Creates the descriptor of a new dataset.
     pub fn new(schema: Arc<Schema>) -> Self {
-        Self { format_version: DATASET_VERSION, uuid: Uuid::new_v4(), schema, derivations: Vec::new(), source: None }
+        Self {
+            format_version: FormatVersion::LATEST,
+            uuid: Uuid::new_v4(),
+            schema,
+            derivations: Vec::new(),
+            source: None,
+            requires_to_write: Vec::new(),
+        }
     }
 
     /// Encodes `dataset.json`.
@@ -73,12 +106,23 @@ impl DatasetDescriptor {
     /// # Errors
     /// Errors of the JSON encoder. No schema causes one.
     pub fn encode(&self) -> io::Result<Vec<u8>> {
+        let key = self.schema.key().name.clone();
+        let (features, key, clustering) = match self.format_version {
+            FormatVersion::V1 => (None, Some(key), None),
+            FormatVersion::V2 => {
+                let requires_to_write = self.requires_to_write.clone();
+                let clustering = Clustering { method: RANGE.to_owned(), columns: vec![key] };
+                (Some(Features { requires: Vec::new(), requires_to_write }), None, Some(clustering))
+            }
+        };
         let fields = Fields {
-            format_version: self.format_version,
+            format_version: self.format_version.number(),
             uuid: self.uuid.to_string(),
             created_by: concat!("turbidite ", env!("CARGO_PKG_VERSION")).to_owned(),
+            features,
             columns: self.schema.columns().to_vec(),
-            key: self.schema.key().name.clone(),
+            key,
+            clustering,
             derivations: self.derivations.clone(),
             source: self.source.clone(),
         };
@@ -93,7 +137,8 @@ impl DatasetDescriptor {
     /// Decodes `dataset.json`. `path` is the path of the file, for error messages.
     ///
     /// # Errors
-    /// [`Error::Corruption`] if a byte was changed; [`Error::Version`] if a newer release wrote the file.
+    /// [`Error::Corruption`] if a byte was changed; [`Error::Version`] or [`Error::Feature`] if a newer release wrote
+    /// the file.
     pub fn decode(bytes: &[u8], path: &std::path::Path) -> Result<Self> {
         let corruption = |what: &str| Error::corruption(path, what);
         let covered = bytes.len().checked_sub(closing(&[]).len()).map(|end| &bytes[..end]);
@@ -101,25 +146,36 @@ impl DatasetDescriptor {
         if bytes[covered.len()..] != *closing(covered).as_bytes() {
             return Err(corruption("checksum mismatch; if it was edited by hand, undo the edit"));
         }
-        let version: VersionField =
+        let header: Header =
             serde_json::from_slice(bytes).map_err(|error| corruption(&format!("it has no format version: {error}")))?;
-        if version.format_version > DATASET_VERSION {
-            return Err(Error::Version {
-                path: path.to_owned(),
-                found: version.format_version,
-                supported: DATASET_VERSION,
-            });
+        let format_version = FormatVersion::stated(header.format_version, path)?;
+        let unknown = |feature: &String| Error::Feature { path: path.to_owned(), feature: feature.clone() };
+        if let Some(feature) = header.requires.first() {
+            return Err(unknown(feature));
         }
         let fields: Fields =
             serde_json::from_slice(bytes).map_err(|error| corruption(&format!("it cannot be decoded: {error}")))?;
-        let schema = Schema::new(fields.columns, &fields.key).map_err(|error| corruption(&error.to_string()))?;
+        let key = match (format_version, fields.key, fields.clustering) {
+            (FormatVersion::V1, Some(key), _) => key,
+            (FormatVersion::V2, _, Some(clustering)) if clustering.method != RANGE => {
+                return Err(unknown(&clustering.method));
+            }
+            (FormatVersion::V2, _, Some(clustering)) => {
+                let [key] = <[String; 1]>::try_from(clustering.columns)
+                    .map_err(|columns| corruption(&format!("it is clustered by {} columns", columns.len())))?;
+                key
+            }
+            _ => return Err(corruption("it does not state its key")),
+        };
+        let schema = Schema::new(fields.columns, &key).map_err(|error| corruption(&error.to_string()))?;
         let uuid = Uuid::try_parse(&fields.uuid).map_err(|error| corruption(&error.to_string()))?;
         Ok(Self {
-            format_version: fields.format_version,
+            format_version,
             uuid,
             schema: Arc::new(schema),
             derivations: fields.derivations,
             source: fields.source,
+            requires_to_write: fields.features.unwrap_or_default().requires_to_write,
         })
     }
 
@@ -167,6 +223,7 @@ impl DatasetDescriptor {
     pub fn open_or_create(storage: &dyn Storage, paths: &DatasetPaths, wanted: &Self) -> Result<Self> {
         match Self::read(storage, paths) {
             Ok(found) => {
+                found.check_writable(paths)?;
                 found.check_same(paths, wanted)?;
                 Ok(found)
             }
@@ -196,6 +253,15 @@ impl DatasetDescriptor {
         write_synced(storage, &draft, &self.encode().at("encode", &path)?)?;
         storage.rename(&draft, &path).at("rename", &draft)?;
         storage.sync_dir(&paths.control()).at("sync", &paths.control())
+    }
+
+    /// Checks that this release may write the dataset at `paths`.
+    ///
+    /// # Errors
+    /// [`Error::Feature`] with a feature that a writer must know.
+    pub fn check_writable(&self, paths: &DatasetPaths) -> Result<()> {
+        let unknown = |feature: &String| Error::Feature { path: paths.descriptor(), feature: feature.clone() };
+        self.requires_to_write.first().map_or(Ok(()), |feature| Err(unknown(feature)))
     }
 
     /// Checks that this dataset has the columns and key of `wanted`, and its derivations if there are any.
@@ -282,13 +348,18 @@ mod tests {
 
     #[test]
     fn it_round_trips_and_is_json() {
-        let descriptor = descriptor();
-        let bytes = descriptor.encode().unwrap();
-        assert_eq!(decode(&bytes).unwrap(), descriptor);
-        let json: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
-        assert_eq!(json["columns"][0]["unit"], "m c²");
-        assert_eq!(json["columns"][1]["type"]["fixed_bytes"], 56);
-        assert_eq!(json["checksum"].as_str().unwrap().len(), 16);
+        for format_version in [FormatVersion::V1, FormatVersion::V2] {
+            let descriptor = DatasetDescriptor { format_version, ..descriptor() };
+            let bytes = descriptor.encode().unwrap();
+            assert_eq!(decode(&bytes).unwrap(), descriptor);
+            let json: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+            assert_eq!(json["format_version"], format_version.number());
+            assert_eq!(json["columns"][0]["unit"], "m c²");
+            assert_eq!(json["columns"][1]["type"]["fixed_bytes"], 56);
+            assert_eq!(json["checksum"].as_str().unwrap().len(), 16);
+            let key = json.get("key").or(json["clustering"]["columns"].get(0));
+            assert_eq!(key, Some(&serde_json::json!("energy")));
+        }
     }
 
     #[test]
@@ -307,13 +378,35 @@ mod tests {
 
     #[test]
     fn newer_versions_are_named_and_unknown_fields_let_through() {
-        let newer = signed("{\n  \"format_version\": 2, \"shape\": \"unknown\"");
-        assert!(matches!(decode(&newer), Err(Error::Version { found: 2, supported: 1, .. })));
+        let newer = signed("{\n  \"format_version\": 3, \"shape\": \"unknown\"");
+        assert!(matches!(decode(&newer), Err(Error::Version { found: 3, supported: 2, .. })));
         let text = String::from_utf8(descriptor().encode().unwrap()).unwrap();
         let covered = text.split_once(",\n  \"checksum\"").unwrap().0;
+        for (from, to) in [("\"requires\": []", "\"requires\": [\"levels\"]"), ("\"range\"", "\"levels\"")] {
+            assert!(covered.contains(from), "{covered}");
+            let error = decode(&signed(&covered.replace(from, to))).unwrap_err();
+            assert!(matches!(&error, Error::Feature { feature, .. } if feature == "levels"), "{error}");
+        }
+        assert!(matches!(decode(&signed(&covered.replace("\"range\"", "7"))), Err(Error::Corruption { .. })));
         decode(&signed(&format!("{covered},\n  \"later\": 1"))).unwrap();
         let nonsense = signed("{\n  \"format_version\": 1");
         assert!(matches!(decode(&nonsense), Err(Error::Corruption { .. })));
+    }
+
+    #[test]
+    fn a_dataset_that_only_newer_releases_write_is_read() {
+        let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+        let paths = DatasetPaths::new("/ds");
+        let newer = DatasetDescriptor { requires_to_write: vec!["two keys".to_owned()], ..descriptor() };
+        newer.create(&*storage, &paths).unwrap();
+        assert_eq!(DatasetDescriptor::read(&*storage, &paths).unwrap(), newer);
+        let refused = |result: Result<()>| match result.unwrap_err() {
+            Error::Feature { feature, .. } => assert_eq!(feature, "two keys"),
+            other => panic!("{other}"),
+        };
+        refused(DatasetDescriptor::open_or_create(&*storage, &paths, &descriptor()).map(drop));
+        refused(crate::store::recover(&storage, &paths, &newer).map(drop));
+        refused(crate::store::truncate_after(&storage, &paths, &newer, 0).map(drop));
     }
 
     #[test]

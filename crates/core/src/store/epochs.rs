@@ -12,12 +12,15 @@ use super::descriptor::DatasetDescriptor;
 use super::listing::{epoch_exists, list_or_empty, list_parts};
 use super::paths::{DatasetPaths, parse_manifest};
 use crate::error::{Error, IoContext, Result};
-use crate::format::{EpochManifest, PartReader};
+use crate::format::{EpochManifest, FormatVersion, PartReader};
 use crate::storage::{Storage, read_all};
 
 /// Maximum size of a manifest in bytes. A manifest has one row per row group. The manifest of 131,072 ranks with 16
 /// runs and 16 columns is well below this limit.
 const MAX_MANIFEST_BYTES: u64 = 4 << 30;
+
+/// Size in bytes up to which a scan reads the whole manifest. Reading it by column would save no time.
+const WHOLE_MANIFEST_BYTES: u64 = 1 << 20;
 
 /// Returns the commit to which the parts in a folder belong, from the first readable footer. Returns `None` if no
 /// footer is readable.
@@ -63,30 +66,86 @@ pub fn load_manifest(
     descriptor: &DatasetDescriptor,
     epoch: u64,
 ) -> Result<EpochManifest> {
-    let folder = paths.epoch(epoch);
-    if !epoch_exists(storage, paths, epoch)? {
-        return Err(Error::EpochMissing { epoch, path: paths.root().to_owned() });
-    }
-    // Listing a folder of 131,072 parts takes long. If there is only one manifest, the footer of one listed part
-    // suffices to check that the manifest belongs to the data.
-    if let [commit] = *manifest_commits(storage, paths, epoch)?.as_slice()
+    // Listing a folder of 131,072 parts takes long. If there is only one manifest, one listed part suffices to check that
+    // the manifest belongs to the data.
+    if let Some(commit) = only_commit(storage, paths, epoch)?
         && let Ok(manifest) = read_manifest(storage, paths, descriptor, epoch, commit)
-        && let Some(entry) = manifest.parts.first()
-        && let Ok(identity) = PartReader::identify(storage, &folder.join(entry.part.file_name()))
-        && identity.commit == commit
+        && is_of_data(storage, paths, &manifest)
     {
         return Ok(manifest);
     }
-    let commit = match commit_of(storage, &folder)? {
+    let commit = match commit_of(storage, &paths.epoch(epoch))? {
         Some(commit) => commit,
         // No footer is readable, so the commit of the data is unknown. A single manifest is still used, so that
         // verification can report the corrupt parts. If there are two, the right one cannot be determined.
         None => match manifest_commits(storage, paths, epoch)?.as_slice() {
             [commit] => *commit,
-            _ => return Err(Error::corruption(&folder, "no part has a readable footer")),
+            _ => return Err(Error::corruption(&paths.epoch(epoch), "no part has a readable footer")),
         },
     };
     read_manifest(storage, paths, descriptor, epoch, commit)
+}
+
+/// A manifest for a scan.
+#[derive(Debug)]
+pub(crate) struct ScanManifest {
+    pub(crate) manifest: EpochManifest,
+    /// Whether the whole manifest was read. Otherwise it has the statistics of the requested columns only, and neither
+    /// range counts nor statistics of the epoch.
+    pub(crate) is_whole: bool,
+    /// Whether the manifest is known to belong to the data. Otherwise, the scan must compare it with a part.
+    pub(crate) is_confirmed: bool,
+}
+
+/// Reads what a scan needs of an epoch's manifest: statistics of the key and of `columns`. Small manifests are read as a
+/// whole. No part is read unless several manifests of the epoch exist, so the first part need not wait for the
+/// manifest.
+///
+/// # Errors
+/// The errors of [`load_manifest`].
+pub(crate) fn load_scan_manifest(
+    storage: &dyn Storage,
+    paths: &DatasetPaths,
+    descriptor: &DatasetDescriptor,
+    epoch: u64,
+    columns: &[usize],
+) -> Result<ScanManifest> {
+    if let Some(commit) = only_commit(storage, paths, epoch)?.filter(|_| descriptor.format_version >= FormatVersion::V2)
+    {
+        let path = paths.manifest(epoch, commit);
+        let file = storage.open(&path).at("open", &path);
+        let read = file.and_then(|file| match file.bytes() {
+            0..=WHOLE_MANIFEST_BYTES => Ok((read_manifest(storage, paths, descriptor, epoch, commit)?, true)),
+            _ => Ok((EpochManifest::read_for_scan(file, &path, &descriptor.schema, columns)?, false)),
+        });
+        if let Ok((manifest, is_whole)) = read
+            && (manifest.epoch, manifest.commit) == (epoch, commit)
+        {
+            return Ok(ScanManifest { manifest, is_whole, is_confirmed: false });
+        }
+    }
+    let manifest = load_manifest(storage, paths, descriptor, epoch)?;
+    Ok(ScanManifest { manifest, is_whole: true, is_confirmed: true })
+}
+
+/// Returns the commit of an epoch's only manifest. Returns `None` if there are several, or none.
+///
+/// # Errors
+/// [`Error::EpochMissing`], and I/O errors.
+fn only_commit(storage: &dyn Storage, paths: &DatasetPaths, epoch: u64) -> Result<Option<Uuid>> {
+    if !epoch_exists(storage, paths, epoch)? {
+        return Err(Error::EpochMissing { epoch, path: paths.root().to_owned() });
+    }
+    let commits = manifest_commits(storage, paths, epoch)?;
+    Ok(<[Uuid; 1]>::try_from(commits).ok().map(|[commit]| commit))
+}
+
+/// Returns whether the first part of a manifest exists and names its commit.
+pub(crate) fn is_of_data(storage: &dyn Storage, paths: &DatasetPaths, manifest: &EpochManifest) -> bool {
+    manifest.parts.first().is_some_and(|entry| {
+        let path = paths.part(manifest.epoch, entry.part);
+        PartReader::commit_of(storage, &path, entry).is_ok_and(|commit| commit == manifest.commit)
+    })
 }
 
 /// Reads the manifest of one commit.

@@ -42,6 +42,7 @@ pub struct Recovery {
 /// # Errors
 /// If storage fails. Completed actions remain in effect.
 pub fn recover(storage: &Arc<dyn Storage>, paths: &DatasetPaths, descriptor: &DatasetDescriptor) -> Result<Recovery> {
+    descriptor.check_writable(paths)?;
     for folder in [paths.manifests(), paths.unfinished(), paths.data()] {
         super::files::create_dir_synced(&**storage, &folder)?;
     }

@@ -96,7 +96,8 @@ pub fn list(
             let file = storage.open(&path).at("open", &path)?;
             let mut runs = scan_seals(&*file, &path, &descriptor.schema)?;
             // File systems reuse the blocks of deleted files, so a file may contain seals of other attempts.
-            let identity = PartIdentity { dataset: descriptor.uuid, commit, epoch };
+            let version = descriptor.format_version;
+            let identity = PartIdentity { dataset: descriptor.uuid, commit, epoch, version };
             runs.retain(|run| run.identity == identity && run.part == part);
             parts.push(UnfinishedPart { part, path, bytes: file.bytes(), runs });
         }
@@ -133,7 +134,8 @@ pub fn recover_into(
         storage.remove_dir_all(&draft).at("remove", &draft)?;
     }
     create_dir_synced(&**storage, &draft)?;
-    let identity = PartIdentity { dataset: descriptor.uuid, commit: Uuid::new_v4(), epoch };
+    let (commit, version) = (Uuid::new_v4(), descriptor.format_version);
+    let identity = PartIdentity { dataset: descriptor.uuid, commit, epoch, version };
     let mut salvaged = SalvagedEpoch { epoch, directory, parts: 0, runs: 0, rows: 0, corrupt: Vec::new() };
     for part in unfinished.parts.iter().filter(|part| !part.runs.is_empty()) {
         let schema = &descriptor.schema;

@@ -42,7 +42,8 @@ pub(super) fn verify_part(
         }
     };
     report.parts = 1;
-    let expected = PartIdentity { dataset: descriptor.uuid, commit: manifest.commit, epoch: manifest.epoch };
+    let (dataset, version) = (descriptor.uuid, descriptor.format_version);
+    let expected = PartIdentity { dataset, commit: manifest.commit, epoch: manifest.epoch, version };
     let mut check = PartCheck { path: &path, reader: &reader, schema, report: &mut report };
     if reader.identity() != expected {
         check.corruption("footer", "it belongs to another dataset or epoch");
@@ -370,6 +371,7 @@ fn expected_seal(identity: PartIdentity, run: &[&RowGroupEntry]) -> SealedRun {
         kind: first.kind,
         table_version: first.table_version,
         bounds: first.bounds,
+        page_rows: run.iter().filter_map(|run| run.pages.as_ref()).map(|pages| pages.page_rows).max().unwrap_or(0),
         row_groups: run.iter().map(group).collect(),
     }
 }

@@ -67,6 +67,16 @@ pub struct EpochStatistics {
 }
 
 impl EpochStatistics {
+    /// Returns the statistics as JSON, for a manifest.
+    pub(in crate::format) fn text(&self) -> String {
+        // JSON can represent neither NaN nor infinities. Such statistics are omitted, and decoded as zero.
+        let mut statistics = serde_json::json!(self);
+        if let Some(fields) = statistics.as_object_mut() {
+            fields.retain(|_, value| !value.is_null());
+        }
+        statistics.to_string()
+    }
+
     /// Returns the load imbalance: the standard deviation of the receivers' rows divided by their mean. Returns 0 for
     /// an epoch without rows.
     pub fn load_imbalance(&self) -> f64 {

@@ -1,6 +1,7 @@
 //! The entry of a row group in a manifest.
 
 use crate::format::manifest::entries::{PartId, RunKind};
+use crate::format::manifest::page_directory::PageDirectory;
 use crate::format::manifest::row_group_statistics::RowGroupStatistics;
 use crate::schema::Value;
 
@@ -32,4 +33,6 @@ pub struct RowGroupEntry {
     pub checksum: u64,
     /// Statistics of each schema column.
     pub columns: RowGroupStatistics,
+    /// Places and first keys of the pages. `None` in datasets of format version 1.
+    pub pages: Option<PageDirectory>,
 }

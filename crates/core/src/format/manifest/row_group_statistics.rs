@@ -32,7 +32,9 @@ impl RowGroupStatistics {
 
     fn all(&self) -> &Vec<ColumnStatistics> {
         self.made.get_or_init(|| match &self.stored {
-            Some((all, row)) => (0..all.columns()).filter_map(|column| all.one(*row as usize, column)).collect(),
+            // A list would be wrong without the columns that have not been read. Only a scan has such statistics, and
+            // asks for single columns.
+            Some((all, row)) => all.all(*row as usize).unwrap_or_default(),
             None => Vec::new(),
         })
     }

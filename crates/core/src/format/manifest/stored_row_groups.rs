@@ -7,7 +7,9 @@ use arrow_array::types::{ArrowPrimitiveType, UInt8Type, UInt32Type, UInt64Type};
 use arrow_array::{Array, ArrayRef, PrimitiveArray, RecordBatch};
 use arrow_buffer::ScalarBuffer;
 
+use crate::format::manifest::arrow_columns::Lists;
 use crate::format::manifest::entries::{PartId, RunKind};
+use crate::format::manifest::page_directory::PageDirectory;
 use crate::format::manifest::row_group_entry::RowGroupEntry;
 use crate::format::manifest::row_group_statistics::RowGroupStatistics;
 use crate::format::manifest::stored_statistics::{StoredColumn, StoredRange, StoredStatistics};
@@ -25,19 +27,53 @@ pub(in crate::format) struct Place {
 /// The row groups of one record batch.
 #[derive(Debug)]
 pub(in crate::format) struct StoredRowGroups {
-    ranks: ScalarBuffer<u32>,
-    rolls: ScalarBuffer<u32>,
-    runs: ScalarBuffer<u32>,
-    row_groups: ScalarBuffer<u32>,
-    offsets: ScalarBuffer<u64>,
-    bytes: ScalarBuffer<u64>,
-    rows: ScalarBuffer<u64>,
+    pub(in crate::format) ranks: ScalarBuffer<u32>,
+    pub(in crate::format) rolls: ScalarBuffer<u32>,
+    pub(in crate::format) runs: ScalarBuffer<u32>,
+    pub(in crate::format) row_groups: ScalarBuffer<u32>,
+    pub(in crate::format) offsets: ScalarBuffer<u64>,
+    pub(in crate::format) bytes: ScalarBuffer<u64>,
+    pub(in crate::format) rows: ScalarBuffer<u64>,
     /// Codes of kinds, all of them valid.
-    kinds: ScalarBuffer<u8>,
-    table_versions: ScalarBuffer<u32>,
-    checksums: ScalarBuffer<u64>,
-    bounds: StoredRange,
-    column_statistics: Arc<StoredStatistics>,
+    pub(in crate::format) kinds: ScalarBuffer<u8>,
+    pub(in crate::format) table_versions: ScalarBuffer<u32>,
+    pub(in crate::format) checksums: ScalarBuffer<u64>,
+    pub(in crate::format) bounds: StoredRange,
+    pub(in crate::format) column_statistics: Arc<StoredStatistics>,
+    /// Places and first keys of pages. `None` in manifests of format version 1.
+    pub(in crate::format) pages: Option<StoredPages>,
+}
+
+/// Places and first keys of the pages of row groups.
+#[derive(Debug)]
+pub(in crate::format) struct StoredPages {
+    pub(in crate::format) page_rows: ScalarBuffer<u32>,
+    pub(in crate::format) index_offsets: ScalarBuffer<u64>,
+    pub(in crate::format) index_bytes: ScalarBuffer<u32>,
+    pub(in crate::format) index_checksums: ScalarBuffer<u64>,
+    pub(in crate::format) first_keys: Lists,
+    pub(in crate::format) order: KeyOrder,
+}
+
+impl StoredPages {
+    /// Returns the pages of a row group. Returns `None` if neither their places nor their page indexes are known.
+    fn one(&self, row: usize) -> Option<PageDirectory> {
+        let (page_rows, index_bytes) = (self.page_rows[row], self.index_bytes[row]);
+        (page_rows > 0 || index_bytes > 0).then_some(())?;
+        let ordinals = |keys: &[u8]| {
+            let width = self.order.data_type().width();
+            let mut ordinals = Vec::with_capacity(keys.len() / width);
+            self.order.ordinals(keys, width, keys.len() / width, &mut ordinals);
+            ordinals
+        };
+        Some(PageDirectory {
+            page_rows,
+            index_offset: self.index_offsets[row],
+            index_bytes,
+            index_checksum: self.index_checksums[row],
+            first_keys: self.first_keys.get(row).map(ordinals),
+        })
+    }
 }
 
 impl StoredRowGroups {
@@ -66,9 +102,9 @@ impl StoredRowGroups {
                 let range = StoredRange { data_type, least: columns.next()?.clone(), most: columns.next()?.clone() };
                 let nan_counts =
                     if data_type.is_float() { Some(numbers_of::<UInt64Type>(columns.next()?)?) } else { None };
-                Some(StoredColumn { range, nan_counts })
+                StoredColumn::Known { range, nan_counts }
             } else {
-                None
+                StoredColumn::Opaque
             });
         }
         let column_statistics = Arc::new(StoredStatistics { columns: column_statistics });
@@ -85,12 +121,16 @@ impl StoredRowGroups {
             checksums,
             bounds,
             column_statistics,
+            pages: None,
         })
     }
 
     /// Returns whether a row group has more NaN values than rows.
     pub(in crate::format) fn has_excess_nans(&self) -> bool {
-        let counts = self.column_statistics.columns.iter().flatten().filter_map(|column| column.nan_counts.as_ref());
+        let counts = self.column_statistics.columns.iter().filter_map(|column| match column {
+            StoredColumn::Known { nan_counts, .. } => nan_counts.as_ref(),
+            StoredColumn::Opaque | StoredColumn::Unread => None,
+        });
         counts.into_iter().any(|counts| counts.iter().zip(&self.rows).any(|(nans, rows)| nans > rows))
     }
 
@@ -114,6 +154,7 @@ impl StoredRowGroups {
             bounds: self.bounds.one(row),
             checksum: self.checksums[row],
             columns: RowGroupStatistics::stored(Arc::clone(&self.column_statistics), row as u32),
+            pages: self.pages.as_ref().and_then(|pages| pages.one(row)),
         }
     }
 
@@ -130,7 +171,7 @@ impl StoredRowGroups {
     /// unknown.
     pub(in crate::format) fn ordinals(&self, column: usize, order: KeyOrder) -> Vec<(u64, u64)> {
         match self.column_statistics.columns.get(column) {
-            Some(Some(stored)) => stored.range.ordinals(order),
+            Some(StoredColumn::Known { range, .. }) => range.ordinals(order),
             _ => vec![(0, u64::MAX); self.len()],
         }
     }

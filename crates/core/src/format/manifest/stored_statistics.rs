@@ -42,29 +42,39 @@ impl StoredRange {
     }
 }
 
-/// Column statistics: the smallest and largest values and the NaN counts of each numeric column.
+/// Statistics of each column of the schema.
 #[derive(Debug)]
 pub(in crate::format) struct StoredStatistics {
-    pub(in crate::format) columns: Vec<Option<StoredColumn>>,
+    pub(in crate::format) columns: Vec<StoredColumn>,
 }
 
+/// Statistics of one column.
 #[derive(Debug)]
-pub(in crate::format) struct StoredColumn {
-    pub(in crate::format) range: StoredRange,
-    pub(in crate::format) nan_counts: Option<ScalarBuffer<u64>>,
+pub(in crate::format) enum StoredColumn {
+    /// The smallest and largest values and the NaN counts of a numeric column.
+    Known { range: StoredRange, nan_counts: Option<ScalarBuffer<u64>> },
+    /// A column without statistics.
+    Opaque,
+    /// A numeric column whose statistics have not been read.
+    Unread,
 }
 
 impl StoredStatistics {
-    pub(in crate::format) fn columns(&self) -> usize {
-        self.columns.len()
+    /// Returns the statistics of one column in one row group. Returns `None` if there is no such column, or its
+    /// statistics have not been read.
+    pub(in crate::format) fn one(&self, row: usize, column: usize) -> Option<ColumnStatistics> {
+        match self.columns.get(column)? {
+            StoredColumn::Known { range, nan_counts } => {
+                let nan_count = nan_counts.as_ref().map_or(0, |counts| counts[row]);
+                Some(ColumnStatistics { range: range.one(row), nan_count })
+            }
+            StoredColumn::Opaque => Some(ColumnStatistics { range: None, nan_count: 0 }),
+            StoredColumn::Unread => None,
+        }
     }
 
-    /// Returns the statistics of one column in one row group. Returns `None` if there is no such column.
-    pub(in crate::format) fn one(&self, row: usize, column: usize) -> Option<ColumnStatistics> {
-        let Some(stored) = self.columns.get(column)? else {
-            return Some(ColumnStatistics { range: None, nan_count: 0 });
-        };
-        let nan_count = stored.nan_counts.as_ref().map_or(0, |counts| counts[row]);
-        Some(ColumnStatistics { range: stored.range.one(row), nan_count })
+    /// Returns the statistics of all columns in one row group. Returns `None` unless all have been read.
+    pub(in crate::format) fn all(&self, row: usize) -> Option<Vec<ColumnStatistics>> {
+        (0..self.columns.len()).map(|column| self.one(row, column)).collect()
     }
 }

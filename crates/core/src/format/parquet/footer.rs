@@ -1,6 +1,7 @@
 //! The footer of a part: Parquet's `FileMetaData`, with our metadata among its key-value pairs.
 
 use std::ops::Range;
+use std::path::Path;
 
 use uuid::Uuid;
 
@@ -9,10 +10,8 @@ use crate::format::manifest::range_counts::RangeCount;
 use crate::format::parquet::page_header::{PLAIN, RLE, encode_statistics, number};
 use crate::format::parquet::physical::{PhysicalType, physical_type, physical_width};
 use crate::format::parquet::thrift::{Malformed, Reader, Writer};
+use crate::format::version::FormatVersion;
 use crate::schema::{Column, DataType, Schema};
-
-/// The version of the format described in FORMAT.md.
-pub const FORMAT_VERSION: u32 = 1;
 
 /// Magic number at the start and the end of a Parquet file.
 pub(in crate::format) const PARQUET_MAGIC: &[u8; 4] = b"PAR1";
@@ -20,7 +19,7 @@ pub(in crate::format) const PARQUET_MAGIC: &[u8; 4] = b"PAR1";
 /// Maximum number of row groups in a Parquet file.
 pub const MAX_ROW_GROUPS: u32 = i16::MAX as u32;
 
-/// The dataset, commit and epoch that a part belongs to.
+/// The dataset, commit and epoch that a part belongs to, and its format version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartIdentity {
     /// Identifier of the dataset.
@@ -29,6 +28,8 @@ pub struct PartIdentity {
     pub commit: Uuid,
     /// Label of the epoch.
     pub epoch: u64,
+    /// Format version of the dataset.
+    pub version: FormatVersion,
 }
 
 /// The location and statistics of a written column chunk.
@@ -57,6 +58,10 @@ pub(in crate::format) struct WrittenRowGroup {
     pub(in crate::format) columns: Vec<WrittenChunk>,
     /// Distribution of the row group's keys. Empty once the part writer has taken it.
     pub(in crate::format) keys: Vec<RangeCount>,
+    /// Rows per page from which the places of all pages follow, or 0 if they do not.
+    pub(in crate::format) page_rows: u32,
+    /// Ordinals of the first keys of the pages after the first. `None` if they are unknown, or taken by the part writer.
+    pub(in crate::format) first_keys: Option<Vec<u64>>,
 }
 
 impl WrittenRowGroup {
@@ -117,13 +122,17 @@ pub(in crate::format) fn encode_footer(footer: &Footer<'_>, out: &mut Vec<u8>) {
 }
 
 fn key_values(footer: &Footer<'_>) -> Vec<(&'static str, String)> {
+    let key = &footer.schema.key().name;
     vec![
-        ("turbidite.format_version", FORMAT_VERSION.to_string()),
+        ("turbidite.format_version", footer.identity.version.to_string()),
         ("turbidite.dataset", footer.identity.dataset.to_string()),
         ("turbidite.commit", footer.identity.commit.to_string()),
         ("turbidite.epoch", footer.identity.epoch.to_string()),
         ("turbidite.part", footer.part.file_name()),
-        ("turbidite.key", footer.schema.key().name.clone()),
+        match footer.identity.version {
+            FormatVersion::V1 => ("turbidite.key", key.clone()),
+            FormatVersion::V2 => ("turbidite.clustering", format!("range:{key}")),
+        },
         // Columns have the same JSON as in dataset.json. Serializing strings cannot fail. If it did, the entry would be
         // empty, but no reader needs it.
         ("turbidite.columns", serde_json::to_string(footer.schema.columns()).unwrap_or_default()),
@@ -216,11 +225,30 @@ pub(in crate::format) struct ParsedRowGroup {
     pub(in crate::format) columns: Vec<ParsedChunk>,
 }
 
+/// The identity that a footer states. Its version may be that of a newer release.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::format) struct StatedIdentity {
+    dataset: Uuid,
+    commit: Uuid,
+    epoch: u64,
+    version: u32,
+}
+
+impl StatedIdentity {
+    /// Returns the identity of the part at `path`.
+    ///
+    /// # Errors
+    /// [`crate::Error::Version`] if a newer release wrote the part.
+    pub(in crate::format) fn checked(self, path: &Path) -> crate::error::Result<PartIdentity> {
+        let Self { dataset, commit, epoch, version } = self;
+        Ok(PartIdentity { dataset, commit, epoch, version: FormatVersion::stated(version, path)? })
+    }
+}
+
 /// A decoded footer.
 #[derive(Debug)]
 pub(in crate::format) struct ParsedFooter {
-    pub(in crate::format) identity: PartIdentity,
-    pub(in crate::format) format_version: u32,
+    pub(in crate::format) identity: StatedIdentity,
     pub(in crate::format) part: PartId,
     pub(in crate::format) row_groups: Vec<ParsedRowGroup>,
     /// Name, physical type and width of each column.
@@ -268,8 +296,8 @@ pub(in crate::format) fn decode_footer(bytes: &[u8]) -> Result<ParsedFooter, Mal
     if row_groups.iter().any(|group: &ParsedRowGroup| group.columns.len() != columns.len()) {
         return Err(Malformed("a row group and the schema differ in the number of columns"));
     }
-    let (identity, format_version, part) = notes.finish().ok_or(Malformed("it was not written by turbidite"))?;
-    Ok(ParsedFooter { identity, format_version, part, row_groups, columns })
+    let (identity, part) = notes.finish().ok_or(Malformed("it was not written by turbidite"))?;
+    Ok(ParsedFooter { identity, part, row_groups, columns })
 }
 
 fn text(bytes: &[u8]) -> Result<&str, Malformed> {
@@ -375,8 +403,8 @@ impl Notes {
         Ok(())
     }
 
-    fn finish(self) -> Option<(PartIdentity, u32, PartId)> {
-        let identity = PartIdentity { dataset: self.dataset?, commit: self.commit?, epoch: self.epoch? };
-        Some((identity, self.version?, self.part?))
+    fn finish(self) -> Option<(StatedIdentity, PartId)> {
+        let (dataset, commit, epoch) = (self.dataset?, self.commit?, self.epoch?);
+        Some((StatedIdentity { dataset, commit, epoch, version: self.version? }, self.part?))
     }
 }

@@ -6,6 +6,9 @@ use crate::format::parquet::physical::{Bound, decode_bound, encode_bound};
 use crate::format::parquet::thrift::{Malformed, Reader, Writer};
 use crate::schema::{DataType, Value};
 
+/// Thrift's code for a structure in a list.
+const STRUCTURE: u8 = 12;
+
 /// The location and statistics of a written page.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::format) struct WrittenPage {
@@ -78,12 +81,25 @@ fn boundary_order(ranges: &[(Value, Value)]) -> i32 {
     }
 }
 
+/// Returns the length of the page index at the start of `bytes`.
+pub(in crate::format) fn index_bytes(bytes: &[u8]) -> Result<usize, Malformed> {
+    let mut reader = Reader::new(bytes);
+    reader.structure(|_, _| Ok(false))?;
+    Ok(reader.position())
+}
+
+/// Returns whether the page index at the start of `bytes` is a column index: its first field is a list of booleans,
+/// whereas that of an offset index is a list of structures.
+pub(in crate::format) fn begins_column_index(bytes: &[u8]) -> bool {
+    bytes.get(1).is_some_and(|header| header & 0x0f != STRUCTURE)
+}
+
 /// Decodes an offset index. `rows` is the number of rows in the row group.
 ///
-/// The pages must cover `chunk` without gaps, and contain every row once.
+/// The pages must lie one after another from offset `start`, and contain every row once.
 pub(in crate::format) fn decode_offset_index(
     bytes: &[u8],
-    chunk: std::ops::Range<u64>,
+    start: u64,
     rows: u64,
 ) -> Result<Vec<PageLocation>, Malformed> {
     let mut starts: Vec<(u64, u32, u64)> = Vec::new();
@@ -110,7 +126,7 @@ pub(in crate::format) fn decode_offset_index(
         Ok(true)
     })?;
     let mut pages = Vec::with_capacity(starts.len());
-    let (mut position, mut row) = (chunk.start, 0u64);
+    let (mut position, mut row) = (start, 0u64);
     for (index, (offset, bytes, first_row)) in starts.iter().copied().enumerate() {
         let next_row = starts.get(index + 1).map_or(rows, |next| next.2);
         let page_rows =
@@ -122,8 +138,8 @@ pub(in crate::format) fn decode_offset_index(
         position = position.checked_add(u64::from(bytes)).ok_or(Malformed("a page is too long"))?;
         row = next_row;
     }
-    if position != chunk.end || row != rows {
-        return Err(Malformed("its pages do not cover the column chunk"));
+    if row != rows {
+        return Err(Malformed("its pages do not have all rows"));
     }
     Ok(pages)
 }

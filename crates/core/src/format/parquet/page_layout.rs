@@ -10,6 +10,7 @@
 use std::ops::Range;
 
 use crate::format::parquet::page_header::max_header_bytes;
+use crate::format::parquet::page_index::PageLocation;
 use crate::format::parquet::physical::physical_width;
 use crate::schema::{DataType, Schema};
 
@@ -52,8 +53,8 @@ pub(in crate::format) struct PageLayout {
 
 impl PageLayout {
     /// Creates the layout of a row group with `rows` rows. `asked_page_rows` is the requested number of rows per page
-    /// (see [`page_rows`]).
-    pub(in crate::format) fn new(schema: &Schema, rows: usize, asked_page_rows: u32) -> Self {
+    /// (see [`page_rows`]). `sorted` is false for NaN keys, whose pages have no statistics in their headers.
+    pub(in crate::format) fn new(schema: &Schema, rows: usize, asked_page_rows: u32, sorted: bool) -> Self {
         let mut bytes = 0;
         let mut columns = Vec::with_capacity(schema.columns().len());
         for (index, column) in schema.columns().iter().enumerate() {
@@ -61,7 +62,7 @@ impl PageLayout {
             let page_rows = page_rows(column.data_type, asked_page_rows);
             let pages = rows.div_ceil(page_rows);
             let last_rows = rows - page_rows * pages.saturating_sub(1);
-            let statistics = (index == schema.key_index()).then_some(column.data_type);
+            let statistics = (sorted && index == schema.key_index()).then_some(column.data_type);
             // Row numbers are u32, so the cast is exact.
             let header_bytes = |rows: usize| max_header_bytes(rows * value_bytes, rows as u32, statistics);
             let pages_of_column = ColumnPages {
@@ -97,6 +98,19 @@ impl PageLayout {
             let begin = page * pages.page_rows;
             (begin..self.rows.min(begin + pages.page_rows), pages.body(page, self.rows))
         })
+    }
+
+    /// Returns the locations of a column's pages in a file whose row group begins at `offset`.
+    pub(in crate::format) fn locations(&self, column: usize, offset: u64) -> Vec<PageLocation> {
+        let mut begin = self.columns[column].begin as u64;
+        let location = |(rows, body): (Range<usize>, Range<usize>)| {
+            let bytes = body.end as u64 - begin;
+            let at = offset + begin;
+            begin = body.end as u64;
+            // A page has at most 2^20 bytes and a header, or one value.
+            PageLocation { offset: at, bytes: bytes as u32, first_row: rows.start as u64, rows: rows.len() as u32 }
+        };
+        self.pages(column).map(location).collect()
     }
 
     /// Iterates over the positions of a range of rows, page by page. Each item is a range of rows, relative to the
@@ -154,7 +168,7 @@ mod tests {
             cuts in prop::collection::vec(0.0f64..1.0, 0..8),
         ) {
             let schema = schema();
-            let layout = PageLayout::new(&schema, rows, asked);
+            let layout = PageLayout::new(&schema, rows, asked, true);
             let mut cuts: Vec<usize> = cuts.iter().map(|cut| (cut * rows as f64) as usize).chain([0, rows]).collect();
             cuts.sort_unstable();
             let mut end = 0;

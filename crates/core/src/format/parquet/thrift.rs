@@ -18,7 +18,7 @@ const BINARY: u8 = 8;
 const LIST: u8 = 9;
 const SET: u8 = 10;
 const MAP: u8 = 11;
-const STRUCT: u8 = 12;
+pub(in crate::format) const STRUCT: u8 = 12;
 
 /// The error for bytes that are not the expected Thrift structure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

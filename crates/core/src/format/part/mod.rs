@@ -4,6 +4,7 @@
 
 pub(super) mod part_reader;
 pub(super) mod part_writer;
+pub(super) mod row_group_pages;
 pub(super) mod salvage;
 pub(super) mod seal;
 pub(super) mod stream;

@@ -1,42 +1,45 @@
-//! Reads parts: the tail of the file once, then any page by its location.
+//! Reads parts: the places of pages once, then any page by its location.
 //!
-//! All input is checked before use: the tail against the manifest's checksum, locations against the length of the file,
-//! pages against their own checksums. The page index of a column chunk is parsed on first access.
+//! The places come from the footer and the page indexes, which are the tail of the file, or from a manifest of format
+//! version 2. All input is checked before use: the tail and page indexes against the manifest's checksums, locations
+//! against the length of the file, pages against their own checksums. The page index of a column chunk is parsed on
+//! first access.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use uuid::Uuid;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::{Error, IoContext, Result};
-use crate::format::manifest::entries::PartEntry;
-use crate::format::parquet::footer::{
-    FORMAT_VERSION, PARQUET_MAGIC, ParsedChunk, ParsedFooter, PartIdentity, decode_footer,
-};
+use crate::format::manifest::entries::{PartEntry, PartId};
+use crate::format::manifest::page_directory::PageDirectory;
+use crate::format::manifest::row_group_entry::RowGroupEntry;
+use crate::format::parquet::footer::{PARQUET_MAGIC, ParsedFooter, PartIdentity, decode_footer};
 use crate::format::parquet::page_header::{PageHeader, decode_page_header};
-use crate::format::parquet::page_index::{PageLocation, decode_column_index, decode_offset_index};
+use crate::format::parquet::page_index::PageLocation;
 use crate::format::parquet::physical::{narrow, physical_width};
 use crate::format::parquet::thrift::Malformed;
+use crate::format::part::row_group_pages::RowGroupPages;
+use crate::format::part::seal::{OwnerMark, last_commit};
 use crate::schema::{Schema, Value};
 use crate::storage::{ReadableFile, Storage};
+
+/// Maximum gap between the page indexes of two row groups that are read together, in bytes.
+const INDEX_GAP_BYTES: u64 = 64 << 10;
 
 /// Length of the end of a Parquet file: the length of the footer and the closing magic number.
 const CLOSING_BYTES: usize = 8;
 
-/// A column chunk, with its page indexes once they have been parsed.
+/// The row groups of an open part.
 #[derive(Debug)]
-struct Chunk {
-    place: ParsedChunk,
-    pages: OnceLock<Vec<PageLocation>>,
-    ranges: OnceLock<Option<Vec<(Value, Value)>>>,
-}
-
-#[derive(Debug)]
-struct RowGroup {
-    rows: u64,
-    columns: Vec<Chunk>,
+enum RowGroups {
+    /// All row groups, by the footer.
+    Footer(Vec<Arc<RowGroupPages>>),
+    /// The row groups used so far, by their manifest entries. `index_offset` is where the part's page indexes begin.
+    Manifest { index_offset: u64, used: Mutex<HashMap<u32, Arc<RowGroupPages>>> },
 }
 
 /// An open part. Threads may share a reader.
@@ -46,14 +49,20 @@ pub struct PartReader {
     path: PathBuf,
     schema: Arc<Schema>,
     identity: PartIdentity,
-    footer_offset: u64,
-    /// Content of the file from `footer_offset`.
-    tail: Vec<u8>,
-    row_groups: Vec<RowGroup>,
+    row_groups: RowGroups,
+}
+
+/// Opens the file of a part, and compares its length with the manifest.
+fn open_file(storage: &dyn Storage, path: &Path, entry: &PartEntry) -> Result<Arc<dyn ReadableFile>> {
+    let file = storage.open(path).at("open", path)?;
+    if file.bytes() == entry.bytes {
+        return Ok(file);
+    }
+    Err(Error::corruption(path, format!("it has {} bytes, the manifest states {}", file.bytes(), entry.bytes)))
 }
 
 impl PartReader {
-    /// Opens the part at `path` and reads its tail. `entry` is the part's entry in the manifest of commit `commit`.
+    /// Opens the part at `path` and reads its footer. `entry` is the part's entry in the manifest of commit `commit`.
     ///
     /// # Errors
     /// - [`Error::Corruption`] if length, checksum, commit, schema or any location in the footer is wrong
@@ -66,14 +75,8 @@ impl PartReader {
         commit: Uuid,
         schema: Arc<Schema>,
     ) -> Result<Self> {
-        let file = storage.open(path).at("open", path)?;
+        let file = open_file(storage, path, entry)?;
         let corruption = |what: String| Error::corruption_at(path, "footer", what);
-        if file.bytes() != entry.bytes {
-            return Err(Error::corruption(
-                path,
-                format!("it has {} bytes, the manifest states {}", file.bytes(), entry.bytes),
-            ));
-        }
         let tail_bytes = entry
             .bytes
             .checked_sub(entry.footer_offset)
@@ -86,22 +89,64 @@ impl PartReader {
             return Err(corruption("checksum mismatch with the manifest".to_owned()));
         }
         let (footer, index_bytes) = split_footer(&tail).map_err(|malformed| corruption(malformed.to_string()))?;
-        check_version(path, &footer)?;
-        if footer.identity.commit != commit || footer.part != entry.part {
-            return Err(corruption(format!(
-                "it is {} of commit {}, not {} of {commit}",
-                footer.part.file_name(),
-                footer.identity.commit,
-                entry.part.file_name()
-            )));
+        let identity = footer.identity.checked(path)?;
+        if identity.commit != commit || footer.part != entry.part {
+            return Err(other_part(path, entry.part, commit, footer.part, identity.commit));
         }
         if !footer.fits(&schema) {
             return Err(corruption("its columns differ from the dataset's".to_owned()));
         }
         let indexes = entry.footer_offset..entry.footer_offset + index_bytes as u64;
-        let identity = footer.identity;
-        let row_groups = take_row_groups(footer, indexes).map_err(|malformed| corruption(malformed.to_string()))?;
-        Ok(Self { file, path: path.to_owned(), schema, identity, footer_offset: entry.footer_offset, tail, row_groups })
+        check_locations(&footer, indexes).map_err(|malformed| corruption(malformed.to_string()))?;
+        let tail = Arc::new(tail);
+        let pages = |group| Arc::new(RowGroupPages::of_footer(group, &schema, &tail, entry.footer_offset));
+        let row_groups = RowGroups::Footer(footer.row_groups.into_iter().map(pages).collect());
+        Ok(Self { file, path: path.to_owned(), schema, identity, row_groups })
+    }
+
+    /// Opens the part at `path` of a dataset of format version 2, whose manifest states the places of its pages. Reads
+    /// only the mark at the end of the last seal, which names the commit. `identity` is that of the commit.
+    ///
+    /// # Errors
+    /// - [`Error::Corruption`] if length, commit or part are others
+    /// - I/O errors
+    pub fn open_sealed(
+        storage: &dyn Storage,
+        path: &Path,
+        entry: &PartEntry,
+        identity: PartIdentity,
+        schema: Arc<Schema>,
+    ) -> Result<Self> {
+        let file = open_file(storage, path, entry)?;
+        let mut closing = [0; OwnerMark::CLOSING_BYTES];
+        let offset =
+            entry.footer_offset.checked_sub(closing.len() as u64).filter(|_| entry.footer_offset < entry.bytes);
+        let Some(offset) = offset else {
+            // A part without runs has no seal. Its footer is short.
+            return Self::open(storage, path, entry, identity.commit, schema);
+        };
+        file.read_at(offset, &mut closing).at("read", path)?;
+        let corruption = || Error::corruption_at(path, "last seal", "it is missing");
+        let mark = OwnerMark::find(&closing).ok_or_else(corruption)?;
+        if (mark.commit, mark.part) != (identity.commit, entry.part) {
+            return Err(other_part(path, entry.part, identity.commit, mark.part, mark.commit));
+        }
+        let row_groups = RowGroups::Manifest { index_offset: entry.footer_offset, used: Mutex::default() };
+        Ok(Self { file, path: path.to_owned(), schema, identity, row_groups })
+    }
+
+    /// Returns the commit to which a part belongs, by its last seal. Reads little of the file.
+    ///
+    /// # Errors
+    /// - [`Error::Corruption`] if the file has neither a seal where the manifest's `entry` says nor a complete footer
+    /// - [`Error::Version`] if a newer release wrote the part
+    /// - I/O errors
+    pub fn commit_of(storage: &dyn Storage, path: &Path, entry: &PartEntry) -> Result<Uuid> {
+        let file = open_file(storage, path, entry)?;
+        match last_commit(&*file, entry.footer_offset).at("read", path)? {
+            Some(commit) => Ok(commit),
+            None => Self::identify(storage, path).map(|identity| identity.commit),
+        }
     }
 
     /// Returns the dataset, commit and epoch of a part. Reads only the footer.
@@ -126,8 +171,7 @@ impl PartReader {
         let mut footer = vec![0; footer_bytes];
         file.read_at(footer_offset, &mut footer).at("read", path)?;
         let footer = decode_footer(&footer).map_err(|malformed| corruption(malformed.0))?;
-        check_version(path, &footer)?;
-        Ok(footer.identity)
+        footer.identity.checked(path)
     }
 
     /// Returns the part's file, from which callers may read pages.
@@ -145,9 +189,12 @@ impl PartReader {
         self.identity
     }
 
-    /// Returns the number of row groups.
+    /// Returns the number of row groups in the footer. Returns 0 if the footer was not read.
     pub fn row_groups(&self) -> u32 {
-        self.row_groups.len() as u32
+        match &self.row_groups {
+            RowGroups::Footer(groups) => groups.len() as u32,
+            RowGroups::Manifest { .. } => 0,
+        }
     }
 
     /// Returns the number of rows of a row group.
@@ -155,79 +202,127 @@ impl PartReader {
     /// # Errors
     /// [`Error::Corruption`] if the row group does not exist.
     pub fn rows(&self, row_group: u32) -> Result<u64> {
-        self.row_group(row_group).map(|group| group.rows)
+        self.in_footer(row_group).map(|group| group.rows())
     }
 
-    /// Returns the row number of a row group's first row. The rows of a part are numbered from 0 in file order, as in
-    /// DuckDB's `file_row_number`.
-    ///
-    /// # Errors
-    /// [`Error::Corruption`] if the row group does not exist.
-    pub fn first_row(&self, row_group: u32) -> Result<u64> {
-        self.row_group(row_group)?;
-        // A footer may contain any row counts, so the sum saturates.
-        Ok(self.row_groups[..row_group as usize].iter().fold(0, |sum, group| group.rows.saturating_add(sum)))
-    }
-
-    fn row_group(&self, row_group: u32) -> Result<&RowGroup> {
-        self.row_groups.get(row_group as usize).ok_or_else(|| {
-            let what = format!("it has {} row groups and no number {row_group}", self.row_groups.len());
+    /// Returns a row group by the footer.
+    fn in_footer(&self, row_group: u32) -> Result<&Arc<RowGroupPages>> {
+        let RowGroups::Footer(groups) = &self.row_groups else {
+            return Err(Error::corruption_at(&self.path, "footer", "it was not read"));
+        };
+        groups.get(row_group as usize).ok_or_else(|| {
+            let what = format!("it has {} row groups and no number {row_group}", groups.len());
             Error::corruption_at(&self.path, "footer", what)
         })
     }
 
-    fn chunk(&self, row_group: u32, column: usize) -> Result<&Chunk> {
-        let group = self.row_group(row_group)?;
-        group.columns.get(column).ok_or_else(|| {
-            Error::corruption_at(&self.path, "footer", format!("row group {row_group} has no column {column}"))
-        })
+    /// Returns the pages of a row group. With `by_index`, the statistics of all columns' pages are known, as far as the
+    /// file has them. Otherwise, only those of the key may be known, unless the page index had to be read already.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] if the row group does not exist, or its page indexes are corrupt; I/O errors.
+    pub fn row_group(&self, entry: &RowGroupEntry, by_index: bool) -> Result<Arc<RowGroupPages>> {
+        let RowGroups::Manifest { used, .. } = &self.row_groups else {
+            return self.in_footer(entry.row_group).cloned();
+        };
+        if let Some(found) = lock(used).get(&entry.row_group).filter(|found| found.has_index() || !by_index) {
+            return Ok(Arc::clone(found));
+        }
+        let computed = if by_index { None } else { RowGroupPages::of_entry(entry, &self.schema) };
+        match computed {
+            Some(pages) => Ok(keep(used, entry.row_group, pages)),
+            None => {
+                self.read_indexes(&[entry])?;
+                self.row_group(entry, false)
+            }
+        }
     }
 
-    fn index_bytes(&self, range: &Range<u64>) -> &[u8] {
-        // `take_row_groups` checked that every index lies in the tail.
-        &self.tail[(range.start - self.footer_offset) as usize..(range.end - self.footer_offset) as usize]
+    /// Returns whether the page indexes of these row groups have been read.
+    pub fn has_indexes(&self, entries: &[&RowGroupEntry]) -> bool {
+        let RowGroups::Manifest { used, .. } = &self.row_groups else { return true };
+        entries.is_empty() || {
+            let used = lock(used);
+            entries.iter().all(|entry| used.get(&entry.row_group).is_some_and(|found| found.has_index()))
+        }
     }
 
-    /// Returns the byte range of a column chunk in the file.
+    /// Reads the page indexes of row groups that have not been read yet, in few reads.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] if a page index is corrupt; I/O errors.
+    pub fn read_indexes(&self, entries: &[&RowGroupEntry]) -> Result<()> {
+        let RowGroups::Manifest { index_offset, used } = &self.row_groups else { return Ok(()) };
+        let mut wanted: Vec<(u64, &RowGroupEntry, &PageDirectory)> = Vec::new();
+        for entry in entries {
+            if lock(used).get(&entry.row_group).is_some_and(|found| found.has_index()) {
+                continue;
+            }
+            let place = entry.pages.as_ref().and_then(|directory| {
+                let start = index_offset.checked_add(directory.index_offset)?;
+                start.checked_add(u64::from(directory.index_bytes)).filter(|end| *end <= self.file.bytes())?;
+                Some((start, *entry, directory))
+            });
+            wanted.push(place.ok_or_else(|| self.index_corruption(entry, "its place in the manifest is wrong"))?);
+        }
+        wanted.sort_unstable_by_key(|(start, ..)| *start);
+        let end =
+            |(start, _, directory): &(u64, &RowGroupEntry, &PageDirectory)| start + u64::from(directory.index_bytes);
+        for near in wanted.chunk_by(|one, other| other.0 <= end(one).saturating_add(INDEX_GAP_BYTES)) {
+            let start = near[0].0;
+            let last = near.iter().map(end).max().unwrap_or(start);
+            let mut bytes = vec![0; (last - start) as usize];
+            self.file.read_at(start, &mut bytes).at("read", &self.path)?;
+            for (at, entry, directory) in near {
+                let index = &bytes[(at - start) as usize..][..directory.index_bytes as usize];
+                if xxh3_64(index) != directory.index_checksum {
+                    return Err(self.index_corruption(entry, "checksum mismatch with the manifest"));
+                }
+                let pages = RowGroupPages::of_index(entry, &self.schema, index.to_vec())
+                    .map_err(|malformed| self.index_corruption(entry, malformed.0))?;
+                keep(used, entry.row_group, pages);
+            }
+        }
+        Ok(())
+    }
+
+    fn index_corruption(&self, entry: &RowGroupEntry, what: &str) -> Error {
+        Error::corruption_at(&self.path, format!("page index of row group {}", entry.row_group), what)
+    }
+
+    /// Returns the byte range of a column chunk in the file, by the footer.
     ///
     /// # Errors
     /// [`Error::Corruption`] if the row group or column does not exist.
     pub fn chunk_range(&self, row_group: u32, column: usize) -> Result<Range<u64>> {
-        self.chunk(row_group, column).map(|chunk| chunk.place.pages.clone())
+        self.in_footer(row_group)?.chunk(column).cloned().ok_or_else(|| {
+            Error::corruption_at(&self.path, "footer", format!("row group {row_group} has no column {column}"))
+        })
     }
 
-    /// Returns the locations of a column chunk's pages, in row order. The pages have no gaps between them.
+    /// Returns the locations of a column chunk's pages by the footer, in row order. The pages have no gaps between them.
     ///
     /// # Errors
     /// [`Error::Corruption`] if the offset index is malformed, or the row group or column does not exist.
     pub fn pages(&self, row_group: u32, column: usize) -> Result<&[PageLocation]> {
-        let chunk = self.chunk(row_group, column)?;
-        if let Some(pages) = chunk.pages.get() {
-            return Ok(pages);
-        }
-        let rows = self.row_group(row_group)?.rows;
-        let pages = decode_offset_index(self.index_bytes(&chunk.place.offset_index), chunk.place.pages.clone(), rows)
-            .map_err(|malformed| {
-            let place = format!("page index of column '{}' of row group {row_group}", self.column_name(column));
-            Error::corruption_at(&self.path, place, malformed.0)
-        })?;
-        Ok(chunk.pages.get_or_init(|| pages))
+        self.locations(self.in_footer(row_group)?, row_group, column)
     }
 
-    /// Returns the smallest and largest value of a page. Returns `None` if they are unknown; such a page cannot be
-    /// pruned.
+    /// Returns the locations of a column's pages in a row group of this part, in row order.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] if the offset index is malformed, or the column does not exist.
+    pub fn locations<'a>(&self, pages: &'a RowGroupPages, row_group: u32, column: usize) -> Result<&'a [PageLocation]> {
+        pages.locations(column).map_err(|malformed| {
+            let place = format!("page index of column '{}' of row group {row_group}", self.column_name(column));
+            Error::corruption_at(&self.path, place, malformed.0)
+        })
+    }
+
+    /// Returns the smallest and largest value of a page by the footer. Returns `None` if they are unknown; such a page
+    /// cannot be pruned.
     pub fn page_range(&self, row_group: u32, column: usize, page: usize) -> Option<(Value, Value)> {
-        let chunk = self.chunk(row_group, column).ok()?;
-        if let Some(ranges) = chunk.ranges.get() {
-            return ranges.as_ref()?.get(page).copied();
-        }
-        let pages = self.pages(row_group, column).ok()?.len();
-        let data_type = self.schema.columns().get(column)?.data_type;
-        let ranges = chunk.ranges.get_or_init(|| {
-            let bytes = self.index_bytes(chunk.place.column_index.as_ref()?);
-            decode_column_index(bytes, data_type, pages).ok()
-        });
-        ranges.as_ref()?.get(page).copied()
+        self.in_footer(row_group).ok()?.range(column, page)
     }
 
     /// Decodes a page from its bytes, header included. Appends the values to `out`: packed, little-endian, in the
@@ -327,13 +422,23 @@ impl PartReader {
     }
 }
 
-fn check_version(path: &Path, footer: &ParsedFooter) -> Result<()> {
-    match footer.format_version {
-        found if found > FORMAT_VERSION => {
-            Err(Error::Version { path: path.to_owned(), found, supported: FORMAT_VERSION })
-        }
-        _ => Ok(()),
-    }
+/// Returns the error for a file that is another part than the manifest's.
+fn other_part(path: &Path, expected: PartId, commit: Uuid, part: PartId, found: Uuid) -> Error {
+    let (expected, part) = (expected.file_name(), part.file_name());
+    let what = format!("it is {part} of commit {found}, not {expected} of {commit}");
+    Error::corruption_at(path, "footer", what)
+}
+
+/// Locks the row groups in use, even if another thread panicked: they are always consistent.
+fn lock(used: &Mutex<HashMap<u32, Arc<RowGroupPages>>>) -> MutexGuard<'_, HashMap<u32, Arc<RowGroupPages>>> {
+    used.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Keeps the pages of a row group, and returns them.
+fn keep(used: &Mutex<HashMap<u32, Arc<RowGroupPages>>>, row_group: u32, pages: RowGroupPages) -> Arc<RowGroupPages> {
+    let pages = Arc::new(pages);
+    lock(used).insert(row_group, Arc::clone(&pages));
+    pages
 }
 
 fn closing_footer_bytes(closing: [u8; CLOSING_BYTES]) -> Result<usize, Malformed> {
@@ -354,14 +459,12 @@ fn split_footer(tail: &[u8]) -> Result<(ParsedFooter, usize), Malformed> {
 
 /// Checks all locations in the footer: pages must precede the tail, without gaps in a row group, and page indexes must
 /// lie in the index section.
-fn take_row_groups(footer: ParsedFooter, indexes: Range<u64>) -> Result<Vec<RowGroup>, Malformed> {
+fn check_locations(footer: &ParsedFooter, indexes: Range<u64>) -> Result<(), Malformed> {
     let within = |range: &Range<u64>| range.start >= indexes.start && range.end <= indexes.end;
     let mut position = PARQUET_MAGIC.len() as u64;
-    let mut row_groups = Vec::with_capacity(footer.row_groups.len());
-    for group in footer.row_groups {
+    for group in &footer.row_groups {
         let mut next = None;
-        let mut columns = Vec::with_capacity(group.columns.len());
-        for place in group.columns {
+        for place in &group.columns {
             let follows = next.map_or(place.pages.start >= position, |next| place.pages.start == next);
             if !follows || place.pages.end > indexes.start {
                 return Err(Malformed("a column chunk is at an invalid offset"));
@@ -370,10 +473,8 @@ fn take_row_groups(footer: ParsedFooter, indexes: Range<u64>) -> Result<Vec<RowG
                 return Err(Malformed("a page index is at an invalid offset"));
             }
             next = Some(place.pages.end);
-            columns.push(Chunk { place, pages: OnceLock::new(), ranges: OnceLock::new() });
         }
         position = next.unwrap_or(position);
-        row_groups.push(RowGroup { rows: group.rows, columns });
     }
-    Ok(row_groups)
+    Ok(())
 }

@@ -9,6 +9,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::{IoContext, Result, UsageError};
 use crate::format::manifest::entries::{PartEntry, PartId, RunKind};
+use crate::format::manifest::page_directory::PageDirectory;
 use crate::format::manifest::range_counts::{KeyRangeCounts, MAX_RANK_RANGE_COUNTS};
 use crate::format::manifest::row_group_entry::RowGroupEntry;
 use crate::format::parquet::footer::{
@@ -22,6 +23,7 @@ use crate::format::row_group::drain::Drain;
 use crate::format::row_group::memtable::{BucketBounds, Memtable};
 use crate::format::row_group::pages::{PageBuffers, Records, RowGroupEncoder};
 use crate::format::row_group::sort::SortBuffers;
+use crate::format::version::FormatVersion;
 use crate::schema::{Schema, Value};
 use crate::storage::{ALIGNMENT, Storage, WritableFile};
 
@@ -58,7 +60,7 @@ impl PartOptions {
     /// Returns the size of the write buffer for a regular run of `rows` rows, in bytes.
     pub(crate) fn buffer_bytes(&self, schema: &Schema, rows: usize) -> usize {
         let group_rows = self.row_group_rows(rows).min(rows);
-        self.buffer_for(PageLayout::new(schema, group_rows, self.page_rows).bytes())
+        self.buffer_for(PageLayout::new(schema, group_rows, self.page_rows, true).bytes())
     }
 
     fn buffer_for(&self, room_bytes: usize) -> usize {
@@ -363,6 +365,7 @@ impl PartWriter {
             kind: context.kind,
             table_version: context.table_version,
             bounds: context.bounds,
+            page_rows: groups.iter().map(|(group, _)| group.page_rows).max().unwrap_or(0),
             row_groups: groups.iter().map(|(group, checksum)| sealed_row_group(group, *checksum)).collect(),
         };
         let seal = encode_seal(&seal, &self.schema);
@@ -390,10 +393,27 @@ impl PartWriter {
             bounds: context.bounds,
             checksum,
             columns: group.columns.iter().map(|chunk| chunk.summary).collect(),
+            pages: self.page_directory(&mut group),
         };
         self.keys.extend(std::mem::take(&mut group.keys), MAX_RANK_RANGE_COUNTS);
         self.row_groups.push(group);
         entry
+    }
+
+    /// Returns the places and first keys of a row group's pages. Its page indexes are the last ones so far.
+    fn page_directory(&self, group: &mut WrittenRowGroup) -> Option<PageDirectory> {
+        if self.identity.version == FormatVersion::V1 {
+            return None;
+        }
+        let index = self.row_groups.last().map_or(0, WrittenRowGroup::indexes_end)..group.indexes_end();
+        Some(PageDirectory {
+            page_rows: group.page_rows,
+            index_offset: index.start as u64,
+            // The page indexes of a part stay in memory, so those of a row group are far below 4 GiB.
+            index_bytes: index.len() as u32,
+            index_checksum: xxh3_64(&self.indexes[index]),
+            first_keys: group.first_keys.take(),
+        })
     }
 
     /// Writes page indexes and footer, and makes the file durable. The caller must sync the folder.

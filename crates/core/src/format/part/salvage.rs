@@ -11,6 +11,7 @@ use crate::format::manifest::entries::{ColumnStatistics, PartEntry, PartId, RunK
 use crate::format::manifest::row_group_entry::RowGroupEntry;
 use crate::format::parquet::footer::{PartIdentity, WrittenRowGroup};
 use crate::format::parquet::page_header::decode_page_header;
+use crate::format::parquet::page_layout::PageLayout;
 use crate::format::parquet::physical::{physical_width, summarize};
 use crate::format::parquet::thrift::Malformed;
 use crate::format::part::part_writer::{PartOptions, PartWriter, RunContext};
@@ -42,6 +43,19 @@ struct FoundRowGroup {
     content: Vec<u8>,
     rows: u64,
     columns: Vec<Vec<FoundPage>>,
+}
+
+impl FoundRowGroup {
+    /// Returns the rows per page from which the places of all pages follow, or 0 if they do not.
+    fn page_rows(&self, run: &SealedRun, schema: &Schema) -> u32 {
+        let rows = usize::try_from(self.rows).unwrap_or(usize::MAX).min(self.content.len());
+        let layout = PageLayout::new(schema, rows, run.page_rows, run.kind != RunKind::NanKey);
+        let follows = |(column, found): (usize, &Vec<FoundPage>)| {
+            let ranges = found.iter().map(|page| (page.range.start as u64, page.range.len() as u32, page.rows));
+            layout.locations(column, 0).iter().map(|page| (page.offset, page.bytes, page.rows)).eq(ranges)
+        };
+        if run.page_rows > 0 && self.columns.iter().enumerate().all(follows) { run.page_rows } else { 0 }
+    }
 }
 
 /// Copies sealed runs of the file `source` into a new, complete part `part` in `directory`.
@@ -80,17 +94,22 @@ pub fn recover_part(
             let mut written = Vec::with_capacity(groups.len());
             for group in &groups {
                 let mut columns = Vec::with_capacity(group.columns.len());
+                let mut first_keys = None;
                 for (pages, column) in group.columns.iter().zip(schema.columns()) {
                     let mut chunk = ChunkBuilder::new(column.data_type, stream.position());
                     for page in pages {
                         stream.append(&group.content[page.range.clone()])?;
                         chunk.push(stream.position(), page.rows, page.summary);
                     }
+                    if columns.len() == schema.key_index() {
+                        first_keys = chunk.first_keys(schema.key_order());
+                    }
                     columns.push(chunk.finish(indexes));
                 }
                 let sorted = run.kind != RunKind::NanKey;
-                let keys = Vec::new();
-                written.push((WrittenRowGroup { rows: group.rows, sorted, columns, keys }, stream.take_checksum()));
+                let (keys, page_rows) = (Vec::new(), group.page_rows(run, schema));
+                let group = WrittenRowGroup { rows: group.rows, sorted, columns, keys, page_rows, first_keys };
+                written.push((group, stream.take_checksum()));
             }
             Ok(written)
         })?);

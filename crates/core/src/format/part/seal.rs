@@ -3,6 +3,7 @@
 //! A seal ends at a block boundary, so the last bytes of every block suffice to find all seals. Seals lie in the gaps
 //! after a run's last page, which Parquet readers never read.
 
+use std::io;
 use std::path::Path;
 
 use uuid::Uuid;
@@ -10,9 +11,10 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::{IoContext, Result};
 use crate::format::manifest::entries::{PartId, RunKind};
-use crate::format::parquet::footer::{FORMAT_VERSION, PartIdentity};
-use crate::format::parquet::physical::{Bound, decode_bound, encode_bound};
-use crate::schema::{DataType, Schema, Value};
+use crate::format::parquet::footer::PartIdentity;
+use crate::format::parquet::physical::{Bound, decode_bound, encode_bound, physical_width};
+use crate::format::version::FormatVersion;
+use crate::schema::{Schema, Value};
 use crate::storage::{ALIGNMENT, ReadableFile};
 
 /// Magic number at the end of a seal.
@@ -21,6 +23,10 @@ const SEAL_MAGIC: &[u8; 8] = b"TBDTSEAL";
 const TRAILER_BYTES: usize = 24;
 /// Maximum length of a seal in bytes, sufficient for Parquet's limit of 32,767 row groups.
 const MAX_SEAL_BYTES: usize = 1 << 21;
+/// Offset of the commit in a seal of version 1.
+const COMMIT_OFFSET_1: usize = 24;
+/// The number of a run's partition, if there is none or it is unknown.
+const NO_PARTITION: u32 = u32::MAX;
 /// Number of bytes per read while scanning.
 const SCAN_BYTES: usize = 1 << 20;
 
@@ -52,6 +58,8 @@ pub struct SealedRun {
     pub table_version: u32,
     /// The receiver's partition at that time. `None` if the receiver had no partition.
     pub bounds: Option<(Value, Value)>,
+    /// Rows per page that the writer was asked for. 0 in seals of format version 1, which do not state it.
+    pub page_rows: u32,
     /// Row groups of the run.
     pub row_groups: Vec<SealedRowGroup>,
 }
@@ -65,9 +73,30 @@ impl SealedRun {
 
 /// Encodes a seal.
 pub(in crate::format) fn encode_seal(run: &SealedRun, schema: &Schema) -> Vec<u8> {
-    let mut out = Vec::with_capacity(160 + 32 * run.row_groups.len());
-    out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+    let mut out = Vec::with_capacity(192 + 32 * run.row_groups.len());
+    out.extend_from_slice(&run.identity.version.number().to_le_bytes());
     out.extend_from_slice(&(schema.columns().len() as u32).to_le_bytes());
+    match run.identity.version {
+        FormatVersion::V1 => encode_head_1(run, schema, &mut out),
+        FormatVersion::V2 => encode_head_2(run, schema, &mut out),
+    }
+    out.extend_from_slice(&(run.row_groups.len() as u64).to_le_bytes());
+    for group in &run.row_groups {
+        for number in [group.offset, group.bytes, group.rows, group.checksum] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+    }
+    if run.identity.version == FormatVersion::V2 {
+        out.extend_from_slice(&OwnerMark::of(run).encode());
+    }
+    let bytes = (out.len() + TRAILER_BYTES) as u64;
+    out.extend_from_slice(&bytes.to_le_bytes());
+    out.extend_from_slice(&xxh3_64(&out).to_le_bytes());
+    out.extend_from_slice(SEAL_MAGIC);
+    out
+}
+
+fn encode_head_1(run: &SealedRun, schema: &Schema, out: &mut Vec<u8>) {
     out.extend_from_slice(run.identity.dataset.as_bytes());
     out.extend_from_slice(run.identity.commit.as_bytes());
     out.extend_from_slice(&run.identity.epoch.to_le_bytes());
@@ -75,26 +104,75 @@ pub(in crate::format) fn encode_seal(run: &SealedRun, schema: &Schema) -> Vec<u8
         out.extend_from_slice(&number.to_le_bytes());
     }
     out.extend_from_slice(&u32::from(run.bounds.is_some()).to_le_bytes());
+    encode_bounds(run.bounds, schema, out);
+}
+
+fn encode_head_2(run: &SealedRun, schema: &Schema, out: &mut Vec<u8>) {
+    out.extend_from_slice(run.identity.dataset.as_bytes());
+    out.extend_from_slice(&run.identity.epoch.to_le_bytes());
+    let bounded_columns = u32::from(run.bounds.is_some());
+    let kind = u32::from(run.kind.code());
+    for number in [run.run, kind, run.table_version, NO_PARTITION, run.page_rows, bounded_columns] {
+        out.extend_from_slice(&number.to_le_bytes());
+    }
+    if run.bounds.is_some() {
+        encode_bounds(run.bounds, schema, out);
+    }
+}
+
+/// Appends 16 bytes: the bounds in physical width, each filled up to 8 bytes. Zeros if there are none.
+fn encode_bounds(bounds: Option<(Value, Value)>, schema: &Schema, out: &mut Vec<u8>) {
     let data_type = schema.key().data_type;
-    let mut bounds = Vec::with_capacity(16);
-    if let Some((low, high)) = run.bounds {
-        encode_bound(data_type, low, Bound::Low, &mut bounds);
-        bounds.resize(8, 0);
-        encode_bound(data_type, high, Bound::High, &mut bounds);
+    let mut encoded = Vec::with_capacity(16);
+    if let Some((low, high)) = bounds {
+        encode_bound(data_type, low, Bound::Low, &mut encoded);
+        encoded.resize(8, 0);
+        encode_bound(data_type, high, Bound::High, &mut encoded);
     }
-    bounds.resize(16, 0);
-    out.extend_from_slice(&bounds);
-    out.extend_from_slice(&(run.row_groups.len() as u64).to_le_bytes());
-    for group in &run.row_groups {
-        for number in [group.offset, group.bytes, group.rows, group.checksum] {
-            out.extend_from_slice(&number.to_le_bytes());
+    encoded.resize(16, 0);
+    out.extend_from_slice(&encoded);
+}
+
+/// The commit and the part that a seal of version 2 states just before its trailer, at a fixed distance from its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::format) struct OwnerMark {
+    pub(in crate::format) commit: Uuid,
+    pub(in crate::format) part: PartId,
+    /// Level of detail. This release writes level 0 only.
+    level: u32,
+}
+
+impl OwnerMark {
+    /// Length of the mark and of the trailer after it.
+    pub(in crate::format) const CLOSING_BYTES: usize = 32 + TRAILER_BYTES;
+
+    fn of(run: &SealedRun) -> Self {
+        Self { commit: run.identity.commit, part: run.part, level: 0 }
+    }
+
+    fn encode(self) -> [u8; 32] {
+        let mut mark = [0; 32];
+        mark[..16].copy_from_slice(self.commit.as_bytes());
+        for (place, number) in [(16, self.part.rank), (20, self.part.roll), (24, self.level)] {
+            mark[place..place + 4].copy_from_slice(&number.to_le_bytes());
         }
+        mark
     }
-    let bytes = (out.len() + TRAILER_BYTES) as u64;
-    out.extend_from_slice(&bytes.to_le_bytes());
-    out.extend_from_slice(&xxh3_64(&out).to_le_bytes());
-    out.extend_from_slice(SEAL_MAGIC);
-    out
+
+    fn decode(cursor: &mut Cursor<'_>) -> Option<Self> {
+        let commit = Uuid::from_bytes(cursor.take()?);
+        let part = PartId { rank: cursor.u32()?, roll: cursor.u32()? };
+        let level = cursor.u32()?;
+        cursor.u32()?;
+        Some(Self { commit, part, level })
+    }
+
+    /// Decodes the mark from the last [`OwnerMark::CLOSING_BYTES`] bytes of a seal. Returns `None` if they do not end a
+    /// seal.
+    pub(in crate::format) fn find(closing: &[u8; Self::CLOSING_BYTES]) -> Option<Self> {
+        closing.ends_with(SEAL_MAGIC).then_some(())?;
+        Self::decode(&mut Cursor(closing))
+    }
 }
 
 /// A cursor that reads fixed-width numbers from the front of a slice.
@@ -116,10 +194,6 @@ impl Cursor<'_> {
     }
 }
 
-fn decode_key(data_type: DataType, raw: [u8; 8]) -> Option<Value> {
-    decode_bound(data_type, raw.get(..crate::format::parquet::physical::physical_width(data_type))?)
-}
-
 /// Decodes a seal at offset `start` of its file. Returns `None` if the seal is invalid or does not match its position.
 fn decode_seal(bytes: &[u8], start: u64, schema: &Schema) -> Option<SealedRun> {
     let (covered, trailer) = bytes.split_at_checked(bytes.len().checked_sub(16)?)?;
@@ -127,24 +201,15 @@ fn decode_seal(bytes: &[u8], start: u64, schema: &Schema) -> Option<SealedRun> {
         return None;
     }
     let mut cursor = Cursor(covered);
-    if cursor.u32()? != FORMAT_VERSION || cursor.u32()? as usize != schema.columns().len() {
+    let version = FormatVersion::from_number(cursor.u32()?)?;
+    if cursor.u32()? as usize != schema.columns().len() {
         return None;
     }
-    let identity = PartIdentity {
-        dataset: Uuid::from_bytes(cursor.take()?),
-        commit: Uuid::from_bytes(cursor.take()?),
-        epoch: cursor.u64()?,
-    };
-    let part = PartId { rank: cursor.u32()?, roll: cursor.u32()? };
-    let (run, kind, table_version) = (cursor.u32()?, RunKind::from_code(cursor.u32()?)?, cursor.u32()?);
-    let bounded = cursor.u32()? == 1;
-    let (low, high) = (cursor.take()?, cursor.take()?);
-    let bounds = match bounded {
-        true => Some((decode_key(schema.key().data_type, low)?, decode_key(schema.key().data_type, high)?)),
-        false => None,
+    let mut run = match version {
+        FormatVersion::V1 => decode_head_1(&mut cursor, schema)?,
+        FormatVersion::V2 => decode_head_2(&mut cursor, covered, schema)?,
     };
     let count = cursor.u64()?;
-    let mut row_groups = Vec::new();
     let mut position = None;
     for _ in 0..count {
         let group = SealedRowGroup {
@@ -161,11 +226,45 @@ fn decode_seal(bytes: &[u8], start: u64, schema: &Schema) -> Option<SealedRun> {
             return None;
         }
         position = Some(group.offset.checked_add(group.bytes)?);
-        row_groups.push(group);
+        run.row_groups.push(group);
     }
     // A seal begins less than one block after the last page. Any other seal was copied from another position.
     let gap = start.checked_sub(position?)?;
-    (gap < ALIGNMENT as u64).then_some(SealedRun { identity, part, run, kind, table_version, bounds, row_groups })
+    (gap < ALIGNMENT as u64).then_some(run)
+}
+
+fn decode_head_1(cursor: &mut Cursor<'_>, schema: &Schema) -> Option<SealedRun> {
+    let (dataset, commit) = (Uuid::from_bytes(cursor.take()?), Uuid::from_bytes(cursor.take()?));
+    let identity = PartIdentity { dataset, commit, epoch: cursor.u64()?, version: FormatVersion::V1 };
+    let part = PartId { rank: cursor.u32()?, roll: cursor.u32()? };
+    let (run, kind, table_version) = (cursor.u32()?, RunKind::from_code(cursor.u32()?)?, cursor.u32()?);
+    let bounded = cursor.u32()? == 1;
+    let bounds = decode_bounds(cursor, schema)?;
+    let bounds = if bounded { Some((bounds.0?, bounds.1?)) } else { None };
+    Some(SealedRun { identity, part, run, kind, table_version, bounds, page_rows: 0, row_groups: Vec::new() })
+}
+
+fn decode_head_2(cursor: &mut Cursor<'_>, covered: &[u8], schema: &Schema) -> Option<SealedRun> {
+    let mark_at = covered.len().checked_sub(OwnerMark::CLOSING_BYTES - 16)?;
+    let OwnerMark { commit, part, .. } = OwnerMark::decode(&mut Cursor(&covered[mark_at..]))?;
+    let dataset = Uuid::from_bytes(cursor.take()?);
+    let identity = PartIdentity { dataset, commit, epoch: cursor.u64()?, version: FormatVersion::V2 };
+    let (run, kind, table_version) = (cursor.u32()?, RunKind::from_code(cursor.u32()?)?, cursor.u32()?);
+    let (_partition, page_rows) = (cursor.u32()?, cursor.u32()?);
+    let bounds = match cursor.u32()? {
+        0 => None,
+        1 => decode_bounds(cursor, schema).map(|(low, high)| low.zip(high))?,
+        _ => return None,
+    };
+    Some(SealedRun { identity, part, run, kind, table_version, bounds, page_rows, row_groups: Vec::new() })
+}
+
+/// Decodes the 16 bytes of the bounds. A bound is `None` if its bytes are not a key.
+fn decode_bounds(cursor: &mut Cursor<'_>, schema: &Schema) -> Option<(Option<Value>, Option<Value>)> {
+    let data_type = schema.key().data_type;
+    let key = |raw: [u8; 8]| decode_bound(data_type, raw.get(..physical_width(data_type))?);
+    let (low, high) = (cursor.take()?, cursor.take()?);
+    Some((key(low), key(high)))
 }
 
 /// Finds the sealed runs of a part, in file order. The part need not have a footer.
@@ -205,6 +304,28 @@ pub(crate) fn padding(gap: &[u8]) -> Option<&[u8]> {
     let block = gap.last_chunk::<TRAILER_BYTES>()?;
     let length = seal_bytes(block, gap.len() as u64)?;
     Some(&gap[..gap.len() - length])
+}
+
+/// Returns the commit that the seal before offset `end` names, without verifying the seal. Returns `None` if there is
+/// none.
+///
+/// # Errors
+/// If the file cannot be read.
+pub(in crate::format) fn last_commit(file: &dyn ReadableFile, end: u64) -> io::Result<Option<Uuid>> {
+    let Some(begin) = end.checked_sub(ALIGNMENT as u64).filter(|_| end <= file.bytes()) else { return Ok(None) };
+    let mut block = vec![0; ALIGNMENT];
+    file.read_at(begin, &mut block)?;
+    let Some(start) = seal_bytes(&block, end).and_then(|length| end.checked_sub(length as u64)) else {
+        return Ok(None);
+    };
+    let mut head = [0; COMMIT_OFFSET_1 + 16];
+    file.read_at(start, &mut head)?;
+    let version = Cursor(&head).u32().and_then(FormatVersion::from_number);
+    Ok(match version {
+        Some(FormatVersion::V1) => head.last_chunk().map(|commit| Uuid::from_bytes(*commit)),
+        Some(FormatVersion::V2) => block.last_chunk().and_then(OwnerMark::find).map(|mark| mark.commit),
+        None => None,
+    })
 }
 
 /// Calls `visit` with each seal of a file, in file order, until `visit` returns false.

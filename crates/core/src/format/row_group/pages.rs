@@ -4,14 +4,14 @@ use crate::error::Result;
 use crate::format::manifest::entries::ColumnStatistics;
 use crate::format::manifest::range_counts::RangeCount;
 use crate::format::parquet::footer::{WrittenChunk, WrittenRowGroup};
-use crate::format::parquet::page_header::{PageHeader, encode_page_header};
+use crate::format::parquet::page_header::{PageHeader, encode_page_header, trusted_range};
 use crate::format::parquet::page_index::{PageLocation, WrittenPage, encode_column_index, encode_offset_index};
 use crate::format::parquet::page_layout::PageLayout;
 use crate::format::parquet::physical::{merge, physical_width, pick_column, summarize};
 use crate::format::part::stream::AlignedStream;
 use crate::format::row_group::drain::Drain;
 use crate::format::row_group::row_group_builder::{RowBlock, RowGroupBuilder};
-use crate::schema::{DataType, Schema};
+use crate::schema::{DataType, KeyOrder, Schema};
 
 /// Upper bound of a page's size in both page indexes together, in bytes.
 const MAX_INDEX_BYTES: usize = 64;
@@ -54,6 +54,17 @@ impl ChunkBuilder {
         self.pages.push(WrittenPage { location, summary });
         self.rows += u64::from(rows);
         self.summary = merge(self.summary, summary);
+    }
+
+    /// Returns the ordinals of the first keys of the pages after the first, for a sorted column of keys. Returns `None`
+    /// if a page has a NaN.
+    pub(in crate::format) fn first_keys(&self, order: KeyOrder) -> Option<Vec<u64>> {
+        let ordinals: Option<Vec<u64>> = self
+            .pages
+            .iter()
+            .map(|page| trusted_range(page.summary).map(|(first, _)| order.ordinal_of(first)))
+            .collect();
+        ordinals.map(|mut ordinals| ordinals.split_off(1.min(ordinals.len())))
     }
 
     /// Appends the page indexes to the index section. Returns the location and statistics of the chunk.
@@ -108,7 +119,7 @@ pub(in crate::format) struct RowGroupEncoder<'a> {
 impl RowGroupEncoder<'_> {
     /// Returns the layout of a row group of `rows` rows.
     pub(in crate::format) fn layout(&self, rows: usize) -> PageLayout {
-        PageLayout::new(self.schema, rows, self.page_rows)
+        PageLayout::new(self.schema, rows, self.page_rows, self.sorted)
     }
 
     /// Appends the range counts of a page's keys. `first` is the position of the page's first row in the run.
@@ -153,7 +164,7 @@ impl RowGroupEncoder<'_> {
             drain.take(layout.rows(), &mut RowGroupBuilder::new(self.schema, layout, room.memory, &mut buffers.block));
         }
         let mut columns = Vec::with_capacity(self.schema.columns().len());
-        let mut keys = Vec::new();
+        let (mut keys, mut first_keys, mut fits) = (Vec::new(), None, true);
         for (index, column) in self.schema.columns().iter().enumerate() {
             let data_type = column.data_type;
             let mut chunk = ChunkBuilder::new(data_type, begin + room.appended() as u64);
@@ -170,7 +181,7 @@ impl RowGroupEncoder<'_> {
                 }
                 let rows = rows.len() as u32;
                 let header = PageHeader { body_bytes: body.len(), crc: crc32fast::hash(body), rows };
-                let statistics = (index == self.schema.key_index()).then_some((data_type, summary));
+                let statistics = (self.sorted && index == self.schema.key_index()).then_some((data_type, summary));
                 buffers.header.clear();
                 encode_page_header(header, statistics, &mut buffers.header);
                 let body_begin = room.appended() + buffers.header.len();
@@ -178,14 +189,19 @@ impl RowGroupEncoder<'_> {
                     // A longer header would overwrite the page body.
                     assert!(body_begin < place.start, "a page header is longer than its room");
                     room.memory.copy_within(place.clone(), body_begin);
+                    fits = false;
                 }
                 room.memory[body_begin - buffers.header.len()..body_begin].copy_from_slice(&buffers.header);
                 room.append_to(body_begin + place.len());
                 chunk.push(begin + room.appended() as u64, rows, summary);
             }
+            if index == self.schema.key_index() {
+                first_keys = chunk.first_keys(self.schema.key_order());
+            }
             columns.push(chunk.finish(indexes));
         }
-        Ok(WrittenRowGroup { rows: layout.rows() as u64, sorted: self.sorted, columns, keys })
+        let page_rows = if fits { self.page_rows } else { 0 };
+        Ok(WrittenRowGroup { rows: layout.rows() as u64, sorted: self.sorted, columns, keys, page_rows, first_keys })
     }
 }
 

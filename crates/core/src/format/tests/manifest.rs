@@ -7,7 +7,10 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::*;
 use crate::error::Error;
-use crate::format::{ColumnStatistics, EpochManifest, EpochStatistics, RangeCount, RowGroupStatistics};
+use crate::format::manifest::container::sealed;
+use crate::format::{
+    ColumnStatistics, EpochManifest, EpochStatistics, FormatVersion, PageDirectory, RangeCount, RowGroupStatistics,
+};
 use crate::schema::Value;
 
 const PATH: &str = "/ds/_turbidite/manifest/200.arrow";
@@ -20,7 +23,9 @@ fn value(data_type: DataType, bits: u64) -> Value {
     }
 }
 
-fn manifest(schema: &Schema, runs: usize, seed: u64) -> EpochManifest {
+const VERSIONS: [FormatVersion; 2] = [FormatVersion::V1, FormatVersion::V2];
+
+fn manifest(schema: &Schema, runs: usize, seed: u64, version: FormatVersion) -> EpochManifest {
     let mut noise = Noise(seed);
     let parts = (0..3).map(|rank| PartEntry {
         part: PartId { rank, roll: rank % 2 },
@@ -39,6 +44,15 @@ fn manifest(schema: &Schema, runs: usize, seed: u64) -> EpochManifest {
         });
         let columns = columns.collect();
         let key = schema.key().data_type;
+        let mut key_ordinal = || schema.key_order().ordinal_of(value(key, noise.next()));
+        let first_keys = (!run.is_multiple_of(4)).then(|| (0..run % 7).map(|_| key_ordinal()).collect());
+        let directory = PageDirectory {
+            page_rows: noise.next() as u32 >> 1 | 1,
+            index_offset: noise.next(),
+            index_bytes: noise.next() as u32,
+            index_checksum: noise.next(),
+            first_keys,
+        };
         RowGroupEntry {
             part: parts[run as usize % 3].part,
             run,
@@ -51,6 +65,7 @@ fn manifest(schema: &Schema, runs: usize, seed: u64) -> EpochManifest {
             bounds: (run % 3 > 0).then(|| (value(key, noise.next()), value(key, noise.next()))),
             checksum: noise.next(),
             columns,
+            pages: (version == FormatVersion::V2).then_some(directory),
         }
     });
     let runs = runs.collect();
@@ -91,12 +106,13 @@ proptest! {
         runs in 0usize..100,
         seed in 1u64..,
         cut in 0usize..100,
+        version in prop::sample::select(VERSIONS.to_vec()),
     ) {
         let mut types = types;
         types.push(DataType::U64);
         let schema = schema_of(&types, types.len() - 1);
-        let manifest = manifest(&schema, runs, seed);
-        let bytes = manifest.encode(&schema).unwrap();
+        let manifest = manifest(&schema, runs, seed, version);
+        let bytes = manifest.encode(&schema, version).unwrap();
         let found = decode(&bytes, &schema).unwrap();
         // Some values are read from the arrays before entries are created.
         prop_assert_eq!((found.row_groups.len(), found.rows(), found.row_groups.made()), (runs, manifest.rows(), 0));
@@ -105,7 +121,38 @@ proptest! {
         prop_assert_eq!(found.row_groups.get(cut), manifest.row_groups.get(cut));
         prop_assert!(found.row_groups.made() <= 32);
         prop_assert_eq!(&found, &manifest);
-        prop_assert_eq!(decode(&in_two_batches(&bytes, cut.min(runs)), &schema).unwrap(), manifest);
+        if version == FormatVersion::V1 {
+            prop_assert_eq!(decode(&in_two_batches(&bytes, cut.min(runs)), &schema).unwrap(), manifest);
+        }
+    }
+
+    /// A scan reads a manifest of version 2 by column, from a file. What it reads is what the whole manifest says.
+    #[test]
+    fn a_scan_reads_the_statistics_of_its_columns(
+        types in prop::collection::vec(prop::sample::select(ALL_TYPES.to_vec()), 1..8),
+        runs in 0usize..3000,
+        seed in 1u64..,
+        wanted in prop::collection::vec(0usize..8, 0..3),
+    ) {
+        let mut types = types;
+        types.push(DataType::U64);
+        let key = types.len() - 1;
+        let schema = schema_of(&types, key);
+        let manifest = manifest(&schema, runs, seed, FormatVersion::V2);
+        let storage = MemoryStorage::new();
+        let path = Path::new("/1.arrow");
+        storage.create(path).unwrap().write_at(0, &manifest.encode(&schema, FormatVersion::V2).unwrap()).unwrap();
+        let found = EpochManifest::read_for_scan(storage.open(path).unwrap(), path, &schema, &wanted).unwrap();
+        prop_assert_eq!((found.epoch, found.commit, &found.parts), (manifest.epoch, manifest.commit, &manifest.parts));
+        for (found, expected) in found.row_groups.iter().zip(&manifest.row_groups) {
+            for column in 0..types.len() {
+                let is_known = column == key || wanted.contains(&column) || !types[column].is_numeric();
+                prop_assert_eq!(found.columns.one(column), is_known.then(|| expected.columns[column]));
+            }
+            let rest = RowGroupEntry { columns: expected.columns.clone(), ..found.clone() };
+            prop_assert_eq!(&rest, expected);
+        }
+        prop_assert_eq!(found.row_groups.len(), runs);
     }
 
     #[test]
@@ -130,22 +177,38 @@ fn in_two_batches(bytes: &[u8], cut: usize) -> Vec<u8> {
     resealed(&out)
 }
 
-/// Appends a valid trailer, so that only the bytes before the trailer can be refused.
+/// Appends a valid trailer of version 1, so that only the bytes before the trailer can be refused.
 fn resealed(bytes: &[u8]) -> Vec<u8> {
     [bytes, &xxh3_64(bytes).to_le_bytes(), b"TBDTMANI"].concat()
+}
+
+/// Returns the bytes of a manifest that checksums cover, and a function that appends a valid trailer to as many others.
+fn opened(bytes: &[u8], version: FormatVersion) -> (Vec<u8>, impl Fn(&[u8]) -> Vec<u8>) {
+    let number = |at: usize| u64::from_le_bytes(bytes[bytes.len() - at..][..8].try_into().unwrap());
+    let (covered, directory_offset) = match version {
+        FormatVersion::V1 => (bytes.len() - 16, 0),
+        FormatVersion::V2 => (number(24) as usize, number(32)),
+    };
+    let seal = move |covered: &[u8]| match version {
+        FormatVersion::V1 => resealed(covered),
+        FormatVersion::V2 => sealed(covered.to_vec(), directory_offset.min(covered.len() as u64)),
+    };
+    (bytes[..covered].to_vec(), seal)
 }
 
 #[test]
 fn a_flipped_or_missing_byte_is_damage() {
     let schema = schema_of(&[DataType::F32, DataType::I64], 0);
-    let bytes = manifest(&schema, 5, 11).encode(&schema).unwrap();
-    for offset in 0..bytes.len() {
-        let mut damaged = bytes.clone();
-        damaged[offset] ^= 0x20;
-        let error = decode(&damaged, &schema).unwrap_err();
-        assert!(matches!(error, Error::Corruption { .. }), "byte {offset}: {error}");
-        assert!(error.to_string().contains(PATH), "{error}");
-        assert!(decode(&bytes[..offset], &schema).is_err(), "cut to {offset} bytes");
+    for version in VERSIONS {
+        let bytes = manifest(&schema, 5, 11, version).encode(&schema, version).unwrap();
+        for offset in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[offset] ^= 0x20;
+            let error = decode(&damaged, &schema).unwrap_err();
+            assert!(matches!(error, Error::Corruption { .. }), "byte {offset}: {error}");
+            assert!(error.to_string().contains(PATH), "{error}");
+            assert!(decode(&bytes[..offset], &schema).is_err(), "cut to {offset} bytes");
+        }
     }
 }
 
@@ -154,15 +217,20 @@ fn a_flipped_or_missing_byte_is_damage() {
 #[test]
 fn a_forged_stream_does_not_panic() {
     let schema = schema_of(&[DataType::F32, DataType::I64, DataType::FixedBytes(4)], 0);
-    let bytes = manifest(&schema, 3, 11).encode(&schema).unwrap();
-    let stream = &bytes[..bytes.len() - 16];
-    for offset in 0..stream.len() {
-        for flip in [0x01u8, 0x08, 0x7f, 0x80, 0xff] {
-            let mut forged = stream.to_vec();
-            forged[offset] ^= flip;
-            let _ = decode(&resealed(&forged), &schema);
+    for version in VERSIONS {
+        let bytes = manifest(&schema, 3, 11, version).encode(&schema, version).unwrap();
+        let (covered, seal) = opened(&bytes, version);
+        assert!(seal(&covered) == bytes);
+        for offset in 0..covered.len() {
+            for flip in [0x01u8, 0x08, 0x7f, 0x80, 0xff] {
+                let mut forged = covered.clone();
+                forged[offset] ^= flip;
+                if let Ok(found) = decode(&seal(&forged), &schema) {
+                    found.row_groups.iter().for_each(drop);
+                }
+            }
+            let _ = decode(&seal(&covered[..offset]), &schema);
         }
-        let _ = decode(&resealed(&stream[..offset]), &schema);
     }
 }
 
@@ -170,7 +238,7 @@ fn a_forged_stream_does_not_panic() {
 #[test]
 fn more_rows_than_bytes_are_refused() {
     let schema = schema_of(&[DataType::F32, DataType::I64], 0);
-    let whole = manifest(&schema, 3, 11);
+    let whole = manifest(&schema, 3, 11, FormatVersion::LATEST);
     type Change = fn(&mut RowGroupEntry);
     let changes: [(Change, &str); 3] = [
         (|run| run.rows = run.bytes + 1, "more rows than its bytes"),
@@ -181,44 +249,63 @@ fn more_rows_than_bytes_are_refused() {
         let mut forged = whole.clone();
         change(&mut forged.row_groups.to_mut()[1]);
         forged.row_groups.to_mut()[1].offset = 0;
-        let error = decode(&forged.encode(&schema).unwrap(), &schema).unwrap_err().to_string();
-        assert!(error.contains(complaint), "{error}");
+        for version in VERSIONS {
+            let error = decode(&forged.encode(&schema, version).unwrap(), &schema).unwrap_err().to_string();
+            assert!(error.contains(complaint), "{error}");
+        }
     }
 }
 
 #[test]
 fn another_schema_or_version_is_refused() {
     let schema = schema_of(&[DataType::F32, DataType::I64], 0);
-    let bytes = manifest(&schema, 3, 11).encode(&schema).unwrap();
-    let other = schema_of(&[DataType::F32, DataType::I32], 0);
-    assert!(matches!(decode(&bytes, &other), Err(Error::Corruption { .. })));
-    assert_eq!(manifest(&schema, 3, 11).encode(&schema).unwrap(), bytes, "equal manifests have equal bytes");
+    for version in VERSIONS {
+        let bytes = manifest(&schema, 3, 11, version).encode(&schema, version).unwrap();
+        let other = schema_of(&[DataType::F32, DataType::I32], 0);
+        assert!(matches!(decode(&bytes, &other), Err(Error::Corruption { .. })));
+        let again = manifest(&schema, 3, 11, version).encode(&schema, version).unwrap();
+        assert!(again == bytes, "equal manifests have equal bytes");
+    }
+    let bytes = manifest(&schema, 3, 11, FormatVersion::V2).encode(&schema, FormatVersion::V2).unwrap();
+    let (covered, seal) = opened(&bytes, FormatVersion::V2);
+    let changed = |from: &str, to: &str| {
+        let at = covered.windows(from.len()).rposition(|window| window == from.as_bytes()).unwrap();
+        decode(&seal(&[&covered[..at], to.as_bytes(), &covered[at + from.len()..]].concat()), &schema)
+    };
+    assert!(matches!(changed("\"format_version\":2", "\"format_version\":3"), Err(Error::Version { found: 3, .. })));
+    let error = changed("\"requires\":[]", "\"requires\":[\"levels\"]").unwrap_err();
+    assert!(matches!(&error, Error::Feature { feature, .. } if feature == "levels"), "{error}");
+    changed("\"epoch\"", "\"later\":1,\"epoch\"").expect("unknown fields are ignored");
 }
 
 #[test]
 fn a_figure_that_is_no_number_does_not_spoil_the_manifest() {
     let schema = schema_of(&[DataType::F32], 0);
-    let mut odd = manifest(&schema, 3, 11);
-    odd.statistics.wall_s = f64::NAN;
-    odd.statistics.sort_s = f64::INFINITY;
-    let decoded = decode(&odd.encode(&schema).unwrap(), &schema).unwrap();
-    assert_eq!((decoded.statistics.wall_s, decoded.statistics.sort_s), (0.0, 0.0));
-    assert_eq!((decoded.statistics.ranks, decoded.row_groups), (16, odd.row_groups));
+    for version in VERSIONS {
+        let mut odd = manifest(&schema, 3, 11, version);
+        odd.statistics.wall_s = f64::NAN;
+        odd.statistics.sort_s = f64::INFINITY;
+        let decoded = decode(&odd.encode(&schema, version).unwrap(), &schema).unwrap();
+        assert_eq!((decoded.statistics.wall_s, decoded.statistics.sort_s), (0.0, 0.0));
+        assert_eq!((decoded.statistics.ranks, decoded.row_groups), (16, odd.row_groups));
+    }
 }
 
 #[test]
 fn runs_outside_the_parts_are_refused() {
     let schema = schema_of(&[DataType::F32], 0);
-    let mut wrong = manifest(&schema, 3, 11);
-    wrong.row_groups.to_mut()[1].offset = 1 << 40;
-    assert!(decode(&wrong.encode(&schema).unwrap(), &schema).is_err());
-    let mut wrong = manifest(&schema, 3, 11);
-    wrong.row_groups.to_mut()[1].part.rank = 9;
-    assert!(decode(&wrong.encode(&schema).unwrap(), &schema).is_err());
-    let mut wrong = manifest(&schema, 3, 11);
-    wrong.row_groups.to_mut().iter_mut().for_each(|run| run.rows = u64::MAX);
-    assert!(decode(&wrong.encode(&schema).unwrap(), &schema).is_err());
-    let mut wrong = manifest(&schema, 3, 11);
-    wrong.row_groups.to_mut()[0].columns = RowGroupStatistics::default();
-    assert!(wrong.encode(&schema).is_err());
+    for version in VERSIONS {
+        let mut wrong = manifest(&schema, 3, 11, version);
+        wrong.row_groups.to_mut()[1].offset = 1 << 40;
+        assert!(decode(&wrong.encode(&schema, version).unwrap(), &schema).is_err());
+        let mut wrong = manifest(&schema, 3, 11, version);
+        wrong.row_groups.to_mut()[1].part.rank = 9;
+        assert!(decode(&wrong.encode(&schema, version).unwrap(), &schema).is_err());
+        let mut wrong = manifest(&schema, 3, 11, version);
+        wrong.row_groups.to_mut().iter_mut().for_each(|run| run.rows = u64::MAX);
+        assert!(decode(&wrong.encode(&schema, version).unwrap(), &schema).is_err());
+        let mut wrong = manifest(&schema, 3, 11, version);
+        wrong.row_groups.to_mut()[0].columns = RowGroupStatistics::default();
+        assert!(wrong.encode(&schema, version).is_err());
+    }
 }

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::{
-    EncodeBuffers, Memtable, PartEntry, PartId, PartIdentity, PartOptions, PartReader, PartWriter, RowGroupEntry,
-    RunContext, RunKind,
+    EncodeBuffers, FormatVersion, Memtable, PartEntry, PartId, PartIdentity, PartOptions, PartReader, PartWriter,
+    RowGroupEntry, RunContext, RunKind,
 };
 use crate::schema::{Column, DataType, Schema};
 use crate::storage::{MemoryStorage, Storage, read_all};
@@ -34,7 +34,8 @@ pub(super) const ALL_TYPES: [DataType; 12] = [
 ];
 
 pub(super) fn identity() -> PartIdentity {
-    PartIdentity { dataset: Uuid::from_u128(0xda7a), commit: Uuid::from_u128(0xc0_3317), epoch: 200 }
+    let (dataset, commit) = (Uuid::from_u128(0xda7a), Uuid::from_u128(0xc0_3317));
+    PartIdentity { dataset, commit, epoch: 200, version: FormatVersion::LATEST }
 }
 
 pub(super) fn context(run: u32) -> RunContext {

@@ -273,6 +273,7 @@ fn the_footer_says_what_other_engines_need() {
     assert_eq!(note("turbidite.commit"), identity().commit.to_string());
     assert_eq!(note("turbidite.epoch"), "200");
     assert_eq!(note("turbidite.part"), "part-00007.parquet");
-    assert_eq!(note("turbidite.format_version"), "1");
+    assert_eq!(note("turbidite.format_version"), "2");
+    assert_eq!(note("turbidite.clustering"), "range:c8");
     assert!(note("turbidite.columns").starts_with(r#"[{"name":"c0","type":"i8"}"#));
 }

@@ -175,6 +175,7 @@ mod tests {
                 nan_count: if from.is_nan() { *rows } else { 0 },
             }]
             .into(),
+            pages: None,
         };
         let manifest = EpochManifest {
             epoch: 7,

@@ -63,8 +63,10 @@ impl CellSelection {
 
     fn choose(&self, manifest: &EpochManifest) -> Vec<GroupChoice> {
         let open = |range_count: RangeCount| range_count.rows > 0 && self.settled(range_count).is_none();
-        let range_counts =
-            manifest.row_groups.iter().map(|run| RangeCount::of(run.columns.get(self.column), run.rows, self.order));
+        let range_counts = manifest
+            .row_groups
+            .iter()
+            .map(|run| RangeCount::of(run.columns.one(self.column).as_ref(), run.rows, self.order));
         let chosen = range_counts.enumerate().filter(|(_, range_count)| open(*range_count));
         chosen.map(|(entry, _)| GroupChoice { entry, is_exact: true }).collect()
     }
@@ -91,18 +93,20 @@ pub(in crate::query) fn tally(
     counters: &Arc<Counters>,
 ) -> Result<CellCounts> {
     let chosen = |manifest: &EpochManifest| sieve.choose(manifest).len();
-    announce(dataset, epochs.iter().map(|(epoch, _)| *epoch), counters, 1, chosen)?;
+    announce(dataset, epochs.iter().map(|(epoch, _)| *epoch), counters, 1, &[sieve.column], chosen)?;
     let mut total = CellCounts { counts: vec![0; sieve.cells.len()], kept: Vec::new() };
     let mut pool = Pool::new(resolved.threads);
     let most_ahead = if resolved.threads > 1 { 2 * resolved.threads } else { 1 };
     let mut ahead: VecDeque<Ticket<Result<CellCounts>>> = VecDeque::new();
     for &(epoch, commit) in epochs {
-        let scan = Arc::new(plan_epoch_by(dataset, resolved, epoch, counters, |manifest| sieve.choose(manifest))?);
+        let scan = Arc::new(plan_epoch_by(dataset, resolved, epoch, counters, &[sieve.column], |manifest| {
+            sieve.choose(manifest)
+        })?);
         if scan.manifest.commit != commit {
             return Err(scan.replaced(dataset));
         }
         for run in &scan.manifest.row_groups {
-            let range_count = RangeCount::of(run.columns.get(sieve.column), run.rows, sieve.order);
+            let range_count = RangeCount::of(run.columns.one(sieve.column).as_ref(), run.rows, sieve.order);
             if let Some(cell) = sieve.settled(range_count) {
                 total.counts[cell] = total.counts[cell].saturating_add(range_count.rows);
             }
@@ -171,7 +175,8 @@ impl Work {
                 }
             }
         }
-        let expected = RangeCount::of(group.entry().columns.get(sieve.column), group.entry().rows, sieve.order).rows;
+        let expected =
+            RangeCount::of(group.entry().columns.one(sieve.column).as_ref(), group.entry().rows, sieve.order).rows;
         let counted: u64 = found.counts.iter().sum();
         if counted != expected {
             let what = format!("it has {counted} values that are not NaN, the manifest states {expected}");
@@ -184,7 +189,7 @@ impl Work {
     fn open_rows(&self, group: &Group, sieve: &CellSelection, found: &mut CellCounts) -> Result<RowSelection> {
         let entry = group.entry();
         // If a row group contains a NaN, any of its pages may contain it.
-        let is_whole = entry.columns.get(sieve.column).is_some_and(|summary| summary.nan_count == 0);
+        let is_whole = entry.columns.one(sieve.column).is_some_and(|summary| summary.nan_count == 0);
         let mut selection = RowSelection::default();
         for (number, page) in group.pages(sieve.column)?.iter().enumerate() {
             let range = group.range(sieve.column, number).filter(|_| is_whole);

@@ -1,10 +1,12 @@
 //! Iteration over every row group of an epoch, for `compact`.
 
+use std::sync::Arc;
+
 use crate::error::Result;
-use crate::format::RowGroupEntry;
+use crate::format::{EpochManifest, RowGroupEntry};
 use crate::query::dataset::Dataset;
 use crate::query::metrics::Counters;
-use crate::query::planning::scan::{EpochScan, Group, plan_epoch};
+use crate::query::planning::scan::{EpochScan, Group, choose, plan_epoch_by};
 use crate::query::request::{Query, ResolvedQuery};
 
 /// The row groups of one commit of an epoch, in the manifest's order. As many parts stay open as the descriptor limit
@@ -23,7 +25,9 @@ impl EpochGroups {
     /// A missing epoch, a corrupt manifest or footer, or an I/O error.
     pub(crate) fn open(dataset: &Dataset, epoch: u64) -> Result<Self> {
         let resolved = ResolvedQuery::resolve(&Query::new(), dataset.schema())?;
-        let scan = plan_epoch(dataset.catalog(), &resolved, epoch, &Counters::default())?;
+        let (catalog, key) = (dataset.catalog(), dataset.schema().key_index());
+        let all = |manifest: &Arc<EpochManifest>| choose(catalog, &resolved, manifest);
+        let scan = plan_epoch_by(catalog, &resolved, epoch, &Counters::default(), &[key], all)?;
         Ok(Self { dataset: dataset.clone(), resolved, scan })
     }
 

@@ -293,7 +293,8 @@ impl Merge {
     /// Adds the row groups of this scan to the total of the request's progress.
     pub(in crate::query) fn announce(&self) -> Result<()> {
         let chosen = |manifest: &EpochManifest| choose(&self.dataset, &self.resolved, manifest).len();
-        announce(&self.dataset, self.epochs.iter().copied(), &self.counters, 1, chosen)
+        let columns = self.resolved.predicate_columns();
+        announce(&self.dataset, self.epochs.iter().copied(), &self.counters, 1, columns, chosen)
     }
 
     /// Returns the next rows in order. All of them belong to one epoch.

@@ -120,7 +120,8 @@ impl<T: Send + 'static> Scan<T> {
     /// Adds the row groups of this scan, and of `times - 1` others like it, to the total of the request's progress.
     pub(in crate::query) fn announce(&self, times: u64) -> Result<()> {
         let chosen = |manifest: &EpochManifest| choose(&self.dataset, &self.resolved, manifest).len();
-        announce(&self.dataset, self.epochs.iter().copied(), &self.counters, times, chosen)
+        let columns = self.resolved.predicate_columns();
+        announce(&self.dataset, self.epochs.iter().copied(), &self.counters, times, columns, chosen)
     }
 
     /// Counts the row groups that this scan does not read as done, of all row groups of its epochs.
@@ -128,7 +129,7 @@ impl<T: Send + 'static> Scan<T> {
         let Some(progress) = self.counters.counting() else { return Ok(()) };
         for &epoch in &self.epochs {
             self.counters.check()?;
-            let manifest = self.dataset.manifest(epoch)?;
+            let manifest = self.dataset.scan_manifest(epoch, self.resolved.predicate_columns())?.manifest;
             let chosen = choose(&self.dataset, &self.resolved, &manifest).len();
             progress.advance((manifest.row_groups.len() - chosen) as u64);
         }

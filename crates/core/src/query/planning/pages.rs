@@ -84,6 +84,7 @@ pub(in crate::query) mod tests {
             checksum: 0,
             columns: vec![ColumnStatistics { range: Some((Value::Float(range.0), Value::Float(range.1))), nan_count }]
                 .into(),
+            pages: None,
         }
     }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, Result};
-use crate::format::{EpochManifest, PageLocation, PartId, PartReader, RowGroupEntry};
+use crate::format::{EpochManifest, PageLocation, PartId, PartReader, RowGroupEntry, RowGroupPages, RunKind};
 use crate::query::catalog::Catalog;
 use crate::query::metrics::{Counters, add};
 use crate::query::planning::pages::{PageIndex, check_pages};
@@ -41,7 +41,55 @@ pub(in crate::query) struct EpochScan {
     /// Row groups that may match, in the manifest's order.
     pub(in crate::query) choices: Vec<GroupChoice>,
     parts: HashMap<PartId, Arc<PartReader>>,
+    page_statistics: PageStatistics,
     progress: Option<Arc<QueryProgress>>,
+}
+
+/// The row groups for which a scan needs statistics of pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Need {
+    Never,
+    /// Those whose rows have to be tested.
+    Tested,
+    Always,
+}
+
+impl Need {
+    fn applies(self, choice: GroupChoice) -> bool {
+        match self {
+            Self::Never => false,
+            Self::Tested => !choice.is_exact,
+            Self::Always => true,
+        }
+    }
+}
+
+/// The statistics of pages that a scan needs.
+#[derive(Debug, Clone, Copy)]
+struct PageStatistics {
+    key: Need,
+    others: Need,
+}
+
+impl PageStatistics {
+    /// Returns what a scan needs that selects rows by these columns.
+    fn of(columns: &[usize], resolved: &ResolvedQuery) -> Self {
+        let key = resolved.schema.key_index();
+        let selecting = if resolved.predicate.is_some() { Need::Tested } else { Need::Always };
+        let needed = |is_used: bool| if is_used { selecting } else { Need::Never };
+        Self {
+            // A merge takes the rows of a window by the keys of its pages.
+            key: if resolved.key.is_some() { Need::Always } else { needed(columns.contains(&key)) },
+            others: needed(columns.iter().any(|column| *column != key)),
+        }
+    }
+
+    /// Returns whether the page index of a row group must be read. The manifest may have the statistics of the key.
+    fn need_index(self, choice: GroupChoice, entry: &RowGroupEntry) -> bool {
+        let has_keys = entry.pages.as_ref().is_none_or(|pages| pages.first_keys.is_some());
+        let lacks_keys = !has_keys && entry.kind != RunKind::NanKey;
+        self.others.applies(choice) || (lacks_keys && self.key.applies(choice))
+    }
 }
 
 /// Plans an epoch: loads its manifest, prunes row groups, and opens the parts of the remaining ones.
@@ -54,7 +102,8 @@ pub(in crate::query) fn plan_epoch(
     epoch: u64,
     counters: &Counters,
 ) -> Result<EpochScan> {
-    plan_epoch_by(dataset, resolved, epoch, counters, |manifest| choose(dataset, resolved, manifest))
+    let columns = resolved.predicate_columns();
+    plan_epoch_by(dataset, resolved, epoch, counters, columns, |manifest| choose(dataset, resolved, manifest))
 }
 
 /// Returns the row groups of an epoch that may match a query, in the manifest's order.
@@ -80,7 +129,7 @@ pub(in crate::query) fn choose(
 }
 
 /// Adds the row groups that a scan of these epochs will read to the total of the request's progress. Each of them is
-/// read `times` times.
+/// read `times` times. `row_groups` may use the statistics of `columns`.
 ///
 /// # Errors
 /// A missing epoch, or a corrupt manifest.
@@ -89,19 +138,21 @@ pub(in crate::query) fn announce(
     epochs: impl IntoIterator<Item = u64>,
     counters: &Counters,
     times: u64,
+    columns: &[usize],
     row_groups: impl Fn(&EpochManifest) -> usize,
 ) -> Result<()> {
     let Some(progress) = counters.counting() else { return Ok(()) };
     let mut total = 0;
     for epoch in epochs {
         counters.check()?;
-        total += row_groups(dataset.manifest(epoch)?.as_ref()) as u64;
+        total += row_groups(&dataset.scan_manifest(epoch, columns)?.manifest) as u64;
     }
     progress.expect(total * times);
     Ok(())
 }
 
-/// Plans an epoch like [`plan_epoch`], but with the row groups that `choose` returns, in the manifest's order.
+/// Plans an epoch like [`plan_epoch`], but with the row groups that `choose` returns, in the manifest's order. `choose`
+/// and the scan use statistics of `columns`.
 ///
 /// # Errors
 /// The errors of [`plan_epoch`].
@@ -110,19 +161,23 @@ pub(in crate::query) fn plan_epoch_by(
     resolved: &ResolvedQuery,
     epoch: u64,
     counters: &Counters,
+    columns: &[usize],
     choose: impl Fn(&Arc<EpochManifest>) -> Vec<GroupChoice>,
 ) -> Result<EpochScan> {
     counters.check()?;
-    let manifest = dataset.manifest(epoch)?;
-    let mut scan = match open_scan(dataset, resolved, &manifest, choose(&manifest)) {
-        Ok(scan) => scan,
-        Err(cause) => {
+    let known = dataset.scan_manifest(epoch, columns)?;
+    let manifest = known.manifest.clone();
+    let needed = PageStatistics::of(columns, resolved);
+    let open = |manifest: &Arc<EpochManifest>| open_scan(dataset, resolved, manifest, choose(manifest), needed);
+    let opened = open(&manifest);
+    let is_confirmed = opened.as_ref().is_ok_and(|scan| dataset.confirm(&known, !scan.parts.is_empty()).is_ok());
+    let mut scan = match opened {
+        Ok(scan) if is_confirmed => scan,
+        opened => {
             dataset.forget(&manifest);
             let fresh = dataset.manifest(epoch)?;
-            if fresh.commit == manifest.commit {
-                return Err(missing_is_corruption(cause));
-            }
-            open_scan(dataset, resolved, &fresh, choose(&fresh)).map_err(missing_is_corruption)?
+            let opened = if fresh.commit == manifest.commit { opened } else { open(&fresh) };
+            opened.map_err(missing_is_corruption)?
         }
     };
     add(&counters.runs_considered, scan.manifest.row_groups.len() as u64);
@@ -145,50 +200,74 @@ fn open_scan(
     resolved: &ResolvedQuery,
     manifest: &Arc<EpochManifest>,
     choices: Vec<GroupChoice>,
+    page_statistics: PageStatistics,
 ) -> Result<EpochScan> {
     if let Some(piece) = &resolved.piece {
         piece.check_commit(dataset.root(), manifest)?;
     }
     let most = if resolved.limit == u64::MAX { HELD_PARTS } else { HELD_PARTS_LIMITED };
-    let mut needed: Vec<PartId> = Vec::new();
+    let mut needed: Vec<NeededPart<'_>> = Vec::new();
     for choice in choices.iter().filter(|choice| !choice.is_exact || !resolved.stored.is_empty()) {
-        let part = manifest.row_groups[choice.entry].part;
-        if needed.last() != Some(&part) && !needed.contains(&part) {
-            if needed.len() == most {
-                break;
+        let entry = &manifest.row_groups[choice.entry];
+        // Row groups are usually in the order of the parts.
+        let is_same = |part: &&mut NeededPart<'_>| part.part == entry.part;
+        let known = match needed.last_mut().filter(is_same) {
+            Some(_) => needed.len().checked_sub(1),
+            None => needed.iter().position(|part| part.part == entry.part),
+        };
+        let place = match known {
+            Some(place) => place,
+            None if needed.len() == most => break,
+            None => {
+                needed.push(NeededPart { part: entry.part, indexed: Vec::new() });
+                needed.len() - 1
             }
-            needed.push(part);
+        };
+        if page_statistics.need_index(*choice, entry) {
+            needed[place].indexed.push(entry);
         }
     }
     let mut parts = HashMap::with_capacity(needed.len());
     let mut missing = Vec::new();
     for part in needed {
-        match dataset.cached_part(manifest, part) {
+        match dataset.cached_part(manifest, part.part).filter(|open| open.has_indexes(&part.indexed)) {
             Some(open) => {
-                parts.insert(part, open);
+                parts.insert(part.part, open);
             }
             None => missing.push(part),
         }
     }
     let threads = if missing.len() > SERIAL_OPENS { resolved.threads.min(missing.len()) } else { 1 };
     for (part, open) in missing.iter().zip(open_parts(dataset, manifest, &missing, threads)) {
-        parts.insert(*part, open?);
+        parts.insert(part.part, open?);
     }
-    Ok(EpochScan { manifest: manifest.clone(), choices, parts, progress: None })
+    Ok(EpochScan { manifest: manifest.clone(), choices, parts, page_statistics, progress: None })
 }
 
+/// A part to open ahead, and its row groups whose page indexes are used.
+struct NeededPart<'a> {
+    part: PartId,
+    indexed: Vec<&'a RowGroupEntry>,
+}
+
+/// Opens parts and reads their page indexes. Nothing that is read depends on another part.
 fn open_parts(
     dataset: &Catalog,
     manifest: &EpochManifest,
-    parts: &[PartId],
+    parts: &[NeededPart<'_>],
     threads: usize,
 ) -> Vec<Result<Arc<PartReader>>> {
+    let open_one = |part: &NeededPart<'_>| {
+        let open = dataset.part(manifest, part.part)?;
+        open.read_indexes(&part.indexed)?;
+        Ok(open)
+    };
     if threads <= 1 {
-        return parts.iter().map(|part| dataset.part(manifest, *part)).collect();
+        return parts.iter().map(open_one).collect();
     }
     let share = parts.len().div_ceil(threads);
     std::thread::scope(|scope| {
-        let open = |share: &[PartId]| share.iter().map(|part| dataset.part(manifest, *part)).collect::<Vec<_>>();
+        let open = |share: &[NeededPart<'_>]| share.iter().map(open_one).collect::<Vec<_>>();
         let workers: Vec<_> = parts.chunks(share).map(|share| scope.spawn(move || open(share))).collect();
         let join = |worker: std::thread::ScopedJoinHandle<'_, Vec<_>>| match worker.join() {
             Ok(opened) => opened,
@@ -219,10 +298,12 @@ impl EpochScan {
                 }
             },
         };
+        let pages = part.row_group(entry, self.page_statistics.need_index(choice, entry))?;
         let group = Group {
             manifest: self.manifest.clone(),
             entry: choice.entry,
             part,
+            pages,
             schema: resolved.schema.clone(),
             touched: AtomicBool::new(false),
             progress: self.progress.clone(),
@@ -249,6 +330,7 @@ pub(crate) struct Group {
     manifest: Arc<EpochManifest>,
     entry: usize,
     part: Arc<PartReader>,
+    pages: Arc<RowGroupPages>,
     schema: Arc<Schema>,
     touched: AtomicBool,
     progress: Option<Arc<QueryProgress>>,
@@ -365,22 +447,31 @@ impl Group {
     pub(in crate::query) fn page_name(&self, column: usize, page: usize) -> String {
         let name = format!("{}, page {page}", self.column_name(column));
         let location = self.pages(column).ok().and_then(|pages| pages.get(page).copied());
-        match (location, self.part.first_row(self.entry().row_group)) {
-            (Some(location), Ok(first)) if location.rows > 0 => {
-                let first = first.saturating_add(location.first_row);
+        match location {
+            Some(location) if location.rows > 0 => {
+                let first = self.first_row().saturating_add(location.first_row);
                 format!("{name} (rows {first} to {} of the file)", first + u64::from(location.rows) - 1)
             }
             _ => name,
         }
     }
+
+    /// Returns the number of the row group's first row in the part, which counts rows from 0 in file order, as DuckDB's
+    /// `file_row_number` does.
+    fn first_row(&self) -> u64 {
+        let entry = self.entry();
+        let others = self.manifest.row_groups.iter();
+        let before = others.filter(|other| other.part == entry.part && other.row_group < entry.row_group);
+        before.map(|other| other.rows).fold(0, u64::saturating_add)
+    }
 }
 
 impl PageIndex for Group {
     fn pages(&self, column: usize) -> Result<&[PageLocation]> {
-        self.part.pages(self.entry().row_group, column)
+        self.part.locations(&self.pages, self.entry().row_group, column)
     }
 
     fn range(&self, column: usize, page: usize) -> Option<(Value, Value)> {
-        self.part.page_range(self.entry().row_group, column, page)
+        self.pages.range(column, page)
     }
 }

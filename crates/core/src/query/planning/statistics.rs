@@ -97,9 +97,9 @@ fn select_comparison(
             end = end.min(u32::try_from(page_end).unwrap_or(u32::MAX));
         }
         let truth = comparison.prune(epoch, &|column| {
-            let summary = entry.columns.get(column).filter(|_| known(column))?;
+            let summary = if known(column) { entry.columns.one(column)? } else { return None };
             let (_, _, page) = cursors.iter().find(|(of, ..)| *of == column)?;
-            Some(page_bounds(summary, entry.rows, index.range(column, *page)))
+            Some(page_bounds(&summary, entry.rows, index.range(column, *page)))
         });
         selection.push(start..end, truth);
         start = end;

@@ -18,6 +18,8 @@ const KEY_BYTES: u64 = 4;
 /// if pages have at least 256 rows.
 fn check_bytes(page_rows: u32, dataset: &Dataset, storage: &FaultStorage, query: Query) {
     for (query, row_bytes, columns) in [(query.clone(), ROW_BYTES, 5), (query.columns(["energy"]), KEY_BYTES, 1)] {
+        // Loads the page indexes that the query uses.
+        dataset.explain(&query).unwrap();
         let before = storage.counters().bytes_read;
         let mut stream = dataset.run(&query).unwrap();
         let rows: u64 = stream.by_ref().map(|batch| batch.unwrap().num_rows() as u64).sum();

@@ -3,11 +3,17 @@
 use uuid::Uuid;
 
 use crate::error::Result;
-use crate::format::{ColumnStatistics, EpochManifest, EpochStatistics, PartEntry, PartId, RowGroupEntry, RunKind};
+use crate::format::{
+    ColumnStatistics, EpochManifest, EpochStatistics, FormatVersion, PageDirectory, PartEntry, PartId, RowGroupEntry,
+    RunKind,
+};
 use crate::schema::Schema;
 
 /// Number of parts and row groups in the encoded sample.
 const SAMPLED: u32 = 256;
+
+/// Number of pages of a row group in the encoded sample, as a memtable of 7 MiB has with records of 36 bytes.
+const SAMPLED_PAGES: usize = 25;
 
 /// Returns the size of the manifest of an epoch with `parts` and `row_groups`, in bytes.
 ///
@@ -29,6 +35,8 @@ fn encoded_bytes(schema: &Schema, parts: u32, row_groups: u32) -> Result<u64> {
         range: crate::schema::KeyOrder::new(column.data_type).map(crate::schema::KeyOrder::extremes),
         nan_count: 0,
     };
+    let first_keys = Some(vec![0; SAMPLED_PAGES - 1]);
+    let pages = PageDirectory { page_rows: 2048, first_keys, ..PageDirectory::default() };
     let run = |number: u32| RowGroupEntry {
         part: part(number),
         run: 0,
@@ -41,6 +49,7 @@ fn encoded_bytes(schema: &Schema, parts: u32, row_groups: u32) -> Result<u64> {
         bounds: Some(schema.key_order().extremes()),
         checksum: u64::MAX,
         columns: schema.columns().iter().map(summary).collect(),
+        pages: Some(pages.clone()),
     };
     let entry = |number: u32| PartEntry {
         part: part(number),
@@ -57,5 +66,5 @@ fn encoded_bytes(schema: &Schema, parts: u32, row_groups: u32) -> Result<u64> {
         keys: Default::default(),
         statistics,
     };
-    Ok(manifest.encode(schema)?.len() as u64)
+    Ok(manifest.encode(schema, FormatVersion::LATEST)?.len() as u64)
 }

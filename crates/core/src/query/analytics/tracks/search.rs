@@ -188,7 +188,8 @@ pub(in crate::query) fn follow(
     let others = other_columns(schema, id, request.columns.as_deref())?;
     let epochs = dataset.select_epochs(&request.epochs)?;
     // Which of these row groups have such particles is not known yet.
-    let in_epochs = || announce(dataset, epochs.iter().copied(), &counters, 1, |manifest| manifest.row_groups.len());
+    let in_epochs =
+        || announce(dataset, epochs.iter().copied(), &counters, 1, &[], |manifest| manifest.row_groups.len());
     let ids = find_ids(dataset, request, id, &counters, in_epochs)?;
 
     let name = |column: &usize| schema.columns()[*column].name.clone();

@@ -1,0 +1,347 @@
+//! Manifests of format version 2: row groups and parts as Arrow IPC streams among the sections of a [`Container`].
+//!
+//! Columns are read apart, so a scan reads the places of the row groups and the statistics of the columns it tests.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::types::{UInt8Type, UInt32Type, UInt64Type};
+use arrow_array::{Array, ArrayRef, ListArray, PrimitiveArray};
+use arrow_buffer::{NullBuffer, OffsetBuffer};
+use arrow_schema::{DataType as ArrowType, Field};
+
+use crate::error::{Error, Result};
+use crate::format::manifest::arrow_columns::{self, ArrowColumns, ColumnPlace, Lists, array, plain};
+use crate::format::manifest::arrow_values::{numbers, with_arrow_type};
+use crate::format::manifest::container::{Container, ContainerBuilder};
+use crate::format::manifest::entries::{PartEntry, PartId, RunKind};
+use crate::format::manifest::epoch_manifest::{EpochManifest, EpochStatistics};
+use crate::format::manifest::range_counts::KeyRangeCounts;
+use crate::format::manifest::row_group_entries::RowGroupEntries;
+use crate::format::manifest::row_group_entry::RowGroupEntry;
+use crate::format::manifest::stored_row_groups::{StoredPages, StoredRowGroups};
+use crate::format::manifest::stored_statistics::{StoredColumn, StoredRange, StoredStatistics};
+use crate::format::manifest::version_1::{self, refused};
+use crate::schema::{Column, Schema};
+
+/// Names of the sections.
+const ROW_GROUPS: &str = "row_groups";
+const PARTS: &str = "parts";
+const KEY_COUNTS: &str = "key_counts";
+const STATISTICS: &str = "statistics";
+
+/// First keys of pages are stored if they take at most this share of the pages' bytes.
+const FIRST_KEYS_SHARE: u64 = 2000;
+
+/// What to read of a manifest.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Wanted<'a> {
+    Everything,
+    /// Parts, row groups, and the statistics of the key and of these columns.
+    Scan(&'a [usize]),
+}
+
+impl Wanted<'_> {
+    fn has_statistics(self, column: usize, key: usize) -> bool {
+        match self {
+            Self::Everything => true,
+            Self::Scan(columns) => column == key || columns.contains(&column),
+        }
+    }
+}
+
+/// Returns the names of the columns of the key's bounds.
+fn bounds(schema: &Schema) -> [String; 2] {
+    let key = &schema.key().name;
+    [format!("lower:{key}"), format!("upper:{key}")]
+}
+
+/// Returns the type of the column of first keys: lists of keys.
+fn first_keys_type(schema: &Schema) -> ArrowType {
+    ArrowType::List(Arc::new(Field::new_list_field(schema.key().data_type.arrow(), false)))
+}
+
+/// Encodes a manifest, whose row groups have statistics of all columns.
+pub(super) fn encode(manifest: &EpochManifest, schema: &Schema) -> Result<Vec<u8>> {
+    let [lower, upper] = bounds(schema);
+    let (mut fields, mut arrays) = (version_1::fields(schema, [&lower, &upper]), version_1::arrays(manifest, schema));
+    for (name, data_type, nullable, values) in page_columns(manifest, schema) {
+        fields.push(Field::new(name, data_type, nullable));
+        arrays.push(values);
+    }
+    let row_groups = arrow_columns::encode(fields, arrays).map_err(|error| refused(&error))?;
+    let mut builder = ContainerBuilder::default();
+    builder.append(ROW_GROUPS, &row_groups);
+    builder.append(PARTS, &encode_parts(&manifest.parts)?);
+    builder.append(STATISTICS, manifest.statistics.text().as_bytes());
+    if let Some(text) = manifest.keys.text(manifest.row_groups.len()) {
+        builder.append(KEY_COUNTS, text.as_bytes());
+    }
+    Ok(builder.finish(manifest.epoch, manifest.commit))
+}
+
+fn encode_parts(parts: &[PartEntry]) -> Result<Vec<u8>> {
+    let u32s = |pick: fn(&PartEntry) -> u32| -> ArrayRef {
+        Arc::new(parts.iter().map(|part| Some(pick(part))).collect::<PrimitiveArray<UInt32Type>>())
+    };
+    let u64s = |pick: fn(&PartEntry) -> u64| -> ArrayRef {
+        Arc::new(parts.iter().map(|part| Some(pick(part))).collect::<PrimitiveArray<UInt64Type>>())
+    };
+    let columns = [
+        ("rank", u32s(|part| part.part.rank)),
+        ("roll", u32s(|part| part.part.roll)),
+        ("bytes", u64s(|part| part.bytes)),
+        ("footer_offset", u64s(|part| part.footer_offset)),
+        ("footer_checksum", u64s(|part| part.footer_checksum)),
+    ];
+    let fields = columns.iter().map(|(name, values)| Field::new(*name, values.data_type().clone(), false)).collect();
+    let arrays = columns.iter().map(|(_, values)| Arc::clone(values)).collect();
+    arrow_columns::encode(fields, arrays).map_err(|error| refused(&error))
+}
+
+/// Returns the columns that version 1 lacks: the places and the first keys of pages.
+fn page_columns(manifest: &EpochManifest, schema: &Schema) -> [(&'static str, ArrowType, bool, ArrayRef); 5] {
+    let directories = || manifest.row_groups.iter().map(|entry| entry.pages.as_ref());
+    let page_rows = directories().map(|pages| Some(pages.map_or(0, |pages| pages.page_rows)));
+    let index_offsets = directories().map(|pages| Some(pages.map_or(0, |pages| pages.index_offset)));
+    let index_bytes = directories().map(|pages| Some(pages.map_or(0, |pages| pages.index_bytes)));
+    let index_checksums = directories().map(|pages| Some(pages.map_or(0, |pages| pages.index_checksum)));
+    [
+        ("page_rows", ArrowType::UInt32, false, Arc::new(page_rows.collect::<PrimitiveArray<UInt32Type>>())),
+        ("index_offset", ArrowType::UInt64, false, Arc::new(index_offsets.collect::<PrimitiveArray<UInt64Type>>())),
+        ("index_bytes", ArrowType::UInt32, false, Arc::new(index_bytes.collect::<PrimitiveArray<UInt32Type>>())),
+        ("index_checksum", ArrowType::UInt64, false, Arc::new(index_checksums.collect::<PrimitiveArray<UInt64Type>>())),
+        ("first_keys", first_keys_type(schema), true, first_keys(manifest, schema)),
+    ]
+}
+
+/// Returns the lists of the pages' first keys. All of them are null if they would take too much space.
+fn first_keys(manifest: &EpochManifest, schema: &Schema) -> ArrayRef {
+    let keys_of = |entry: &RowGroupEntry| entry.pages.as_ref().and_then(|pages| pages.first_keys.clone());
+    let mut lists: Vec<Option<Vec<u64>>> = manifest.row_groups.iter().map(keys_of).collect();
+    let keys: usize = lists.iter().flatten().map(Vec::len).sum();
+    let bytes = (keys * schema.key().data_type.width()) as u64;
+    if bytes.saturating_mul(FIRST_KEYS_SHARE) > manifest.page_bytes() {
+        // A single page needs no first key, since the row group's own range is that of the page.
+        lists.iter_mut().for_each(|list| *list = list.take().filter(Vec::is_empty));
+    }
+    let order = schema.key_order();
+    let ordinals = lists.iter().flatten().flatten();
+    let values: Option<ArrayRef> = with_arrow_type!(
+        schema.key().data_type,
+        T => Some(numbers::<T>(ordinals.map(|ordinal| Some(order.value(*ordinal))))),
+        otherwise None
+    );
+    let values = values.unwrap_or_else(|| arrow_array::new_empty_array(&schema.key().data_type.arrow()));
+    let offsets = OffsetBuffer::from_lengths(lists.iter().map(|list| list.as_ref().map_or(0, Vec::len)));
+    let nulls = NullBuffer::from_iter(lists.iter().map(Option::is_some));
+    let field = Arc::new(Field::new_list_field(values.data_type().clone(), false));
+    Arc::new(ListArray::new(field, offsets, values, Some(nulls)))
+}
+
+/// Decodes a manifest. `path` is the path of its file, for error messages.
+pub(super) fn decode(
+    mut container: Container,
+    path: &Path,
+    schema: &Schema,
+    wanted: Wanted<'_>,
+) -> Result<EpochManifest> {
+    let corruption = |what: &str| Error::corruption(path, what);
+    let section = |container: &Container, name: &str| {
+        container.section(name).ok_or_else(|| corruption(&format!("it has no section '{name}'")))
+    };
+    let (row_groups, parts) = (section(&container, ROW_GROUPS)?, section(&container, PARTS)?);
+    let row_groups = ArrowColumns::read(&mut container, row_groups)?.map_err(corruption)?;
+    let parts = ArrowColumns::read(&mut container, parts)?.map_err(corruption)?;
+    let mut texts: Vec<Range<u64>> = Vec::new();
+    if let Wanted::Everything = wanted {
+        texts.push(section(&container, STATISTICS)?);
+        texts.extend(container.section(KEY_COUNTS));
+    }
+    let differ = || corruption("its columns differ from the dataset's schema");
+    let group_places = GroupPlaces::of(&row_groups, schema, wanted).ok_or_else(differ)?;
+    let part_places = PartPlaces::of(&parts).ok_or_else(differ)?;
+    let columns = group_places.all().into_iter().chain(part_places.0).flat_map(ColumnPlace::ranges);
+    container.load(columns.chain(texts.iter().cloned()))?;
+    let text =
+        |range: Option<&Range<u64>>| -> Option<String> { String::from_utf8(container.get(range?)?.to_vec()).ok() };
+    let statistics: EpochStatistics = match wanted {
+        Wanted::Scan(_) => EpochStatistics::default(),
+        Wanted::Everything => text(texts.first())
+            .and_then(|text| serde_json::from_str(&text).ok())
+            .ok_or_else(|| corruption("the statistics of the epoch cannot be decoded"))?,
+    };
+    let stored = group_places.take(&container, row_groups.rows(), schema);
+    let stored = stored.ok_or_else(|| corruption("a row group cannot be decoded"))?;
+    if stored.has_excess_nans() {
+        return Err(corruption("a row group has more NaN values than rows"));
+    }
+    let manifest = EpochManifest {
+        epoch: container.epoch(),
+        commit: container.commit().ok_or_else(|| corruption("its commit cannot be decoded"))?,
+        parts: part_places.take(&container, parts.rows()).ok_or_else(|| corruption("a part cannot be decoded"))?,
+        row_groups: RowGroupEntries::stored(vec![stored]),
+        keys: text(texts.get(1)).map(KeyRangeCounts::stored).unwrap_or_default(),
+        statistics,
+    };
+    manifest.check().map_err(corruption)?;
+    Ok(manifest)
+}
+
+/// The places of the columns of the parts.
+struct PartPlaces<'a>([&'a ColumnPlace; 5]);
+
+impl<'a> PartPlaces<'a> {
+    fn of(columns: &'a ArrowColumns) -> Option<Self> {
+        Some(Self([
+            columns.place("rank", &ArrowType::UInt32)?,
+            columns.place("roll", &ArrowType::UInt32)?,
+            columns.place("bytes", &ArrowType::UInt64)?,
+            columns.place("footer_offset", &ArrowType::UInt64)?,
+            columns.place("footer_checksum", &ArrowType::UInt64)?,
+        ]))
+    }
+
+    fn take(&self, container: &Container, rows: usize) -> Option<Vec<PartEntry>> {
+        let [ranks, rolls, bytes, footer_offsets, footer_checksums] = self.0;
+        let (ranks, rolls) = (plain::<UInt32Type>(container, ranks)?, plain::<UInt32Type>(container, rolls)?);
+        let bytes = plain::<UInt64Type>(container, bytes)?;
+        let footer_offsets = plain::<UInt64Type>(container, footer_offsets)?;
+        let footer_checksums = plain::<UInt64Type>(container, footer_checksums)?;
+        let part = |row: usize| PartEntry {
+            part: PartId { rank: ranks[row], roll: rolls[row] },
+            bytes: bytes[row],
+            footer_offset: footer_offsets[row],
+            footer_checksum: footer_checksums[row],
+        };
+        Some((0..rows).map(part).collect())
+    }
+}
+
+/// The places of the columns of the row groups.
+struct GroupPlaces<'a> {
+    /// Rank, roll, run, row group, version of the partition table, rows per page, length of the page indexes.
+    u32s: [&'a ColumnPlace; 7],
+    /// Offset, bytes, rows, checksum, offset and checksum of the page indexes.
+    u64s: [&'a ColumnPlace; 6],
+    kinds: &'a ColumnPlace,
+    bounds: [&'a ColumnPlace; 2],
+    first_keys: &'a ColumnPlace,
+    /// Smallest and largest values and NaN counts of the numeric columns. `None` for the others, and if they are not
+    /// wanted.
+    statistics: Vec<Option<StatisticsPlaces<'a>>>,
+}
+
+struct StatisticsPlaces<'a> {
+    range: [&'a ColumnPlace; 2],
+    nan_counts: Option<&'a ColumnPlace>,
+}
+
+impl<'a> GroupPlaces<'a> {
+    fn of(columns: &'a ArrowColumns, schema: &Schema, wanted: Wanted<'_>) -> Option<Self> {
+        let u32s = |name| columns.place(name, &ArrowType::UInt32);
+        let u64s = |name: &str| columns.place(name, &ArrowType::UInt64);
+        let [lower, upper] = bounds(schema);
+        let key_type = schema.key().data_type.arrow();
+        let mut statistics = Vec::with_capacity(schema.columns().len());
+        for (index, Column { name, data_type, .. }) in schema.columns().iter().enumerate() {
+            if !data_type.is_numeric() || !wanted.has_statistics(index, schema.key_index()) {
+                statistics.push(None);
+                continue;
+            }
+            let place = |what: &str| columns.place(&format!("{what}:{name}"), &data_type.arrow());
+            let nan_counts = if data_type.is_float() { Some(u64s(&format!("nan:{name}"))?) } else { None };
+            statistics.push(Some(StatisticsPlaces { range: [place("min")?, place("max")?], nan_counts }));
+        }
+        Some(Self {
+            u32s: [
+                u32s("rank")?,
+                u32s("roll")?,
+                u32s("run")?,
+                u32s("row_group")?,
+                u32s("table_version")?,
+                u32s("page_rows")?,
+                u32s("index_bytes")?,
+            ],
+            u64s: [
+                u64s("offset")?,
+                u64s("bytes")?,
+                u64s("rows")?,
+                u64s("checksum")?,
+                u64s("index_offset")?,
+                u64s("index_checksum")?,
+            ],
+            kinds: columns.place("kind", &ArrowType::UInt8)?,
+            bounds: [columns.place(&lower, &key_type)?, columns.place(&upper, &key_type)?],
+            first_keys: columns.place("first_keys", &first_keys_type(schema))?,
+            statistics,
+        })
+    }
+
+    fn all(&self) -> Vec<&'a ColumnPlace> {
+        let statistics = self.statistics.iter().flatten();
+        let statistics = statistics.flat_map(|places| places.range.into_iter().chain(places.nan_counts));
+        let fixed = self.u32s.into_iter().chain(self.u64s).chain(self.bounds).chain([self.kinds, self.first_keys]);
+        fixed.chain(statistics).collect()
+    }
+
+    /// Creates the row groups from the loaded columns. Returns `None` if a column cannot be decoded.
+    fn take(&self, container: &Container, rows: usize, schema: &Schema) -> Option<StoredRowGroups> {
+        // Row numbers are stored as `u32`.
+        u32::try_from(rows).ok()?;
+        let u32s = |place| plain::<UInt32Type>(container, place);
+        let u64s = |place| plain::<UInt64Type>(container, place);
+        let kinds = plain::<UInt8Type>(container, self.kinds)?;
+        if kinds.iter().any(|kind| RunKind::from_code(u32::from(*kind)).is_none()) {
+            return None;
+        }
+        let [ranks, rolls, runs, row_groups, table_versions, page_rows, index_bytes] = self.u32s;
+        let [offsets, bytes, row_counts, checksums, index_offsets, index_checksums] = self.u64s;
+        let range = |places: [&ColumnPlace; 2], data_type| {
+            let [least, most] = places;
+            Some(StoredRange {
+                data_type,
+                least: array(container, least, data_type)?,
+                most: array(container, most, data_type)?,
+            })
+        };
+        let mut columns = Vec::with_capacity(schema.columns().len());
+        for (places, &Column { data_type, .. }) in self.statistics.iter().zip(schema.columns()) {
+            columns.push(match places {
+                Some(places) => StoredColumn::Known {
+                    range: range(places.range, data_type)?,
+                    nan_counts: match places.nan_counts {
+                        Some(place) => Some(u64s(place)?),
+                        None => None,
+                    },
+                },
+                None if data_type.is_numeric() => StoredColumn::Unread,
+                None => StoredColumn::Opaque,
+            });
+        }
+        let key = schema.key().data_type;
+        Some(StoredRowGroups {
+            ranks: u32s(ranks)?,
+            rolls: u32s(rolls)?,
+            runs: u32s(runs)?,
+            row_groups: u32s(row_groups)?,
+            offsets: u64s(offsets)?,
+            bytes: u64s(bytes)?,
+            rows: u64s(row_counts)?,
+            kinds,
+            table_versions: u32s(table_versions)?,
+            checksums: u64s(checksums)?,
+            bounds: range(self.bounds, key)?,
+            column_statistics: Arc::new(StoredStatistics { columns }),
+            pages: Some(StoredPages {
+                page_rows: u32s(page_rows)?,
+                index_offsets: u64s(index_offsets)?,
+                index_bytes: u32s(index_bytes)?,
+                index_checksums: u64s(index_checksums)?,
+                first_keys: Lists::of(container, self.first_keys, key.width())?,
+                order: schema.key_order(),
+            }),
+        })
+    }
+}
