@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use turbidite::Value;
-use turbidite::format::{EpochManifest, RunKind};
+use turbidite::format::{EpochManifest, FormatVersion, RunKind};
 use turbidite::store::DatasetPaths;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -13,29 +13,35 @@ use super::damage::{Answers, ask_everything};
 use super::sample::{ROOT, Sample, schema};
 use super::script::Script;
 
-/// Returns the sample, which is built once.
+/// Returns the sample of new datasets, which is built once.
 pub fn sample() -> &'static Sample {
-    static SAMPLE: OnceLock<Sample> = OnceLock::new();
-    SAMPLE.get_or_init(Sample::new)
+    sample_of(FormatVersion::LATEST)
+}
+
+/// Returns the sample of a format version, which is built once.
+fn sample_of(version: FormatVersion) -> &'static Sample {
+    static SAMPLES: [OnceLock<Sample>; 2] = [const { OnceLock::new() }; 2];
+    SAMPLES[version as usize].get_or_init(|| Sample::of(version))
 }
 
 /// Returns the correct results.
-pub fn answers() -> &'static Answers {
-    static ANSWERS: OnceLock<Answers> = OnceLock::new();
-    ANSWERS.get_or_init(|| Answers::of(&sample().files))
+fn answers(version: FormatVersion) -> &'static Answers {
+    static ANSWERS: [OnceLock<Answers>; 2] = [const { OnceLock::new() }; 2];
+    ANSWERS[version as usize].get_or_init(|| Answers::of(&sample_of(version).files))
 }
 
 /// Returns the seeds of the corpus: one change of each kind, with and without recomputed checksums.
 pub fn seeds() -> Vec<Vec<u8>> {
-    let mut seeds = vec![vec![0], vec![1]];
-    for repair in [0u8, 1] {
+    let mut seeds = vec![vec![0], vec![1], vec![2], vec![3]];
+    // The second bit chooses format version 1.
+    for repair in [0u8, 1, 2, 3] {
         for kind in 0..6u8 {
             for file in [0u8, 2, 4, 6] {
                 seeds.push(vec![repair, kind, file, 0, 17, 3, 0, 0, 0x55, 9, 9, 9, 9, 9, 9, 9]);
             }
         }
-        for field in 0..24u8 {
-            seeds.push(vec![1, 6, field % 2, 1, field, 7, 0, 0, 0, 0, 0, 0, 0x80]);
+        for field in 0..28u8 {
+            seeds.push(vec![repair | 1, 6, field % 2, 1, field, 7, 0, 0, 0, 0, 0, 0, 0x80]);
         }
         seeds.push(vec![repair, 1, 1, 0, 8, 0, 0, 0, 3, 2, 0, 5, 0, 0, 0, 0xff]);
     }
@@ -45,9 +51,12 @@ pub fn seeds() -> Vec<Vec<u8>> {
 /// Runs all queries on a modified dataset.
 pub fn target(data: &[u8]) {
     let mut script = Script::new(data);
-    let repair = script.byte() & 1 == 1;
-    let mut files = sample().files.clone();
-    let mut manifests = sample().manifests.clone();
+    let choice = script.byte();
+    let repair = choice & 1 == 1;
+    let version = if choice & 2 == 2 { FormatVersion::V1 } else { FormatVersion::LATEST };
+    let sample = sample_of(version);
+    let mut files = sample.files.clone();
+    let mut manifests = sample.manifests.clone();
     for _ in 0..12 {
         if script.is_over() {
             break;
@@ -55,12 +64,12 @@ pub fn target(data: &[u8]) {
         change(&mut script, &mut files, &mut manifests);
     }
     if repair {
-        self::repair(&mut files, &mut manifests);
+        self::repair(&mut files, &mut manifests, version);
         // The results may be wrong, but every call must return.
         let _ = ask_everything(&files, false);
         let _ = ask_everything(&files, true);
     } else {
-        answers().compare(&ask_everything(&files, true));
+        answers(version).compare(&ask_everything(&files, true));
     }
 }
 
@@ -97,7 +106,7 @@ fn change(script: &mut Script<'_>, files: &mut Vec<(PathBuf, Vec<u8>)>, manifest
 
 /// Changes a statistic of a manifest.
 fn restate(script: &mut Script<'_>, manifest: &mut EpochManifest) {
-    let field = script.byte() % 24;
+    let field = script.byte() % 28;
     let which = usize::from(script.byte());
     let value = script.long();
     let parts = manifest.parts.len().max(1);
@@ -137,12 +146,22 @@ fn restate(script: &mut Script<'_>, manifest: &mut EpochManifest) {
         20 => manifest.row_groups.to_mut().reverse(),
         21 => manifest.row_groups.to_mut().iter_mut().for_each(|run| run.rows = value),
         22 => (manifest.statistics.strays, manifest.statistics.nan_keys) = (value, value),
+        23 => run.pages = None,
+        24..=27 => {
+            let pages = run.pages.get_or_insert_default();
+            match field {
+                24 => pages.page_rows = value as u32,
+                25 => (pages.index_offset, pages.index_bytes) = (value, value as u32),
+                26 => pages.first_keys = Some(vec![value; column]),
+                _ => (pages.page_rows, pages.first_keys) = (0, None),
+            }
+        }
         _ => manifest.statistics.receivers = value as u32,
     }
 }
 
 /// Recomputes the checksums of manifests and dataset.json.
-fn repair(files: &mut [(PathBuf, Vec<u8>)], manifests: &mut [EpochManifest]) {
+fn repair(files: &mut [(PathBuf, Vec<u8>)], manifests: &mut [EpochManifest], version: FormatVersion) {
     let layout = DatasetPaths::new(ROOT);
     for manifest in manifests {
         for entry in &mut manifest.parts {
@@ -154,7 +173,7 @@ fn repair(files: &mut [(PathBuf, Vec<u8>)], manifests: &mut [EpochManifest]) {
         }
         let path = layout.manifest(manifest.epoch, manifest.commit);
         if let Some((_, content)) = files.iter_mut().find(|file| file.0 == path) {
-            *content = manifest.encode(&schema()).expect("the columns fit");
+            *content = manifest.encode(&schema(), version).expect("the columns fit");
         }
     }
     if let Some((_, content)) = files.iter_mut().find(|file| file.0 == layout.descriptor()) {

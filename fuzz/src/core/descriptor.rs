@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use turbidite::format::FormatVersion;
 use turbidite::storage::{MemoryStorage, Storage};
 use turbidite::store::{
     DatasetDescriptor, DatasetPaths, EpochRange, VerifyOptions, WriterLock, lock_holder, recover, verify_on,
@@ -16,11 +17,13 @@ const LOCK: &str = r#"{"token":"0123456789abcdef0123456789abcdef","host":"nowher
 
 /// Returns the seeds of the corpus.
 pub fn seeds() -> Vec<Vec<u8>> {
-    let sample = Sample::new();
-    let text = sample.descriptor.encode().expect("it is JSON");
-    let covered = &text[..text.len() - signed(&[]).len()];
+    let descriptor = |version| {
+        let text = Sample::of(version).descriptor.encode().expect("it is JSON");
+        [&[0], &text[..text.len() - signed(&[]).len()]].concat()
+    };
     let names = b"\x03\x07epoch=5\x02\x0acrash.replaced\x01\x085.arrow";
-    vec![[&[0], covered].concat(), [&[1], LOCK.as_bytes()].concat(), names.to_vec()]
+    let [old, new] = [FormatVersion::V1, FormatVersion::V2].map(descriptor);
+    vec![old, new, [&[1], LOCK.as_bytes()].concat(), names.to_vec()]
 }
 
 /// Returns bytes followed by the checksum of dataset.json.

@@ -1,38 +1,76 @@
-//! A manifest: an Arrow stream with our metadata and a checksum at the end.
+//! A manifest: Arrow streams with our metadata and checksums at the end.
 
 use std::path::Path;
 
-use turbidite::format::EpochManifest;
+use turbidite::format::{EpochManifest, FormatVersion};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::sample::{Sample, schema};
 use super::script::Script;
 
-/// Size of the checksum and the magic.
+/// Size of the checksum and the magic of version 1.
 const TRAILER_BYTES: usize = 16;
+
+/// Number of bytes that share a checksum in version 2 (FORMAT.md).
+const BLOCK_BYTES: usize = 1 << 16;
+
+/// Encodes a target's input: a choice, the offset of the directory, and the bytes that checksums cover.
+fn input(manifest: &EpochManifest, version: FormatVersion) -> Vec<u8> {
+    let bytes = manifest.encode(&schema(), version).expect("the columns fit");
+    if version == FormatVersion::V1 {
+        return [&[0], &bytes[..bytes.len() - TRAILER_BYTES]].concat();
+    }
+    let number = |from_end: usize| {
+        let raw = bytes[bytes.len() - from_end..].first_chunk().expect("it has a trailer");
+        u64::from_le_bytes(*raw) as usize
+    };
+    let (directory_offset, covered) = (number(32) as u32, number(24));
+    [&[2], &directory_offset.to_le_bytes()[..], &bytes[..covered]].concat()
+}
 
 /// Returns the seeds of the corpus.
 pub fn seeds() -> Vec<Vec<u8>> {
-    let encoded = |manifest: &EpochManifest| manifest.encode(&schema()).expect("the columns fit");
-    let seed = |bytes: Vec<u8>| [&[0], &bytes[..bytes.len() - TRAILER_BYTES]].concat();
-    Sample::new().manifests.iter().map(encoded).map(seed).collect()
+    let versions = [FormatVersion::V1, FormatVersion::V2].into_iter();
+    versions
+        .flat_map(|version| Sample::of(version).manifests.into_iter().map(move |one| input(&one, version)))
+        .collect()
+}
+
+/// Appends the checksums and the trailer of version 2.
+fn seal(bytes: &mut Vec<u8>, directory_offset: u64) {
+    let covered = bytes.len() as u64;
+    let checksums = bytes.chunks(BLOCK_BYTES).map(xxh3_64).chain([directory_offset, covered]);
+    let mut closing: Vec<u8> = checksums.flat_map(u64::to_le_bytes).collect();
+    closing.extend_from_slice(&xxh3_64(&closing).to_le_bytes());
+    bytes.extend(closing);
+    bytes.extend_from_slice(b"TBDTMAN2");
 }
 
 /// Reads a manifest, writes the decoded manifest and reads it again.
 pub fn target(data: &[u8]) {
     let mut script = Script::new(data);
-    let repair = script.byte() & 1 == 0;
+    let choice = script.byte();
+    let version = if choice & 2 == 0 { FormatVersion::V1 } else { FormatVersion::V2 };
+    let directory_offset = if version == FormatVersion::V2 { script.word() } else { 0 };
     let mut bytes = script.rest().to_vec();
-    if repair {
-        let checksum = xxh3_64(&bytes);
-        bytes.extend_from_slice(&checksum.to_le_bytes());
-        bytes.extend_from_slice(b"TBDTMANI");
+    match version {
+        _ if choice & 1 == 1 => {}
+        FormatVersion::V1 => {
+            let checksum = xxh3_64(&bytes);
+            bytes.extend_from_slice(&checksum.to_le_bytes());
+            bytes.extend_from_slice(b"TBDTMANI");
+        }
+        FormatVersion::V2 => seal(&mut bytes, directory_offset.into()),
     }
     let path = Path::new("1.arrow");
-    let Ok(manifest) = EpochManifest::decode(bytes, path, &schema()) else { return };
+    let Ok(mut manifest) = EpochManifest::decode(bytes, path, &schema()) else { return };
     let _ = manifest.rows();
-    let again = manifest.encode(&schema()).expect("what was read can be written");
-    let again = EpochManifest::decode(again, path, &schema()).expect("what was written can be read");
+    let again = manifest.encode(&schema(), version).expect("what was read can be written");
+    let mut again = EpochManifest::decode(again, path, &schema()).expect("what was written can be read");
+    // First keys are written only if they take a small share of the pages.
+    for manifest in [&mut manifest, &mut again] {
+        manifest.row_groups.to_mut().iter_mut().for_each(|run| drop(run.pages.take()));
+    }
     // The manifests are compared as text, since NaN differs from itself.
     assert_eq!(format!("{manifest:?}"), format!("{again:?}"));
 }

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use turbidite::format::{PartEntry, PartId, PartReader};
+use turbidite::format::{FormatVersion, PageLocation, PartEntry, PartId, PartReader};
 use turbidite::storage::{MemoryStorage, Storage};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -17,14 +17,15 @@ pub fn input(entry: &PartEntry, content: &[u8]) -> Vec<u8> {
 
 /// Returns the seeds of the corpus.
 pub fn seeds() -> Vec<Vec<u8>> {
-    let sample = Sample::new();
     let mut seeds = Vec::new();
-    for manifest in &sample.manifests {
-        for entry in &manifest.parts {
-            let name = entry.part.file_name();
-            let folder = format!("epoch={}", manifest.epoch);
-            let of_part = |path: &Path| path.ends_with(Path::new(&folder).join(&name));
-            seeds.extend(sample.files.iter().filter(|file| of_part(&file.0)).map(|file| input(entry, &file.1)));
+    for sample in [FormatVersion::V1, FormatVersion::V2].map(Sample::of) {
+        for manifest in &sample.manifests {
+            for entry in &manifest.parts {
+                let name = entry.part.file_name();
+                let folder = format!("epoch={}", manifest.epoch);
+                let of_part = |path: &Path| path.ends_with(Path::new(&folder).join(&name));
+                seeds.extend(sample.files.iter().filter(|file| of_part(&file.0)).map(|file| input(entry, &file.1)));
+            }
         }
     }
     seeds
@@ -45,9 +46,28 @@ pub fn target(data: &[u8]) {
     let footer_checksum = if choice & 1 == 0 { xxh3_64(tail) } else { 0 };
     let part = PartId { rank: u32::from(choice >> 1), roll: 0 };
     let entry = PartEntry { part, bytes: content.len() as u64, footer_offset, footer_checksum };
+    let _ = PartReader::commit_of(&storage, path, &entry);
     for epoch in [1, 2, 30] {
+        if let Ok(reader) = PartReader::open_sealed(&storage, path, &entry, identity(epoch), schema()) {
+            read_by_manifest(&reader, epoch);
+        }
         if let Ok(reader) = PartReader::open(&storage, path, &entry, identity(epoch).commit, schema()) {
             read(&reader, content);
+        }
+    }
+}
+
+/// Finds the pages by the entries of the sample's manifest, whose page indexes the file may contradict.
+fn read_by_manifest(reader: &PartReader, epoch: u64) {
+    let manifests = &super::dataset::sample().manifests;
+    for entry in manifests.iter().filter(|manifest| manifest.epoch == epoch).flat_map(|manifest| &manifest.row_groups) {
+        for by_index in [false, true] {
+            let Ok(pages) = reader.row_group(entry, by_index) else { continue };
+            for column in 0..schema().columns().len() {
+                let Ok(locations) = reader.locations(&pages, entry.row_group, column) else { continue };
+                let follows = |pair: &[PageLocation]| pair[0].offset + u64::from(pair[0].bytes) == pair[1].offset;
+                assert!(locations.windows(2).all(follows), "pages follow each other");
+            }
         }
     }
 }

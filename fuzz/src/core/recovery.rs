@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use turbidite::format::FormatVersion;
 use turbidite::storage::{ALIGNMENT, Storage};
-use turbidite::store::{DatasetPaths, salvage};
+use turbidite::store::{DatasetDescriptor, DatasetPaths, salvage};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::sample::{ROOT, Sample, UNFINISHED, identity};
@@ -12,11 +13,12 @@ use super::script::Script;
 
 const SEAL_MAGIC: &[u8; 8] = b"TBDTSEAL";
 
-/// Offset of the number of row groups in a seal (FORMAT.md).
-const COUNT_AT: usize = 88;
+/// Offset of the number of row groups in a seal of version 1 (FORMAT.md).
+const COUNT_AT_1: usize = 88;
 
-/// Offset of the row groups in a seal (FORMAT.md).
-const GROUPS_AT: usize = 96;
+/// Offset of the number of columns with bounds in a seal of version 2 (FORMAT.md). The bounds follow, 16 bytes a column,
+/// and then the number of row groups.
+const BOUNDED_AT_2: usize = 52;
 
 const GROUP_BYTES: usize = 32;
 const TRAILER_BYTES: usize = 24;
@@ -24,9 +26,13 @@ const TRAILER_BYTES: usize = 24;
 /// Returns the seeds of the corpus.
 pub fn seeds() -> Vec<Vec<u8>> {
     let unfinished = DatasetPaths::new(ROOT).unfinished();
-    let sample = Sample::new();
-    let parts = sample.files.iter().filter(|(path, _)| path.starts_with(&unfinished));
-    parts.map(|(_, content)| [&[0][..], content].concat()).collect()
+    let mut seeds = Vec::new();
+    for (choice, version) in [(0, FormatVersion::V2), (2, FormatVersion::V1)] {
+        let sample = Sample::of(version);
+        let parts = sample.files.iter().filter(|(path, _)| path.starts_with(&unfinished));
+        seeds.extend(parts.map(|(_, content)| [&[choice][..], content].concat()));
+    }
+    seeds
 }
 
 fn long_at(content: &[u8], at: usize) -> Option<u64> {
@@ -40,10 +46,14 @@ fn repair(content: &mut [u8]) {
             continue;
         }
         let Some(length) = long_at(content, end - TRAILER_BYTES) else { continue };
-        let Some(start) = end.checked_sub(length as usize).filter(|_| length as usize >= GROUPS_AT) else { continue };
-        let count = long_at(content, start + COUNT_AT).unwrap_or(0).min(64) as usize;
+        let Some(start) = end.checked_sub(length as usize).filter(|_| length as usize >= 96) else { continue };
+        let count_at = match (content[start], content[start + BOUNDED_AT_2]) {
+            (1, _) => COUNT_AT_1,
+            (_, columns) => BOUNDED_AT_2 + 4 + 16 * usize::from(columns & 1),
+        };
+        let count = long_at(content, start + count_at).unwrap_or(0).min(64) as usize;
         for group in 0..count {
-            let at = start + GROUPS_AT + group * GROUP_BYTES;
+            let at = start + count_at + 8 + group * GROUP_BYTES;
             let place = long_at(content, at).zip(long_at(content, at + 8));
             let Some((offset, bytes)) = place.filter(|_| at + GROUP_BYTES <= end) else { break };
             let pages = offset.checked_add(bytes).and_then(|end| content.get(offset as usize..end as usize));
@@ -66,11 +76,12 @@ pub fn target(data: &[u8]) {
     let layout = DatasetPaths::new(ROOT);
     let path = layout.attempt(UNFINISHED, identity(UNFINISHED).commit).join("part-00000.parquet");
     let storage: Arc<dyn Storage> = Arc::new(Sample::storage(&[(path, content)]));
-    let sample = super::dataset::sample();
-    let Ok(unfinished) = salvage::list(&*storage, &layout, &sample.descriptor) else { return };
+    let format_version = if choice & 2 == 2 { FormatVersion::V1 } else { FormatVersion::V2 };
+    let descriptor = DatasetDescriptor { format_version, ..super::dataset::sample().descriptor.clone() };
+    let Ok(unfinished) = salvage::list(&*storage, &layout, &descriptor) else { return };
     for epoch in unfinished {
         let runs = epoch.runs();
-        let salvaged = salvage::recover_into(&storage, &layout, &sample.descriptor, &epoch, Path::new("/out"));
+        let salvaged = salvage::recover_into(&storage, &layout, &descriptor, &epoch, Path::new("/out"));
         let salvaged = salvaged.expect("damage is no reason to give up");
         assert!(salvaged.runs + salvaged.corrupt.len() as u64 >= runs, "every run is copied or told of");
     }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use turbidite::format::{
-    EpochManifest, EpochStatistics, Memtable, PartEntry, PartId, PartIdentity, PartOptions, PartWriter, RowGroupEntry,
-    RunContext, RunKind,
+    EpochManifest, EpochStatistics, FormatVersion, Memtable, PartEntry, PartId, PartIdentity, PartOptions, PartWriter,
+    RowGroupEntry, RunContext, RunKind,
 };
 use turbidite::storage::{FileKind, MemoryStorage, Storage};
 use turbidite::store::{DatasetDescriptor, DatasetPaths};
@@ -70,10 +70,15 @@ pub fn schema() -> Arc<Schema> {
     Arc::new(Schema::new(columns, "energy").expect("it is a schema"))
 }
 
-/// Returns the identity of a commit.
-pub fn identity(epoch: u64) -> PartIdentity {
+/// Returns the identity of a commit in a dataset of a format version.
+pub fn identity_in(version: FormatVersion, epoch: u64) -> PartIdentity {
     let (dataset, commit) = (Uuid::from_u128(0xda7a), Uuid::from_u128(0xc0_0000 + u128::from(epoch)));
-    PartIdentity { dataset, commit, epoch, version: FormatVersion::LATEST }
+    PartIdentity { dataset, commit, epoch, version }
+}
+
+/// Returns the identity of a commit in a new dataset.
+pub fn identity(epoch: u64) -> PartIdentity {
+    identity_in(FormatVersion::LATEST, epoch)
 }
 
 /// Returns a pseudo-random number for a seed.
@@ -119,18 +124,17 @@ fn records_of(epoch: u64, rank: u32, run: u32, kind: RunKind, count: u64) -> Vec
 fn write_part(
     storage: &Arc<dyn Storage>,
     directory: &Path,
-    epoch: u64,
+    identity: PartIdentity,
     rank: u32,
     plan: ExpressionPlan,
     records: &mut Vec<Record>,
 ) -> (PartEntry, Vec<RowGroupEntry>) {
     let options = PartOptions { page_rows: 8, row_groups_per_run: 2, ..PartOptions::default() };
     let part = PartId { rank, roll: 0 };
-    let mut writer =
-        PartWriter::create(storage.clone(), directory, part, schema(), options, identity(epoch)).expect("memory");
+    let mut writer = PartWriter::create(storage.clone(), directory, part, schema(), options, identity).expect("memory");
     let mut runs = Vec::new();
     for (number, (kind, count)) in (0..).zip(plan) {
-        let rows = records_of(epoch, rank, number, *kind, *count);
+        let rows = records_of(identity.epoch, rank, number, *kind, *count);
         let mut packed = Vec::new();
         rows.iter().for_each(|row| row.pack(&mut packed));
         let mut table = Memtable::new(schema(), packed.len());
@@ -179,11 +183,17 @@ pub fn files_below(storage: &dyn Storage, folder: &Path) -> Vec<(PathBuf, Vec<u8
 }
 
 impl Sample {
-    /// Builds the dataset.
+    /// Builds the dataset in the format version of new datasets.
     pub fn new() -> Self {
+        Self::of(FormatVersion::LATEST)
+    }
+
+    /// Builds the dataset in a format version.
+    pub fn of(format_version: FormatVersion) -> Self {
         let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
         let layout = DatasetPaths::new(ROOT);
         let descriptor = DatasetDescriptor {
+            format_version,
             uuid: identity(0).dataset,
             derivations: vec!["energy = sqrt(1 + a * a) - 1".to_owned()],
             source: Some("a test".to_owned()),
@@ -196,7 +206,9 @@ impl Sample {
             storage.create_dir_all(&directory).expect("memory");
             let written: Vec<_> = (0..)
                 .zip(*parts)
-                .map(|(rank, plan)| write_part(&storage, &directory, *epoch, rank, plan, &mut records))
+                .map(|(rank, plan)| {
+                    write_part(&storage, &directory, identity_in(format_version, *epoch), rank, plan, &mut records)
+                })
                 .collect();
             let (parts, runs): (Vec<_>, Vec<_>) = written.into_iter().unzip();
             let runs: Vec<RowGroupEntry> = runs.into_iter().flatten().collect();
@@ -209,7 +221,7 @@ impl Sample {
                 keys: Default::default(),
                 statistics,
             };
-            let bytes = manifest.encode(&schema()).expect("the columns fit");
+            let bytes = manifest.encode(&schema(), format_version).expect("the columns fit");
             put(&*storage, &layout.manifest(*epoch, manifest.commit), &bytes);
             manifests.push(manifest);
         }
@@ -217,7 +229,7 @@ impl Sample {
         let attempt = layout.attempt(UNFINISHED, identity(UNFINISHED).commit);
         storage.create_dir_all(&attempt).expect("memory");
         let plan: ExpressionPlan = &[(RunKind::Regular, 12), (RunKind::Regular, 9)];
-        write_part(&storage, &attempt, UNFINISHED, 0, plan, &mut Vec::new());
+        write_part(&storage, &attempt, identity_in(format_version, UNFINISHED), 0, plan, &mut Vec::new());
         let files = files_below(&*storage, Path::new(ROOT));
         Self { files, manifests, descriptor, records }
     }

@@ -146,12 +146,14 @@ impl QueryCommand {
     fn count(&self, dataset: &Dataset, query: &Query, as_json: bool) -> Result<(), Failure> {
         let begun = Instant::now();
         let (rows, metrics) = dataset.count(query).map_err(|error| self.wrong(error))?;
-        let answer = self.answer(dataset, rows, begun, metrics)?;
         if as_json {
+            let answer = self.answer(dataset, rows, begun, metrics)?;
             return say_json(&json!({"count": rows, "cost": answer}));
         }
         say(&rows.to_string())?;
-        self.tell(&answer);
+        if self.tells() {
+            self.tell(&self.answer(dataset, rows, begun, metrics)?);
+        }
         Ok(())
     }
 
@@ -179,13 +181,13 @@ impl QueryCommand {
         if let Some(lines) = lines {
             lines.finish();
         }
-        let answer = self.answer(&dataset, rows, begun, stream.metrics())?;
+        let answer = || self.answer(&dataset, rows, begun, stream.metrics());
         match &self.output {
-            Some(_) if as_json => say_json(&answer)?,
+            Some(_) if as_json => say_json(&answer()?)?,
             // Standard output contains the rows.
-            None if as_json && self.metrics => complain(&to_json(&answer)?),
-            _ if as_json => {}
-            _ => self.tell(&answer),
+            None if as_json && self.metrics => complain(&to_json(&answer()?)?),
+            _ if !as_json && self.tells() => self.tell(&answer()?),
+            _ => {}
         }
         Ok(())
     }
@@ -195,17 +197,19 @@ impl QueryCommand {
         let wanted = self.epoch.unwrap_or(EpochRange::ALL);
         let mut bytes_of_epochs = 0;
         for epoch in dataset.epochs()?.into_iter().filter(|&epoch| wanted.contains(epoch)) {
-            bytes_of_epochs += dataset.manifest(epoch)?.page_bytes();
+            bytes_of_epochs += dataset.page_bytes(epoch)?;
         }
         Ok(Answer { rows, output: self.output.clone(), bytes_of_epochs, wall_s, metrics })
     }
 
-    /// Prints result and cost on standard error, if they are requested, the rows go to a file or standard output is a
+    /// Returns whether result and cost are printed: they are requested, the rows go to a file or standard output is a
     /// terminal.
+    fn tells(&self) -> bool {
+        self.metrics || self.output.is_some() || std::io::stdout().is_terminal()
+    }
+
+    /// Prints result and cost on standard error.
     fn tell(&self, answer: &Answer) {
-        if !self.metrics && self.output.is_none() && !std::io::stdout().is_terminal() {
-            return;
-        }
         if let Some(path) = &self.output {
             complain(&format!("wrote {} to {}", text::counted(answer.rows, "row", "rows"), path.display()));
         }

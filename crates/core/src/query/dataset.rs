@@ -97,6 +97,15 @@ impl Dataset {
         self.catalog.manifest(epoch)
     }
 
+    /// Returns the size of all pages of an epoch in bytes.
+    ///
+    /// # Errors
+    /// The errors of [`Dataset::manifest`].
+    #[doc(hidden)]
+    pub fn page_bytes(&self, epoch: u64) -> Result<u64> {
+        Ok(self.catalog.scan_manifest(epoch, &[])?.manifest.page_bytes())
+    }
+
     /// Returns the matching rows, as batches.
     ///
     /// # Errors

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use turbidite::format::{
-    EpochManifest, EpochStatistics, FormatVersion, KeyRangeCounts, Memtable, PartId, PartOptions, PartWriter, RunContext, RunKind,
+    EpochManifest, EpochStatistics, FormatVersion, KeyRangeCounts, Memtable, PartId, PartOptions, PartWriter,
+    RunContext, RunKind,
 };
 use turbidite::storage::{FileSystem, Storage};
 use turbidite::store::{DatasetDescriptor, DatasetPaths, EpochCommit, IfExists};

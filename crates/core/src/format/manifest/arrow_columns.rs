@@ -48,6 +48,11 @@ impl ColumnPlace {
         ranges
     }
 
+    /// Returns whether some rows are null.
+    pub(in crate::format) fn has_nulls(&self) -> bool {
+        self.validity.is_some()
+    }
+
     fn nulls(&self, container: &Container) -> Option<Option<NullBuffer>> {
         let Some(range) = &self.validity else { return Some(None) };
         let bits = container.get(range).filter(|bits| bits.len() * 8 >= self.rows)?;

@@ -44,7 +44,8 @@ impl EpochManifest {
     }
 
     /// Reads from a manifest of format version 2 what a scan needs: parts and row groups with statistics of the key and
-    /// of `columns` only. Range counts and statistics of the epoch are empty.
+    /// of `columns` only. Range counts and statistics of the epoch are empty. Row groups have neither checksums nor bounds
+    /// nor versions of the partition table.
     ///
     /// # Errors
     /// As for [`EpochManifest::decode`], and I/O errors.

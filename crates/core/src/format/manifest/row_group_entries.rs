@@ -91,14 +91,14 @@ impl RowGroupEntries {
         (0..self.len()).map(place)
     }
 
-    /// Returns the smallest and largest ordinal of a column in each row group, without creating entries. The range is
+    /// Returns the smallest and the largest ordinals of a column in the row groups, without creating entries. The range is
     /// the full one where it is unknown.
-    pub(crate) fn ordinals(&self, column: usize, order: KeyOrder) -> Vec<(u64, u64)> {
+    pub(crate) fn ordinals(&self, column: usize, order: KeyOrder) -> (Vec<u64>, Vec<u64>) {
         match &self.0 {
             Kept::Made(entries) => {
                 let range = |entry: &RowGroupEntry| entry.columns.one(column).and_then(|summary| summary.range);
                 let ordinals = |(least, most)| (order.ordinal_of(least), order.ordinal_of(most));
-                entries.iter().map(|entry| range(entry).map_or((0, u64::MAX), ordinals)).collect()
+                entries.iter().map(|entry| range(entry).map_or((0, u64::MAX), ordinals)).unzip()
             }
             Kept::Stored { all, .. } => all.ordinals(column, order),
         }

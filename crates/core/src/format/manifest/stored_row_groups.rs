@@ -36,21 +36,35 @@ pub(in crate::format) struct StoredRowGroups {
     pub(in crate::format) rows: ScalarBuffer<u64>,
     /// Codes of kinds, all of them valid.
     pub(in crate::format) kinds: ScalarBuffer<u8>,
-    pub(in crate::format) table_versions: ScalarBuffer<u32>,
-    pub(in crate::format) checksums: ScalarBuffer<u64>,
-    pub(in crate::format) bounds: StoredRange,
+    /// `None` if a scan has not read it.
+    pub(in crate::format) origin: Option<StoredOrigin>,
     pub(in crate::format) column_statistics: Arc<StoredStatistics>,
     /// Places and first keys of pages. `None` in manifests of format version 1.
     pub(in crate::format) pages: Option<StoredPages>,
+}
+
+/// What queries do not use of row groups.
+#[derive(Debug)]
+pub(in crate::format) struct StoredOrigin {
+    pub(in crate::format) table_versions: ScalarBuffer<u32>,
+    pub(in crate::format) checksums: ScalarBuffer<u64>,
+    pub(in crate::format) bounds: StoredRange,
+}
+
+/// Places and checksums of the page indexes of row groups.
+#[derive(Debug)]
+pub(in crate::format) struct StoredIndexes {
+    pub(in crate::format) offsets: ScalarBuffer<u64>,
+    pub(in crate::format) bytes: ScalarBuffer<u32>,
+    pub(in crate::format) checksums: ScalarBuffer<u64>,
 }
 
 /// Places and first keys of the pages of row groups.
 #[derive(Debug)]
 pub(in crate::format) struct StoredPages {
     pub(in crate::format) page_rows: ScalarBuffer<u32>,
-    pub(in crate::format) index_offsets: ScalarBuffer<u64>,
-    pub(in crate::format) index_bytes: ScalarBuffer<u32>,
-    pub(in crate::format) index_checksums: ScalarBuffer<u64>,
+    /// `None` if a scan has not read them.
+    pub(in crate::format) index: Option<StoredIndexes>,
     pub(in crate::format) first_keys: Lists,
     pub(in crate::format) order: KeyOrder,
 }
@@ -58,7 +72,9 @@ pub(in crate::format) struct StoredPages {
 impl StoredPages {
     /// Returns the pages of a row group. Returns `None` if neither their places nor their page indexes are known.
     fn one(&self, row: usize) -> Option<PageDirectory> {
-        let (page_rows, index_bytes) = (self.page_rows[row], self.index_bytes[row]);
+        let page_rows = self.page_rows[row];
+        let index = self.index.as_ref().map(|index| (index.offsets[row], index.bytes[row], index.checksums[row]));
+        let (index_offset, index_bytes, index_checksum) = index.unwrap_or_default();
         (page_rows > 0 || index_bytes > 0).then_some(())?;
         let ordinals = |keys: &[u8]| {
             let width = self.order.data_type().width();
@@ -68,9 +84,9 @@ impl StoredPages {
         };
         Some(PageDirectory {
             page_rows,
-            index_offset: self.index_offsets[row],
+            index_offset,
             index_bytes,
-            index_checksum: self.index_checksums[row],
+            index_checksum,
             first_keys: self.first_keys.get(row).map(ordinals),
         })
     }
@@ -95,7 +111,7 @@ impl StoredRowGroups {
         let checksums = numbers_of::<UInt64Type>(columns.next()?)?;
         let mut range =
             |data_type| Some(StoredRange { data_type, least: columns.next()?.clone(), most: columns.next()?.clone() });
-        let bounds = range(schema.key().data_type)?;
+        let origin = Some(StoredOrigin { table_versions, checksums, bounds: range(schema.key().data_type)? });
         let mut column_statistics = Vec::with_capacity(schema.columns().len());
         for &Column { data_type, .. } in schema.columns() {
             column_statistics.push(if data_type.is_numeric() {
@@ -117,9 +133,7 @@ impl StoredRowGroups {
             bytes,
             rows,
             kinds,
-            table_versions,
-            checksums,
-            bounds,
+            origin,
             column_statistics,
             pages: None,
         })
@@ -141,6 +155,7 @@ impl StoredRowGroups {
     /// Creates the entry of a row group. Its column statistics are read from the arrays on first use.
     pub(in crate::format) fn entry(&self, row: usize) -> RowGroupEntry {
         let Place { part, offset, bytes, rows } = self.place(row);
+        let origin = self.origin.as_ref();
         RowGroupEntry {
             part,
             run: self.runs[row],
@@ -150,9 +165,9 @@ impl StoredRowGroups {
             rows,
             // The constructor has checked the codes.
             kind: RunKind::from_code(u32::from(self.kinds[row])).unwrap_or(RunKind::NanKey),
-            table_version: self.table_versions[row],
-            bounds: self.bounds.one(row),
-            checksum: self.checksums[row],
+            table_version: origin.map_or(0, |origin| origin.table_versions[row]),
+            bounds: origin.and_then(|origin| origin.bounds.one(row)),
+            checksum: origin.map_or(0, |origin| origin.checksums[row]),
             columns: RowGroupStatistics::stored(Arc::clone(&self.column_statistics), row as u32),
             pages: self.pages.as_ref().and_then(|pages| pages.one(row)),
         }
@@ -167,12 +182,12 @@ impl StoredRowGroups {
         }
     }
 
-    /// Returns the smallest and largest ordinal of a column in each row group. The range is the full one where it is
+    /// Returns the smallest and the largest ordinals of a column in the row groups. The range is the full one where it is
     /// unknown.
-    pub(in crate::format) fn ordinals(&self, column: usize, order: KeyOrder) -> Vec<(u64, u64)> {
+    pub(in crate::format) fn ordinals(&self, column: usize, order: KeyOrder) -> (Vec<u64>, Vec<u64>) {
         match self.column_statistics.columns.get(column) {
             Some(StoredColumn::Known { range, .. }) => range.ordinals(order),
-            _ => vec![(0, u64::MAX); self.len()],
+            _ => (vec![0; self.len()], vec![u64::MAX; self.len()]),
         }
     }
 }

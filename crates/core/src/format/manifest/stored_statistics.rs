@@ -5,7 +5,7 @@ use arrow_array::types::ArrowPrimitiveType;
 use arrow_array::{Array, ArrayRef};
 use arrow_buffer::ScalarBuffer;
 
-use crate::format::manifest::arrow_values::{Number, number_at, with_arrow_type};
+use crate::format::manifest::arrow_values::{number_at, with_arrow_type};
 use crate::format::manifest::entries::ColumnStatistics;
 use crate::schema::{DataType, KeyOrder, Value};
 
@@ -25,20 +25,25 @@ impl StoredRange {
         value(&self.least).zip(value(&self.most))
     }
 
-    pub(in crate::format) fn ordinals(&self, order: KeyOrder) -> Vec<(u64, u64)> {
-        fn of<T: ArrowPrimitiveType<Native: Number>>(range: &StoredRange, order: KeyOrder) -> Option<Vec<(u64, u64)>> {
-            let (least, most) = (range.least.as_primitive_opt::<T>()?, range.most.as_primitive_opt::<T>()?);
-            let ordinal = |value: T::Native| order.ordinal_of(value.into_value());
-            let pairs = least.iter().zip(most);
-            let known = |(least, most): (Option<T::Native>, Option<T::Native>)| least.zip(most);
-            Some(
-                pairs
-                    .map(|pair| known(pair).map_or((0, u64::MAX), |(least, most)| (ordinal(least), ordinal(most))))
-                    .collect(),
-            )
+    /// Returns the ordinals of the smallest and of the largest values. They are the first and the last ordinal where a
+    /// value is unknown.
+    pub(in crate::format) fn ordinals(&self, order: KeyOrder) -> (Vec<u64>, Vec<u64>) {
+        fn of<T: ArrowPrimitiveType>(values: &ArrayRef, order: KeyOrder) -> Option<Vec<u64>> {
+            let values = values.as_primitive_opt::<T>()?.values();
+            let mut ordinals = Vec::with_capacity(values.len());
+            order.ordinals(values.inner().as_slice(), size_of::<T::Native>(), values.len(), &mut ordinals);
+            Some(ordinals)
         }
-        let found = with_arrow_type!(self.data_type, T => of::<T>(self, order), otherwise None);
-        found.unwrap_or_else(|| vec![(0, u64::MAX); self.least.len()])
+        let of_type = |values| with_arrow_type!(self.data_type, T => of::<T>(values, order), otherwise None);
+        let (least, most) = (of_type(&self.least), of_type(&self.most));
+        let rows = self.least.len();
+        let (mut least, mut most) = least.zip(most).unwrap_or_else(|| (vec![0; rows], vec![u64::MAX; rows]));
+        if self.least.null_count() + self.most.null_count() > 0 {
+            for row in (0..rows).filter(|row| self.least.is_null(*row) || self.most.is_null(*row)) {
+                (least[row], most[row]) = (0, u64::MAX);
+            }
+        }
+        (least, most)
     }
 }
 

@@ -20,7 +20,7 @@ use crate::format::manifest::epoch_manifest::{EpochManifest, EpochStatistics};
 use crate::format::manifest::range_counts::KeyRangeCounts;
 use crate::format::manifest::row_group_entries::RowGroupEntries;
 use crate::format::manifest::row_group_entry::RowGroupEntry;
-use crate::format::manifest::stored_row_groups::{StoredPages, StoredRowGroups};
+use crate::format::manifest::stored_row_groups::{StoredIndexes, StoredOrigin, StoredPages, StoredRowGroups};
 use crate::format::manifest::stored_statistics::{StoredColumn, StoredRange, StoredStatistics};
 use crate::format::manifest::version_1::{self, refused};
 use crate::schema::{Column, Schema};
@@ -160,10 +160,14 @@ pub(super) fn decode(
         texts.extend(container.section(KEY_COUNTS));
     }
     let differ = || corruption("its columns differ from the dataset's schema");
-    let group_places = GroupPlaces::of(&row_groups, schema, wanted).ok_or_else(differ)?;
+    let mut group_places = GroupPlaces::of(&row_groups, schema, wanted).ok_or_else(differ)?;
     let part_places = PartPlaces::of(&parts).ok_or_else(differ)?;
     let columns = group_places.all().into_iter().chain(part_places.0).flat_map(ColumnPlace::ranges);
     container.load(columns.chain(texts.iter().cloned()))?;
+    if group_places.origin.is_none() && group_places.need_index(&container).ok_or_else(differ)? {
+        group_places.index = Some(index_places(&row_groups).ok_or_else(differ)?);
+        container.load(group_places.index.iter().flatten().flat_map(|place| place.ranges()))?;
+    }
     let text =
         |range: Option<&Range<u64>>| -> Option<String> { String::from_utf8(container.get(range?)?.to_vec()).ok() };
     let statistics: EpochStatistics = match wanted {
@@ -221,16 +225,27 @@ impl<'a> PartPlaces<'a> {
 
 /// The places of the columns of the row groups.
 struct GroupPlaces<'a> {
-    /// Rank, roll, run, row group, version of the partition table, rows per page, length of the page indexes.
-    u32s: [&'a ColumnPlace; 7],
-    /// Offset, bytes, rows, checksum, offset and checksum of the page indexes.
-    u64s: [&'a ColumnPlace; 6],
+    /// Rank, roll, run, row group, rows per page.
+    u32s: [&'a ColumnPlace; 5],
+    /// Offset, bytes, rows.
+    u64s: [&'a ColumnPlace; 3],
     kinds: &'a ColumnPlace,
-    bounds: [&'a ColumnPlace; 2],
     first_keys: &'a ColumnPlace,
+    /// Version of the partition table, checksum, bounds. A scan does not read them.
+    origin: Option<[&'a ColumnPlace; 4]>,
+    /// Offset, length and checksum of the page indexes. A scan reads them if it may need a page index.
+    index: Option<[&'a ColumnPlace; 3]>,
     /// Smallest and largest values and NaN counts of the numeric columns. `None` for the others, and if they are not
     /// wanted.
     statistics: Vec<Option<StatisticsPlaces<'a>>>,
+}
+
+fn index_places(columns: &ArrowColumns) -> Option<[&ColumnPlace; 3]> {
+    Some([
+        columns.place("index_offset", &ArrowType::UInt64)?,
+        columns.place("index_bytes", &ArrowType::UInt32)?,
+        columns.place("index_checksum", &ArrowType::UInt64)?,
+    ])
 }
 
 struct StatisticsPlaces<'a> {
@@ -244,6 +259,18 @@ impl<'a> GroupPlaces<'a> {
         let u64s = |name: &str| columns.place(name, &ArrowType::UInt64);
         let [lower, upper] = bounds(schema);
         let key_type = schema.key().data_type.arrow();
+        let bound = |name: &str| columns.place(name, &key_type);
+        let (origin, index) = match wanted {
+            Wanted::Everything => {
+                let origin = [u32s("table_version")?, u64s("checksum")?, bound(&lower)?, bound(&upper)?];
+                (Some(origin), Some(index_places(columns)?))
+            }
+            // Page indexes have the statistics of columns other than the key.
+            Wanted::Scan(wanted) if wanted.iter().any(|column| *column != schema.key_index()) => {
+                (None, Some(index_places(columns)?))
+            }
+            Wanted::Scan(_) => (None, None),
+        };
         let mut statistics = Vec::with_capacity(schema.columns().len());
         for (index, Column { name, data_type, .. }) in schema.columns().iter().enumerate() {
             if !data_type.is_numeric() || !wanted.has_statistics(index, schema.key_index()) {
@@ -255,26 +282,12 @@ impl<'a> GroupPlaces<'a> {
             statistics.push(Some(StatisticsPlaces { range: [place("min")?, place("max")?], nan_counts }));
         }
         Some(Self {
-            u32s: [
-                u32s("rank")?,
-                u32s("roll")?,
-                u32s("run")?,
-                u32s("row_group")?,
-                u32s("table_version")?,
-                u32s("page_rows")?,
-                u32s("index_bytes")?,
-            ],
-            u64s: [
-                u64s("offset")?,
-                u64s("bytes")?,
-                u64s("rows")?,
-                u64s("checksum")?,
-                u64s("index_offset")?,
-                u64s("index_checksum")?,
-            ],
+            u32s: [u32s("rank")?, u32s("roll")?, u32s("run")?, u32s("row_group")?, u32s("page_rows")?],
+            u64s: [u64s("offset")?, u64s("bytes")?, u64s("rows")?],
             kinds: columns.place("kind", &ArrowType::UInt8)?,
-            bounds: [columns.place(&lower, &key_type)?, columns.place(&upper, &key_type)?],
             first_keys: columns.place("first_keys", &first_keys_type(schema))?,
+            origin,
+            index,
             statistics,
         })
     }
@@ -282,8 +295,19 @@ impl<'a> GroupPlaces<'a> {
     fn all(&self) -> Vec<&'a ColumnPlace> {
         let statistics = self.statistics.iter().flatten();
         let statistics = statistics.flat_map(|places| places.range.into_iter().chain(places.nan_counts));
-        let fixed = self.u32s.into_iter().chain(self.u64s).chain(self.bounds).chain([self.kinds, self.first_keys]);
-        fixed.chain(statistics).collect()
+        let fixed = self.u32s.into_iter().chain(self.u64s).chain([self.kinds, self.first_keys]);
+        fixed
+            .chain(self.origin.into_iter().flatten())
+            .chain(self.index.into_iter().flatten())
+            .chain(statistics)
+            .collect()
+    }
+
+    /// Returns whether a scan may need a page index: the places or the first keys of some row group's pages are unknown.
+    /// Returns `None` if a column cannot be decoded.
+    fn need_index(&self, container: &Container) -> Option<bool> {
+        let page_rows = plain::<UInt32Type>(container, self.u32s[4])?;
+        Some(self.first_keys.has_nulls() || page_rows.contains(&0))
     }
 
     /// Creates the row groups from the loaded columns. Returns `None` if a column cannot be decoded.
@@ -296,8 +320,8 @@ impl<'a> GroupPlaces<'a> {
         if kinds.iter().any(|kind| RunKind::from_code(u32::from(*kind)).is_none()) {
             return None;
         }
-        let [ranks, rolls, runs, row_groups, table_versions, page_rows, index_bytes] = self.u32s;
-        let [offsets, bytes, row_counts, checksums, index_offsets, index_checksums] = self.u64s;
+        let [ranks, rolls, runs, row_groups, page_rows] = self.u32s;
+        let [offsets, bytes, row_counts] = self.u64s;
         let range = |places: [&ColumnPlace; 2], data_type| {
             let [least, most] = places;
             Some(StoredRange {
@@ -321,6 +345,20 @@ impl<'a> GroupPlaces<'a> {
             });
         }
         let key = schema.key().data_type;
+        let origin = match self.origin {
+            Some([table_versions, checksums, lower, upper]) => Some(StoredOrigin {
+                table_versions: u32s(table_versions)?,
+                checksums: u64s(checksums)?,
+                bounds: range([lower, upper], key)?,
+            }),
+            None => None,
+        };
+        let index = match self.index {
+            Some([offsets, bytes, checksums]) => {
+                Some(StoredIndexes { offsets: u64s(offsets)?, bytes: u32s(bytes)?, checksums: u64s(checksums)? })
+            }
+            None => None,
+        };
         Some(StoredRowGroups {
             ranks: u32s(ranks)?,
             rolls: u32s(rolls)?,
@@ -330,15 +368,11 @@ impl<'a> GroupPlaces<'a> {
             bytes: u64s(bytes)?,
             rows: u64s(row_counts)?,
             kinds,
-            table_versions: u32s(table_versions)?,
-            checksums: u64s(checksums)?,
-            bounds: range(self.bounds, key)?,
+            origin,
             column_statistics: Arc::new(StoredStatistics { columns }),
             pages: Some(StoredPages {
                 page_rows: u32s(page_rows)?,
-                index_offsets: u64s(index_offsets)?,
-                index_bytes: u32s(index_bytes)?,
-                index_checksums: u64s(index_checksums)?,
+                index,
                 first_keys: Lists::of(container, self.first_keys, key.width())?,
                 order: schema.key_order(),
             }),

@@ -26,7 +26,7 @@ impl KeyRanges {
     /// Returns the key ranges of a manifest's row groups. `key` is the index of the key column. The range of a row
     /// group without statistics is the full range.
     pub(in crate::query) fn of(manifest: &EpochManifest, key: usize, order: KeyOrder) -> Self {
-        let (least, most) = manifest.row_groups.ordinals(key, order).into_iter().unzip();
+        let (least, most) = manifest.row_groups.ordinals(key, order);
         Self { least, most }
     }
 
