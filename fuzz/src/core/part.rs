@@ -49,6 +49,7 @@ pub fn target(data: &[u8]) {
     let _ = PartReader::commit_of(&storage, path, &entry);
     for epoch in [1, 2, 30] {
         if let Ok(reader) = PartReader::open_sealed(&storage, path, &entry, identity(epoch), schema()) {
+            let _ = reader.confirm();
             read_by_manifest(&reader, epoch);
         }
         if let Ok(reader) = PartReader::open(&storage, path, &entry, identity(epoch).commit, schema()) {

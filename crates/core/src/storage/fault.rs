@@ -1,6 +1,7 @@
 //! A wrapper that injects faults into any storage and counts its operations.
 
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -78,6 +79,17 @@ pub struct StorageCounters {
     pub lists: u64,
 }
 
+/// A call that concerns a range of a file that is being read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadEvent {
+    /// Path of the file.
+    pub path: PathBuf,
+    /// The range in the file.
+    pub range: Range<u64>,
+    /// Whether the range was only announced.
+    pub is_announced: bool,
+}
+
 #[derive(Debug, Default)]
 struct Shared {
     operations: AtomicU64,
@@ -88,6 +100,8 @@ struct Shared {
     syncs: AtomicU64,
     lists: AtomicU64,
     faults: Mutex<Vec<Fault>>,
+    /// Reads and announcements, if a test has asked for them. Nothing then appears to be in memory.
+    events: Mutex<Option<Vec<ReadEvent>>>,
 }
 
 /// The effect of the faults on an operation.
@@ -105,6 +119,16 @@ fn killed() -> io::Error {
 impl Shared {
     fn faults(&self) -> MutexGuard<'_, Vec<Fault>> {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn events(&self) -> MutexGuard<'_, Option<Vec<ReadEvent>>> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn record(&self, path: &Path, range: Range<u64>, is_announced: bool) {
+        if let Some(events) = self.events().as_mut() {
+            events.push(ReadEvent { path: path.to_owned(), range, is_announced });
+        }
     }
 
     /// Counts an operation on `paths` that writes `bytes` bytes. Returns the effect of the faults on it.
@@ -175,6 +199,11 @@ impl FaultStorage {
     /// Removes all faults. Counters are not reset.
     pub fn heal(&self) {
         self.shared.faults().clear();
+    }
+
+    /// Returns the reads and announcements since the last call. Nothing appears to be in memory from the first call on.
+    pub fn take_events(&self) -> Vec<ReadEvent> {
+        self.shared.events().replace(Vec::new()).unwrap_or_default()
     }
 
     /// Returns the counts so far.
@@ -299,11 +328,19 @@ impl ReadableFile for FaultReader {
     }
 
     fn announce(&self, ranges: &[(u64, u64)]) {
+        for (offset, bytes) in ranges {
+            self.shared.record(&self.path, *offset..offset.saturating_add(*bytes), true);
+        }
         self.file.announce(ranges);
+    }
+
+    fn is_cached(&self, offset: u64) -> bool {
+        self.shared.events().is_none() && self.file.is_cached(offset)
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.shared.reads.fetch_add(1, Ordering::SeqCst);
+        self.shared.record(&self.path, offset..offset.saturating_add(buffer.len() as u64), false);
         self.shared.pass(&[&self.path])?;
         let end = offset.checked_add(buffer.len() as u64);
         if end.is_none_or(|end| end > self.bytes()) {

@@ -290,16 +290,19 @@ impl ReadableFile for ReadHandle {
     }
 
     fn announce(&self, ranges: &[(u64, u64)]) {
-        let Some((first, _)) = ranges.first() else { return };
         // If the first range is in the page cache, the others probably are too. Announcing a cached range takes longer
         // than reading it. Errors are ignored here, since the following reads report them.
-        let mut byte = [0];
-        let probe = &mut [IoSliceMut::new(&mut byte)];
-        if rustix::io::preadv2(&self.file, probe, *first, ReadWriteFlags::NOWAIT) == Err(Errno::AGAIN) {
+        if ranges.first().is_some_and(|(first, _)| !self.is_cached(*first)) {
             for (offset, bytes) in ranges {
                 let _ = rustix::fs::fadvise(&self.file, *offset, NonZeroU64::new(*bytes), Advice::WillNeed);
             }
         }
+    }
+
+    fn is_cached(&self, offset: u64) -> bool {
+        let mut byte = [0];
+        let probe = &mut [IoSliceMut::new(&mut byte)];
+        rustix::io::preadv2(&self.file, probe, offset, ReadWriteFlags::NOWAIT) != Err(Errno::AGAIN)
     }
 
     fn read_vectored_at(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {

@@ -71,6 +71,11 @@ pub trait ReadableFile: Send + Sync + std::fmt::Debug {
     fn announce(&self, ranges: &[(u64, u64)]) {
         let _ = ranges;
     }
+    /// Returns whether the byte at `offset` is in memory, so that reading near it takes no device's latency.
+    fn is_cached(&self, offset: u64) -> bool {
+        let _ = offset;
+        true
+    }
     /// Fills consecutive buffers from `offset`, in as few system calls as possible. The positions of the slices are
     /// unspecified afterwards.
     fn read_vectored_at(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {

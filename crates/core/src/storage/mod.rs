@@ -18,7 +18,7 @@ mod interface;
 mod memory;
 mod scratch;
 
-pub use fault::{Fault, FaultStorage, StorageCounters};
+pub use fault::{Fault, FaultStorage, ReadEvent, StorageCounters};
 pub use filesystem::FileSystem;
 pub(crate) use interface::read_all;
 pub use interface::{ALIGNMENT, DirEntry, FileKind, ReadableFile, Storage, WritableFile};

@@ -14,11 +14,8 @@ use arrow_schema::{ArrowError, DataType as ArrowType, Field, Schema as ArrowSche
 
 use crate::error::Result;
 use crate::format::manifest::arrow_values::{Number, with_arrow_type};
-use crate::format::manifest::container::Container;
+use crate::format::manifest::container::{BEGINNING_BYTES, Container};
 use crate::schema::DataType;
-
-/// Length of the beginning of a stream that is read first. It has both messages if there are a few hundred columns.
-const HEAD_BYTES: u64 = 64 << 10;
 
 /// The places of a stream's columns in a manifest.
 #[derive(Debug)]
@@ -78,7 +75,8 @@ impl ArrowColumns {
         container: &mut Container,
         section: Range<u64>,
     ) -> Result<Result<Self, &'static str>> {
-        let mut head = section.start..section.end.min(section.start.saturating_add(HEAD_BYTES));
+        // Has both messages if there are a few hundred columns.
+        let mut head = section.start..section.end.min(section.start.saturating_add(BEGINNING_BYTES));
         loop {
             container.load([head.clone()])?;
             let Some(bytes) = container.get(&head) else { return Ok(Err("its columns are missing")) };

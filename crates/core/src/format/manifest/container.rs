@@ -32,6 +32,8 @@ const TRAILER_BYTES: u64 = 32;
 /// Number of bytes at the end of a file that are read at first. They contain the directory, and the whole blocks in
 /// which it lies, if the file is smaller than 512 MiB.
 const END_BYTES: u64 = 128 << 10;
+/// Number of bytes at the beginning of a file that a reader needs to find the columns of the first section.
+pub(in crate::format) const BEGINNING_BYTES: u64 = 64 << 10;
 /// Alignment of sections, as Arrow recommends for its buffers.
 const SECTION_ALIGNMENT: usize = 64;
 
@@ -132,7 +134,10 @@ impl Container {
     /// As for [`Container::of_bytes`], and I/O errors.
     pub(in crate::format) fn open(file: Arc<dyn ReadableFile>, path: &Path) -> Result<Self> {
         let length = file.bytes();
-        let mut end = read(&*file, path, length.saturating_sub(END_BYTES)..length)?;
+        let begin = length.saturating_sub(END_BYTES);
+        // The beginning is read next. Its place does not depend on the end.
+        file.announce(&[(begin, length - begin), (0, BEGINNING_BYTES.min(length))]);
+        let mut end = read(&*file, path, begin..length)?;
         let trailer = end.last_chunk::<{ TRAILER_BYTES as usize }>().ok_or_else(|| no_trailer(path))?;
         let directory_offset = u64::from_le_bytes(*trailer.first_chunk().unwrap_or(&[0; 8]));
         // The blocks of the directory are verified as a whole.
@@ -183,14 +188,24 @@ impl Container {
         }
         wanted.sort_unstable_by_key(|blocks| blocks.start);
         let Some(file) = self.file.clone() else { return Ok(()) };
-        let mut wanted = wanted.into_iter().peekable();
-        while let Some(mut blocks) = wanted.next() {
-            // A block between two ranges costs less than another read.
-            while let Some(next) = wanted.next_if(|next| next.start <= blocks.end + 1) {
-                blocks.end = blocks.end.max(next.end);
+        let mut reads: Vec<Range<u64>> = Vec::new();
+        for blocks in wanted {
+            match reads.last_mut() {
+                // A block between two ranges costs less than another read.
+                Some(last) if blocks.start <= last.end + 1 => last.end = last.end.max(blocks.end),
+                _ => reads.push(blocks),
             }
-            let start = blocks.start * BLOCK_BYTES;
-            let content = read(&*file, &self.path, start..(blocks.end * BLOCK_BYTES).min(self.covered))?;
+        }
+        let bytes_of = |blocks: &Range<u64>| blocks.start * BLOCK_BYTES..(blocks.end * BLOCK_BYTES).min(self.covered);
+        let announced: Vec<(u64, u64)> =
+            reads.iter().map(bytes_of).map(|bytes| (bytes.start, bytes.end - bytes.start)).collect();
+        if reads.len() > 1 {
+            file.announce(&announced);
+        }
+        for blocks in reads {
+            let bytes = bytes_of(&blocks);
+            let start = bytes.start;
+            let content = read(&*file, &self.path, bytes)?;
             verify(&content, &self.checksums[blocks.start as usize..], &self.path)?;
             self.spans.push(Span { start, content: Buffer::from_vec(content) });
         }

@@ -153,7 +153,6 @@ pub(super) fn decode(
     };
     let (row_groups, parts) = (section(&container, ROW_GROUPS)?, section(&container, PARTS)?);
     let row_groups = ArrowColumns::read(&mut container, row_groups)?.map_err(corruption)?;
-    let parts = ArrowColumns::read(&mut container, parts)?.map_err(corruption)?;
     let mut texts: Vec<Range<u64>> = Vec::new();
     if let Wanted::Everything = wanted {
         texts.push(section(&container, STATISTICS)?);
@@ -161,13 +160,15 @@ pub(super) fn decode(
     }
     let differ = || corruption("its columns differ from the dataset's schema");
     let mut group_places = GroupPlaces::of(&row_groups, schema, wanted).ok_or_else(differ)?;
-    let part_places = PartPlaces::of(&parts).ok_or_else(differ)?;
-    let columns = group_places.all().into_iter().chain(part_places.0).flat_map(ColumnPlace::ranges);
-    container.load(columns.chain(texts.iter().cloned()))?;
-    if group_places.origin.is_none() && group_places.need_index(&container).ok_or_else(differ)? {
+    let columns = group_places.all().into_iter().flat_map(ColumnPlace::ranges);
+    // All columns of the parts are needed, so they are read as a whole.
+    container.load(columns.chain(texts.iter().cloned()).chain([parts.clone()]))?;
+    if group_places.index.is_none() && group_places.lack_places(&container).ok_or_else(differ)? {
         group_places.index = Some(index_places(&row_groups).ok_or_else(differ)?);
         container.load(group_places.index.iter().flatten().flat_map(|place| place.ranges()))?;
     }
+    let parts = ArrowColumns::read(&mut container, parts)?.map_err(corruption)?;
+    let part_places = PartPlaces::of(&parts).ok_or_else(differ)?;
     let text =
         |range: Option<&Range<u64>>| -> Option<String> { String::from_utf8(container.get(range?)?.to_vec()).ok() };
     let statistics: EpochStatistics = match wanted {
@@ -260,13 +261,16 @@ impl<'a> GroupPlaces<'a> {
         let [lower, upper] = bounds(schema);
         let key_type = schema.key().data_type.arrow();
         let bound = |name: &str| columns.place(name, &key_type);
+        let first_keys = columns.place("first_keys", &first_keys_type(schema))?;
         let (origin, index) = match wanted {
             Wanted::Everything => {
                 let origin = [u32s("table_version")?, u64s("checksum")?, bound(&lower)?, bound(&upper)?];
                 (Some(origin), Some(index_places(columns)?))
             }
-            // Page indexes have the statistics of columns other than the key.
-            Wanted::Scan(wanted) if wanted.iter().any(|column| *column != schema.key_index()) => {
+            // Page indexes have the statistics of columns other than the key, and first keys that the manifest lacks.
+            Wanted::Scan(wanted)
+                if first_keys.has_nulls() || wanted.iter().any(|column| *column != schema.key_index()) =>
+            {
                 (None, Some(index_places(columns)?))
             }
             Wanted::Scan(_) => (None, None),
@@ -285,7 +289,7 @@ impl<'a> GroupPlaces<'a> {
             u32s: [u32s("rank")?, u32s("roll")?, u32s("run")?, u32s("row_group")?, u32s("page_rows")?],
             u64s: [u64s("offset")?, u64s("bytes")?, u64s("rows")?],
             kinds: columns.place("kind", &ArrowType::UInt8)?,
-            first_keys: columns.place("first_keys", &first_keys_type(schema))?,
+            first_keys,
             origin,
             index,
             statistics,
@@ -303,11 +307,10 @@ impl<'a> GroupPlaces<'a> {
             .collect()
     }
 
-    /// Returns whether a scan may need a page index: the places or the first keys of some row group's pages are unknown.
-    /// Returns `None` if a column cannot be decoded.
-    fn need_index(&self, container: &Container) -> Option<bool> {
-        let page_rows = plain::<UInt32Type>(container, self.u32s[4])?;
-        Some(self.first_keys.has_nulls() || page_rows.contains(&0))
+    /// Returns whether the places of some row group's pages follow from its page index only. Returns `None` if a column
+    /// cannot be decoded.
+    fn lack_places(&self, container: &Container) -> Option<bool> {
+        Some(plain::<UInt32Type>(container, self.u32s[4])?.contains(&0))
     }
 
     /// Creates the row groups from the loaded columns. Returns `None` if a column cannot be decoded.

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use uuid::Uuid;
 use xxhash_rust::xxh3::xxh3_64;
@@ -39,7 +39,14 @@ enum RowGroups {
     /// All row groups, by the footer.
     Footer(Vec<Arc<RowGroupPages>>),
     /// The row groups used so far, by their manifest entries. `index_offset` is where the part's page indexes begin.
-    Manifest { index_offset: u64, used: Mutex<HashMap<u32, Arc<RowGroupPages>>> },
+    Manifest { part: PartId, index_offset: u64, used: Mutex<HashMap<u32, Arc<RowGroupPages>>> },
+}
+
+/// A read of neighbouring page indexes, each with its offset in the file.
+struct IndexRead<'a> {
+    start: u64,
+    bytes: u64,
+    places: Vec<(u64, &'a RowGroupEntry, &'a PageDirectory)>,
 }
 
 /// An open part. Threads may share a reader.
@@ -50,6 +57,8 @@ pub struct PartReader {
     schema: Arc<Schema>,
     identity: PartIdentity,
     row_groups: RowGroups,
+    /// Set once the file is known to be the part of the commit.
+    confirmed: OnceLock<()>,
 }
 
 /// Opens the file of a part, and compares its length with the manifest.
@@ -101,14 +110,15 @@ impl PartReader {
         let tail = Arc::new(tail);
         let pages = |group| Arc::new(RowGroupPages::of_footer(group, &schema, &tail, entry.footer_offset));
         let row_groups = RowGroups::Footer(footer.row_groups.into_iter().map(pages).collect());
-        Ok(Self { file, path: path.to_owned(), schema, identity, row_groups })
+        Ok(Self { file, path: path.to_owned(), schema, identity, row_groups, confirmed: OnceLock::from(()) })
     }
 
-    /// Opens the part at `path` of a dataset of format version 2, whose manifest states the places of its pages. Reads
-    /// only the mark at the end of the last seal, which names the commit. `identity` is that of the commit.
+    /// Opens the part at `path` of a dataset of format version 2, whose manifest states the places of its pages,
+    /// without reading. `identity` is that of the manifest's commit. Nothing that is read may be used before
+    /// [`PartReader::confirm`] has succeeded.
     ///
     /// # Errors
-    /// - [`Error::Corruption`] if length, commit or part are others
+    /// - [`Error::Corruption`] if the length is another
     /// - I/O errors
     pub fn open_sealed(
         storage: &dyn Storage,
@@ -118,21 +128,36 @@ impl PartReader {
         schema: Arc<Schema>,
     ) -> Result<Self> {
         let file = open_file(storage, path, entry)?;
-        let mut closing = [0; OwnerMark::CLOSING_BYTES];
-        let offset =
-            entry.footer_offset.checked_sub(closing.len() as u64).filter(|_| entry.footer_offset < entry.bytes);
-        let Some(offset) = offset else {
+        let mark_offset = entry.footer_offset.checked_sub(OwnerMark::CLOSING_BYTES as u64);
+        let Some(mark_offset) = mark_offset.filter(|_| entry.footer_offset < entry.bytes) else {
             // A part without runs has no seal. Its footer is short.
             return Self::open(storage, path, entry, identity.commit, schema);
         };
-        file.read_at(offset, &mut closing).at("read", path)?;
-        let corruption = || Error::corruption_at(path, "last seal", "it is missing");
-        let mark = OwnerMark::find(&closing).ok_or_else(corruption)?;
-        if (mark.commit, mark.part) != (identity.commit, entry.part) {
-            return Err(other_part(path, entry.part, identity.commit, mark.part, mark.commit));
+        file.announce(&[(mark_offset, OwnerMark::CLOSING_BYTES as u64)]);
+        let (part, index_offset) = (entry.part, entry.footer_offset);
+        let row_groups = RowGroups::Manifest { part, index_offset, used: Mutex::default() };
+        Ok(Self { file, path: path.to_owned(), schema, identity, row_groups, confirmed: OnceLock::new() })
+    }
+
+    /// Checks that the file is the part of the commit that it was opened for. Reads the mark at the end of the last
+    /// seal, unless the check has succeeded before.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] if commit or part are others; I/O errors.
+    pub fn confirm(&self) -> Result<()> {
+        let RowGroups::Manifest { part, index_offset, .. } = &self.row_groups else { return Ok(()) };
+        if self.confirmed.get().is_some() {
+            return Ok(());
         }
-        let row_groups = RowGroups::Manifest { index_offset: entry.footer_offset, used: Mutex::default() };
-        Ok(Self { file, path: path.to_owned(), schema, identity, row_groups })
+        let mut closing = [0; OwnerMark::CLOSING_BYTES];
+        self.file.read_at(index_offset.saturating_sub(closing.len() as u64), &mut closing).at("read", &self.path)?;
+        let corruption = || Error::corruption_at(&self.path, "last seal", "it is missing");
+        let mark = OwnerMark::find(&closing).ok_or_else(corruption)?;
+        if (mark.commit, mark.part) != (self.identity.commit, *part) {
+            return Err(other_part(&self.path, *part, self.identity.commit, mark.part, mark.commit));
+        }
+        let _ = self.confirmed.set(());
+        Ok(())
     }
 
     /// Returns the commit to which a part belongs, by its last seal. Reads little of the file.
@@ -247,34 +272,26 @@ impl PartReader {
         }
     }
 
+    /// Announces the page indexes of row groups that have not been read yet.
+    pub fn announce_indexes(&self, entries: &[&RowGroupEntry]) {
+        // Reading reports errors.
+        for near in self.unread_indexes(entries).unwrap_or_default() {
+            self.file.announce(&[(near.start, near.bytes)]);
+        }
+    }
+
     /// Reads the page indexes of row groups that have not been read yet, in few reads.
     ///
     /// # Errors
     /// [`Error::Corruption`] if a page index is corrupt; I/O errors.
     pub fn read_indexes(&self, entries: &[&RowGroupEntry]) -> Result<()> {
-        let RowGroups::Manifest { index_offset, used } = &self.row_groups else { return Ok(()) };
-        let mut wanted: Vec<(u64, &RowGroupEntry, &PageDirectory)> = Vec::new();
-        for entry in entries {
-            if lock(used).get(&entry.row_group).is_some_and(|found| found.has_index()) {
-                continue;
-            }
-            let place = entry.pages.as_ref().and_then(|directory| {
-                let start = index_offset.checked_add(directory.index_offset)?;
-                start.checked_add(u64::from(directory.index_bytes)).filter(|end| *end <= self.file.bytes())?;
-                Some((start, *entry, directory))
-            });
-            wanted.push(place.ok_or_else(|| self.index_corruption(entry, "its place in the manifest is wrong"))?);
-        }
-        wanted.sort_unstable_by_key(|(start, ..)| *start);
-        let end =
-            |(start, _, directory): &(u64, &RowGroupEntry, &PageDirectory)| start + u64::from(directory.index_bytes);
-        for near in wanted.chunk_by(|one, other| other.0 <= end(one).saturating_add(INDEX_GAP_BYTES)) {
-            let start = near[0].0;
-            let last = near.iter().map(end).max().unwrap_or(start);
-            let mut bytes = vec![0; (last - start) as usize];
-            self.file.read_at(start, &mut bytes).at("read", &self.path)?;
-            for (at, entry, directory) in near {
-                let index = &bytes[(at - start) as usize..][..directory.index_bytes as usize];
+        let RowGroups::Manifest { used, .. } = &self.row_groups else { return Ok(()) };
+        for IndexRead { start, bytes, places } in self.unread_indexes(entries)? {
+            // `unread_indexes` has checked that the indexes lie in the file.
+            let mut content = vec![0; bytes as usize];
+            self.file.read_at(start, &mut content).at("read", &self.path)?;
+            for (at, entry, directory) in places {
+                let index = &content[(at - start) as usize..][..directory.index_bytes as usize];
                 if xxh3_64(index) != directory.index_checksum {
                     return Err(self.index_corruption(entry, "checksum mismatch with the manifest"));
                 }
@@ -284,6 +301,36 @@ impl PartReader {
             }
         }
         Ok(())
+    }
+
+    /// Returns the reads of the page indexes of row groups that have not been read yet.
+    fn unread_indexes<'a>(&self, entries: &[&'a RowGroupEntry]) -> Result<Vec<IndexRead<'a>>> {
+        let RowGroups::Manifest { index_offset, used, .. } = &self.row_groups else { return Ok(Vec::new()) };
+        let mut places = Vec::new();
+        for &entry in entries {
+            if lock(used).get(&entry.row_group).is_some_and(|found| found.has_index()) {
+                continue;
+            }
+            let place = entry.pages.as_ref().and_then(|directory| {
+                let start = index_offset.checked_add(directory.index_offset)?;
+                start.checked_add(u64::from(directory.index_bytes)).filter(|end| *end <= self.file.bytes())?;
+                Some((start, entry, directory))
+            });
+            places.push(place.ok_or_else(|| self.index_corruption(entry, "its place in the manifest is wrong"))?);
+        }
+        places.sort_unstable_by_key(|(start, ..)| *start);
+        let mut reads: Vec<IndexRead<'a>> = Vec::new();
+        for place in places {
+            let (start, bytes) = (place.0, u64::from(place.2.index_bytes));
+            match reads.last_mut() {
+                Some(last) if start <= last.start.saturating_add(last.bytes).saturating_add(INDEX_GAP_BYTES) => {
+                    last.bytes = last.bytes.max(start + bytes - last.start);
+                    last.places.push(place);
+                }
+                _ => reads.push(IndexRead { start, bytes, places: vec![place] }),
+            }
+        }
+        Ok(reads)
     }
 
     fn index_corruption(&self, entry: &RowGroupEntry, what: &str) -> Error {
@@ -300,7 +347,8 @@ impl PartReader {
         })
     }
 
-    /// Returns the locations of a column chunk's pages by the footer, in row order. The pages have no gaps between them.
+    /// Returns the locations of a column chunk's pages by the footer, in row order. The pages have no gaps between
+    /// them.
     ///
     /// # Errors
     /// [`Error::Corruption`] if the offset index is malformed, or the row group or column does not exist.

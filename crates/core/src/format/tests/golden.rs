@@ -100,6 +100,7 @@ fn check_part(folder: &str, manifest: &EpochManifest, version: FormatVersion) {
     assert_eq!(PartReader::commit_of(&FileSystem::new(), &path, entry).unwrap(), identity.commit);
     if version == FormatVersion::V2 {
         let sealed = PartReader::open_sealed(&FileSystem::new(), &path, entry, identity, example_schema()).unwrap();
+        sealed.confirm().unwrap();
         for by_index in [false, true] {
             let pages = sealed.row_group(&manifest.row_groups[0], by_index).unwrap();
             for column in 0..2 {

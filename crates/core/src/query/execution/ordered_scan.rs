@@ -31,8 +31,9 @@ use crate::query::metrics::{Counters, add, lap};
 use crate::query::planning::chunks::Cutter;
 use crate::query::planning::pages::{PageIndex, pages_of};
 use crate::query::planning::plan::RowGroupPlan;
+use crate::query::planning::prefetch::plan_ahead;
 use crate::query::planning::pruning::GroupChoice;
-use crate::query::planning::scan::{EpochScan, Group, PLAN_COST_BYTES, announce, choose, plan_epoch};
+use crate::query::planning::scan::{EpochScan, Group, PLAN_COST_BYTES, announce, choose};
 use crate::query::planning::selection::RowSelection;
 use crate::query::request::ResolvedQuery;
 use crate::schema::{NAN_ORDINAL, Schema};
@@ -334,7 +335,7 @@ impl Merge {
             && let Some(epoch) = self.epochs.pop_front()
         {
             let (dataset, resolved, counters) = (self.dataset.clone(), self.resolved.clone(), self.counters.clone());
-            let plan = move |_: &mut Scratch| plan_epoch(&dataset, &resolved, epoch, &counters);
+            let plan = move |_: &mut Scratch| plan_ahead(&dataset, &resolved, epoch, &counters);
             self.plans.push_back(self.pool.submit(PLAN_COST_BYTES, plan));
         }
         let Some(plan) = self.plans.pop_front() else { return Ok(false) };

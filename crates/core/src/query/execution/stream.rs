@@ -24,8 +24,9 @@ use crate::query::metrics::{Counters, QueryMetrics, add, lap};
 use crate::query::planning::chunks::Cutter;
 use crate::query::planning::pages::PageIndex;
 use crate::query::planning::plan::RowGroupPlan;
+use crate::query::planning::prefetch::plan_ahead;
 use crate::query::planning::pruning::GroupChoice;
-use crate::query::planning::scan::{EpochScan, Group, PLAN_COST_BYTES, announce, choose, plan_epoch};
+use crate::query::planning::scan::{EpochScan, Group, PLAN_COST_BYTES, announce, choose};
 use crate::query::planning::selection::RowSelection;
 use crate::query::request::{Output, ResolvedQuery};
 
@@ -160,7 +161,7 @@ impl<T: Send + 'static> Scan<T> {
             {
                 let (dataset, resolved, counters) = self.shared();
                 self.plans.push_back(
-                    self.pool.submit(PLAN_COST_BYTES, move |_| plan_epoch(&dataset, &resolved, epoch, &counters)),
+                    self.pool.submit(PLAN_COST_BYTES, move |_| plan_ahead(&dataset, &resolved, epoch, &counters)),
                 );
             }
             self.fill_refines()?;

@@ -11,6 +11,7 @@ pub(super) mod explain;
 pub(super) mod pages;
 pub(super) mod pieces;
 pub(super) mod plan;
+pub(super) mod prefetch;
 pub(super) mod pruning;
 pub(super) mod scan;
 pub(super) mod selection;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::error::Result;
 use crate::format::PageLocation;
 use crate::query::catalog::Catalog;
-use crate::query::planning::coalescing::gap_budget;
+use crate::query::planning::coalescing::{Extent, gap_budget};
 use crate::query::planning::pages::{PageIndex, page_end, pages_of};
 use crate::query::planning::pruning::GroupChoice;
 use crate::query::planning::scan::{EpochScan, Group};
@@ -55,6 +55,20 @@ impl RowGroupPlan {
             _ => RowSelection::all(u32::try_from(group.entry().rows).unwrap_or(u32::MAX)),
         };
         Ok(Self { group: Arc::new(group), selection })
+    }
+
+    /// Returns the pages that the plan may read, ascending and without duplicates.
+    ///
+    /// # Errors
+    /// Corruption of the page index.
+    pub(in crate::query) fn extents(&self, resolved: &ResolvedQuery) -> Result<Vec<Extent>> {
+        let mut extents = Vec::new();
+        for (column, ranges) in read_columns(resolved, &self.selection.inexact(), &self.selection) {
+            extents.extend(touched(self.group.pages(column)?, &ranges).map(Extent::of));
+        }
+        extents.sort_unstable();
+        extents.dedup();
+        Ok(extents)
     }
 
     /// Estimates the bytes that the plan reads, and the rows that it returns.

@@ -102,8 +102,24 @@ pub(in crate::query) fn plan_epoch(
     epoch: u64,
     counters: &Counters,
 ) -> Result<EpochScan> {
+    plan_epoch_then(dataset, resolved, epoch, counters, |_| ())
+}
+
+/// Plans an epoch like [`plan_epoch`]. Calls `announce` when the places of all pages are known, but the parts not yet
+/// confirmed.
+///
+/// # Errors
+/// The errors of [`plan_epoch`].
+pub(in crate::query) fn plan_epoch_then(
+    dataset: &Catalog,
+    resolved: &ResolvedQuery,
+    epoch: u64,
+    counters: &Counters,
+    announce: impl Fn(&EpochScan),
+) -> Result<EpochScan> {
     let columns = resolved.predicate_columns();
-    plan_epoch_by(dataset, resolved, epoch, counters, columns, |manifest| choose(dataset, resolved, manifest))
+    let choose = |manifest: &Arc<EpochManifest>| choose(dataset, resolved, manifest);
+    plan(dataset, resolved, epoch, counters, columns, choose, announce)
 }
 
 /// Returns the row groups of an epoch that may match a query, in the manifest's order.
@@ -164,11 +180,28 @@ pub(in crate::query) fn plan_epoch_by(
     columns: &[usize],
     choose: impl Fn(&Arc<EpochManifest>) -> Vec<GroupChoice>,
 ) -> Result<EpochScan> {
+    plan(dataset, resolved, epoch, counters, columns, choose, |_| ())
+}
+
+fn plan(
+    dataset: &Catalog,
+    resolved: &ResolvedQuery,
+    epoch: u64,
+    counters: &Counters,
+    columns: &[usize],
+    choose: impl Fn(&Arc<EpochManifest>) -> Vec<GroupChoice>,
+    announce: impl Fn(&EpochScan),
+) -> Result<EpochScan> {
     counters.check()?;
     let known = dataset.scan_manifest(epoch, columns)?;
     let manifest = known.manifest.clone();
     let needed = PageStatistics::of(columns, resolved);
-    let open = |manifest: &Arc<EpochManifest>| open_scan(dataset, resolved, manifest, choose(manifest), needed);
+    let open = |manifest: &Arc<EpochManifest>| {
+        let scan = open_scan(dataset, resolved, manifest, choose(manifest), needed)?;
+        announce(&scan);
+        scan.parts.values().try_for_each(|part| part.confirm())?;
+        Ok(scan)
+    };
     let opened = open(&manifest);
     let is_confirmed = opened.as_ref().is_ok_and(|scan| dataset.confirm(&known, !scan.parts.is_empty()).is_ok());
     let mut scan = match opened {
@@ -241,6 +274,9 @@ fn open_scan(
     for (part, open) in missing.iter().zip(open_parts(dataset, manifest, &missing, threads)) {
         parts.insert(part.part, open?);
     }
+    for part in &missing {
+        parts[&part.part].read_indexes(&part.indexed)?;
+    }
     Ok(EpochScan { manifest: manifest.clone(), choices, parts, page_statistics, progress: None })
 }
 
@@ -250,7 +286,7 @@ struct NeededPart<'a> {
     indexed: Vec<&'a RowGroupEntry>,
 }
 
-/// Opens parts and reads their page indexes. Nothing that is read depends on another part.
+/// Opens parts, and announces their page indexes.
 fn open_parts(
     dataset: &Catalog,
     manifest: &EpochManifest,
@@ -259,7 +295,7 @@ fn open_parts(
 ) -> Vec<Result<Arc<PartReader>>> {
     let open_one = |part: &NeededPart<'_>| {
         let open = dataset.part(manifest, part.part)?;
-        open.read_indexes(&part.indexed)?;
+        open.announce_indexes(&part.indexed);
         Ok(open)
     };
     if threads <= 1 {
@@ -286,9 +322,14 @@ impl EpochScan {
         choice: GroupChoice,
     ) -> Result<Group> {
         let entry = &self.manifest.row_groups[choice.entry];
+        let open = || {
+            let part = dataset.part(&self.manifest, entry.part)?;
+            part.confirm()?;
+            Ok(part)
+        };
         let part = match self.parts.get(&entry.part) {
             Some(part) => part.clone(),
-            None => match dataset.part(&self.manifest, entry.part) {
+            None => match open() {
                 Ok(part) => part,
                 Err(cause) => {
                     dataset.forget(&self.manifest);
@@ -395,6 +436,11 @@ impl Group {
             }
             Err(source) => Err(Error::Io { operation: "read", path: self.path().to_owned(), source }),
         }
+    }
+
+    /// Returns whether the byte at `offset` of the file is in memory.
+    pub(in crate::query) fn is_cached(&self, offset: u64) -> bool {
+        self.part.file().is_cached(offset)
     }
 
     /// Announces the ranges of the file (offset, length) that will be read next.

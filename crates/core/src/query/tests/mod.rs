@@ -3,6 +3,7 @@
 
 mod answers;
 mod bounds;
+mod cold;
 mod damage;
 mod distribution;
 mod effort;
