@@ -1,5 +1,7 @@
 //! Datasets of every format version: `testdata/golden/version-1` was written by a release that knew only version 1.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 #[path = "formats/sample.rs"]
 mod sample;
 

@@ -16,8 +16,8 @@ const SEAL_MAGIC: &[u8; 8] = b"TBDTSEAL";
 /// Offset of the number of row groups in a seal of version 1 (FORMAT.md).
 const COUNT_AT_1: usize = 88;
 
-/// Offset of the number of columns with bounds in a seal of version 2 (FORMAT.md). The bounds follow, 16 bytes a column,
-/// and then the number of row groups.
+/// Offset of the number of columns with bounds in a seal of version 2 (FORMAT.md). The bounds follow, 16 bytes a
+/// column, and then the number of row groups.
 const BOUNDED_AT_2: usize = 52;
 
 const GROUP_BYTES: usize = 32;

@@ -66,8 +66,8 @@ pub fn load_manifest(
     descriptor: &DatasetDescriptor,
     epoch: u64,
 ) -> Result<EpochManifest> {
-    // Listing a folder of 131,072 parts takes long. If there is only one manifest, one listed part suffices to check that
-    // the manifest belongs to the data.
+    // Listing a folder of 131,072 parts takes long. If there is only one manifest, one listed part suffices to check
+    // that the manifest belongs to the data.
     if let Some(commit) = only_commit(storage, paths, epoch)?
         && let Ok(manifest) = read_manifest(storage, paths, descriptor, epoch, commit)
         && is_of_data(storage, paths, &manifest)
@@ -97,8 +97,8 @@ pub(crate) struct ScanManifest {
     pub(crate) is_confirmed: bool,
 }
 
-/// Reads what a scan needs of an epoch's manifest: statistics of the key and of `columns`. Small manifests are read as a
-/// whole. No part is read unless several manifests of the epoch exist, so the first part need not wait for the
+/// Reads what a scan needs of an epoch's manifest: statistics of the key and of `columns`. Small manifests are read as
+/// a whole. No part is read unless several manifests of the epoch exist, so the first part need not wait for the
 /// manifest.
 ///
 /// # Errors

@@ -1,5 +1,7 @@
 //! A small dataset with every kind of run, whose records follow from their numbers.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::path::Path;
 use std::sync::Arc;
 

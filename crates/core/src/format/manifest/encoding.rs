@@ -34,7 +34,8 @@ impl EpochManifest {
     /// Decodes a manifest. `path` is the path of its file, for error messages.
     ///
     /// # Errors
-    /// - [`crate::Error::Corruption`] if the bytes are not a manifest, do not match the schema, or contradict each other
+    /// - [`crate::Error::Corruption`] if the bytes are not a manifest, do not match the schema, or contradict each
+    ///   other
     /// - [`crate::Error::Version`] if a newer release wrote the manifest
     pub fn decode(bytes: Vec<u8>, path: &Path, schema: &Schema) -> Result<Self> {
         if bytes.ends_with(CONTAINER_MAGIC) {
@@ -44,8 +45,8 @@ impl EpochManifest {
     }
 
     /// Reads from a manifest of format version 2 what a scan needs: parts and row groups with statistics of the key and
-    /// of `columns` only. Range counts and statistics of the epoch are empty. Row groups have neither checksums nor bounds
-    /// nor versions of the partition table.
+    /// of `columns` only. Range counts and statistics of the epoch are empty. Row groups have neither checksums nor
+    /// bounds nor versions of the partition table.
     ///
     /// # Errors
     /// As for [`EpochManifest::decode`], and I/O errors.

@@ -1,8 +1,8 @@
 //! Reads and writes manifests: Arrow IPC streams with one row per row group, in one of two file formats.
 //!
-//! `version_1` is a stream with a checksum, decoded as a whole. `version_2` has several sections (`container`), of which
-//! a scan reads the columns it needs (`arrow_columns`). Both decode in place, without copies, so no length in a file
-//! leads to an allocation.
+//! `version_1` is a stream with a checksum, decoded as a whole. `version_2` has several sections (`container`), of
+//! which a scan reads the columns it needs (`arrow_columns`). Both decode in place, without copies, so no length in a
+//! file leads to an allocation.
 
 mod arrow_columns;
 pub(super) mod arrow_values;

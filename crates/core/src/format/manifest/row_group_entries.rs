@@ -91,8 +91,8 @@ impl RowGroupEntries {
         (0..self.len()).map(place)
     }
 
-    /// Returns the smallest and the largest ordinals of a column in the row groups, without creating entries. The range is
-    /// the full one where it is unknown.
+    /// Returns the smallest and the largest ordinals of a column in the row groups, without creating entries. The range
+    /// is the full one where it is unknown.
     pub(crate) fn ordinals(&self, column: usize, order: KeyOrder) -> (Vec<u64>, Vec<u64>) {
         match &self.0 {
             Kept::Made(entries) => {

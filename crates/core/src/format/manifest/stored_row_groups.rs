@@ -182,8 +182,8 @@ impl StoredRowGroups {
         }
     }
 
-    /// Returns the smallest and the largest ordinals of a column in the row groups. The range is the full one where it is
-    /// unknown.
+    /// Returns the smallest and the largest ordinals of a column in the row groups. The range is the full one where it
+    /// is unknown.
     pub(in crate::format) fn ordinals(&self, column: usize, order: KeyOrder) -> (Vec<u64>, Vec<u64>) {
         match self.column_statistics.columns.get(column) {
             Some(StoredColumn::Known { range, .. }) => range.ordinals(order),

@@ -46,8 +46,8 @@ const FIXED: [(&str, ArrowType); 9] = [
     ("table_version", ArrowType::UInt32),
 ];
 
-/// Returns the columns of the row groups: the fixed columns, the checksum and the bounds with these names, then the range
-/// and NaN count of each schema column.
+/// Returns the columns of the row groups: the fixed columns, the checksum and the bounds with these names, then the
+/// range and NaN count of each schema column.
 pub(super) fn fields(schema: &Schema, [lower, upper]: [&str; 2]) -> Vec<Field> {
     let mut fields: Vec<Field> =
         FIXED.iter().map(|(name, data_type)| Field::new(*name, data_type.clone(), false)).collect();

@@ -60,7 +60,8 @@ pub(in crate::format) struct WrittenRowGroup {
     pub(in crate::format) keys: Vec<RangeCount>,
     /// Rows per page from which the places of all pages follow, or 0 if they do not.
     pub(in crate::format) page_rows: u32,
-    /// Ordinals of the first keys of the pages after the first. `None` if they are unknown, or taken by the part writer.
+    /// Ordinals of the first keys of the pages after the first. `None` if they are unknown, or taken by the part
+    /// writer.
     pub(in crate::format) first_keys: Option<Vec<u64>>,
 }
 

@@ -1,8 +1,8 @@
 //! Places and statistics of the pages of one row group.
 //!
-//! They come from one of three sources: a part's footer and the page indexes it names, the page indexes of the row group
-//! alone, or the manifest. A manifest of format version 2 states the rows per page, from which the places follow, and
-//! the first key of each page. Everything is decoded on first access.
+//! They come from one of three sources: a part's footer and the page indexes it names, the page indexes of the row
+//! group alone, or the manifest. A manifest of format version 2 states the rows per page, from which the places follow,
+//! and the first key of each page. Everything is decoded on first access.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};

@@ -145,8 +145,8 @@ proptest! {
         let found = EpochManifest::read_for_scan(storage.open(path).unwrap(), path, &schema, &wanted).unwrap();
         prop_assert_eq!((found.epoch, found.commit, &found.parts), (manifest.epoch, manifest.commit, &manifest.parts));
         for (found, expected) in found.row_groups.iter().zip(&manifest.row_groups) {
-            for column in 0..types.len() {
-                let is_known = column == key || wanted.contains(&column) || !types[column].is_numeric();
+            for (column, data_type) in types.iter().enumerate() {
+                let is_known = column == key || wanted.contains(&column) || !data_type.is_numeric();
                 prop_assert_eq!(found.columns.one(column), is_known.then(|| expected.columns[column]));
             }
             let RowGroupEntry { bounds, checksum, table_version, .. } = *expected;
