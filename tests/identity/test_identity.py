@@ -1,8 +1,9 @@
 """Every byte of every file is what it was: datasets of hostile records, written by one thread with fixed random numbers,
-against the checksums in identity.txt.
+against the checksums in version-1.txt and version-2.txt.
 
-A change that is not meant to change what is stored leaves this file as it is. Where it is meant, the changelog says so, and
-`TURBIDITE_WRITE_IDENTITY=1 make test-python ARGS=tests/identity` writes the checksums anew.
+Datasets of version 1 begin with a `dataset.json` of version 1 in the folder version-1. Their checksums were written by a release
+that knew only version 1. A change that is not meant to change what is stored leaves these files as they are. Where it is meant,
+the changelog says so, and `TURBIDITE_WRITE_IDENTITY=1 make test-python ARGS='-k every_byte'` writes the checksums anew.
 """
 
 import hashlib
@@ -17,7 +18,7 @@ from support import raw
 from support.command import ROOT, turbidite
 from support.mpi import run
 
-KEPT = Path(__file__).parent / "identity.txt"
+HERE = Path(__file__).parent
 # Small structures: rows stray, runs have several row groups. One memtable takes an epoch: with more of
 # them, and with little credit, what goes together depends on when the background thread has stored the last one.
 SMALL = [
@@ -92,13 +93,17 @@ def listing(dataset: Path) -> list[str]:
     return [f"{path.relative_to(dataset)} {path.stat().st_size} {hashlib.sha256(path.read_bytes()).hexdigest()}" for path in files]
 
 
-def test_every_byte_is_what_it_was(fixed_random, tmp_path):
+@pytest.mark.parametrize("version", [1, 2])
+def test_every_byte_is_what_it_was(version, fixed_random, tmp_path):
     found = []
     for key in KEYS:
         source = tmp_path / "source"
         write_hostile(source, key)
         for name, settings in SETTINGS.items():
             dataset = tmp_path / "dataset"
+            if version == 1:
+                (dataset / "_turbidite").mkdir(parents=True)
+                shutil.copy(HERE / "version-1" / f"{key[1:]}.json", dataset / "_turbidite" / "dataset.json")
             # The source's path would be stored with the dataset.
             arguments = raw.ingest_arguments(Path("source"), dataset, "key", "--ranks", RANKS, "--threads", 1, *settings)
             turbidite(*arguments, cwd=tmp_path, env=os.environ | {"LD_PRELOAD": str(fixed_random)})
@@ -106,9 +111,9 @@ def test_every_byte_is_what_it_was(fixed_random, tmp_path):
             found += [f"{key[1:]} {name} {line}" for line in listing(dataset)]
             shutil.rmtree(dataset)
         shutil.rmtree(source)
+    path = HERE / f"version-{version}.txt"
     if os.environ.get("TURBIDITE_WRITE_IDENTITY"):
-        KEPT.write_text("\n".join(found) + "\n")
-    kept = KEPT.read_text().splitlines()
-    changed = sorted(set(found) ^ set(kept))
+        path.write_text("\n".join(found) + "\n")
+    changed = sorted(set(found) ^ set(path.read_text().splitlines()))
     assert not changed, "\n".join(changed[:20])
     assert len(found) > 100
