@@ -151,6 +151,58 @@ impl KeyOrder {
         }
     }
 
+    /// Sets each element of `out` to `map` of a row and its ordinal, for packed keys. `keys` has at least as many rows as
+    /// `out`.
+    pub(crate) fn map_packed<T>(self, keys: &[u8], out: &mut [T], map: impl Fn(usize, u64) -> T) {
+        macro_rules! each {
+            ($type:ty, $map:expr) => {{
+                let (keys, _) = keys.as_chunks::<{ size_of::<$type>() }>();
+                // The counter of an index loop cannot overflow, so several rows are converted at a time.
+                let keys = &keys[..out.len()];
+                for row in 0..out.len() {
+                    out[row] = map(row, ($map)(<$type>::from_le_bytes(keys[row])));
+                }
+            }};
+        }
+        match self.number {
+            NumberType::F32 => each!(f32, ordinal_f32),
+            NumberType::F64 => each!(f64, ordinal_f64),
+            NumberType::U64 => each!(u64, |value: u64| value),
+            NumberType::I64 => each!(i64, |value: i64| value as u64 ^ (1 << 63)),
+            NumberType::I32 => each!(i32, |value: i32| value as i64 as u64 ^ (1 << 63)),
+            NumberType::U32 => each!(u32, u64::from),
+            _ => {
+                let width = self.data_type().width();
+                out.iter_mut().enumerate().for_each(|(row, out)| *out = map(row, self.ordinal(&keys[row * width..])));
+            }
+        }
+    }
+
+    /// Returns whether packed keys ascend. NaN is last.
+    pub(crate) fn is_ascending(self, keys: &[u8]) -> bool {
+        macro_rules! each {
+            ($type:ty, $are_ordered:expr) => {{
+                let (keys, _) = keys.as_chunks::<{ size_of::<$type>() }>();
+                let value = |key: &[u8; size_of::<$type>()]| <$type>::from_le_bytes(*key);
+                // Without an early exit, several pairs are compared at a time.
+                let pairs = keys.iter().zip(keys.get(1..).unwrap_or_default());
+                pairs.fold(true, |ordered, (one, next)| ordered & ($are_ordered)(value(one), value(next)))
+            }};
+        }
+        match self.number {
+            NumberType::I8 => each!(i8, |one, next| one <= next),
+            NumberType::I16 => each!(i16, |one, next| one <= next),
+            NumberType::I32 => each!(i32, |one, next| one <= next),
+            NumberType::I64 => each!(i64, |one, next| one <= next),
+            NumberType::U8 => each!(u8, |one, next| one <= next),
+            NumberType::U16 => each!(u16, |one, next| one <= next),
+            NumberType::U32 => each!(u32, |one, next| one <= next),
+            NumberType::U64 => each!(u64, |one, next| one <= next),
+            NumberType::F32 => each!(f32, |one: f32, next: f32| (one <= next) | next.is_nan()),
+            NumberType::F64 => each!(f64, |one: f64, next: f64| (one <= next) | next.is_nan()),
+        }
+    }
+
     /// Returns the ordinal of a value of this type, as stored in manifests and page indexes.
     pub fn ordinal_of(self, value: Value) -> u64 {
         macro_rules! whole {
@@ -304,5 +356,37 @@ mod tests {
         out.clear();
         order.ordinals(&packed, 4, 50, &mut out);
         assert_eq!(out, single);
+    }
+
+    #[test]
+    fn packed_keys_of_all_types_are_mapped_and_compared_as_single_ones() {
+        let types = [
+            DataType::I8,
+            DataType::I16,
+            DataType::I32,
+            DataType::I64,
+            DataType::U8,
+            DataType::U16,
+            DataType::U32,
+            DataType::U64,
+            DataType::F32,
+            DataType::F64,
+        ];
+        // All bit patterns occur, thus infinities, NaN of both signs, and both zeros.
+        let patterns =
+            [0u64, 1 << 31, 1 << 63, u64::MAX, 0x7FF0_0000_7F80_0000, 0x3FF8_0000_3FC0_0000, 0x8000_0000_0000_0080];
+        for data_type in types {
+            let order = KeyOrder::new(data_type).unwrap();
+            let width = data_type.width();
+            for (one, next) in patterns.iter().flat_map(|one| patterns.map(|next| (*one, next))) {
+                let keys = [&one.to_le_bytes()[..width], &next.to_le_bytes()[..width]].concat();
+                let mut ordinals = [(0, 0); 2];
+                order.map_packed(&keys, &mut ordinals, |row, ordinal| (row, ordinal));
+                let expected = [(0, order.ordinal(&keys)), (1, order.ordinal(&keys[width..]))];
+                assert_eq!(ordinals, expected, "{data_type}: {one:x} {next:x}");
+                assert_eq!(order.is_ascending(&keys), expected[0].1 <= expected[1].1, "{data_type}: {one:x} {next:x}");
+            }
+            assert!(order.is_ascending(&[]) && order.is_ascending(&[7; 8][..width]));
+        }
     }
 }

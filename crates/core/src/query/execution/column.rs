@@ -49,27 +49,27 @@ fn gather_fixed<const WIDTH: usize>(values: &[u8], base: u32, ranges: &[Range<u3
     }
 }
 
-/// Copies the values of `rows` to `out`. The rows may be in any order.
-pub(in crate::query) fn pick(values: &[u8], width: usize, rows: &[u32], out: &mut [u8]) {
+/// Copies each value of `values` to its place in `out`.
+pub(in crate::query) fn scatter(values: &[u8], width: usize, places: &[u32], out: &mut [u8]) {
     match width {
-        1 => pick_fixed::<1>(values, rows, out),
-        2 => pick_fixed::<2>(values, rows, out),
-        4 => pick_fixed::<4>(values, rows, out),
-        8 => pick_fixed::<8>(values, rows, out),
+        1 => scatter_fixed::<1>(values, places, out),
+        2 => scatter_fixed::<2>(values, places, out),
+        4 => scatter_fixed::<4>(values, places, out),
+        8 => scatter_fixed::<8>(values, places, out),
         _ => {
-            for (slot, row) in out.chunks_exact_mut(width).zip(rows) {
-                let start = *row as usize * width;
-                slot.copy_from_slice(&values[start..start + width]);
+            for (value, place) in values.chunks_exact(width).zip(places) {
+                let start = *place as usize * width;
+                out[start..start + width].copy_from_slice(value);
             }
         }
     }
 }
 
-fn pick_fixed<const WIDTH: usize>(values: &[u8], rows: &[u32], out: &mut [u8]) {
+fn scatter_fixed<const WIDTH: usize>(values: &[u8], places: &[u32], out: &mut [u8]) {
     let (values, _) = values.as_chunks::<WIDTH>();
     let (slots, _) = out.as_chunks_mut::<WIDTH>();
-    for (slot, row) in slots.iter_mut().zip(rows) {
-        *slot = values[*row as usize];
+    for (value, place) in values.iter().zip(places) {
+        slots[*place as usize] = *value;
     }
 }
 
@@ -131,15 +131,20 @@ mod tests {
         }
 
         #[test]
-        fn picking_takes_the_rows_in_the_order_given(
+        fn scattering_moves_each_value_to_its_place(
             width in 1usize..12,
-            rows in (1u32..60).prop_flat_map(|rows| prop::collection::vec(0..rows, 0..80)),
+            places in Just((0..60).collect::<Vec<u32>>()).prop_shuffle(),
+            count in 0usize..60,
         ) {
-            let values: Vec<u8> = (0..60 * width).map(|byte| byte as u8).collect();
-            let mut out = vec![0; rows.len() * width];
-            pick(&values, width, &rows, &mut out);
-            let expected: Vec<u8> =
-                rows.iter().flat_map(|row| values[*row as usize * width..][..width].to_vec()).collect();
+            let values: Vec<u8> = (0..count * width).map(|byte| byte as u8).collect();
+            let mut out = vec![255; 60 * width];
+            scatter(&values, width, &places[..count], &mut out);
+            let mut expected = vec![255; 60 * width];
+            for (row, place) in places[..count].iter().enumerate() {
+                for byte in 0..width {
+                    expected[*place as usize * width + byte] = values[row * width + byte];
+                }
+            }
             prop_assert_eq!(out, expected);
         }
     }

@@ -28,8 +28,6 @@ pub(in crate::query) struct Scratch {
     /// One decoded page.
     page: Vec<u8>,
     pub(in crate::query) merger: Merger,
-    /// One column of all rows to be merged.
-    pub(in crate::query) joined: Vec<u8>,
 }
 
 /// A request for rows of a column (ascending, disjoint ranges), with the pages of the column that are already in

@@ -1,7 +1,18 @@
-//! Merge order: computes the order by key of the rows of sorted sources.
+//! Merge order: computes the places of the rows of sorted sources in a merge by key.
 //!
-//! This module handles only key ordinals. The rows are copied afterwards, column by column. A source is identified by
-//! its *rank* (the position of its row group in the order of ties) and its *number* within the row group.
+//! This module handles only keys. The rows are copied afterwards, column by column. A source is identified by its
+//! *rank* (the position of its row group in the order of ties) and its *number* within the row group.
+//!
+//! A key and the number of its row are packed into one integer. These integers differ, so no tie needs attention, and
+//! the runs of integers are merged two at a time, the shortest first. A merge of two runs has no branch that depends on
+//! keys. Each step waits for the comparison of the step before, so several parts of the output, whose first rows are
+//! found by binary search (merge path), are written in turn.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::ops::Range;
+
+use crate::schema::KeyOrder;
 
 /// The position of a row in the output: by key, then rank, then number. Rows of one source with equal keys have the
 /// same position.
@@ -15,99 +26,253 @@ impl Position {
     }
 }
 
-/// Number of key bits per radix-sort pass. The histogram of one digit fits the L1 cache.
-const DIGIT_BITS: u32 = 11;
+/// Number of parts of a merge's output that are written in turn. Two and three leave the processor waiting, and six
+/// need more registers than it has.
+const CHAINS: usize = 4;
 
-/// Maximum number of radix-sort passes. Keys that need more passes are sorted by comparison.
-const MOST_PASSES: u32 = 3;
+/// Minimum number of rows of a merge that is cut into parts. Finding the parts takes as long as merging a few rows.
+const CUT_ROWS: usize = 64;
 
-type Counts = [u32; 1 << DIGIT_BITS];
+/// A key and the number of its row as one integer. Integers of the rows of a merge are unique, and less than `MAX`.
+trait PackedKey: Copy + Ord {
+    const MAX: Self;
+
+    /// Packs the difference between a key and the smallest key of the merge with a row number of `row_bits` bits.
+    fn pack(difference: u64, row: usize, row_bits: u32) -> Self;
+
+    /// Returns the row number.
+    fn row(self, row_bits: u32) -> usize;
+}
+
+impl PackedKey for u64 {
+    const MAX: Self = Self::MAX;
+
+    #[inline]
+    fn pack(difference: u64, row: usize, row_bits: u32) -> Self {
+        difference << row_bits | row as u64
+    }
+
+    #[inline]
+    fn row(self, row_bits: u32) -> usize {
+        (self & ((1 << row_bits) - 1)) as usize
+    }
+}
+
+/// Keys of a merge whose difference leaves no room for the row number in 64 bits.
+impl PackedKey for u128 {
+    const MAX: Self = Self::MAX;
+
+    #[inline]
+    fn pack(difference: u64, row: usize, _row_bits: u32) -> Self {
+        Self::from(difference) << u64::BITS | row as Self
+    }
+
+    #[inline]
+    fn row(self, _row_bits: u32) -> usize {
+        self as u64 as usize
+    }
+}
+
+/// An ascending run of packed keys. Ordered by length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Run {
+    rows: usize,
+    /// Index of the first key.
+    start: usize,
+}
+
+impl Run {
+    fn range(self) -> Range<usize> {
+        self.start..self.start + self.rows
+    }
+}
+
+/// How the keys of a merge are packed.
+#[derive(Debug, Clone, Copy)]
+struct Packing {
+    order: KeyOrder,
+    /// Ordinal of the smallest key.
+    least: u64,
+    row_bits: u32,
+}
 
 /// The memory of merge-order computations, reused for all merges.
 #[derive(Debug, Default)]
 pub(in crate::query) struct Merger {
-    keys: Vec<u64>,
-    spare: Vec<u64>,
-    order: Vec<u32>,
+    narrow: Lane<u64>,
+    wide: Lane<u128>,
+    places: Vec<u32>,
 }
 
 impl Merger {
-    /// Returns the merged order of the rows of all sources. Rows are numbered source by source.
+    /// Returns the place of each row in the merged order. Rows are numbered source by source.
     ///
-    /// Each source is ascending. Among equal ordinals, rows of an earlier source come first. There are many short
-    /// sources, and the keys of a slab's rows are close together. The key and the row number are therefore packed into
-    /// one 64-bit integer. These integers are radix-sorted by the few digits in which the keys differ. A heap over the
-    /// sources' heads was eight times slower.
-    pub(in crate::query) fn order(&mut self, sources: &[&[u64]]) -> &[u32] {
-        let rows: usize = sources.iter().map(|source| source.len()).sum();
-        let least = sources.iter().filter_map(|source| source.first()).min().copied().unwrap_or(0);
-        let greatest = sources.iter().filter_map(|source| source.last()).max().copied().unwrap_or(0);
+    /// A source consists of ascending packed keys, at least one. Among equal keys, rows of an earlier source come first.
+    pub(in crate::query) fn places(&mut self, order: KeyOrder, sources: &[&[u8]]) -> &[u32] {
+        let width = order.data_type().width();
+        let rows: usize = sources.iter().map(|keys| keys.len() / width).sum();
+        let least = sources.iter().map(|keys| order.ordinal(keys)).min().unwrap_or(0);
+        let greatest = sources.iter().map(|keys| order.ordinal(&keys[keys.len() - width..])).max().unwrap_or(0);
         let row_bits = usize::BITS - rows.leading_zeros();
         let key_bits = u64::BITS - greatest.saturating_sub(least).leading_zeros();
-        self.order.clear();
-        if key_bits + row_bits > u64::BITS {
-            self.sort_wide(sources);
-            return &self.order;
+        if self.places.len() < rows {
+            self.places.resize(rows, 0);
         }
-        self.keys.clear();
-        for source in sources {
-            let first = self.keys.len() as u64;
-            // The key difference fits the bits that the row number leaves.
-            let packed = |(ordinal, row): (&u64, u64)| ordinal.wrapping_sub(least) << row_bits | row;
-            self.keys.extend(source.iter().zip(first..).map(packed));
+        let places = &mut self.places[..rows];
+        let packing = Packing { order, least, row_bits };
+        if key_bits + row_bits <= u64::BITS {
+            self.narrow.merge(packing, sources, places);
+        } else {
+            self.wide.merge(packing, sources, places);
         }
-        match key_bits.div_ceil(DIGIT_BITS) {
-            passes @ 0..=MOST_PASSES => self.sort_by_digits(row_bits, passes.max(1)),
-            _ => self.sort_packed(row_bits),
-        }
-        &self.order
+        &self.places[..rows]
     }
+}
 
-    /// Sorts from the last digit to the first (LSD radix sort). Every pass is stable. The last pass writes row numbers.
-    fn sort_by_digits(&mut self, row_bits: u32, passes: u32) {
-        const DIGIT_MASK: u64 = (1 << DIGIT_BITS) - 1;
-        self.spare.resize(self.keys.len(), 0);
-        for pass in 0..passes {
-            let shift = row_bits + pass * DIGIT_BITS;
-            let digit = |key: u64| (key >> shift & DIGIT_MASK) as usize;
-            let mut next: Counts = [0; 1 << DIGIT_BITS];
-            self.keys.iter().for_each(|key| next[digit(*key)] += 1);
-            let mut before = 0;
-            for count in &mut next {
-                (*count, before) = (before, before + *count);
+/// Runs of packed keys, and the runs to which they have been merged.
+#[derive(Debug)]
+struct Lane<K> {
+    /// Runs, with `MAX` after each. A merge that has exhausted a run therefore continues with the other.
+    keys: Vec<K>,
+    /// Number of keys in use.
+    used: usize,
+    /// Runs that have not been merged, the shortest first.
+    runs: BinaryHeap<Reverse<Run>>,
+}
+
+impl<K> Default for Lane<K> {
+    fn default() -> Self {
+        Self { keys: Vec::new(), used: 0, runs: BinaryHeap::new() }
+    }
+}
+
+impl<K: PackedKey> Lane<K> {
+    /// Sets the place of each row.
+    fn merge(&mut self, packing: Packing, sources: &[&[u8]], places: &mut [u32]) {
+        self.pack(packing, sources);
+        while self.runs.len() > 2
+            && let (Some(Reverse(one)), Some(Reverse(other))) = (self.runs.pop(), self.runs.pop())
+        {
+            let merged = Run { rows: one.rows + other.rows, start: self.used };
+            self.grow(merged.rows + 1);
+            let (done, free) = self.keys.split_at_mut(merged.start);
+            merge_to_run(done, one, other, &mut free[..merged.rows]);
+            free[merged.rows] = K::MAX;
+            self.runs.push(Reverse(merged));
+        }
+        match (self.runs.pop(), self.runs.pop()) {
+            (Some(Reverse(one)), Some(Reverse(other))) => {
+                merge_to_places(&self.keys, one, other, packing.row_bits, places);
             }
-            let mut place = |key: u64| {
-                let next = &mut next[digit(key)];
-                *next += 1;
-                *next - 1
-            };
-            if pass + 1 < passes {
-                self.keys.iter().for_each(|key| self.spare[place(*key) as usize] = *key);
-                std::mem::swap(&mut self.keys, &mut self.spare);
-            } else {
-                let row_mask = (1u64 << row_bits) - 1;
-                self.order.resize(self.keys.len(), 0);
-                // Row numbers fit, since they are less than the number of merged rows.
-                self.keys.iter().for_each(|key| self.order[place(*key) as usize] = (key & row_mask) as u32);
-            }
+            // The sources follow each other.
+            _ => places.iter_mut().zip(0..).for_each(|(place, row)| *place = row),
         }
     }
 
-    /// Sorts the packed keys by comparison. The standard library's stable sort detects the sources as ascending runs
-    /// and merges them.
-    fn sort_packed(&mut self, row_bits: u32) {
-        self.keys.sort();
-        let row_mask = (1u64 << row_bits) - 1;
-        self.order.extend(self.keys.iter().map(|key| (key & row_mask) as u32));
+    /// Packs the keys of all sources. Sources that follow each other become one run.
+    fn pack(&mut self, Packing { order, least, row_bits }: Packing, sources: &[&[u8]]) {
+        let width = order.data_type().width();
+        let pack = |ordinal: u64, row: usize| K::pack(ordinal.wrapping_sub(least), row, row_bits);
+        let mut run = Run { rows: 0, start: 0 };
+        let mut before = 0;
+        self.used = 0;
+        self.runs.clear();
+        for keys in sources {
+            let rows = keys.len() / width;
+            self.grow(rows + 1);
+            let follows = run.rows > 0 && self.keys[run.range().end - 1] < pack(order.ordinal(keys), before);
+            if !follows && run.rows > 0 {
+                self.keys[run.range().end] = K::MAX;
+                self.runs.push(Reverse(run));
+                run = Run { rows: 0, start: run.range().end + 1 };
+            }
+            let place = run.range().end;
+            // No ordinal is less than the smallest one. Row numbers are far from overflowing.
+            let slots = &mut self.keys[place..place + rows];
+            order.map_packed(keys, slots, |row, ordinal| pack(ordinal, before.wrapping_add(row)));
+            run.rows += rows;
+            before += rows;
+        }
+        self.keys[run.range().end] = K::MAX;
+        self.runs.push(Reverse(run));
     }
 
-    /// Sorts keys whose difference leaves no room for the row number in 64 bits.
-    fn sort_wide(&mut self, sources: &[&[u64]]) {
-        let keys = sources.iter().flat_map(|source| source.iter().copied());
-        let mut keys: Vec<(u64, u32)> = keys.zip(0u32..).collect();
-        keys.sort();
-        self.order.extend(keys.into_iter().map(|(_, row)| row));
+    /// Takes memory for more keys into use.
+    fn grow(&mut self, keys: usize) {
+        self.used += keys;
+        if self.keys.len() < self.used {
+            self.keys.resize(self.used, K::MAX);
+        }
     }
+}
+
+/// Merges two runs of `keys` to a run. Each is followed by `MAX`.
+fn merge_to_run<K: PackedKey>(keys: &[K], one: Run, other: Run, out: &mut [K]) {
+    if out.len() < CUT_ROWS {
+        return merge::<K, 1>(keys, one, other, |_, row, key| out[row] = key);
+    }
+    let rows = out.len() / CHAINS;
+    let (first, rest) = out.split_at_mut(rows);
+    let (second, rest) = rest.split_at_mut(rows);
+    let (third, fourth) = rest.split_at_mut(rows);
+    let parts: [&mut [K]; CHAINS] = [first, second, third, fourth];
+    merge::<K, CHAINS>(keys, one, other, |chain, row, key| parts[chain][row] = key);
+}
+
+/// Merges two runs of `keys` to the places of their rows. Each is followed by `MAX`.
+fn merge_to_places<K: PackedKey>(keys: &[K], one: Run, other: Run, row_bits: u32, places: &mut [u32]) {
+    let rows = places.len();
+    // Row numbers of a merge fit 32 bits.
+    if rows < CUT_ROWS {
+        return merge::<K, 1>(keys, one, other, |_, row, key| places[key.row(row_bits)] = row as u32);
+    }
+    let firsts: [usize; CHAINS] = std::array::from_fn(|chain| chain * (rows / CHAINS));
+    let place = |chain: usize, row: usize, key: K| places[key.row(row_bits)] = (firsts[chain] + row) as u32;
+    merge::<K, CHAINS>(keys, one, other, place);
+}
+
+/// Merges two runs of `keys`, each followed by `MAX`. Cuts the output into `PARTS` parts of equal length, the last with
+/// the remaining keys. Calls `emit` for each key, with its part and its number within the part.
+#[inline(always)]
+fn merge<K: PackedKey, const PARTS: usize>(keys: &[K], one: Run, other: Run, mut emit: impl FnMut(usize, usize, K)) {
+    let rows = (one.rows + other.rows) / PARTS;
+    // The next key of each run, for each part.
+    let (mut left, mut right) = ([one.start; PARTS], [other.start; PARTS]);
+    for part in 1..PARTS {
+        let from_one = cut(&keys[one.range()], &keys[other.range()], part * rows);
+        left[part] += from_one;
+        right[part] += part * rows - from_one;
+    }
+    let mut step = |part: usize, row: usize| {
+        let (ours, theirs) = (keys[left[part]], keys[right[part]]);
+        let is_theirs = theirs < ours;
+        emit(part, row, ours.min(theirs));
+        // At the end of a run is `MAX`, which is never less than a key. Indexes thus stay within the runs.
+        left[part] = left[part].wrapping_add(usize::from(!is_theirs));
+        right[part] = right[part].wrapping_add(usize::from(is_theirs));
+    };
+    for row in 0..rows {
+        for part in 0..PARTS {
+            step(part, row);
+        }
+    }
+    for row in rows..one.rows + other.rows - (PARTS - 1) * rows {
+        step(PARTS - 1, row);
+    }
+}
+
+/// Returns how many of the first `count` keys of a merge belong to `one`.
+fn cut<K: PackedKey>(one: &[K], other: &[K], count: usize) -> usize {
+    let (mut least, mut most) = (count.saturating_sub(other.len()), count.min(one.len()));
+    while least < most {
+        let middle = least.midpoint(most);
+        if one[middle] < other[count - middle - 1] {
+            least = middle + 1;
+        } else {
+            most = middle;
+        }
+    }
+    least
 }
 
 #[cfg(test)]
@@ -115,28 +280,44 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::schema::DataType;
+
+    /// Returns the rows in the order of their places.
+    fn merged(merger: &mut Merger, order: KeyOrder, sources: &[Vec<u8>]) -> Vec<usize> {
+        let slices: Vec<&[u8]> = sources.iter().map(Vec::as_slice).collect();
+        let places = merger.places(order, &slices);
+        let mut rows = vec![usize::MAX; places.len()];
+        places.iter().enumerate().for_each(|(row, place)| rows[*place as usize] = row);
+        rows
+    }
 
     proptest! {
         #[test]
         fn rows_come_in_order_of_key_source_and_row(
-            mut sources in prop::collection::vec(prop::collection::vec(0u64..20, 0..300), 0..6),
-            scale in prop::sample::select(vec![1, 1 << 7, 1 << 16, 1 << 27, 1 << 40, u64::MAX / 20]),
+            mut sources in prop::collection::vec(prop::collection::vec(0u64..20, 1..300), 1..8),
+            scale in prop::sample::select(vec![1, 1 << 7, 1 << 16, 1 << 27, 1 << 40, 1 << 55, u64::MAX / 20]),
             offset in prop::sample::select(vec![0u64, 3, 1 << 20]),
+            disjoint in any::<bool>(),
+            data_type in prop::sample::select(vec![DataType::U64, DataType::I64, DataType::F64, DataType::F32, DataType::I16]),
         ) {
-            for source in &mut sources {
-                source.iter_mut().for_each(|key| *key = (*key * scale).saturating_add(offset));
-                source.sort_unstable();
+            let order = KeyOrder::new(data_type).unwrap();
+            let width = data_type.width();
+            for (number, source) in sources.iter_mut().enumerate() {
+                if disjoint {
+                    // Each source ends where the next begins.
+                    source.iter_mut().for_each(|key| *key += 19 * number as u64);
+                }
+                let spread = |key: u64| key.saturating_mul(scale).saturating_add(offset);
+                source.iter_mut().for_each(|key| *key = spread(*key));
+                source.sort_unstable_by_key(|key| order.ordinal(&key.to_le_bytes()));
             }
-            let rows = sources.iter().zip(0u32..);
-            let rows = rows.flat_map(|(source, rank)| source.iter().map(move |key| (*key, rank)));
-            let mut expected: Vec<((u64, u32), usize)> = rows.zip(0..).collect();
+            let mut expected: Vec<(u64, usize)> = sources.iter().flatten().map(|key| order.ordinal(&key.to_le_bytes())).zip(0..).collect();
             expected.sort_unstable();
-            let slices: Vec<&[u64]> = sources.iter().map(Vec::as_slice).collect();
-            let mut merger = Merger::default();
-            merger.order(&[&[3, 9], &[1]]);
-            let merged: Vec<usize> = merger.order(&slices).iter().map(|row| *row as usize).collect();
             let expected: Vec<usize> = expected.into_iter().map(|(_, row)| row).collect();
-            prop_assert_eq!(merged, expected);
+            let packed: Vec<Vec<u8>> = sources.iter().map(|source| source.iter().flat_map(|key| key.to_le_bytes()[..width].to_vec()).collect()).collect();
+            let mut merger = Merger::default();
+            prop_assert_eq!(&merged(&mut merger, order, &packed), &expected);
+            prop_assert_eq!(merged(&mut merger, order, &packed), expected, "with the memory of the merge before");
         }
     }
 

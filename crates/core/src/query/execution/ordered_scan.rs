@@ -22,7 +22,7 @@ use arrow_buffer::Buffer;
 use crate::error::{Error, Result};
 use crate::format::{EpochManifest, RowGroupEntry};
 use crate::query::catalog::Catalog;
-use crate::query::execution::column::pick;
+use crate::query::execution::column::scatter;
 use crate::query::execution::fetch::Scratch;
 use crate::query::execution::merge_order::Position;
 use crate::query::execution::pool::{Pool, Ticket};
@@ -36,7 +36,7 @@ use crate::query::planning::pruning::GroupChoice;
 use crate::query::planning::scan::{EpochScan, Group, PLAN_COST_BYTES, announce, choose};
 use crate::query::planning::selection::RowSelection;
 use crate::query::request::ResolvedQuery;
-use crate::schema::{NAN_ORDINAL, Schema};
+use crate::schema::{KeyOrder, NAN_ORDINAL, Schema};
 
 /// Maximum decoded bytes of all windows that contain one key. The limit may be exceeded, since a window has at least
 /// one page.
@@ -71,10 +71,44 @@ struct Window {
     rows: OnceLock<std::result::Result<Rows, Mutex<Option<Error>>>>,
 }
 
-/// The matching rows of a window, and their keys.
+/// The matching rows of a window. Their keys ascend.
 struct Rows {
     packed: PackedRows,
-    ordinals: Vec<u64>,
+    order: KeyOrder,
+    /// Position of the key in `packed.columns`.
+    key: usize,
+}
+
+impl Rows {
+    /// Returns the packed keys.
+    fn keys(&self) -> &[u8] {
+        self.packed.columns.get(self.key).map_or(&[][..], Buffer::as_slice)
+    }
+
+    /// Returns the ordinal of a row's key.
+    fn ordinal(&self, row: usize) -> u64 {
+        self.order.ordinal(&self.keys()[row * self.order.data_type().width()..])
+    }
+
+    /// Returns the ordinals of the first and the last key.
+    fn ends(&self) -> Option<(u64, u64)> {
+        let last = self.packed.rows.checked_sub(1)?;
+        Some((self.ordinal(0), self.ordinal(last)))
+    }
+
+    /// Returns the number of leading rows whose ordinals satisfy the predicate.
+    fn count_while(&self, predicate: impl Fn(u64) -> bool) -> usize {
+        let (mut least, mut most) = (0, self.packed.rows);
+        while least < most {
+            let middle = least.midpoint(most);
+            if predicate(self.ordinal(middle)) {
+                least = middle + 1;
+            } else {
+                most = middle;
+            }
+        }
+        least
+    }
 }
 
 impl Window {
@@ -85,7 +119,7 @@ impl Window {
     /// Returns whether all rows of the window lie below `bound`. Uses the statistics until the rows have been read.
     fn ends_before(&self, bound: Position) -> bool {
         let greatest = match self.rows.get() {
-            Some(Ok(rows)) => rows.ordinals.last().copied().unwrap_or(0),
+            Some(Ok(rows)) => rows.ends().map_or(0, |(_, last)| last),
             _ => self.greatest,
         };
         Position::new(greatest, self.rank, self.number) < bound
@@ -103,17 +137,14 @@ impl Window {
             add(&counters.runs_touched, 1);
         }
         let packed = load(&self.group, resolved, &self.chunk, counters, scratch)?;
-        let key = resolved.schema.key();
-        let values = resolved.key.and_then(|slot| packed.columns.get(slot)).map_or(&[][..], Buffer::as_slice);
-        let mut ordinals = Vec::with_capacity(packed.rows);
-        resolved.schema.key_order().ordinals(values, key.data_type.width(), packed.rows, &mut ordinals);
-        let within = ordinals.first().is_none_or(|first| *first >= self.least)
-            && ordinals.last().is_none_or(|last| *last <= self.greatest);
-        if !within || !ordinals.is_sorted() {
+        let key = resolved.key.unwrap_or(packed.columns.len());
+        let rows = Rows { packed, order: resolved.schema.key_order(), key };
+        let within = rows.ends().is_none_or(|(first, last)| first >= self.least && last <= self.greatest);
+        if !within || !rows.order.is_ascending(rows.keys()) {
             let place = self.group.column_name(resolved.schema.key_index());
             return Err(self.group.corruption(place, "its keys do not ascend within the bounds of the statistics"));
         }
-        Ok(Rows { packed, ordinals })
+        Ok(rows)
     }
 
     /// Takes the error that the read returned.
@@ -145,15 +176,19 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    fn ordinals(&self) -> &[u64] {
-        &self.rows.ordinals[self.range.clone()]
+    fn keys(&self) -> &[u8] {
+        self.column(self.rows.key, self.rows.order.data_type().width())
+    }
+
+    /// Returns the values of the source's rows.
+    fn column(&self, slot: usize, width: usize) -> &[u8] {
+        &self.rows.packed.columns[slot][self.range.start * width..self.range.end * width]
     }
 
     /// Returns the positions of the source's first and last row. Sources are never empty.
     fn ends(&self) -> (Position, Position) {
-        let at =
-            |ordinal: Option<&u64>| Position::new(ordinal.copied().unwrap_or(0), self.window.rank, self.window.number);
-        (at(self.ordinals().first()), at(self.ordinals().last()))
+        let at = |row: usize| Position::new(self.rows.ordinal(row), self.window.rank, self.window.number);
+        (at(self.range.start), at(self.range.end - 1))
     }
 }
 
@@ -170,9 +205,9 @@ impl Slab {
         for window in self.windows.iter().rev() {
             let rows = window.rows(resolved, counters, scratch).ok_or_else(|| window.clone())?;
             let below = |bound: Position| {
-                rows.ordinals.partition_point(|ordinal| Position::new(*ordinal, window.rank, window.number) < bound)
+                rows.count_while(|ordinal| Position::new(ordinal, window.rank, window.number) < bound)
             };
-            let range = self.from.map_or(0, below)..self.until.map_or(rows.ordinals.len(), below);
+            let range = self.from.map_or(0, below)..self.until.map_or(rows.packed.rows, below);
             if !range.is_empty() {
                 sources.push(Source { window, rows, range });
             }
@@ -201,21 +236,20 @@ impl Slab {
             return rows.packed.slice(range.clone(), resolved.stored_widths());
         }
         sources.sort_unstable_by_key(|source| (source.window.rank, source.window.number));
-        let ordinals: Vec<&[u64]> = sources.iter().map(Source::ordinals).collect();
-        let Scratch { merger, joined, .. } = scratch;
-        let order = merger.order(&ordinals);
+        let keys: Vec<&[u8]> = sources.iter().map(Source::keys).collect();
+        let places = scratch.merger.places(resolved.schema.key_order(), &keys);
         let columns = resolved.stored_widths().enumerate().map(|(slot, width)| {
-            // The sources are concatenated first. `pick` then reads each source sequentially, and touches at most one
-            // cache line per source at a time.
-            joined.clear();
-            for Source { rows, range, .. } in &*sources {
-                joined.extend_from_slice(&rows.packed.columns[slot][range.start * width..range.end * width]);
+            let mut merged = counters.recycler.take(places.len() * width);
+            // Each source is read sequentially, and its places ascend.
+            let mut rest = places;
+            for source in &*sources {
+                let (places, later) = rest.split_at(source.range.len());
+                scatter(source.column(slot, width), width, places, &mut merged);
+                rest = later;
             }
-            let mut merged = counters.recycler.take(joined.len());
-            pick(joined, width, order, &mut merged);
             merged
         });
-        PackedRows::new(self.epoch, order.len(), columns.collect(), counters)
+        PackedRows::new(self.epoch, places.len(), columns.collect(), counters)
     }
 }
 
