@@ -49,8 +49,14 @@ fn gather_fixed<const WIDTH: usize>(values: &[u8], base: u32, ranges: &[Range<u3
     }
 }
 
-/// Copies each value of `values` to its place in `out`.
+/// Copies each value of `values` to its place in `out`. The places ascend.
 pub(in crate::query) fn scatter(values: &[u8], width: usize, places: &[u32], out: &mut [u8]) {
+    let (Some(first), Some(last)) = (places.first(), places.last()) else { return };
+    let start = *first as usize;
+    if (*last as usize).checked_sub(start) == Some(places.len() - 1) {
+        out[start * width..(start + places.len()) * width].copy_from_slice(values);
+        return;
+    }
     match width {
         1 => scatter_fixed::<1>(values, places, out),
         2 => scatter_fixed::<2>(values, places, out),
@@ -133,14 +139,16 @@ mod tests {
         #[test]
         fn scattering_moves_each_value_to_its_place(
             width in 1usize..12,
-            places in Just((0..60).collect::<Vec<u32>>()).prop_shuffle(),
-            count in 0usize..60,
+            places in prop_oneof![
+                prop::collection::btree_set(0u32..60, 0..60).prop_map(|places| places.into_iter().collect::<Vec<u32>>()),
+                (0u32..60, 0u32..60).prop_map(|(start, end)| (start..end).collect()),
+            ],
         ) {
-            let values: Vec<u8> = (0..count * width).map(|byte| byte as u8).collect();
+            let values: Vec<u8> = (0..places.len() * width).map(|byte| byte as u8).collect();
             let mut out = vec![255; 60 * width];
-            scatter(&values, width, &places[..count], &mut out);
+            scatter(&values, width, &places, &mut out);
             let mut expected = vec![255; 60 * width];
-            for (row, place) in places[..count].iter().enumerate() {
+            for (row, place) in places.iter().enumerate() {
                 for byte in 0..width {
                     expected[*place as usize * width + byte] = values[row * width + byte];
                 }

@@ -26,7 +26,7 @@ use crate::query::execution::column::scatter;
 use crate::query::execution::fetch::Scratch;
 use crate::query::execution::merge_order::Position;
 use crate::query::execution::pool::{Pool, Ticket};
-use crate::query::execution::read::{PackedRows, load};
+use crate::query::execution::read::{PackedRows, WHOLE_PIECE_ROWS, load};
 use crate::query::metrics::{Counters, add, lap};
 use crate::query::planning::chunks::Cutter;
 use crate::query::planning::pages::{PageIndex, pages_of};
@@ -47,9 +47,13 @@ const WINDOWS_BYTES: usize = 32 << 20;
 const MOST_WINDOW_ROWS: usize = 1 << 14;
 
 /// Number of rows at which a slab takes no more windows. A merge should fit a core's L2 cache.
-const SLAB_ROWS: usize = 1 << 14;
+const SLAB_ROWS: usize = 1 << 13;
 /// Number of decoded bytes at which a slab takes no more windows.
-const SLAB_BYTES: usize = 1 << 20;
+const SLAB_BYTES: usize = 1 << 19;
+
+/// Number of slabs in flight for each thread, and for the caller. A thread sleeps when no slab waits, and waking it takes
+/// as long as a merge.
+const SLABS_AHEAD: usize = 2;
 
 /// A row group that no slab has reached.
 struct Waiting {
@@ -217,7 +221,7 @@ impl Slab {
         let mut packed_rows = Vec::new();
         let mut rest = sources.as_mut_slice();
         while !rest.is_empty() {
-            let (together, later) = rest.split_at_mut(interleaved(rest));
+            let (together, later) = rest.split_at_mut(merged_together(rest));
             packed_rows.push(self.merge_sources(together, resolved, counters, scratch));
             rest = later;
         }
@@ -251,6 +255,20 @@ impl Slab {
         });
         PackedRows::new(self.epoch, places.len(), columns.collect(), counters)
     }
+}
+
+/// Returns the number of leading sources that become one piece. The sources ascend by their first rows. Disjoint sources
+/// are merged too, unless one has enough rows to be returned without a copy.
+fn merged_together(sources: &[Source<'_>]) -> usize {
+    let mut end = 0;
+    while end < sources.len() {
+        let group = interleaved(&sources[end..]);
+        if group == 1 && sources[end].range.len() >= WHOLE_PIECE_ROWS {
+            return end.max(1);
+        }
+        end += group;
+    }
+    end
 }
 
 /// Returns the number of leading sources that have to be merged. The sources ascend by their first rows.
@@ -306,7 +324,7 @@ impl Merge {
     ) -> Self {
         let by_bytes = SLAB_BYTES / resolved.row_bytes().max(1);
         let most_slab_rows = resolved.batch_rows.min(SLAB_ROWS).min(by_bytes).max(1) as u64;
-        let most_ahead = if resolved.threads > 1 { resolved.threads + 1 } else { 1 };
+        let most_ahead = if resolved.threads > 1 { SLABS_AHEAD * (resolved.threads + 1) } else { 1 };
         let limited = resolved.limit < most_slab_rows.saturating_mul(most_ahead as u64);
         Self {
             pool: Pool::new(resolved.threads),

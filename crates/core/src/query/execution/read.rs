@@ -21,6 +21,10 @@ use crate::query::planning::scan::Group;
 use crate::query::planning::selection::RowSelection;
 use crate::query::request::ResolvedQuery;
 
+/// Number of rows from which a piece becomes a batch without a copy, instead of being concatenated with other pieces.
+/// The cost of a copy grows with the number of rows, but the cost of a batch does not.
+pub(in crate::query) const WHOLE_PIECE_ROWS: usize = 1 << 12;
+
 /// Matching rows of one chunk, or of several chunks after a merge: packed values of each column of
 /// [`ResolvedQuery::stored`].
 #[derive(Debug)]

@@ -19,7 +19,7 @@ use crate::query::catalog::Catalog;
 use crate::query::execution::column::array;
 use crate::query::execution::ordered_scan::Merge;
 use crate::query::execution::pool::{Pool, Ticket};
-use crate::query::execution::read::{PackedRows, load};
+use crate::query::execution::read::{PackedRows, WHOLE_PIECE_ROWS, load};
 use crate::query::metrics::{Counters, QueryMetrics, add, lap};
 use crate::query::planning::chunks::Cutter;
 use crate::query::planning::pages::PageIndex;
@@ -32,10 +32,6 @@ use crate::query::request::{Output, ResolvedQuery};
 
 /// Maximum decoded bytes of a chunk, for any number of rows.
 const CHUNK_BYTES: usize = 4 << 20;
-
-/// Number of rows from which a piece becomes a batch without a copy, instead of being concatenated with other pieces.
-/// The cost of a copy grows with the number of rows, but the cost of a batch does not.
-const WHOLE_PIECE_ROWS: usize = 1 << 12;
 
 /// Cost of refining a row group, as a number of bytes read. Refining only processes statistics in memory.
 const REFINE_COST_BYTES: u64 = 8 << 10;
