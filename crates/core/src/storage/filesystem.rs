@@ -299,6 +299,19 @@ impl ReadableFile for ReadHandle {
         }
     }
 
+    fn read_cached_at(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<bool> {
+        let bytes: usize = buffers.iter().map(|buffer| buffer.len()).sum();
+        if buffers.len() > MAX_BUFFERS {
+            return Ok(false);
+        }
+        match rustix::io::preadv2(&self.file, buffers, offset, ReadWriteFlags::NOWAIT) {
+            Ok(read) => Ok(read == bytes),
+            Err(Errno::AGAIN) => Ok(false),
+            // The file system does not support the flag.
+            Err(_) => self.read_vectored_at(offset, buffers).map(|()| true),
+        }
+    }
+
     fn is_cached(&self, offset: u64) -> bool {
         let mut byte = [0];
         let probe = &mut [IoSliceMut::new(&mut byte)];
@@ -306,6 +319,9 @@ impl ReadableFile for ReadHandle {
     }
 
     fn read_vectored_at(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {
+        if let [buffer] = buffers {
+            return self.read_at(offset, buffer);
+        }
         let (mut offset, mut rest) = (offset, buffers);
         // Leading empty buffers would look like the end of the file, so they are skipped.
         IoSliceMut::advance_slices(&mut rest, 0);

@@ -76,6 +76,16 @@ pub trait ReadableFile: Send + Sync + std::fmt::Debug {
         let _ = offset;
         true
     }
+    /// Fills consecutive buffers from `offset` if their bytes are in memory. Otherwise returns false: the contents of
+    /// the buffers are then unspecified, and the positions of the slices unchanged.
+    fn read_cached_at(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<bool> {
+        let mut offset = offset;
+        for buffer in buffers {
+            self.read_at(offset, buffer)?;
+            offset = offset.saturating_add(buffer.len() as u64);
+        }
+        Ok(true)
+    }
     /// Fills consecutive buffers from `offset`, in as few system calls as possible. The positions of the slices are
     /// unspecified afterwards.
     fn read_vectored_at(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {

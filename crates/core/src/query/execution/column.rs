@@ -15,7 +15,7 @@ use arrow_buffer::{Buffer, ScalarBuffer};
 use crate::schema::DataType;
 
 /// Copies the values of the rows in `ranges` to `out`. The ranges ascend. The first value of `values` belongs to row
-/// `base`.
+/// `base`, and rows without a value are skipped.
 pub(in crate::query) fn gather(values: &[u8], width: usize, base: u32, ranges: &[Range<u32>], out: &mut [u8]) {
     match width {
         1 => gather_fixed::<1>(values, base, ranges, out),
@@ -25,7 +25,8 @@ pub(in crate::query) fn gather(values: &[u8], width: usize, base: u32, ranges: &
         _ => {
             let mut rest = out;
             for range in ranges {
-                let found = &values[(range.start - base) as usize * width..(range.end - base) as usize * width];
+                let range = within(range, base, values.len() / width);
+                let found = &values[range.start * width..range.end * width];
                 let (slots, later) = rest.split_at_mut(found.len());
                 slots.copy_from_slice(found);
                 rest = later;
@@ -34,11 +35,17 @@ pub(in crate::query) fn gather(values: &[u8], width: usize, base: u32, ranges: &
     }
 }
 
+/// Returns the part of a row range that lies in the `count` rows from `base` on, counted from `base`.
+fn within(range: &Range<u32>, base: u32, count: usize) -> Range<usize> {
+    let end = (range.end.saturating_sub(base) as usize).min(count);
+    (range.start.saturating_sub(base) as usize).min(end)..end
+}
+
 fn gather_fixed<const WIDTH: usize>(values: &[u8], base: u32, ranges: &[Range<u32>], out: &mut [u8]) {
     let (values, _) = values.as_chunks::<WIDTH>();
     let (mut rest, _) = out.as_chunks_mut::<WIDTH>();
     for range in ranges {
-        let found = &values[(range.start - base) as usize..(range.end - base) as usize];
+        let found = &values[within(range, base, values.len())];
         let (slots, later) = rest.split_at_mut(found.len());
         // Sparse matches consist of single rows. A copy of known size compiles to a move instead of a call.
         match (slots, found) {
@@ -129,7 +136,15 @@ mod tests {
             }
             let expected: Vec<u8> =
                 wanted.iter().flat_map(|row| values[*row as usize * width..][..width].to_vec()).collect();
-            for ranges in [ranges, joined] {
+            let mut beyond = joined.clone();
+            if let Some(first) = beyond.first_mut().filter(|first| first.start == base) {
+                first.start -= 5;
+            }
+            if let Some(last) = beyond.last_mut().filter(|last| last.end == base + rows) {
+                last.end += 5;
+            }
+            beyond.insert(0, base - 20..base - 10);
+            for ranges in [ranges, joined, beyond] {
                 let mut out = vec![0; expected.len()];
                 gather(&values, width, base, &ranges, &mut out);
                 prop_assert_eq!(&out, &expected);

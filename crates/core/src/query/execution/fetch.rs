@@ -15,10 +15,13 @@ use crate::error::Result;
 use crate::format::PageLocation;
 use crate::query::execution::column::gather;
 use crate::query::execution::merge_order::Merger;
-use crate::query::execution::recycle::Recycler;
+use crate::query::execution::recycle::{ColumnBlock, Recycler};
 use crate::query::planning::coalescing::{Extent, joined};
 use crate::query::planning::pages::{PageIndex, page_end};
 use crate::query::planning::scan::Group;
+
+/// Number of pages that most fetches read of each column.
+const PAGES_EXPECTED: usize = 2;
 
 /// Scratch memory that a thread reuses for all fetches.
 #[derive(Debug, Default)]
@@ -81,8 +84,8 @@ struct PageRead<'a> {
     header_bytes: usize,
     /// Whether the values are read directly into `target`.
     direct: bool,
-    /// The needed rows, if the page is not read directly.
-    rows: Vec<Range<u32>>,
+    /// Ranges of rows that contain the needed ones. The first and the last may extend beyond the page.
+    rows: &'a [Range<u32>],
     /// Destination of the values.
     target: &'a mut [u8],
     /// The header, or the whole page if it is not read directly.
@@ -91,7 +94,7 @@ struct PageRead<'a> {
 
 /// Packed values of each request.
 pub(in crate::query) struct Columns {
-    pub(in crate::query) values: Vec<Vec<u8>>,
+    pub(in crate::query) block: ColumnBlock,
     pub(in crate::query) fetched: Fetched,
 }
 
@@ -109,10 +112,10 @@ pub(in crate::query) fn fetch(
 ) -> Result<Columns> {
     let row_count =
         |ranges: &[Range<u32>]| ranges.iter().map(|range| (range.end - range.start) as usize).sum::<usize>();
-    let mut values: Vec<Vec<u8>> =
-        requests.iter().map(|request| recycler.take(row_count(request.rows) * group.width(request.column))).collect();
-    let mut page_reads = Vec::new();
-    for (request, values) in requests.iter().zip(&mut values) {
+    let lengths = requests.iter().map(|request| row_count(request.rows) * group.width(request.column));
+    let mut block = recycler.columns(lengths);
+    let mut page_reads = Vec::with_capacity(PAGES_EXPECTED * requests.len());
+    for (request, values) in requests.iter().zip(block.columns_mut()) {
         place(group, request, values, &mut page_reads)?;
     }
     page_reads.sort_unstable_by_key(|page_read| page_read.page.offset);
@@ -123,13 +126,13 @@ pub(in crate::query) fn fetch(
     for page_read in page_reads {
         land(group, page_read, check, page)?;
     }
-    Ok(Columns { values, fetched })
+    Ok(Columns { block, fetched })
 }
 
 /// Assigns each page its place in the column. Copies the rows of pages that are already held.
 fn place<'a>(
     group: &Group,
-    request: &ColumnRequest<'_>,
+    request: &ColumnRequest<'a>,
     values: &'a mut [u8],
     page_reads: &mut Vec<PageRead<'a>>,
 ) -> Result<()> {
@@ -137,7 +140,7 @@ fn place<'a>(
     let (width, value_bytes) = (group.width(column), group.value_bytes(column));
     let mut rest = values;
     each_page(group.pages(column)?, request.rows, |number, page, rows| {
-        let count: usize = rows.iter().map(|range| (range.end - range.start) as usize).sum();
+        let count = rows_within(rows, page);
         let target = take(&mut rest, count * width);
         if let Some(held) = request.held.and_then(|held| held.page(page, width)) {
             // `check_pages` has ensured that a page's rows fit 32 bits.
@@ -148,7 +151,6 @@ fn place<'a>(
             .checked_sub(page.rows as usize * value_bytes)
             .ok_or_else(|| group.corruption(group.page_name(column, number), "it is shorter than its rows"))?;
         let direct = value_bytes == width && count == page.rows as usize;
-        let rows = if direct { Vec::new() } else { rows.to_vec() };
         page_reads.push(PageRead { page: *page, column, number, header_bytes, direct, rows, target, raw: &mut [] });
         Ok(())
     })?;
@@ -162,15 +164,13 @@ fn read<'a>(
     gap_bytes: u64,
     raw: &'a mut Vec<u8>,
 ) -> Result<(u64, u64)> {
-    let extents: Vec<Extent> = page_reads.iter().map(|page_read| Extent::of(&page_read.page)).collect();
-    let reads = joined(&extents, gap_bytes);
-    let pages = extents.len() as u64;
-    let ends =
-        |read: &Range<usize>| Some((extents.get(read.start)?.offset, extents.get(read.end.checked_sub(1)?)?.end()));
-    let ranges: Vec<(u64, u64)> = reads.iter().filter_map(ends).map(|(start, end)| (start, end - start)).collect();
-    if ranges.len() > 1 {
-        group.announce(&ranges);
-    }
+    let reads = joined(page_reads.iter().map(|page_read| Extent::of(&page_read.page)), gap_bytes);
+    let range = |read: &Range<usize>| {
+        let (first, last) = (Extent::of(&page_reads[read.start].page), Extent::of(&page_reads[read.end - 1].page));
+        (first.offset, last.end() - first.offset)
+    };
+    let ranges: Vec<(u64, u64)> = reads.iter().map(range).collect();
+    let pages = page_reads.len() as u64;
     let bytes: u64 = ranges.iter().map(|(_, bytes)| bytes).sum();
     let direct_bytes: usize =
         page_reads.iter().filter(|page_read| page_read.direct).map(|page_read| page_read.target.len()).sum();
@@ -181,24 +181,34 @@ fn read<'a>(
     }
     let mut raw = raw.as_mut_slice();
     let mut rest = page_reads;
-    for read in reads {
+    let mut is_cached = ranges.len() <= 1;
+    let mut buffers: Vec<IoSliceMut<'_>> = Vec::new();
+    for (read, &(offset, _)) in reads.iter().zip(&ranges) {
         let (now, later) = rest.split_at_mut(read.len());
         rest = later;
-        let Some(offset) = now.first().map(|page_read| page_read.page.offset) else { continue };
+        buffers.clear();
         let mut end = offset;
-        let mut buffers: Vec<IoSliceMut<'_>> = Vec::with_capacity(3 * now.len());
         for page_read in now {
             let gap = (page_read.page.offset - end) as usize;
             if gap > 0 {
                 buffers.push(IoSliceMut::new(take(&mut raw, gap)));
             }
-            page_read.raw =
-                take(&mut raw, if page_read.direct { page_read.header_bytes } else { page_read.page.bytes as usize });
-            buffers.push(IoSliceMut::new(page_read.raw));
-            if page_read.direct {
-                buffers.push(IoSliceMut::new(page_read.target));
-            }
             end = Extent::of(&page_read.page).end();
+            let PageRead { page, header_bytes, direct, target, raw: own, .. } = page_read;
+            *own = take(&mut raw, if *direct { *header_bytes } else { page.bytes as usize });
+            buffers.push(IoSliceMut::new(own));
+            if *direct {
+                buffers.push(IoSliceMut::new(target));
+            }
+        }
+        if !is_cached {
+            // If the first range is in the page cache, the others probably are too. Announcing a cached range takes
+            // longer than reading it.
+            is_cached = true;
+            if group.read_cached(offset, &mut buffers)? {
+                continue;
+            }
+            group.announce(&ranges);
         }
         group.read(offset, &mut buffers)?;
     }
@@ -216,11 +226,11 @@ fn land(group: &Group, page_read: PageRead<'_>, check: bool, spare: &mut Vec<u8>
     if group.value_bytes(column) == width {
         let (header, body) = raw.split_at(header_bytes);
         group.check_page(header, body, column, number, check)?;
-        gather(body, width, base, &rows, target);
+        gather(body, width, base, rows, target);
     } else {
         spare.clear();
         group.decode(raw, column, number, check, spare)?;
-        gather(spare, width, base, &rows, target);
+        gather(spare, width, base, rows, target);
     }
     Ok(())
 }
@@ -232,14 +242,20 @@ fn take<'a>(rest: &mut &'a mut [u8], bytes: usize) -> &'a mut [u8] {
     first
 }
 
-/// Calls `visit` for each page that contains any of the rows (ascending, disjoint ranges), and passes the requested
-/// rows of that page.
-pub(in crate::query) fn each_page(
+/// Returns the number of rows of these ranges that lie in a page.
+fn rows_within(rows: &[Range<u32>], page: &PageLocation) -> usize {
+    let end = page_end(page);
+    let within = |range: &Range<u32>| u64::from(range.end).min(end) - u64::from(range.start).max(page.first_row);
+    rows.iter().map(within).sum::<u64>() as usize
+}
+
+/// Calls `visit` for each page that contains any of the rows (ascending, disjoint ranges), and passes the ranges that
+/// have rows in that page. The first and the last may extend beyond the page.
+fn each_page<'a>(
     pages: &[PageLocation],
-    rows: &[Range<u32>],
-    mut visit: impl FnMut(usize, &PageLocation, &[Range<u32>]) -> Result<()>,
+    rows: &'a [Range<u32>],
+    mut visit: impl FnMut(usize, &PageLocation, &'a [Range<u32>]) -> Result<()>,
 ) -> Result<()> {
-    let mut clipped: Vec<Range<u32>> = Vec::new();
     let (mut next, mut number, mut resume) = (0, 0, 0u32);
     while let Some(range) = rows.get(next) {
         let from = range.start.max(resume);
@@ -250,15 +266,10 @@ pub(in crate::query) fn each_page(
         number += pages[number..].partition_point(|page| page_end(page) <= u64::from(from));
         let Some(page) = pages.get(number) else { break };
         let end = u32::try_from(page_end(page)).unwrap_or(u32::MAX);
-        clipped.clear();
-        while let Some(range) = rows.get(next).filter(|range| range.start < end) {
-            clipped.push(range.start.max(resume)..range.end.min(end));
-            if range.end > end {
-                break;
-            }
-            next += 1;
-        }
-        visit(number, page, &clipped)?;
+        let count = rows[next..].iter().take_while(|range| range.start < end).count();
+        let visited = &rows[next..next + count];
+        visit(number, page, visited)?;
+        next += count - usize::from(visited.last().is_some_and(|last| last.end > end));
         resume = end;
         number += 1;
     }
@@ -315,13 +326,15 @@ mod tests {
             let pages = pages(&starts, rows);
             let mut visited = Vec::new();
             let mut seen = Vec::new();
-            each_page(&pages, &ranges(&bits), |number, page, clipped| {
+            each_page(&pages, &ranges(&bits), |number, page, found| {
                 seen.push(number);
-                assert!(!clipped.is_empty());
-                for range in clipped {
-                    assert!(u64::from(range.start) >= page.first_row && u64::from(range.end) <= page_end(page));
-                    visited.extend(range.clone());
+                assert!(!found.is_empty());
+                let before = visited.len();
+                for range in found {
+                    assert!(u64::from(range.end) > page.first_row && u64::from(range.start) < page_end(page));
+                    visited.extend(range.start.max(page.first_row as u32)..range.end.min(page_end(page) as u32));
                 }
+                assert_eq!(rows_within(found, page), visited.len() - before);
                 Ok(())
             }).unwrap();
             let expected: Vec<u32> = (0..rows).filter(|row| bits[*row as usize]).collect();

@@ -242,18 +242,17 @@ impl Slab {
         sources.sort_unstable_by_key(|source| (source.window.rank, source.window.number));
         let keys: Vec<&[u8]> = sources.iter().map(Source::keys).collect();
         let places = scratch.merger.places(resolved.schema.key_order(), &keys);
-        let columns = resolved.stored_widths().enumerate().map(|(slot, width)| {
-            let mut merged = counters.recycler.take(places.len() * width);
+        let mut block = counters.recycler.columns(resolved.stored_widths().map(|width| places.len() * width));
+        for (slot, (width, merged)) in resolved.stored_widths().zip(block.columns_mut()).enumerate() {
             // Each source is read sequentially, and its places ascend.
             let mut rest = places;
             for source in &*sources {
                 let (places, later) = rest.split_at(source.range.len());
-                scatter(source.column(slot, width), width, places, &mut merged);
+                scatter(source.column(slot, width), width, places, merged);
                 rest = later;
             }
-            merged
-        });
-        PackedRows::new(self.epoch, places.len(), columns.collect(), counters)
+        }
+        PackedRows::new(self.epoch, places.len(), block, counters)
     }
 }
 

@@ -14,6 +14,7 @@ use crate::error::Result;
 use crate::format::PageLocation;
 use crate::query::execution::column::{array, gather};
 use crate::query::execution::fetch::{CachedPages, ColumnRequest, Scratch, fetch};
+use crate::query::execution::recycle::ColumnBlock;
 use crate::query::metrics::{Counters, add, lap};
 use crate::query::planning::coalescing::gap_budget;
 use crate::query::planning::pages::{PageIndex, page_end, pages_of};
@@ -33,16 +34,22 @@ pub(in crate::query) struct PackedRows {
     pub(in crate::query) rows: usize,
     pub(in crate::query) columns: Vec<Buffer>,
     counters: Arc<Counters>,
-    /// Whether the columns are slices of the columns of other [`PackedRows`].
-    is_slice: bool,
+    /// The buffer of the columns, unless they are slices of the columns of other [`PackedRows`].
+    memory: Option<Buffer>,
 }
 
 impl PackedRows {
     /// Creates packed rows from columns of `rows` rows each.
-    pub(in crate::query) fn new(epoch: u64, rows: usize, columns: Vec<Vec<u8>>, counters: &Arc<Counters>) -> Self {
+    pub(in crate::query) fn new(epoch: u64, rows: usize, block: ColumnBlock, counters: &Arc<Counters>) -> Self {
         counters.hold(rows as u64);
-        let columns = columns.into_iter().map(Buffer::from_vec).collect();
-        Self { epoch, rows, columns, counters: counters.clone(), is_slice: false }
+        let (memory, columns) = block.freeze();
+        Self { epoch, rows, columns, counters: counters.clone(), memory: Some(memory) }
+    }
+
+    /// Creates rows of a query that requests no columns.
+    pub(in crate::query) fn counted(epoch: u64, rows: usize, counters: &Arc<Counters>) -> Self {
+        counters.hold(rows as u64);
+        Self { epoch, rows, columns: Vec::new(), counters: counters.clone(), memory: None }
     }
 
     /// Returns a range of the rows without a copy. `widths` are the widths of the columns.
@@ -50,15 +57,16 @@ impl PackedRows {
         let cut = |(column, width): (&Buffer, usize)| column.slice_with_length(rows.start * width, rows.len() * width);
         let columns = self.columns.iter().zip(widths).map(cut).collect();
         self.counters.hold(rows.len() as u64);
-        Self { epoch: self.epoch, rows: rows.len(), columns, counters: self.counters.clone(), is_slice: true }
+        Self { epoch: self.epoch, rows: rows.len(), columns, counters: self.counters.clone(), memory: None }
     }
 }
 
 impl Drop for PackedRows {
     fn drop(&mut self) {
         self.counters.let_go(self.rows as u64);
-        if !self.is_slice {
-            self.columns.drain(..).for_each(|column| self.counters.recycler.give(column));
+        self.columns.clear();
+        if let Some(memory) = self.memory.take() {
+            self.counters.recycler.give(memory);
         }
     }
 }
@@ -74,7 +82,8 @@ pub(in crate::query) fn load(
     counters: &Arc<Counters>,
     scratch: &mut Scratch,
 ) -> Result<PackedRows> {
-    let mut work = ChunkWork { group, resolved, counters, scratch, clock: Instant::now(), tested: Vec::new() };
+    let (tested, memory) = (Vec::new(), None);
+    let mut work = ChunkWork { group, resolved, counters, scratch, clock: Instant::now(), tested, memory };
     let selected = work.select(chunk)?;
     let rows: usize = selected.iter().map(|range| (range.end - range.start) as usize).sum();
     let columns = work.pick(&selected, rows)?;
@@ -90,6 +99,8 @@ struct ChunkWork<'a> {
     clock: Instant,
     /// The fetched pages of the predicate's columns, in the order of these columns.
     tested: Vec<CachedPages>,
+    /// The buffer of these pages.
+    memory: Option<Buffer>,
 }
 
 impl ChunkWork<'_> {
@@ -108,12 +119,13 @@ impl ChunkWork<'_> {
         let requests = predicate.columns().iter().zip(&whole);
         let requests: Vec<ColumnRequest<'_>> =
             requests.map(|(column, rows)| ColumnRequest { column: *column, rows, held: None }).collect();
-        let values = self.fetch(&requests, 0)?;
+        let (memory, values) = self.fetch(&requests, 0)?.freeze();
+        self.memory = Some(memory);
         let rows: usize = tested.iter().map(|range| (range.end - range.start) as usize).sum();
         let mut arrays = Vec::with_capacity(values.len());
         for ((&column, whole), values) in predicate.columns().iter().zip(whole).zip(values) {
             let data_type = self.resolved.schema.columns()[column].data_type;
-            let held = CachedPages { rows: whole, values: Buffer::from_vec(values) };
+            let held = CachedPages { rows: whole, values };
             arrays.push(array(data_type, rows_of(&held, &tested, rows, data_type.width())));
             self.tested.push(held);
         }
@@ -123,7 +135,7 @@ impl ChunkWork<'_> {
     }
 
     /// Gathers the selected rows of every output column.
-    fn pick(&mut self, selected: &[Range<u32>], rows: usize) -> Result<Vec<Vec<u8>>> {
+    fn pick(&mut self, selected: &[Range<u32>], rows: usize) -> Result<ColumnBlock> {
         let tested = std::mem::take(&mut self.tested);
         let held = |column: &usize| {
             let slot = self.resolved.predicate_columns().iter().position(|of| of == column)?;
@@ -134,12 +146,15 @@ impl ChunkWork<'_> {
             stored.map(|column| ColumnRequest { column: *column, rows: selected, held: held(column) }).collect();
         let row_bytes: usize = self.resolved.stored.iter().map(|column| self.resolved.width(*column)).sum();
         let columns = self.fetch(&requests, gap_budget(rows as u64 * row_bytes as u64))?;
-        tested.into_iter().for_each(|held| self.counters.recycler.give(held.values));
+        drop(tested);
+        if let Some(memory) = self.memory.take() {
+            self.counters.recycler.give(memory);
+        }
         lap(&self.counters.filter_ns, &mut self.clock);
         Ok(columns)
     }
 
-    fn fetch(&mut self, requests: &[ColumnRequest<'_>], gap_bytes: u64) -> Result<Vec<Vec<u8>>> {
+    fn fetch(&mut self, requests: &[ColumnRequest<'_>], gap_bytes: u64) -> Result<ColumnBlock> {
         let columns =
             fetch(self.group, requests, gap_bytes, self.resolved.check, &self.counters.recycler, self.scratch)?;
         add(&self.counters.bytes_read, columns.fetched.bytes);
@@ -147,7 +162,7 @@ impl ChunkWork<'_> {
         add(&self.counters.read_ns, u64::try_from(columns.fetched.reading.as_nanos()).unwrap_or(u64::MAX));
         // The clock's start is advanced, since the time of the reads is already counted.
         self.clock += columns.fetched.reading;
-        Ok(columns.values)
+        Ok(columns.block)
     }
 }
 

@@ -5,9 +5,11 @@
 //! therefore keeps a handle to each buffer that its queries return, and reclaims a buffer when the handle is the only
 //! reference.
 //!
-//! Capacities are powers of two, so that one column can reuse the buffer of another.
+//! The columns of a batch share one buffer, so a query takes and returns few of them. A buffer keeps its full length, so
+//! it is cleared only once. Sizes are rounded up, so that one query can reuse the buffers of another.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use arrow_buffer::Buffer;
@@ -22,10 +24,45 @@ const MOST_TRIES: usize = 16;
 /// Minimum size of a recycled buffer, in bytes.
 const LEAST_BYTES: usize = 4 << 10;
 
+/// Alignment of columns within their buffer, in bytes. Suits every type, and no two columns share a cache line.
+const COLUMN_ALIGNMENT: usize = 64;
+
+/// Writable columns that share one buffer.
+#[derive(Debug)]
+pub(in crate::query) struct ColumnBlock {
+    memory: Vec<u8>,
+    /// Place of each column, ascending.
+    places: Vec<Range<usize>>,
+}
+
+impl ColumnBlock {
+    /// Returns the columns. Their contents are arbitrary at first.
+    pub(in crate::query) fn columns_mut(&mut self) -> Vec<&mut [u8]> {
+        let mut rest = self.memory.as_mut_slice();
+        let mut start = 0;
+        let mut columns = Vec::with_capacity(self.places.len());
+        for place in &self.places {
+            let (_, from_place) = rest.split_at_mut(place.start - start);
+            let (column, later) = from_place.split_at_mut(place.len());
+            columns.push(column);
+            (rest, start) = (later, place.end);
+        }
+        columns
+    }
+
+    /// Returns the shared buffer, and the columns as its slices.
+    pub(in crate::query) fn freeze(self) -> (Buffer, Vec<Buffer>) {
+        let memory = Buffer::from_vec(self.memory);
+        let column = |place: Range<usize>| memory.slice_with_length(place.start, place.len());
+        let columns = self.places.into_iter().map(column).collect();
+        (memory, columns)
+    }
+}
+
 #[derive(Debug, Default)]
 struct Kept {
-    /// Free memory, by the logarithm of its capacity.
-    free: BTreeMap<u32, Vec<Vec<u8>>>,
+    /// Free memory, by its size.
+    free: BTreeMap<usize, Vec<Vec<u8>>>,
     /// Handles to buffers that may still be in use.
     lent: VecDeque<Buffer>,
     bytes: usize,
@@ -42,7 +79,7 @@ impl Kept {
                 self.lent.push_front(buffer);
                 continue;
             }
-            let bytes = buffer.capacity();
+            let bytes = buffer.len();
             match buffer.into_vec() {
                 Ok(memory) => self.set_free(memory),
                 Err(_) => self.bytes = self.bytes.saturating_sub(bytes),
@@ -51,25 +88,24 @@ impl Kept {
     }
 
     fn set_free(&mut self, memory: Vec<u8>) {
-        // Every kept buffer has a nonzero capacity.
-        self.free.entry(memory.capacity().max(1).ilog2()).or_default().push(memory);
+        self.free.entry(memory.len()).or_default().push(memory);
     }
 
+    /// Takes the smallest free buffer of at least `size` bytes that wastes at most half of its memory.
     fn take(&mut self, size: usize) -> Option<Vec<u8>> {
-        let memory = self.free.get_mut(&size.ilog2())?.pop()?;
-        self.bytes = self.bytes.saturating_sub(memory.capacity());
-        Some(memory)
+        let (size, free) = self.free.range_mut(size..=2 * size).find(|(_, free)| !free.is_empty())?;
+        self.bytes = self.bytes.saturating_sub(*size);
+        free.pop()
     }
 
     /// Evicts memory of other sizes, and handles to such memory, until a buffer of this many bytes fits. Memory that an
     /// earlier query used may have a size that this query does not need. Returns whether the buffer fits.
     fn make_room(&mut self, bytes: usize) -> bool {
-        let class = bytes.max(1).ilog2();
         while self.bytes.saturating_add(bytes) > MOST_KEPT_BYTES {
-            let other = self.free.iter_mut().filter(|(size, _)| **size != class).find_map(|(_, free)| free.pop());
-            let freed = other.map(|memory| memory.capacity()).or_else(|| {
-                let place = self.lent.iter().position(|buffer| buffer.capacity().max(1).ilog2() != class)?;
-                self.lent.remove(place).map(|buffer| buffer.capacity())
+            let other = self.free.iter_mut().filter(|(size, _)| **size != bytes).find_map(|(_, free)| free.pop());
+            let freed = other.map(|memory| memory.len()).or_else(|| {
+                let place = self.lent.iter().position(|buffer| buffer.len() != bytes)?;
+                self.lent.remove(place).map(|buffer| buffer.len())
             });
             let Some(freed) = freed else { return false };
             self.bytes = self.bytes.saturating_sub(freed);
@@ -78,19 +114,37 @@ impl Kept {
     }
 }
 
-/// The recycled memory of one dataset's queries.
+/// Returns the size of a recycled buffer for this many bytes: a multiple of a power of two, at most a quarter larger.
+fn rounded(bytes: usize) -> usize {
+    let step = 1 << (bytes.max(LEAST_BYTES).ilog2() - 2);
+    bytes.max(LEAST_BYTES).next_multiple_of(step)
+}
+
+/// Memory of columns, shared by all threads and queries of a dataset. It is kept for later queries.
 #[derive(Debug, Default)]
 pub(in crate::query) struct Recycler {
     kept: Mutex<Kept>,
 }
 
 impl Recycler {
-    /// Returns memory of this many bytes with arbitrary contents. The caller overwrites all bytes.
-    pub(in crate::query) fn take(&self, bytes: usize) -> Vec<u8> {
+    /// Returns columns of these lengths in bytes, with arbitrary contents. The caller overwrites all bytes.
+    pub(in crate::query) fn columns(&self, lengths: impl Iterator<Item = usize>) -> ColumnBlock {
+        let mut end = 0usize;
+        let place = |bytes: usize| {
+            let start = end.next_multiple_of(COLUMN_ALIGNMENT);
+            end = start + bytes;
+            start..end
+        };
+        let places = lengths.map(place).collect();
+        ColumnBlock { memory: self.take(end), places }
+    }
+
+    /// Returns memory of at least this many bytes with arbitrary contents.
+    fn take(&self, bytes: usize) -> Vec<u8> {
         if bytes < LEAST_BYTES {
             return vec![0; bytes];
         }
-        let size = bytes.next_power_of_two();
+        let size = rounded(bytes);
         let reused = {
             let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
             kept.take(size).or_else(|| {
@@ -98,16 +152,17 @@ impl Recycler {
                 kept.take(size)
             })
         };
-        let mut memory = reused.unwrap_or_else(|| Vec::with_capacity(size));
-        memory.resize(bytes, 0);
-        memory
+        reused.unwrap_or_else(|| vec![0; size])
     }
 
     /// Accepts a whole buffer for reuse, even if the buffer is still in use elsewhere.
     pub(in crate::query) fn give(&self, buffer: Buffer) {
-        let bytes = buffer.capacity();
+        let bytes = buffer.len();
+        if bytes < LEAST_BYTES || bytes != buffer.capacity() || bytes != rounded(bytes) {
+            return;
+        }
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if !bytes.is_power_of_two() || bytes < LEAST_BYTES || !kept.make_room(bytes) {
+        if !kept.make_room(bytes) {
             return;
         }
         kept.bytes += bytes;
@@ -134,10 +189,36 @@ mod tests {
         assert_eq!(slice.as_slice(), [7; 5]);
         drop(slice);
         let again = recycler.take(5000);
-        assert_eq!((again.as_ptr(), again.len()), (place, 5000));
+        assert_eq!((again.as_ptr(), again.len()), (place, 8192));
         let third = recycler.take(5000);
         assert_ne!(third.as_ptr(), place, "it is handed out once");
         assert_eq!(recycler.kept.lock().unwrap().bytes, 0);
+    }
+
+    #[test]
+    fn columns_share_a_buffer_and_no_cache_line() {
+        let recycler = Recycler::default();
+        for lengths in [vec![], vec![0], vec![100, 0, 5000, 3], vec![7, 9]] {
+            let mut block = recycler.columns(lengths.iter().copied());
+            for (number, column) in (1..).zip(block.columns_mut()) {
+                column.fill(number);
+            }
+            let (memory, columns) = block.freeze();
+            assert_eq!(columns.iter().map(Buffer::len).collect::<Vec<_>>(), lengths);
+            for (number, column) in (1..).zip(&columns) {
+                assert!(column.iter().all(|byte| *byte == number));
+                assert_eq!((column.as_ptr().addr() - memory.as_ptr().addr()) % COLUMN_ALIGNMENT, 0);
+            }
+        }
+    }
+
+    #[test]
+    fn sizes_are_rounded_up_by_at_most_a_quarter() {
+        for bytes in [LEAST_BYTES, 5000, 5120, 5121, 1 << 20, (1 << 20) + 1, 36 << 13, 36 << 16] {
+            let size = rounded(bytes);
+            assert!(size >= bytes && size <= bytes + bytes / 4, "{bytes}: {size}");
+            assert_eq!(rounded(size), size);
+        }
     }
 
     /// Regression test: 16 MiB of one size left no room for any other size while the dataset was open.
@@ -169,7 +250,7 @@ mod tests {
             let kept = recycler.kept.lock().unwrap();
             assert!(
                 kept.bytes <= MOST_KEPT_BYTES
-                    && kept.bytes == (kept.free.get(&20).map_or(0, Vec::len) + kept.lent.len()) << 20
+                    && kept.bytes == (kept.free.get(&(1 << 20)).map_or(0, Vec::len) + kept.lent.len()) << 20
             );
         }
         assert_eq!(recycler.take(1 << 22).len(), 1 << 22, "none is large enough");

@@ -264,7 +264,7 @@ impl<T: Send + 'static> Scan<T> {
         while left > 0 {
             let rows = left.min(self.resolved.batch_rows as u64);
             left -= rows;
-            let packed = PackedRows::new(epoch, rows as usize, Vec::new(), &counters);
+            let packed = PackedRows::counted(epoch, rows as usize, &counters);
             let finish = self.finish.clone();
             self.loads.push_back(self.pool.submit(0, move |_| Ok(finish(packed))));
         }

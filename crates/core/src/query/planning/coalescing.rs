@@ -41,14 +41,14 @@ impl Extent {
     }
 }
 
-/// Joins ascending, disjoint extents into reads. Each read is a range of positions in `extents`. Reads continue through
-/// small gaps, up to `gap_bytes` in total.
-pub(in crate::query) fn joined(extents: &[Extent], gap_bytes: u64) -> Vec<Range<usize>> {
+/// Joins ascending, disjoint extents into reads. Each read is a range of positions among the extents. Reads continue
+/// through small gaps, up to `gap_bytes` in total.
+pub(in crate::query) fn joined(extents: impl Iterator<Item = Extent>, gap_bytes: u64) -> Vec<Range<usize>> {
     let mut reads: Vec<Range<usize>> = Vec::new();
     let mut open = gap_bytes;
-    for (position, extent) in extents.iter().enumerate() {
-        let before = position.checked_sub(1).and_then(|before| extents.get(before));
-        let gap = before.and_then(|before| extent.offset.checked_sub(before.end()));
+    let mut end: Option<u64> = None;
+    for (position, extent) in extents.enumerate() {
+        let gap = end.and_then(|end| extent.offset.checked_sub(end));
         match (gap, reads.last_mut()) {
             (Some(gap), Some(last)) if gap <= READ_THROUGH_BYTES.min(open) => {
                 open -= gap;
@@ -56,6 +56,7 @@ pub(in crate::query) fn joined(extents: &[Extent], gap_bytes: u64) -> Vec<Range<
             }
             _ => reads.push(position..position + 1),
         }
+        end = Some(extent.end());
     }
     reads
 }
@@ -73,13 +74,13 @@ mod tests {
     #[test]
     fn small_gaps_are_read_through_and_large_ones_are_not() {
         let near = [extent(0, 100), extent(READ_THROUGH_BYTES + 100, 50)];
-        assert_eq!(joined(&near, READ_THROUGH_BYTES).len(), 1);
-        assert_eq!(joined(&near, READ_THROUGH_BYTES - 1), [0..1, 1..2], "the budget does not suffice");
+        assert_eq!(joined(near.into_iter(), READ_THROUGH_BYTES).len(), 1);
+        assert_eq!(joined(near.into_iter(), READ_THROUGH_BYTES - 1), [0..1, 1..2], "the budget does not suffice");
         let far = [extent(0, 100), extent(READ_THROUGH_BYTES + 101, 50)];
-        assert_eq!(joined(&far, u64::MAX), [0..1, 1..2]);
-        assert_eq!(joined(&[extent(5, 10), extent(15, 2), extent(18, 2)], 0), [0..2, 2..3]);
-        assert_eq!(joined(&[extent(5, 10), extent(7, 2)], 100), [0..1, 1..2], "what overlaps is read apart");
-        assert_eq!(joined(&[], 100), []);
+        assert_eq!(joined(far.into_iter(), u64::MAX), [0..1, 1..2]);
+        assert_eq!(joined([extent(5, 10), extent(15, 2), extent(18, 2)].into_iter(), 0), [0..2, 2..3]);
+        assert_eq!(joined([extent(5, 10), extent(7, 2)].into_iter(), 100), [0..1, 1..2], "what overlaps is read apart");
+        assert_eq!(joined([].into_iter(), 100), []);
     }
 
     proptest! {
@@ -94,7 +95,7 @@ mod tests {
                 extents.push(extent(offset + gap, bytes));
                 offset += gap + bytes;
             }
-            let reads = joined(&extents, gap_bytes);
+            let reads = joined(extents.iter().copied(), gap_bytes);
             let all: Vec<usize> = reads.iter().cloned().flatten().collect();
             prop_assert_eq!(all, (0..extents.len()).collect::<Vec<_>>());
             let length = |read: &Range<usize>| extents[read.end - 1].end() - extents[read.start].offset;

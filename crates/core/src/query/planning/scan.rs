@@ -429,8 +429,18 @@ impl Group {
 
     /// Fills buffers, one after another, with consecutive bytes of the file.
     pub(crate) fn read(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> Result<()> {
-        match self.part.file().read_vectored_at(offset, buffers) {
-            Ok(()) => Ok(()),
+        self.check_read(offset, self.part.file().read_vectored_at(offset, buffers))
+    }
+
+    /// Fills buffers as [`Group::read`] does if the bytes are in memory. Otherwise returns false.
+    pub(in crate::query) fn read_cached(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> Result<bool> {
+        self.check_read(offset, self.part.file().read_cached_at(offset, buffers))
+    }
+
+    /// Adds the place to the error of a read.
+    fn check_read<T>(&self, offset: u64, outcome: io::Result<T>) -> Result<T> {
+        match outcome {
+            Ok(read) => Ok(read),
             Err(cause) if cause.kind() == io::ErrorKind::UnexpectedEof => {
                 Err(self.corruption(format_args!("bytes from {offset}"), "the file is too short"))
             }
