@@ -15,9 +15,9 @@ use crate::expr::TruthValue;
 use crate::format::{ColumnStatistics, EpochManifest, RangeCount};
 use crate::query::analytics::bins::Cells;
 use crate::query::catalog::Catalog;
-use crate::query::execution::fetch::Scratch;
 use crate::query::execution::pool::{Pool, Ticket};
 use crate::query::execution::read::load;
+use crate::query::execution::scratch::Scratch;
 use crate::query::metrics::{Counters, add};
 use crate::query::planning::chunks::Cutter;
 use crate::query::planning::pages::{PageIndex, page_end};
@@ -95,7 +95,7 @@ pub(in crate::query) fn tally(
     let chosen = |manifest: &EpochManifest| sieve.choose(manifest).len();
     announce(dataset, epochs.iter().map(|(epoch, _)| *epoch), counters, 1, &[sieve.column], chosen)?;
     let mut total = CellCounts { counts: vec![0; sieve.cells.len()], kept: Vec::new() };
-    let mut pool = Pool::new(resolved.threads);
+    let mut pool = Pool::new(resolved.threads, &counters.recycler);
     let most_ahead = if resolved.threads > 1 { 2 * resolved.threads } else { 1 };
     let mut ahead: VecDeque<Ticket<Result<CellCounts>>> = VecDeque::new();
     for &(epoch, commit) in epochs {

@@ -14,24 +14,14 @@ use arrow_buffer::Buffer;
 use crate::error::Result;
 use crate::format::PageLocation;
 use crate::query::execution::column::gather;
-use crate::query::execution::merge_order::Merger;
 use crate::query::execution::recycle::{ColumnBlock, Recycler};
+use crate::query::execution::scratch::Scratch;
 use crate::query::planning::coalescing::{Extent, joined};
 use crate::query::planning::pages::{PageIndex, page_end};
 use crate::query::planning::scan::Group;
 
 /// Number of pages that most fetches read of each column.
 const PAGES_EXPECTED: usize = 2;
-
-/// Scratch memory that a thread reuses for all fetches.
-#[derive(Debug, Default)]
-pub(in crate::query) struct Scratch {
-    /// Page headers, pages of which only some rows are needed, and gaps between pages.
-    raw: Vec<u8>,
-    /// One decoded page.
-    page: Vec<u8>,
-    pub(in crate::query) merger: Merger,
-}
 
 /// A request for rows of a column (ascending, disjoint ranges), with the pages of the column that are already in
 /// memory.

@@ -105,6 +105,13 @@ pub(in crate::query) struct Merger {
 }
 
 impl Merger {
+    /// Returns the size of the memory in bytes, without that of a few runs.
+    pub(in crate::query) fn bytes(&self) -> usize {
+        self.narrow.keys.capacity() * size_of::<u64>()
+            + self.wide.keys.capacity() * size_of::<u128>()
+            + self.places.capacity() * size_of::<u32>()
+    }
+
     /// Returns the place of each row in the merged order. Rows are numbered source by source.
     ///
     /// A source consists of ascending packed keys, at least one. Among equal keys, rows of an earlier source come first.

@@ -2,7 +2,7 @@
 //!
 //! Map: `fetch` reads pages. `read` filters one chunk and gathers its rows. `column` converts columns to Arrow.
 //! `stream` builds batches in file order, and `ordered_scan` in key order with `merge_order`. `pool` is the thread
-//! pool. `recycle` reuses memory. `groups` iterates over whole epochs for compaction.
+//! pool. `recycle` and `scratch` reuse memory. `groups` iterates over whole epochs for compaction.
 
 pub(super) mod column;
 pub(super) mod fetch;
@@ -12,4 +12,5 @@ pub(super) mod ordered_scan;
 pub(super) mod pool;
 pub(super) mod read;
 pub(super) mod recycle;
+pub(super) mod scratch;
 pub(super) mod stream;

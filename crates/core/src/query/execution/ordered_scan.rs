@@ -23,10 +23,10 @@ use crate::error::{Error, Result};
 use crate::format::{EpochManifest, RowGroupEntry};
 use crate::query::catalog::Catalog;
 use crate::query::execution::column::scatter;
-use crate::query::execution::fetch::Scratch;
 use crate::query::execution::merge_order::Position;
 use crate::query::execution::pool::{Pool, Ticket};
 use crate::query::execution::read::{PackedRows, WHOLE_PIECE_ROWS, load};
+use crate::query::execution::scratch::Scratch;
 use crate::query::metrics::{Counters, add, lap};
 use crate::query::planning::chunks::Cutter;
 use crate::query::planning::pages::{PageIndex, pages_of};
@@ -42,9 +42,9 @@ use crate::schema::{KeyOrder, NAN_ORDINAL, Schema};
 /// one page.
 const WINDOWS_BYTES: usize = 32 << 20;
 
-/// Maximum number of rows of a window. Four pages of the default size make reads long enough for the device, and their
-/// rows fit the processor's cache.
-const MOST_WINDOW_ROWS: usize = 1 << 14;
+/// Maximum number of rows of a window. Four pages of the default size make reads long enough for the device, and a slab
+/// rarely takes more than one new window.
+const MOST_WINDOW_ROWS: usize = 1 << 13;
 
 /// Number of rows at which a slab takes no more windows. A merge should fit a core's L2 cache.
 const SLAB_ROWS: usize = 1 << 13;
@@ -326,7 +326,7 @@ impl Merge {
         let most_ahead = if resolved.threads > 1 { SLABS_AHEAD * (resolved.threads + 1) } else { 1 };
         let limited = resolved.limit < most_slab_rows.saturating_mul(most_ahead as u64);
         Self {
-            pool: Pool::new(resolved.threads),
+            pool: Pool::new(resolved.threads, &counters.recycler),
             epochs: epochs.into(),
             plans: VecDeque::new(),
             epoch: None,

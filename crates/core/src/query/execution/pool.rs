@@ -14,7 +14,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use crate::query::execution::fetch::Scratch;
+use crate::query::execution::recycle::Recycler;
+use crate::query::execution::scratch::Scratch;
 
 /// Submitted bytes at which the pool starts threads. Starting, waking and joining a thread costs about as much as
 /// reading and checking 200 KiB to 1 MiB on one core, and far more when other programs keep the cores busy.
@@ -89,6 +90,8 @@ struct Queue {
 struct Shared {
     queue: Mutex<Queue>,
     arrived: Condvar,
+    /// Lends scratch memory to the threads.
+    recycler: Arc<Recycler>,
 }
 
 /// The thread pool of one query.
@@ -103,14 +106,16 @@ pub(in crate::query) struct Pool {
 
 impl Pool {
     /// Creates a pool of at most `threads` threads, including the caller's.
-    pub(in crate::query) fn new(threads: usize) -> Self {
+    pub(in crate::query) fn new(threads: usize, recycler: &Arc<Recycler>) -> Self {
         let queue = Queue { work: VecDeque::new(), closed: false };
+        let recycler = recycler.clone();
+        let scratch = recycler.scratch();
         Self {
-            shared: Arc::new(Shared { queue: Mutex::new(queue), arrived: Condvar::new() }),
+            shared: Arc::new(Shared { queue: Mutex::new(queue), arrived: Condvar::new(), recycler }),
             threads: Vec::new(),
             most_threads: threads.saturating_sub(1),
             cost_bytes: 0,
-            scratch: Scratch::default(),
+            scratch,
         }
     }
 
@@ -183,12 +188,14 @@ impl Pool {
 
 /// Runs tasks until the pool is dropped.
 fn serve(shared: &Shared) {
-    let mut scratch = Scratch::default();
+    let mut scratch = shared.recycler.scratch();
     loop {
         let work = {
             let mut queue = lock(&shared.queue);
             loop {
                 if queue.closed {
+                    drop(queue);
+                    shared.recycler.give_scratch(scratch);
                     return;
                 }
                 if let Some(work) = queue.work.pop_front() {
@@ -214,6 +221,7 @@ impl Drop for Pool {
             // not panic.
             let _ = thread.join();
         }
+        self.shared.recycler.give_scratch(std::mem::take(&mut self.scratch));
     }
 }
 
@@ -226,7 +234,7 @@ mod tests {
     #[test]
     fn results_are_collected_in_any_order_with_any_number_of_threads() {
         for threads in [1, 2, 5] {
-            let mut pool = Pool::new(threads);
+            let mut pool = Pool::new(threads, &Arc::default());
             let mut tickets: Vec<_> =
                 (0..100u64).map(|number| pool.submit(SPAWN_BYTES, move |_| number * number)).collect();
             assert!(pool.threads.len() < threads.max(2));
@@ -240,7 +248,7 @@ mod tests {
 
     #[test]
     fn small_work_starts_no_thread() {
-        let mut pool = Pool::new(8);
+        let mut pool = Pool::new(8, &Arc::default());
         let tickets: Vec<_> = (0..10).map(|number| pool.submit(100, move |_| number)).collect();
         assert_eq!(tickets.into_iter().map(|ticket| pool.wait(ticket)).sum::<i32>(), 45);
         assert!(pool.threads.is_empty());
@@ -250,7 +258,7 @@ mod tests {
 
     #[test]
     fn work_that_adds_up_starts_threads_however_little_is_queued() {
-        let mut pool = Pool::new(2);
+        let mut pool = Pool::new(2, &Arc::default());
         for _ in 0..3 {
             let pair = [(); 2].map(|()| pool.submit(SPAWN_BYTES / 5, |_| ()));
             assert!(pool.threads.is_empty());
@@ -264,7 +272,7 @@ mod tests {
 
     #[test]
     fn whoever_waits_does_other_work_meanwhile() {
-        let mut pool = Pool::new(2);
+        let mut pool = Pool::new(2, &Arc::default());
         let caller = std::thread::current().id();
         let (began, has_begun) = std::sync::mpsc::channel();
         let (done, is_done) = std::sync::mpsc::channel();
@@ -287,7 +295,7 @@ mod tests {
     #[test]
     fn dropping_discards_what_has_not_begun() {
         let done = Arc::new(AtomicUsize::new(0));
-        let mut pool = Pool::new(1);
+        let mut pool = Pool::new(1, &Arc::default());
         for _ in 0..10 {
             let done = done.clone();
             drop(pool.submit(SPAWN_BYTES, move |_| done.fetch_add(1, Ordering::SeqCst)));
@@ -298,7 +306,7 @@ mod tests {
 
     #[test]
     fn a_panic_reaches_the_one_who_waits() {
-        let mut pool = Pool::new(3);
+        let mut pool = Pool::new(3, &Arc::default());
         let tickets: Vec<_> = (0..8).map(|_| pool.submit(SPAWN_BYTES, |_| panic!("of old age"))).collect();
         for ticket in tickets {
             let ticket: Ticket<()> = ticket;

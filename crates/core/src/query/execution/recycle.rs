@@ -14,9 +14,17 @@ use std::sync::{Mutex, PoisonError};
 
 use arrow_buffer::Buffer;
 
+use crate::query::execution::scratch::Scratch;
+
 /// Maximum number of bytes kept, in free memory and in handles to buffers in use. The buffers in flight and a few
 /// batches fit.
-const MOST_KEPT_BYTES: usize = 16 << 20;
+const MOST_KEPT_BYTES: usize = 14 << 20;
+
+/// Maximum number of kept scratch memories. Each has at most [`SCRATCH_BYTES`].
+const MOST_SCRATCHES: usize = 4;
+
+/// Maximum size of a kept scratch memory. That of a merge fits.
+const SCRATCH_BYTES: usize = 512 << 10;
 
 /// Maximum number of handles that are examined before new memory is allocated.
 const MOST_TRIES: usize = 16;
@@ -124,6 +132,7 @@ fn rounded(bytes: usize) -> usize {
 #[derive(Debug, Default)]
 pub(in crate::query) struct Recycler {
     kept: Mutex<Kept>,
+    scratches: Mutex<Vec<Scratch>>,
 }
 
 impl Recycler {
@@ -153,6 +162,19 @@ impl Recycler {
             })
         };
         reused.unwrap_or_else(|| vec![0; size])
+    }
+
+    /// Returns scratch memory for a thread, which an earlier query may have used.
+    pub(in crate::query) fn scratch(&self) -> Scratch {
+        self.scratches.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+    }
+
+    /// Accepts scratch memory for reuse.
+    pub(in crate::query) fn give_scratch(&self, scratch: Scratch) {
+        let mut scratches = self.scratches.lock().unwrap_or_else(PoisonError::into_inner);
+        if scratch.bytes() <= SCRATCH_BYTES && scratches.len() < MOST_SCRATCHES {
+            scratches.push(scratch);
+        }
     }
 
     /// Accepts a whole buffer for reuse, even if the buffer is still in use elsewhere.
@@ -221,12 +243,12 @@ mod tests {
         }
     }
 
-    /// Regression test: 16 MiB of one size left no room for any other size while the dataset was open.
+    /// Regression test: memory of one size left no room for any other size while the dataset was open.
     #[test]
     fn memory_of_one_size_makes_room_for_another() {
         for is_in_use in [false, true] {
             let recycler = Recycler::default();
-            let large: Vec<Buffer> = (0..16).map(|_| Buffer::from_vec(vec![0u8; 1 << 20])).collect();
+            let large: Vec<Buffer> = (0..14).map(|_| Buffer::from_vec(vec![0u8; 1 << 20])).collect();
             let held = if is_in_use { large.clone() } else { Vec::new() };
             large.into_iter().for_each(|buffer| recycler.give(buffer));
             let small = Buffer::from_vec(vec![0u8; 8192]);
@@ -235,7 +257,7 @@ mod tests {
             let again = recycler.take(8192);
             assert_eq!(again.as_ptr(), place, "in use: {is_in_use}");
             let kept = recycler.kept.lock().unwrap();
-            assert_eq!(kept.bytes, 15 << 20, "one made room, the others stay");
+            assert_eq!(kept.bytes, 13 << 20, "one made room, the others stay");
             assert!(held.iter().all(|buffer| buffer.as_slice().iter().all(|byte| *byte == 0)));
         }
     }

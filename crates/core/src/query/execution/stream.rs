@@ -95,7 +95,7 @@ impl<T: Send + 'static> Scan<T> {
         let most_ahead = if resolved.threads > 1 { resolved.threads + 2 } else { 1 };
         let limited = resolved.limit < u64::from(most_chunk_rows).saturating_mul(most_ahead as u64);
         Self {
-            pool: Pool::new(resolved.threads),
+            pool: Pool::new(resolved.threads, &counters.recycler),
             epochs: epochs.into(),
             plans: VecDeque::new(),
             plan: None,
