@@ -26,8 +26,8 @@ impl Position {
     }
 }
 
-/// Number of parts of a merge's output that are written in turn. Two and three leave the processor waiting, and six
-/// need more registers than it has.
+/// Number of parts of a merge's output that are written in turn, so that their chains of dependent steps overlap. Two and
+/// three leave the processor waiting, and six need more registers than it has.
 const CHAINS: usize = 4;
 
 /// Minimum number of rows of a merge that is cut into parts. Finding the parts takes as long as merging a few rows.
@@ -289,6 +289,22 @@ mod tests {
     use super::*;
     use crate::schema::DataType;
 
+    const KEY_TYPES: [DataType; 10] = [
+        DataType::I8,
+        DataType::I16,
+        DataType::I32,
+        DataType::I64,
+        DataType::U8,
+        DataType::U16,
+        DataType::U32,
+        DataType::U64,
+        DataType::F32,
+        DataType::F64,
+    ];
+
+    /// Factors that spread small keys over the bits of all types. Keys that are far apart are packed into 128 bits.
+    const SCALES: [u64; 7] = [1, 1 << 7, 1 << 16, 1 << 27, 1 << 40, 1 << 55, u64::MAX / 20];
+
     /// Returns the rows in the order of their places.
     fn merged(merger: &mut Merger, order: KeyOrder, sources: &[Vec<u8>]) -> Vec<usize> {
         let slices: Vec<&[u8]> = sources.iter().map(Vec::as_slice).collect();
@@ -302,26 +318,25 @@ mod tests {
         #[test]
         fn rows_come_in_order_of_key_source_and_row(
             mut sources in prop::collection::vec(prop::collection::vec(0u64..20, 1..300), 1..8),
-            scale in prop::sample::select(vec![1, 1 << 7, 1 << 16, 1 << 27, 1 << 40, 1 << 55, u64::MAX / 20]),
+            scale in prop::sample::select(SCALES.to_vec()),
             offset in prop::sample::select(vec![0u64, 3, 1 << 20]),
             disjoint in any::<bool>(),
-            data_type in prop::sample::select(vec![DataType::U64, DataType::I64, DataType::F64, DataType::F32, DataType::I16]),
+            data_type in prop::sample::select(KEY_TYPES.to_vec()),
         ) {
             let order = KeyOrder::new(data_type).unwrap();
-            let width = data_type.width();
-            for (number, source) in sources.iter_mut().enumerate() {
-                if disjoint {
-                    // Each source ends where the next begins.
-                    source.iter_mut().for_each(|key| *key += 19 * number as u64);
-                }
-                let spread = |key: u64| key.saturating_mul(scale).saturating_add(offset);
+            for (number, source) in (0..).zip(&mut sources) {
+                // Each disjoint source ends where the next begins.
+                let first = if disjoint { 19 * number } else { 0 };
+                let spread = |key: u64| (first + key).saturating_mul(scale).saturating_add(offset);
                 source.iter_mut().for_each(|key| *key = spread(*key));
                 source.sort_unstable_by_key(|key| order.ordinal(&key.to_le_bytes()));
             }
-            let mut expected: Vec<(u64, usize)> = sources.iter().flatten().map(|key| order.ordinal(&key.to_le_bytes())).zip(0..).collect();
+            let ordinals = sources.iter().flatten().map(|key| order.ordinal(&key.to_le_bytes()));
+            let mut expected: Vec<(u64, usize)> = ordinals.zip(0..).collect();
             expected.sort_unstable();
             let expected: Vec<usize> = expected.into_iter().map(|(_, row)| row).collect();
-            let packed: Vec<Vec<u8>> = sources.iter().map(|source| source.iter().flat_map(|key| key.to_le_bytes()[..width].to_vec()).collect()).collect();
+            let pack = |key: &u64| key.to_le_bytes()[..data_type.width()].to_vec();
+            let packed: Vec<Vec<u8>> = sources.iter().map(|source| source.iter().flat_map(pack).collect()).collect();
             let mut merger = Merger::default();
             prop_assert_eq!(&merged(&mut merger, order, &packed), &expected);
             prop_assert_eq!(merged(&mut merger, order, &packed), expected, "with the memory of the merge before");

@@ -8,6 +8,7 @@ mod damage;
 mod distribution;
 mod effort;
 mod histogram_2d;
+mod merged;
 mod progress;
 mod tracks;
 
@@ -15,7 +16,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, UInt32Type, UInt64Type};
+use arrow_array::types::{
+    Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+};
 use arrow_array::{Array, RecordBatch};
 
 use super::{Dataset, Query};
@@ -58,8 +61,12 @@ impl Record {
         match key_type {
             DataType::F32 => row.extend_from_slice(&(self.key as f32).to_le_bytes()),
             DataType::F64 => row.extend_from_slice(&self.key.to_le_bytes()),
+            DataType::I8 => row.extend_from_slice(&(self.key as i8).to_le_bytes()),
+            DataType::I16 => row.extend_from_slice(&(self.key as i16).to_le_bytes()),
             DataType::I32 => row.extend_from_slice(&(self.key as i32).to_le_bytes()),
             DataType::I64 => row.extend_from_slice(&(self.key as i64).to_le_bytes()),
+            DataType::U8 => row.extend_from_slice(&(self.key as u8).to_le_bytes()),
+            DataType::U16 => row.extend_from_slice(&(self.key as u16).to_le_bytes()),
             DataType::U32 => row.extend_from_slice(&(self.key as u32).to_le_bytes()),
             DataType::U64 => row.extend_from_slice(&(self.key as u64).to_le_bytes()),
             other => panic!("no test uses {other} keys"),
@@ -224,21 +231,14 @@ fn records(batch: &RecordBatch) -> Vec<(u64, Record)> {
 }
 
 fn numbers(array: &dyn Array) -> Vec<f64> {
-    if let Some(values) = array.as_primitive_opt::<Float32Type>() {
-        return values.values().iter().map(|value| f64::from(*value)).collect();
+    macro_rules! whole {
+        ($($type:ty),*) => {$(
+            if let Some(values) = array.as_primitive_opt::<$type>() {
+                return values.values().iter().map(|value| *value as f64).collect();
+            }
+        )*};
     }
-    if let Some(values) = array.as_primitive_opt::<Int32Type>() {
-        return values.values().iter().map(|value| f64::from(*value)).collect();
-    }
-    if let Some(values) = array.as_primitive_opt::<Int64Type>() {
-        return values.values().iter().map(|value| *value as f64).collect();
-    }
-    if let Some(values) = array.as_primitive_opt::<UInt32Type>() {
-        return values.values().iter().map(|value| f64::from(*value)).collect();
-    }
-    if let Some(values) = array.as_primitive_opt::<UInt64Type>() {
-        return values.values().iter().map(|value| *value as f64).collect();
-    }
+    whole!(Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type, Float32Type);
     array.as_primitive::<Float64Type>().values().to_vec()
 }
 
