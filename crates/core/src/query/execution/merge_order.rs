@@ -26,12 +26,15 @@ impl Position {
     }
 }
 
-/// Number of parts of a merge's output that are written in turn, so that their chains of dependent steps overlap. Two and
-/// three leave the processor waiting, and six need more registers than it has.
+/// Number of parts of a merge's output that are written in turn, so that their chains of dependent steps overlap. Two
+/// and three leave the processor waiting, and six need more registers than it has.
 const CHAINS: usize = 4;
 
 /// Minimum number of rows of a merge that is cut into parts. Finding the parts takes as long as merging a few rows.
 const CUT_ROWS: usize = 64;
+
+/// Number of keys up to which a merge leaves merged runs in memory. Suffices for most slabs.
+const ROOM_KEYS: usize = 48 << 10;
 
 /// A key and the number of its row as one integer. Integers of the rows of a merge are unique, and less than `MAX`.
 trait PackedKey: Copy + Ord {
@@ -114,7 +117,8 @@ impl Merger {
 
     /// Returns the place of each row in the merged order. Rows are numbered source by source.
     ///
-    /// A source consists of ascending packed keys, at least one. Among equal keys, rows of an earlier source come first.
+    /// A source consists of ascending packed keys, at least one. Among equal keys, rows of an earlier source come
+    /// first.
     pub(in crate::query) fn places(&mut self, order: KeyOrder, sources: &[&[u8]]) -> &[u32] {
         let width = order.data_type().width();
         let rows: usize = sources.iter().map(|keys| keys.len() / width).sum();
@@ -143,24 +147,32 @@ struct Lane<K> {
     keys: Vec<K>,
     /// Number of keys in use.
     used: usize,
+    /// Maximum number of keys in use: twice that of the rows and their runs, or [`ROOM_KEYS`].
+    most: usize,
     /// Runs that have not been merged, the shortest first.
     runs: BinaryHeap<Reverse<Run>>,
 }
 
 impl<K> Default for Lane<K> {
     fn default() -> Self {
-        Self { keys: Vec::new(), used: 0, runs: BinaryHeap::new() }
+        Self { keys: Vec::new(), used: 0, most: 0, runs: BinaryHeap::new() }
     }
 }
 
 impl<K: PackedKey> Lane<K> {
     /// Sets the place of each row.
     fn merge(&mut self, packing: Packing, sources: &[&[u8]], places: &mut [u32]) {
+        self.most = ROOM_KEYS.max(2 * (places.len() + sources.len()));
         self.pack(packing, sources);
         while self.runs.len() > 2
             && let (Some(Reverse(one)), Some(Reverse(other))) = (self.runs.pop(), self.runs.pop())
         {
             let merged = Run { rows: one.rows + other.rows, start: self.used };
+            if merged.range().end >= self.most {
+                self.runs.extend([Reverse(one), Reverse(other)]);
+                self.compact();
+                continue;
+            }
             self.grow(merged.rows + 1);
             let (done, free) = self.keys.split_at_mut(merged.start);
             merge_to_run(done, one, other, &mut free[..merged.rows]);
@@ -204,11 +216,28 @@ impl<K: PackedKey> Lane<K> {
         self.runs.push(Reverse(run));
     }
 
-    /// Takes memory for more keys into use.
+    /// Moves the runs that have not been merged to the beginning of the memory.
+    fn compact(&mut self) {
+        let mut runs = std::mem::take(&mut self.runs).into_vec();
+        runs.sort_unstable_by_key(|Reverse(run)| run.start);
+        self.used = 0;
+        for Reverse(run) in &mut runs {
+            // The `MAX` after the run is moved too.
+            self.keys.copy_within(run.start..=run.range().end, self.used);
+            run.start = self.used;
+            self.used += run.rows + 1;
+        }
+        self.runs = runs.into();
+    }
+
+    /// Takes memory for more keys into use. There are at most `self.most`.
     fn grow(&mut self, keys: usize) {
         self.used += keys;
-        if self.keys.len() < self.used {
-            self.keys.resize(self.used, K::MAX);
+        let allocated = self.keys.len();
+        if allocated < self.used {
+            let length = (2 * allocated).min(self.most).max(self.used);
+            self.keys.reserve_exact(length - allocated);
+            self.keys.resize(length, K::MAX);
         }
     }
 }
@@ -348,5 +377,29 @@ mod tests {
         let ascending = [(1, 0, 0), (1, 0, 7), (1, 1, 0), (2, 0, 0), (u64::MAX, u32::MAX, u32::MAX)];
         let positions = ascending.map(|(ordinal, rank, number)| Position::new(ordinal, rank, number));
         assert!(positions.is_sorted_by(|one, other| one < other));
+    }
+
+    /// Regression test: the memory grew with the logarithm of the number of runs.
+    #[test]
+    fn merges_of_many_runs_need_room_for_two_keys_per_row() {
+        const RUNS: usize = 100;
+        const RUN_ROWS: usize = 1000;
+        let order = KeyOrder::new(DataType::U64).unwrap();
+        for scale in [1u64, u64::MAX >> 17] {
+            let mut sources = vec![Vec::new(); RUNS];
+            let mut expected = vec![Vec::new(); RUNS];
+            for (row, key) in (0..RUNS * RUN_ROWS).zip(0u64..) {
+                // Neighbouring keys belong to different runs, a few apart.
+                let run = row * 37 % RUNS;
+                sources[run].extend((key * scale).to_le_bytes());
+                expected[run].push(row as u32);
+            }
+            let slices: Vec<&[u8]> = sources.iter().map(Vec::as_slice).collect();
+            let mut merger = Merger::default();
+            assert_eq!(merger.places(order, &slices), expected.concat());
+            let key_bytes = if scale == 1 { size_of::<u64>() } else { size_of::<u128>() };
+            let rows = RUNS * RUN_ROWS;
+            assert!(merger.bytes() <= (rows + RUNS) * 2 * key_bytes + rows * size_of::<u32>(), "{}", merger.bytes());
+        }
     }
 }
