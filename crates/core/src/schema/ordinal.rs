@@ -151,8 +151,8 @@ impl KeyOrder {
         }
     }
 
-    /// Sets each element of `out` to `map` of a row and its ordinal, for packed keys. `keys` has at least as many rows as
-    /// `out`.
+    /// Sets each element of `out` to `map` of a row and its ordinal, for packed keys. `keys` has at least as many rows
+    /// as `out`.
     pub(crate) fn map_packed<T>(self, keys: &[u8], out: &mut [T], map: impl Fn(usize, u64) -> T) {
         macro_rules! each {
             ($type:ty, $map:expr) => {{

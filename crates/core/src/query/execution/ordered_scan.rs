@@ -51,8 +51,8 @@ const SLAB_ROWS: usize = 1 << 13;
 /// Number of decoded bytes at which a slab takes no more windows.
 const SLAB_BYTES: usize = 1 << 19;
 
-/// Number of slabs in flight for each thread, and for the caller. A thread sleeps when no slab waits, and waking it takes
-/// as long as a merge.
+/// Number of slabs in flight for each thread, and for the caller. A thread sleeps when no slab waits, and waking it
+/// takes as long as a merge.
 const SLABS_AHEAD: usize = 2;
 
 /// A row group that no slab has reached.
@@ -256,8 +256,8 @@ impl Slab {
     }
 }
 
-/// Returns the number of leading sources that become one piece. The sources ascend by their first rows. Disjoint sources
-/// are merged too, unless one has enough rows to be returned without a copy.
+/// Returns the number of leading sources that become one piece. The sources ascend by their first rows. Disjoint
+/// sources are merged too, unless one has enough rows to be returned without a copy.
 fn merged_together(sources: &[Source<'_>]) -> usize {
     let mut end = 0;
     while end < sources.len() {

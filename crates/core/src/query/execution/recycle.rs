@@ -5,8 +5,8 @@
 //! therefore keeps a handle to each buffer that its queries return, and reclaims a buffer when the handle is the only
 //! reference.
 //!
-//! The columns of a batch share one buffer, so a query takes and returns few of them. A buffer keeps its full length, so
-//! it is cleared only once. Sizes are rounded up, so that one query can reuse the buffers of another.
+//! The columns of a batch share one buffer, so a query takes and returns few of them. A buffer keeps its full length,
+//! so it is cleared only once. Sizes are rounded up, so that one query can reuse the buffers of another.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;

@@ -102,8 +102,8 @@ fn written(key_type: DataType, epochs: &[Vec<Vec<RunShape>>]) -> Vec<TestEpoch> 
         .collect()
 }
 
-/// Returns the rows of all epochs, each epoch sorted by key, and of these only rows with `b > 0` if `is_filtered`. Ties are
-/// in the order of part, run and row, since the sort is stable.
+/// Returns the rows of all epochs, each epoch sorted by key, and of these only rows with `b > 0` if `is_filtered`. Ties
+/// are in the order of part, run and row, since the sort is stable.
 fn sorted(epochs: &[TestEpoch], is_filtered: bool) -> Vec<(u64, Record)> {
     let mut all = Vec::new();
     for epoch in epochs {
