@@ -1,21 +1,28 @@
 //! Measures the time to open an epoch with many parts and to plan a query over it.
 //!
 //! ```text
-//! cargo run --release --example plan_speed -- [parts=131072] [columns=3] [rounds=9]
+//! cargo run --release --example plan_speed -- [parts=131072] [columns=3] [rounds=9] [command=target/release/turbidite]
 //! ```
 //!
 //! The manifest on disk is real, with that many parts and row groups. Only one part is a real file, since opening and
 //! planning read no other. The cold time includes opening the dataset and reading (from the page cache), checking and
-//! decoding its manifest. The warm time begins with an open dataset. Prints the medians of `rounds`.
+//! decoding its manifest. The warm time begins with an open dataset. With `command`, `turbidite query --count` is timed
+//! from the start of its process to its end. Prints the medians of `rounds`.
 
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::str::FromStr;
 use std::time::Instant;
 
 use turbidite::query::{Dataset, Query};
 use turbidite::{Column, ColumnView, DataType, LocalJob, Schema, Value, WriteOptions};
 
-fn argument(name: &str, default: u32) -> u32 {
+/// The predicate of queries, which selects rows of the real part.
+const FILTER: &str = "c0 >= 0.25 and c0 < 0.5";
+
+fn argument<T: FromStr>(name: &str) -> Option<T> {
     let value = |argument: String| argument.strip_prefix(name)?.strip_prefix('=')?.parse().ok();
-    std::env::args().skip(1).find_map(value).unwrap_or(default)
+    std::env::args().skip(1).find_map(value)
 }
 
 fn median(mut times: Vec<f64>) -> f64 {
@@ -24,7 +31,8 @@ fn median(mut times: Vec<f64>) -> f64 {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let (parts, columns, rounds) = (argument("parts", 1 << 17), argument("columns", 3), argument("rounds", 9));
+    let (parts, columns, rounds): (u32, u32, u32) =
+        (argument("parts").unwrap_or(1 << 17), argument("columns").unwrap_or(3), argument("rounds").unwrap_or(9));
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("many.tbd");
     let described = (0..columns.max(1)).map(|column| Column::new(format!("c{column}"), DataType::F32)).collect();
@@ -55,7 +63,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     std::fs::write(file, &bytes)?;
     println!("{parts} parts, {columns} columns: a manifest of {:.1} MB", bytes.len() as f64 / 1e6);
 
-    let narrow = Query::new().filter("c0 >= 0.25 and c0 < 0.5");
+    let narrow = Query::new().filter(FILTER);
     let other = Query::new().filter("c0 >= 0.25 and c0 < 0.5 and not c0 = 0.3");
     let (mut cold, mut first, mut warm) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..rounds.max(1) {
@@ -77,5 +85,19 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         median(cold.iter().zip(&first).map(|(one, two)| one + two).collect())
     );
     println!("a query, warm, with its plan: {:.2} ms", median(warm));
+    if let Some(command) = argument::<PathBuf>("command") {
+        let mut whole = Vec::new();
+        for _ in 0..=rounds.max(1) {
+            let begun = Instant::now();
+            let mut query = Command::new(&command);
+            query.arg("query").arg(&path).args(["--count", "--where", FILTER]).stdout(Stdio::null());
+            let status = query.status()?;
+            whole.push(begun.elapsed().as_secs_f64() * 1e3);
+            if !status.success() {
+                return Err(format!("{}: {status}", command.display()).into());
+            }
+        }
+        println!("the command, exec to exit:    {:.2} ms", median(whole.split_off(1)));
+    }
     Ok(())
 }

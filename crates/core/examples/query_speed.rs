@@ -9,8 +9,8 @@
 //! until its end, as a table does. The time of a range is the median of its rounds. Processor time is the mean over all
 //! rounds, since it is steadier than wall time on a shared machine.
 //!
-//! With `--clients`, N threads query all ranges at once, each `--rounds` times and beginning with another range, and the
-//! throughput is printed.
+//! With `--clients`, N threads query all ranges at once, each `--rounds` times and beginning with another range, and
+//! the throughput is printed.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
