@@ -78,5 +78,5 @@ fn ranges_of(mut extents: Vec<Extent>) -> Vec<(u64, u64)> {
         let (first, last) = (extents.get(read.start)?, extents.get(read.end.checked_sub(1)?)?);
         Some((first.offset, last.end() - first.offset))
     };
-    joined(&extents, u64::MAX).into_iter().filter_map(range).collect()
+    joined(extents.iter().copied(), u64::MAX).into_iter().filter_map(range).collect()
 }
