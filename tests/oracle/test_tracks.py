@@ -182,3 +182,52 @@ def test_more_rows_than_memory_are_sorted_all_the_same(scratch, tmp_path):
     assert numpy.array_equal(found["energy"], (found["id"] + found["epoch"] / 4).astype("f4"))
     assert sorted(os.listdir(tmp_path)) == sorted([out.name, figures.name])
     assert peak < 200 << 20
+
+
+@pytest.mark.parametrize("ident", ["id", "name"])
+def test_rows_of_ids_are_those_of_a_full_scan(disorder, tmp_path, ident):
+    """Of the ids, one is in no epoch, others in some, and one has many rows in each."""
+    dataset, epochs = disorder
+    present = numpy.unique(numpy.concatenate([rows["id"] for rows in epochs.values()]))
+    nowhere = next(one for one in range(1 << 63, 1 << 64) if one not in present)
+    chosen = numpy.array([*present[1::700].tolist(), 0, nowhere], "u8")
+    texts = [str(one) if ident == "id" else "ff616263" + int(one).to_bytes(8, "big").hex() for one in chosen]
+    parts = []
+    for epoch, rows in epochs.items():
+        rows = rows[numpy.isin(rows["id"], chosen)]
+        parts += [(int(row["id"]), epoch, row["energy"].tobytes()) for row in rows]
+    listed = tmp_path / "ids.txt"
+    listed.write_text("\n".join(texts[:5]) + "\n" + ",".join(texts[5:]) + ", " + texts[0])
+    columns = ["--columns", "id,energy", "--id", ident]
+    for stated in (["get", dataset, *texts], ["tracks", dataset, "--ids", ",".join(texts)], ["tracks", dataset, "--ids", f"@{listed}"]):
+        out = tmp_path / "rows.parquet"
+        summary = answer(*stated, *columns, "-o", out)
+        found = read(out)
+        rows = list(zip(found["id"].tolist(), found["epoch"].tolist(), map(numpy.generic.tobytes, found["energy"])))
+        assert sorted(rows) == sorted(parts) and [row[:2] for row in rows] == sorted(row[:2] for row in rows)
+        counts = {one: [sum(row[:2] == (one, epoch) for row in parts) for epoch in epochs] for one in chosen.tolist()}
+        missing = sum(count == 0 for each in counts.values() for count in each)
+        doubled = sum(max(count - 1, 0) for each in counts.values() for count in each)
+        assert (summary["ids"], summary["absent_ids"], summary["missing"], summary["duplicates"]) == (len(chosen), 1, missing, doubled)
+    done = turbidite("get", dataset, texts[-1], *columns)
+    assert "1 of 1 particle is in none of 3 epochs" in done.stderr
+
+
+def test_ids_that_cannot_be_looked_up_are_refused(disorder, tmp_path):
+    dataset, _ = disorder
+    for arguments, words in (
+        (["get", dataset, "17"], "--id COLUMN: state which column identifies particles; the key, 'energy', is f32"),
+        (["get", dataset, "x", "--id", "id"], "'x' is no id: 'id' is u64"),
+        (["get", dataset, "17", "--id", "name"], "'17' is no id: 'name' is fixed_bytes(12)"),
+        (["get", dataset, "17", "--id", "ident"], "no column 'ident'"),
+        (["get", dataset, "--id", "id", "--", "-5"], "'-5' is no id"),
+        (["get", dataset], "required"),
+        (["tracks", dataset, "--id", "id"], "--of"),
+        (["tracks", dataset, "--id", "id", "--of", "energy > 1"], "--at"),
+        (["tracks", dataset, "--id", "id", "--ids", "1", "--of", "energy > 1", "--at", 1], "cannot be used with"),
+    ):
+        done = turbidite(*arguments, expect=USAGE)
+        assert words in done.stderr, done.stderr
+    missing = tmp_path / "missing.txt"
+    done = turbidite("tracks", dataset, "--id", "id", "--ids", f"@{missing}", expect=FAILED)
+    assert f"cannot read the ids in {missing}" in done.stderr

@@ -157,6 +157,38 @@ def test_trajectories(default_dataset):
     assert polars.DataFrame(tracks).height == len(expected)
 
 
+def test_rows_of_ids(default_dataset):
+    """Some of the ids exist, one twice in the list, and one nowhere."""
+    dataset = turbidite.open(default_dataset.path)
+    epochs = sorted(default_dataset.epochs.items())
+    known = numpy.unique(epochs[0][1]["id"])[3:40:9]
+    nowhere = max(int(rows["id"].max()) for _, rows in epochs) + 1
+    ids = numpy.concatenate([known, known[:1], [nowhere]]).astype(known.dtype)
+    expected = []
+    for label, rows in epochs:
+        expected += [(int(row["id"]), label, row["energy"].tobytes()) for row in rows[numpy.isin(rows["id"], ids)]]
+    for stated in (ids, ids.tolist(), (int(one) for one in ids)):
+        found = dataset.get(stated, id="id", columns=["energy"]).to_numpy()
+        rows = [(int(i), int(e), v.tobytes()) for i, e, v in zip(found["id"], found["epoch"], found["energy"], strict=True)]
+        assert sorted(rows) == sorted(expected) and [row[:2] for row in rows] == sorted(row[:2] for row in rows)
+    one = dataset.get(int(known[0]), id="id", epochs=epochs[0][0]).to_numpy()
+    assert set(one["id"]) == {known[0]} and set(one["epoch"]) == {epochs[0][0]}
+    assert len(dataset.get([], id="id").to_numpy()["id"]) == 0
+    assert len(dataset.tracks(ids=[nowhere], id="id").to_numpy()["id"]) == 0
+
+
+def test_the_key_identifies_particles_unless_it_is_a_float(tmp_path):
+    names = numpy.array([b"ab\0", b"abc", b"\xff\xfe\0"], dtype="S3")
+    rows = {"id": numpy.array([-7, 4, 4], dtype=numpy.int8), "name": names.view("V3"), "x": numpy.arange(3.0)}
+    with turbidite.Writer(tmp_path / "ds", {"id": "int8", "name": "V3", "x": "f64"}, key="id") as writer, writer.epoch(5):
+        writer.append(rows)
+    dataset = turbidite.open(tmp_path / "ds")
+    assert dataset.get(4).to_numpy()["x"].tolist() == [1.0, 2.0] or dataset.get(4).to_numpy()["x"].tolist() == [2.0, 1.0]
+    assert dataset.get(-7).to_numpy()["x"].tolist() == [0.0]
+    for ids in (b"ab\0", [b"ab\0"], names[:1], names.view("V3")[:1], list(names.view("V3")[:1])):
+        assert dataset.get(ids, id="name").to_numpy()["x"].tolist() == [0.0]
+
+
 def count_of(query: turbidite.Query) -> int:
     return query.count()
 
@@ -214,6 +246,15 @@ WRONG = {
     "a missing epoch": (lambda dataset: dataset.query(epochs=3).count(), turbidite.OperationError, "epoch 3"),
     "no particles": (lambda dataset: dataset.tracks(of=" ", at=500, id="id").to_numpy(), turbidite.UsageError, "which particles"),
     "an id of floats": (lambda dataset: dataset.tracks(of="energy > 5", at=500, id="ux").to_numpy(), turbidite.UsageError, "ux"),
+    "no particles and no ids": (lambda dataset: dataset.tracks(id="id"), turbidite.UsageError, "either of and at, or ids"),
+    "particles and ids": (lambda dataset: dataset.tracks(of="ux > 1", at=500, ids=[1], id="id"), turbidite.UsageError, "either"),
+    "no column of ids": (lambda dataset: dataset.get(1), turbidite.UsageError, "the key, 'energy', is f32"),
+    "ids as text": (lambda dataset: dataset.get("17", id="id"), turbidite.UsageError, "not the text '17'"),
+    "ids as texts": (lambda dataset: dataset.get(["17"], id="id"), turbidite.UsageError, "whole number"),
+    "a float as an id": (lambda dataset: dataset.get(numpy.array([1.0]), id="id"), turbidite.UsageError, "whole number"),
+    "bytes for a number": (lambda dataset: dataset.get(b"17", id="id").to_numpy(), turbidite.UsageError, "x'3137' is no possible"),
+    "an id beyond its type": (lambda dataset: dataset.get(2**40, id="id").to_numpy(), turbidite.UsageError, "1099511627776 is no possible"),
+    "an id beyond all types": (lambda dataset: dataset.get(2**200, id="id").to_numpy(), turbidite.UsageError, "64 bits"),
     "a label that is no number": (lambda dataset: dataset.query(epochs=[500.7]), turbidite.UsageError, "500.7"),
     "a label as text": (lambda dataset: dataset.query(epochs="12"), turbidite.UsageError, "12"),
     "a mask for labels": (lambda dataset: dataset.query(epochs=numpy.array([True, False])), turbidite.UsageError, "whole number"),

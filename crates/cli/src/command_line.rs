@@ -30,6 +30,7 @@ struct CommandLine {
 enum Command {
     Ingest(Box<commands::ingest::Ingest>),
     Query(commands::query::QueryCommand),
+    Get(commands::get::Get),
     Compact(commands::compact::Compact),
     Tracks(commands::tracks::TracksCommand),
     Stats(commands::stats::Stats),
@@ -66,6 +67,7 @@ fn run(line: &CommandLine) -> Result<(), Failure> {
     match &line.command {
         Command::Ingest(command) => command.run(line.json),
         Command::Query(command) => command.run(line.json),
+        Command::Get(command) => command.run(line.json),
         Command::Compact(command) => command.run(line.json),
         Command::Tracks(command) => command.run(line.json),
         Command::Stats(command) => command.run(line.json),

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use pyo3::prelude::*;
 use serde_json::{Value as Json, json};
 use turbidite::Error;
-use turbidite::query::{Bounded, Piece, Precision, Query, TrackRequest};
+use turbidite::query::{Bounded, ParticleId, Piece, Precision, Query, TrackRequest};
 
 use crate::counting::{self, Counted, PhaseSpaceArguments};
 use crate::errors::{exception, usage};
@@ -63,13 +63,34 @@ struct HistogramArguments {
     exact: bool,
 }
 
+/// The particles to follow: those that satisfy an expression at an epoch, or those with some ids.
+#[derive(Debug, FromPyObject)]
+enum Particles {
+    Matching(String, u64),
+    Listed(Vec<Id>),
+}
+
+/// The id of a particle.
+#[derive(Debug, FromPyObject)]
+enum Id {
+    Whole(i128),
+    Bytes(Vec<u8>),
+}
+
+impl From<Id> for ParticleId {
+    fn from(id: Id) -> Self {
+        match id {
+            Id::Whole(whole) => whole.into(),
+            Id::Bytes(bytes) => bytes.into(),
+        }
+    }
+}
+
 /// The arguments of trajectories, as the package's `Tracks` holds them.
 #[derive(Debug, FromPyObject)]
 struct TrackArguments {
     #[pyo3(item)]
-    of: String,
-    #[pyo3(item)]
-    at: u64,
+    particles: Particles,
     #[pyo3(item)]
     id: String,
     #[pyo3(item)]
@@ -295,14 +316,18 @@ impl Dataset {
         Ok(json!({"rows": found.rows, "nan": found.nan, "quantiles": each.collect::<Vec<_>>()}).to_string())
     }
 
-    /// Follows the particles that satisfy a predicate at one epoch through all epochs.
+    /// Follows particles through all epochs.
     #[pyo3(signature = (arguments, tell = None))]
     fn tracks(&self, py: Python<'_>, arguments: TrackArguments, tell: Option<Py<PyAny>>) -> PyResult<Stream> {
-        let TrackArguments { of, at, id, epochs, columns, limit, threads } = arguments;
-        if of.trim().is_empty() {
-            return Err(usage(py, "of: state which particles to follow, such as 'energy > 10'"));
-        }
-        let mut request = TrackRequest::new(of, at, id).epochs(selection(epochs));
+        let TrackArguments { particles, id, epochs, columns, limit, threads } = arguments;
+        let request = match particles {
+            Particles::Matching(of, _) if of.trim().is_empty() => {
+                return Err(usage(py, "of: state which particles to follow, such as 'energy > 10'"));
+            }
+            Particles::Matching(of, at) => TrackRequest::new(of, at, id),
+            Particles::Listed(ids) => TrackRequest::of_ids(ids, id),
+        };
+        let mut request = request.epochs(selection(epochs));
         if let Some(columns) = columns {
             request = request.columns(columns);
         }

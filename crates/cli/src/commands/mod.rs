@@ -2,8 +2,8 @@
 //! commands.
 //!
 //! Shared modules: `answers` prints results, `epochs` chooses epochs, and `epoch_statistics` derives statistics from
-//! manifests. `feed` and `job` append records for `ingest` and `simulate`. `batch` implements `query --batch`, and
-//! `spooled` implements `salvage --spool`.
+//! manifests. `feed` and `job` append records for `ingest` and `simulate`. `trajectories` prints those that `tracks`
+//! and `get` find. `batch` implements `query --batch`, and `spooled` implements `salvage --spool`.
 
 mod answers;
 mod batch;
@@ -12,6 +12,7 @@ pub(crate) mod completions;
 pub(crate) mod epoch_statistics;
 mod epochs;
 mod feed;
+pub(crate) mod get;
 pub(crate) mod hist;
 pub(crate) mod ingest;
 pub(crate) mod inspect;
@@ -25,5 +26,6 @@ pub(crate) mod simulate;
 mod spooled;
 pub(crate) mod stats;
 pub(crate) mod tracks;
+mod trajectories;
 pub(crate) mod truncate;
 pub(crate) mod verify;

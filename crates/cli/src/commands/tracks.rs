@@ -1,192 +1,71 @@
 //! `turbidite tracks`: follows the same particles through all epochs.
 
-use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
-use serde::Serialize;
 use turbidite::Error;
-use turbidite::query::{Dataset, TrackMetrics, TrackProgress, TrackRequest};
-use turbidite::store::EpochRange;
+use turbidite::query::TrackRequest;
 
-use super::answers::{say_json, to_json};
-use crate::failure::{Failure, complain};
-use crate::output::{FileFormat, RowWriter, TextFormat};
-use crate::text;
+use super::trajectories::{TrajectoryOptions, parse_ids};
+use crate::failure::Failure;
 
 /// Track particles through epochs
 ///
-/// Selects the particles that match --of at epoch --at, and prints their rows in all epochs: the id, the epoch, then
-/// the other columns, sorted by id and epoch. Particles that are missing in some epochs, and rows with a duplicate id
-/// and epoch, are counted on standard error.
+/// Selects the particles that match --of at epoch --at, or those of --ids, and prints their rows in all epochs: the id,
+/// the epoch, then the other columns, sorted by id and epoch. Particles that are missing in some epochs, and rows with
+/// a duplicate id and epoch, are counted on standard error.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
   turbidite tracks particles --of 'energy > 100' --at 4000 --id id -o hot.parquet
   turbidite tracks particles --of 'energy > 100' --at 4000 --id id --epoch 2000..4000 --columns energy,ux
+  turbidite tracks particles --ids 17,42 --id id
+  turbidite tracks particles --ids @chosen.txt --id id
 
-An id is an integer or fixed_bytes; at most 1,000,000 particles are tracked at once. Rows are sorted in 64 MiB of memory;
-beyond that they spill to an unnamed temporary file in the output's folder, or, without -o, in $TMPDIR.")]
+An id is an integer or fixed_bytes (in hexadecimal digits); at most 1,000,000 particles are tracked at once. Rows are sorted
+in 64 MiB of memory; beyond that they spill to an unnamed temporary file in the output's folder, or, without -o, in $TMPDIR.")]
 pub(crate) struct TracksCommand {
     /// The dataset
     dataset: PathBuf,
     /// Select the particles that match this expression at epoch --at
-    #[arg(long, value_name = "EXPRESSION")]
-    of: String,
+    #[arg(long, value_name = "EXPRESSION", requires = "at", required_unless_present = "ids")]
+    of: Option<String>,
     /// The epoch at which particles are selected
-    #[arg(long, value_name = "E")]
-    at: u64,
-    /// The column that identifies particles
-    #[arg(long, value_name = "COLUMN")]
-    id: String,
-    /// Track them through one epoch, or a range with both ends included [default: all]
-    #[arg(long, value_name = "E|A..B")]
-    epoch: Option<EpochRange>,
-    /// Return only these columns after id and epoch, in this order
-    #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
-    columns: Option<Vec<String>>,
-    /// Stop after N rows
-    #[arg(long, value_name = "N")]
-    limit: Option<u64>,
-    /// Write the rows to a file; its name ends in .parquet, .arrow, .csv or .jsonl
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
-    /// Format of printed rows [default: a table on a terminal, csv elsewhere, jsonl with --json]
-    #[arg(long, value_enum, conflicts_with = "output")]
-    format: Option<TextFormat>,
-    /// Threads [default: the number of cores]
-    #[arg(long, value_name = "N")]
-    threads: Option<usize>,
-    /// Do not verify page checksums
-    #[arg(long, hide_short_help = true)]
-    no_check: bool,
-}
-
-/// The result and the cost of a request.
-#[derive(Debug, Serialize)]
-struct Summary {
-    #[serde(flatten)]
-    found: TrackMetrics,
-    /// Number of rows written. A limit makes it smaller than the number of rows found.
-    written: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    output: Option<PathBuf>,
-    wall_s: f64,
+    #[arg(long, value_name = "E", requires = "of")]
+    at: Option<u64>,
+    /// Select particles by id, separated by commas; or by the ids in a file, separated by commas or white space
+    #[arg(long, value_name = "A,B,…|@FILE", conflicts_with_all = ["of", "at"])]
+    ids: Option<String>,
+    #[command(flatten)]
+    options: TrajectoryOptions,
 }
 
 impl TracksCommand {
     pub(crate) fn run(&self, as_json: bool) -> Result<(), Failure> {
-        if let Some(path) = &self.output {
-            FileFormat::of(path)?;
-        }
-        let begun = Instant::now();
-        let dataset = Dataset::open(&self.dataset)?;
-        let bar = progress_bar(as_json);
-        let advance = |progress: TrackProgress| {
-            bar.set_length(progress.epochs);
-            bar.set_position(progress.done_epochs);
-        };
-        let mut tracks = dataset.tracks(&self.request(), &advance).map_err(|error| self.wrong(error))?;
-        bar.finish_and_clear();
-        let schema = tracks.schema();
-        let mut writer = match &self.output {
-            Some(path) => RowWriter::file(path, &schema)?,
-            None => {
-                let default = if as_json { TextFormat::JsonLines } else { TextFormat::of_stdout() };
-                RowWriter::stdout(self.format.unwrap_or(default), &schema)
-            }
-        };
-        for batch in &mut tracks {
-            writer.write(&batch?)?;
-        }
-        let written = writer.finish()?;
-        let wall_s = begun.elapsed().as_secs_f64();
-        let summary = Summary { found: tracks.metrics(), written, output: self.output.clone(), wall_s };
-        match &self.output {
-            Some(_) if as_json => say_json(&summary)?,
-            // Standard output contains the rows.
-            None if as_json => complain(&to_json(&summary)?),
-            _ => self.tell(&summary),
-        }
-        Ok(())
+        let printed = self.options.print(&self.dataset, as_json, |schema, id| match (&self.ids, &self.of, self.at) {
+            (Some(ids), _, _) => Ok(TrackRequest::of_ids(parse_ids(&[listed(ids)?], schema, id)?, id)),
+            (None, Some(of), Some(at)) => Ok(TrackRequest::new(of, at, id)),
+            (None, ..) => Err(Failure::Usage("state --of and --at, or --ids".to_owned())),
+        });
+        printed.map_err(|failure| self.wrong(failure))
     }
 
-    fn request(&self) -> TrackRequest {
-        let mut request = TrackRequest::new(&self.of, self.at, &self.id).check(!self.no_check);
-        if let Some(epochs) = self.epoch {
-            request = request.epochs(epochs);
+    /// Converts a failure. If the predicate caused it, the message contains the predicate.
+    fn wrong(&self, failure: Failure) -> Failure {
+        match (failure, &self.of) {
+            (Failure::Dataset(Error::Expression(error)), Some(of)) => Failure::Usage(format!("--of '{of}': {error}")),
+            (other, _) => other,
         }
-        if let Some(columns) = &self.columns {
-            request = request.columns(columns.iter().map(|name| name.trim()));
-        }
-        if let Some(limit) = self.limit {
-            request = request.limit(limit);
-        }
-        if let Some(threads) = self.threads {
-            request = request.threads(threads);
-        }
-        // Scratch files are created in the output's folder, which must have room for the output anyway.
-        match self.output.as_ref().and_then(|path| path.parent()) {
-            Some(folder) if folder == Path::new("") => request.scratch_folder("."),
-            Some(folder) => request.scratch_folder(folder),
-            None => request,
-        }
-    }
-
-    /// Converts an error. If the predicate caused it, the message contains the predicate.
-    fn wrong(&self, error: Error) -> Failure {
-        match error {
-            Error::Expression(error) => Failure::Usage(format!("--of '{}': {error}", self.of)),
-            other => other.into(),
-        }
-    }
-
-    /// Prints the result on standard error. Problems with ids are always printed. The cost is printed if the rows go to
-    /// a file or standard output is a terminal.
-    fn tell(&self, summary: &Summary) {
-        let found = &summary.found;
-        if found.incomplete_ids > 0 {
-            complain(&format!(
-                "turbidite: {} of {} {} missing in at least one epoch, {} in total",
-                text::count(found.incomplete_ids),
-                text::counted(found.ids, "particle", "particles"),
-                if found.incomplete_ids == 1 { "is" } else { "are" },
-                text::counted(found.missing, "row", "rows"),
-            ));
-        }
-        if found.duplicates > 0 {
-            complain(&format!(
-                "turbidite: {} with a duplicate id and epoch: '{}' does not identify particles uniquely",
-                text::counted(found.duplicates, "row", "rows"),
-                self.id,
-            ));
-        }
-        if self.output.is_none() && !std::io::stdout().is_terminal() {
-            return;
-        }
-        if let Some(path) = &self.output {
-            complain(&format!("wrote {} to {}", text::counted(summary.written, "row", "rows"), path.display()));
-        }
-        complain(&format!(
-            "{} of {} through {} in {}; read {}",
-            text::counted(found.rows, "row", "rows"),
-            text::counted(found.ids, "particle", "particles"),
-            text::counted(found.epochs, "epoch", "epochs"),
-            text::duration(Duration::from_secs_f64(summary.wall_s)),
-            text::bytes(found.read.bytes_read),
-        ));
     }
 }
 
-/// Creates a progress bar that counts epochs on a terminal, and a hidden bar elsewhere.
-fn progress_bar(as_json: bool) -> ProgressBar {
-    if as_json {
-        return ProgressBar::hidden();
+/// Returns the list of ids that `--ids` states, or that is in the file that it names.
+fn listed(stated: &str) -> Result<String, Failure> {
+    match stated.strip_prefix('@') {
+        None => Ok(stated.to_owned()),
+        Some(path) => std::fs::read_to_string(path).map_err(|source| Failure::File {
+            operation: "read the ids in",
+            path: path.into(),
+            source,
+        }),
     }
-    let bar = ProgressBar::new(0);
-    if let Ok(style) = ProgressStyle::with_template("epoch {pos} of {len} {wide_bar} {eta} left") {
-        bar.set_style(style);
-    }
-    bar
 }

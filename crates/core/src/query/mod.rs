@@ -51,7 +51,7 @@ pub use analytics::bins::{BinScale, Bins};
 pub use analytics::distribution::{Bounded, Histogram, Precision, Quantile, Quantiles};
 pub use analytics::histogram_2d::Histogram2d;
 pub use analytics::profile::{KeyProfile, ProfilePoint};
-pub use analytics::tracks::{TrackMetrics, TrackProgress, TrackRequest, Tracks};
+pub use analytics::tracks::{ParticleId, TrackMetrics, TrackProgress, TrackRequest, Tracks};
 pub use dataset::Dataset;
 pub use execution::stream::QueryStream;
 pub use metrics::QueryMetrics;

@@ -32,8 +32,7 @@ class HistogramArguments(TypedDict):
 class TrackArguments(TypedDict):
     """The arguments of trajectories."""
 
-    of: str
-    at: int
+    particles: tuple[str, int] | list[int | bytes]
     id: str
     epochs: list[int] | None
     columns: list[str] | None

@@ -13,15 +13,24 @@ from turbidite.errors import UsageError
 Epochs = int | range | slice | Iterable[int] | None
 """The epochs of a query: a label, several, a slice of labels such as ``slice(100, 400)`` (both included), or all."""
 
+Ids = int | bytes | Iterable[int | bytes]
+"""The ids of particles: whole numbers, or bytes as columns store them."""
 
-def natural(name: str, value: Any) -> int:
-    """Returns a whole number from 0 on."""
+
+def whole(name: str, value: Any) -> int:
+    """Returns a whole number."""
     try:
         found = operator.index(value)
     except TypeError:
         found = None
     if found is None or isinstance(value, (bool, numpy.bool_)):
         raise UsageError(f"{name}: a whole number is needed, not {value!r}")
+    return found
+
+
+def natural(name: str, value: Any) -> int:
+    """Returns a whole number from 0 on."""
+    found = whole(name, value)
     if found < 0:
         raise UsageError(f"{name}: {found} is negative")
     return found
@@ -52,3 +61,26 @@ def selection(epochs: Epochs) -> list[int] | slice | None:
     if isinstance(epochs, Iterable):
         return [natural("epochs", label) for label in epochs]
     return [natural("epochs", epochs)]
+
+
+def particle_ids(name: str, ids: Ids) -> list[int | bytes]:
+    """Returns ids of particles: whole numbers, or bytes as columns store them."""
+    if isinstance(ids, numpy.ndarray) and ids.dtype.kind in "iu":
+        numbers: list[int | bytes] = ids.reshape(-1).tolist()
+        return numbers
+    if isinstance(ids, numpy.ndarray) and ids.dtype.kind in "SV":
+        # NumPy cuts off the zeros at the end of text, not those of opaque values.
+        opaque = numpy.ascontiguousarray(ids).reshape(-1).view(f"V{ids.dtype.itemsize}")
+        return [value.tobytes() for value in opaque]
+    if isinstance(ids, str):
+        raise UsageError(f"{name}: ids are whole numbers or bytes, not the text {ids!r}")
+    if isinstance(ids, bytes) or not isinstance(ids, Iterable):
+        ids = [ids]
+    return [bytes(one) if isinstance(one, (bytes, numpy.void)) else _particle_id(name, one) for one in ids]
+
+
+def _particle_id(name: str, value: Any) -> int:
+    found = whole(name, value)
+    if not -(2**63) <= found < 2**64:
+        raise UsageError(f"{name}: {found} needs more than 64 bits")
+    return found

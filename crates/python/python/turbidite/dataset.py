@@ -12,7 +12,7 @@ import numpy
 
 from turbidite import _core, _tables, phase_space, pictures
 from turbidite._arguments import Arguments, HistogramArguments, TrackArguments
-from turbidite._checks import Epochs, names, natural, optional, selection
+from turbidite._checks import Epochs, Ids, names, natural, optional, particle_ids, selection
 from turbidite._command import run
 from turbidite._progress import Progress, Tell, checked, watching
 from turbidite._result import Result
@@ -309,35 +309,67 @@ class Dataset:
         run(["report", "--json", f"--output={page}", *stated, "--", self.path])
         return page
 
+    def get(
+        self,
+        ids: Ids,
+        *,
+        id: str | None = None,
+        epochs: Epochs = None,
+        columns: Sequence[str] | None = None,
+        threads: int | None = None,
+    ) -> Tracks:
+        """Returns the rows of one or more particles, ordered by id and epoch.
+
+        An id is a whole number, or bytes. The column `id` identifies particles; the key does, unless it is a float.
+
+        >>> dataset.get(17, id="id", columns=["energy"]).to_numpy()["epoch"]
+        array([100, 200], dtype=uint64)
+        """
+        return self.tracks(ids=ids, id=id, epochs=epochs, columns=columns, threads=threads)
+
     def tracks(
         self,
         *,
-        of: str,
-        at: int,
-        id: str,
+        of: str | None = None,
+        at: int | None = None,
+        ids: Ids | None = None,
+        id: str | None = None,
         epochs: Epochs = None,
         columns: Sequence[str] | None = None,
         limit: int | None = None,
         threads: int | None = None,
     ) -> Tracks:
-        """Returns the trajectories, through all epochs, of the particles that satisfy `of` at epoch `at`.
+        """Returns the trajectories, through all epochs, of the particles that satisfy `of` at epoch `at`, or have these ids.
 
-        The column `id` identifies particles.
+        The column `id` identifies particles; the key does, unless it is a float.
 
         >>> tracks = dataset.tracks(of="energy >= 9.99", at=200, id="id")
         >>> tracks.to_numpy()["epoch"]
         array([100, 200, 100, 200], dtype=uint64)
         """
+        particles: tuple[str, int] | list[int | bytes]
+        if ids is not None and of is None and at is None:
+            particles = particle_ids("ids", ids)
+        elif ids is None and of is not None and at is not None:
+            particles = (of, natural("at", at))
+        else:
+            raise UsageError("tracks: state either of and at, or ids")
         arguments: TrackArguments = {
-            "of": of,
-            "at": natural("at", at),
-            "id": id,
+            "particles": particles,
+            "id": self._identity() if id is None else id,
             "epochs": None,
             "columns": names("columns", columns),
             "limit": optional("limit", limit),
             "threads": optional("threads", threads),
         }
         return Tracks(self, selection(epochs), arguments)
+
+    def _identity(self) -> str:
+        """Returns the key, as the column that identifies particles."""
+        key = self._key()
+        if key.type in ("f32", "f64"):
+            raise UsageError(f"id: state which column identifies particles; the key, '{key.name}', is {key.type}")
+        return key.name
 
     def histogram(
         self,

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::error::ErrorClass;
-use crate::query::{TrackMetrics, TrackProgress, TrackRequest};
+use crate::query::{ParticleId, TrackMetrics, TrackProgress, TrackRequest};
 use crate::store::EpochRange;
 
 /// Returns an epoch of two parts. Ids may repeat.
@@ -44,13 +44,8 @@ fn found(dataset: &Dataset, request: &TrackRequest) -> (Vec<(u64, u64, i16)>, Tr
 }
 
 /// Returns the expected rows, sorted by id and epoch (ties as a multiset), and the expected statistics.
-fn expected(epochs: &[Vec<(u64, i8)>], at: usize, above: i8) -> (Vec<(u64, u64, i16)>, TrackMetrics) {
-    let mut counts: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
-    for (id, a) in &epochs[at] {
-        if *a > above {
-            counts.insert(*id, vec![0; epochs.len()]);
-        }
-    }
+fn expected(epochs: &[Vec<(u64, i8)>], ids: impl Iterator<Item = u64>) -> (Vec<(u64, u64, i16)>, TrackMetrics) {
+    let mut counts: BTreeMap<u64, Vec<u64>> = ids.map(|id| (id, vec![0; epochs.len()])).collect();
     let mut rows = Vec::new();
     for (label, epoch) in epochs.iter().enumerate() {
         for (id, a) in epoch {
@@ -67,6 +62,7 @@ fn expected(epochs: &[Vec<(u64, i8)>], at: usize, above: i8) -> (Vec<(u64, u64, 
         epochs: epochs.len() as u64,
         rows: rows.len() as u64,
         incomplete_ids: counts.values().filter(|count| count.contains(&0)).count() as u64,
+        absent_ids: counts.values().filter(|count| count.iter().all(|rows| *rows == 0)).count() as u64,
         missing: each().filter(|count| **count == 0).count() as u64,
         duplicates: each().map(|count| count.saturating_sub(1)).sum(),
         ..TrackMetrics::default()
@@ -87,7 +83,8 @@ proptest! {
     ) {
         let dataset = write(&epochs);
         let at = at.index(epochs.len());
-        let (rows, metrics) = expected(&epochs, at, above);
+        let matching = epochs[at].iter().filter(|(_, a)| *a > above).map(|(id, _)| *id);
+        let (rows, metrics) = expected(&epochs, matching);
         let request = TrackRequest::new(format!("a > {above}"), 10 * at as u64, "id").threads(threads).sort_bytes(sort_bytes);
         let (mut all, stated) = found(&dataset, &request);
         let in_order: Vec<(u64, u64)> = all.iter().map(|(id, epoch, _)| (*id, *epoch)).collect();
@@ -98,6 +95,35 @@ proptest! {
         prop_assert_eq!(all, rows);
         prop_assert_eq!(TrackMetrics { read: metrics.read, ..stated }, metrics);
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn tracks_of_a_list_are_what_a_scan_finds(
+        epochs in prop::collection::vec(prop::collection::vec((0u64..40, any::<i8>()), 0..80), 1..5),
+        ids in prop::collection::vec(prop_oneof![0u64..45, any::<u64>()], 0..20),
+    ) {
+        let dataset = write(&epochs);
+        let (rows, metrics) = expected(&epochs, ids.iter().copied());
+        let (mut all, stated) = found(&dataset, &TrackRequest::of_ids(ids, "id"));
+        let in_order: Vec<(u64, u64)> = all.iter().map(|(id, epoch, _)| (*id, *epoch)).collect();
+        prop_assert!(in_order.is_sorted());
+        all.sort_unstable();
+        prop_assert_eq!(all, rows);
+        prop_assert_eq!(TrackMetrics { read: metrics.read, ..stated }, metrics);
+    }
+}
+
+#[test]
+fn opaque_ids_of_a_list_are_found() {
+    let dataset = write(&[vec![(1, 5), (2, 6), (300, 7)], vec![(2, 1), (300, 1), (300, 2)]]);
+    let tag = |id: u64| Record { key: 0.0, a: 0.0, b: 0, id }.tag().to_vec();
+    let (mut rows, metrics) = found(&dataset, &TrackRequest::of_ids([tag(300), tag(5)], "tag").columns(["id", "b"]));
+    rows.sort_unstable();
+    assert_eq!(rows, [(300, 0, 7), (300, 10, 1), (300, 10, 2)]);
+    assert_eq!((metrics.ids, metrics.absent_ids, metrics.incomplete_ids, metrics.missing), (2, 1, 1, 2));
 }
 
 #[test]
@@ -162,6 +188,14 @@ fn requests_that_cannot_be_met_are_refused() {
         (TrackRequest::new("a >", 0, "id"), "expected an expression"),
         (TrackRequest::new("a > 1", 0, "id").columns(["a", "a"]), "listed twice"),
         (TrackRequest::new("a > 1", 0, "id").threads(0), "at least 1"),
+        (
+            TrackRequest::of_ids([1.into(), ParticleId::Whole(-1)], "id"),
+            "-1 is no possible value of 'id', which is u64",
+        ),
+        (TrackRequest::of_ids([vec![1]], "id"), "x'01' is no possible value of 'id'"),
+        (TrackRequest::of_ids([vec![1]], "tag"), "x'01' is no possible value of 'tag'"),
+        (TrackRequest::of_ids([1], "a"), "'a' is f32; ids must be integers"),
+        (TrackRequest::of_ids(0..1_000_001, "id"), "more than 1000000 particles are listed"),
     ] {
         let error = refused(&request);
         assert_eq!(error.class(), ErrorClass::Usage, "{error}");

@@ -1,5 +1,7 @@
 //! The ids of the requested particles: collected in any order, then sorted and deduplicated.
 
+use std::fmt;
+
 use crate::error::Result;
 use crate::expr::Predicate;
 use crate::schema::{DataType, KeyOrder, Schema, Value};
@@ -9,6 +11,88 @@ pub(super) const MOST_IDS: usize = 1_000_000;
 
 /// Maximum total size of opaque ids, in bytes.
 const MOST_BYTES: usize = 64 << 20;
+
+/// The id of a particle: a value of the column that identifies particles.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ParticleId {
+    /// A value of an integer column.
+    Whole(i128),
+    /// A value of a `fixed_bytes` column.
+    Bytes(Vec<u8>),
+}
+
+impl ParticleId {
+    /// Parses an id of a column: a decimal number, or the bytes in hexadecimal digits, which may follow `0x` or `x`, in
+    /// quotes or not. Returns `None` if the text is no id of this type.
+    ///
+    /// ```
+    /// use turbidite::DataType;
+    /// use turbidite::query::ParticleId;
+    /// assert_eq!(ParticleId::parse("17", DataType::U32), Some(ParticleId::Whole(17)));
+    /// assert_eq!(ParticleId::parse("x'0aff'", DataType::FixedBytes(2)), Some(ParticleId::Bytes(vec![10, 255])));
+    /// assert_eq!(ParticleId::parse("0aff", DataType::FixedBytes(3)), None);
+    /// ```
+    pub fn parse(text: &str, data_type: DataType) -> Option<Self> {
+        let id = match data_type {
+            DataType::FixedBytes(_) => {
+                let text = text.strip_prefix("0x").or_else(|| text.strip_prefix('x')).unwrap_or(text);
+                let quoted = text.strip_prefix('\'').and_then(|text| text.strip_suffix('\''));
+                let digits: Option<Vec<u8>> =
+                    quoted.unwrap_or(text).chars().map(|digit| digit.to_digit(16).map(|digit| digit as u8)).collect();
+                let digits = digits.filter(|digits| digits.len() % 2 == 0)?;
+                Self::Bytes(digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect())
+            }
+            _ => Self::Whole(text.parse().ok()?),
+        };
+        id.pack(data_type).is_some().then_some(id)
+    }
+
+    /// Returns the stored bytes of the id, or `None` if it is no value of the type.
+    pub(super) fn pack(&self, data_type: DataType) -> Option<Vec<u8>> {
+        match (self, data_type) {
+            (Self::Bytes(bytes), DataType::FixedBytes(_)) => (bytes.len() == data_type.width()).then(|| bytes.clone()),
+            (Self::Whole(value), _) if data_type.is_integer() => {
+                let (least, greatest) = KeyOrder::new(data_type)?.extremes();
+                let value = Value::Int(*value);
+                let fits = least.compare(value)?.is_le() && value.compare(greatest)?.is_le();
+                let Value::Int(value) = value else { return None };
+                fits.then(|| value.to_le_bytes()[..data_type.width()].to_vec())
+            }
+            _ => None,
+        }
+    }
+}
+
+macro_rules! whole_ids {
+    ($($type:ty),*) => {$(
+        impl From<$type> for ParticleId {
+            fn from(value: $type) -> Self {
+                Self::Whole(value.into())
+            }
+        }
+    )*};
+}
+
+whole_ids!(i8, i16, i32, i64, i128, u8, u16, u32, u64);
+
+impl From<Vec<u8>> for ParticleId {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::Bytes(bytes)
+    }
+}
+
+impl fmt::Display for ParticleId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Whole(value) => write!(formatter, "{value}"),
+            Self::Bytes(bytes) => {
+                formatter.write_str("x'")?;
+                bytes.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))?;
+                formatter.write_str("'")
+            }
+        }
+    }
+}
 
 /// Ids that are collected in any order, with duplicates.
 #[derive(Debug)]
@@ -139,6 +223,40 @@ mod tests {
             assert!(gatherer.add(value));
         }
         gatherer.finish().unwrap()
+    }
+
+    #[test]
+    fn ids_are_parsed_by_type_and_only_if_they_fit() {
+        let parse = ParticleId::parse;
+        assert_eq!(parse("-128", DataType::I8), Some(ParticleId::Whole(-128)));
+        assert_eq!(parse(&u64::MAX.to_string(), DataType::U64), Some(ParticleId::from(u64::MAX)));
+        for (text, data_type) in [
+            ("128", DataType::I8),
+            ("-1", DataType::U64),
+            ("1.5", DataType::U64),
+            ("", DataType::U64),
+            ("99999999999999999999999999999999999999999999", DataType::I64),
+            ("1", DataType::F64),
+            ("", DataType::FixedBytes(2)),
+            ("abc", DataType::FixedBytes(2)),
+            ("abcg", DataType::FixedBytes(2)),
+            ("aéb", DataType::FixedBytes(2)),
+            ("+abc", DataType::FixedBytes(2)),
+        ] {
+            assert_eq!(parse(text, data_type), None, "{text} as {data_type}");
+        }
+        for text in ["00fE", "0x00fe", "x'00fe'", "x00fe", "'00fe'"] {
+            let id = parse(text, DataType::FixedBytes(2)).unwrap();
+            assert_eq!((id.to_string().as_str(), id), ("x'00fe'", vec![0, 0xfe].into()), "{text}");
+        }
+    }
+
+    #[test]
+    fn ids_are_packed_as_columns_store_them() {
+        assert_eq!(ParticleId::from(-2i16).pack(DataType::I32), Some((-2i32).to_le_bytes().to_vec()));
+        assert_eq!(ParticleId::from(u64::MAX).pack(DataType::U64), Some(vec![255; 8]));
+        assert_eq!(ParticleId::from(7u8).pack(DataType::FixedBytes(1)), None);
+        assert_eq!(ParticleId::from(vec![7u8]).pack(DataType::U8), None);
     }
 
     #[test]

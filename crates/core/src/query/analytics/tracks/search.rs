@@ -9,7 +9,7 @@ use arrow_schema::{DataType as ArrowType, Field, SchemaRef};
 use serde::Serialize;
 
 use crate::error::{Error, Result, UsageError};
-use crate::query::analytics::tracks::ids::{IdGatherer, IdSet};
+use crate::query::analytics::tracks::ids::{IdGatherer, IdSet, ParticleId};
 use crate::query::analytics::tracks::sorter::{Sorted, Sorter};
 use crate::query::catalog::Catalog;
 use crate::query::execution::column::array;
@@ -17,7 +17,7 @@ use crate::query::execution::stream::Scan;
 use crate::query::metrics::{Counters, QueryMetrics};
 use crate::query::planning::scan::announce;
 use crate::query::request::{BATCH_ROWS, EpochSelection, Query, ResolvedQuery, resolve_columns};
-use crate::schema::{DataType, EPOCH_COLUMN, Schema};
+use crate::schema::{Column, DataType, EPOCH_COLUMN, Schema};
 
 /// Memory budget for sorting rows, in bytes.
 const SORT_BYTES: usize = 64 << 20;
@@ -39,8 +39,7 @@ const BATCH_BYTES: usize = 4 << 20;
 /// ```
 #[derive(Debug, Clone)]
 pub struct TrackRequest {
-    of: String,
-    at: u64,
+    particles: Particles,
     id: String,
     epochs: EpochSelection,
     columns: Option<Vec<String>>,
@@ -51,14 +50,44 @@ pub struct TrackRequest {
     sort_bytes: usize,
 }
 
+/// The particles of a request.
+#[derive(Debug, Clone)]
+enum Particles {
+    /// Those that satisfy an expression at an epoch.
+    Matching { of: String, at: u64 },
+    /// Those with these ids.
+    Listed(Vec<ParticleId>),
+}
+
 impl TrackRequest {
     /// Requests the trajectories, through all epochs, of the particles that satisfy the expression `of` at epoch `at`.
     /// The column `id` identifies particles. Its type is an integer type or `fixed_bytes`.
     pub fn new(of: impl Into<String>, at: u64, id: impl Into<String>) -> Self {
+        Self::of_particles(Particles::Matching { of: of.into(), at }, id.into())
+    }
+
+    /// Requests the trajectories, through all epochs, of the particles with these ids. Repeated ids count once.
+    ///
+    /// ```no_run
+    /// use turbidite::query::{Dataset, TrackRequest};
+    /// let dataset = Dataset::open("particles.tbd")?;
+    /// for batch in dataset.tracks(&TrackRequest::of_ids([17, 42], "id"), &|_| {})? {
+    ///     println!("{} rows", batch?.num_rows());
+    /// }
+    /// # Ok::<(), turbidite::Error>(())
+    /// ```
+    pub fn of_ids<I>(ids: I, id: impl Into<String>) -> Self
+    where
+        I: IntoIterator,
+        I::Item: Into<ParticleId>,
+    {
+        Self::of_particles(Particles::Listed(ids.into_iter().map(Into::into).collect()), id.into())
+    }
+
+    fn of_particles(particles: Particles, id: String) -> Self {
         Self {
-            of: of.into(),
-            at,
-            id: id.into(),
+            particles,
+            id,
             epochs: EpochSelection::All,
             columns: None,
             limit: u64::MAX,
@@ -153,6 +182,8 @@ pub struct TrackMetrics {
     pub rows: u64,
     /// Number of particles without a row in at least one epoch.
     pub incomplete_ids: u64,
+    /// Number of particles without a row in any epoch.
+    pub absent_ids: u64,
     /// Number of pairs of a particle and an epoch that have no row.
     pub missing: u64,
     /// Number of rows beyond the first of the same particle and epoch.
@@ -210,9 +241,11 @@ pub(in crate::query) fn follow(
         progress.advance(progress.total() - progress.done());
     }
     let SecondScan { sorter, presence, .. } = gathering;
+    let absent_ids = presence.ever.iter().filter(|ever| !**ever).count() as u64;
     let metrics = TrackMetrics {
         ids: ids.len() as u64,
         epochs: epochs.len() as u64,
+        absent_ids,
         read: counters.metrics(),
         ..presence.metrics
     };
@@ -250,7 +283,7 @@ fn with_epoch(schema: &SchemaRef) -> SchemaRef {
     Arc::new(arrow_schema::Schema::new(fields))
 }
 
-/// Returns the ids of the particles that satisfy the predicate.
+/// Returns the ids of the particles.
 ///
 /// `announce` adds the row groups of the second scan to the total of the progress.
 fn find_ids(
@@ -261,17 +294,52 @@ fn find_ids(
     announce: impl FnOnce() -> Result<()>,
 ) -> Result<IdSet> {
     let stated = &dataset.schema.columns()[id];
-    let query = request.query().filter(&request.of).columns([&stated.name]);
-    let resolved = ResolvedQuery::resolve(&query, &dataset.schema)?;
-    let epochs = dataset.select_epochs(&request.at.into())?;
-    let mut gatherer = IdGatherer::new(stated.data_type).ok_or_else(|| {
+    let gatherer = IdGatherer::new(stated.data_type).ok_or_else(|| {
         wrong_id(format!("'{}' is {}; ids must be integers or fixed_bytes", stated.name, stated.data_type))
     })?;
+    match &request.particles {
+        Particles::Matching { of, at } => {
+            matching_ids(dataset, request, (of, *at), (stated, gatherer), counters, announce)
+        }
+        Particles::Listed(ids) => {
+            announce()?;
+            listed_ids(ids, stated, gatherer)
+        }
+    }
+}
+
+/// Returns the ids of a list.
+fn listed_ids(ids: &[ParticleId], column: &Column, mut gatherer: IdGatherer) -> Result<IdSet> {
+    let most = gatherer.most();
+    let too_many = || wrong_id(format!("more than {most} particles are listed; request fewer at a time"));
+    for id in ids {
+        let packed = id.pack(column.data_type).ok_or_else(|| {
+            wrong_id(format!("{id} is no possible value of '{}', which is {}", column.name, column.data_type))
+        })?;
+        if !gatherer.add(&packed) {
+            return Err(too_many());
+        }
+    }
+    gatherer.finish().ok_or_else(too_many)
+}
+
+/// Returns the ids of the particles that satisfy an expression at an epoch.
+fn matching_ids(
+    dataset: &Arc<Catalog>,
+    request: &TrackRequest,
+    (of, at): (&str, u64),
+    (column, mut gatherer): (&Column, IdGatherer),
+    counters: &Arc<Counters>,
+    announce: impl FnOnce() -> Result<()>,
+) -> Result<IdSet> {
+    let query = request.query().filter(of).columns([&column.name]);
+    let resolved = ResolvedQuery::resolve(&query, &dataset.schema)?;
+    let epochs = dataset.select_epochs(&at.into())?;
     let most = gatherer.most();
     let too_many = || {
         wrong_id(format!(
-            "more than {most} particles match '{}' at epoch {}; select fewer, or sort the output of a query by '{}'",
-            request.of, request.at, stated.name
+            "more than {most} particles match '{of}' at epoch {at}; select fewer, or sort the output of a query by '{}'",
+            column.name
         ))
     };
     let mut scan = Scan::new(dataset.clone(), Arc::new(resolved), counters.clone(), epochs);
@@ -336,16 +404,22 @@ impl SecondScan<'_> {
     }
 }
 
-/// The presence of particles: at the current epoch, and at every epoch so far.
+/// The presence of particles: at the current epoch, and at every and any epoch so far.
 struct Presence {
     seen: Vec<bool>,
     always: Vec<bool>,
+    ever: Vec<bool>,
     metrics: TrackMetrics,
 }
 
 impl Presence {
     fn new(ids: usize) -> Self {
-        Self { seen: vec![false; ids], always: vec![true; ids], metrics: TrackMetrics::default() }
+        Self {
+            seen: vec![false; ids],
+            always: vec![true; ids],
+            ever: vec![false; ids],
+            metrics: TrackMetrics::default(),
+        }
     }
 
     /// Records a row of a particle.
@@ -353,6 +427,7 @@ impl Presence {
         self.metrics.rows += 1;
         self.metrics.duplicates += u64::from(self.seen[place]);
         self.seen[place] = true;
+        self.ever[place] = true;
     }
 
     /// Ends the current epoch, and counts the particles that had no row.

@@ -1,0 +1,36 @@
+//! `turbidite get`: prints the rows of particles, given their ids.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use turbidite::query::TrackRequest;
+
+use super::trajectories::{TrajectoryOptions, parse_ids};
+use crate::failure::Failure;
+
+/// Print the rows of particles by id
+///
+/// Prints the rows with these ids, sorted by id and epoch: the id, the epoch, then the other columns. Particles that
+/// are missing in some or all epochs are counted on standard error.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+  turbidite get particles 17 --id id
+  turbidite get particles 17 42 --id id --epoch 4000 --columns energy,ux
+
+An id is an integer or fixed_bytes (in hexadecimal digits). Put -- before ids if one of them is negative.")]
+pub(crate) struct Get {
+    /// The dataset
+    dataset: PathBuf,
+    /// The ids of the particles
+    #[arg(required = true, value_name = "ID")]
+    ids: Vec<String>,
+    #[command(flatten)]
+    options: TrajectoryOptions,
+}
+
+impl Get {
+    pub(crate) fn run(&self, as_json: bool) -> Result<(), Failure> {
+        self.options
+            .print(&self.dataset, as_json, |schema, id| Ok(TrackRequest::of_ids(parse_ids(&self.ids, schema, id)?, id)))
+    }
+}

@@ -1,0 +1,211 @@
+//! The trajectories of particles, as `tracks` and `get` print them.
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use turbidite::query::{Dataset, ParticleId, TrackMetrics, TrackProgress, TrackRequest};
+use turbidite::store::EpochRange;
+use turbidite::{DataType, Schema};
+
+use super::answers::{say_json, to_json};
+use crate::failure::{Failure, complain};
+use crate::output::{FileFormat, RowWriter, TextFormat};
+use crate::text;
+
+/// The options of commands that print trajectories.
+#[derive(Debug, Args)]
+pub(super) struct TrajectoryOptions {
+    /// The column that identifies particles [default: the key, if it is an integer or fixed_bytes]
+    #[arg(long, value_name = "COLUMN")]
+    id: Option<String>,
+    /// Return their rows of one epoch, or a range with both ends included [default: all]
+    #[arg(long, value_name = "E|A..B")]
+    epoch: Option<EpochRange>,
+    /// Return only these columns after id and epoch, in this order
+    #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
+    columns: Option<Vec<String>>,
+    /// Stop after N rows
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
+    /// Write the rows to a file; its name ends in .parquet, .arrow, .csv or .jsonl
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Format of printed rows [default: a table on a terminal, csv elsewhere, jsonl with --json]
+    #[arg(long, value_enum, conflicts_with = "output")]
+    format: Option<TextFormat>,
+    /// Threads [default: the number of cores]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Do not verify page checksums
+    #[arg(long, hide_short_help = true)]
+    no_check: bool,
+}
+
+/// The result and the cost of a request.
+#[derive(Debug, Serialize)]
+struct Summary {
+    #[serde(flatten)]
+    found: TrackMetrics,
+    /// Number of rows written. A limit makes it smaller than the number of rows found.
+    written: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output: Option<PathBuf>,
+    wall_s: f64,
+}
+
+impl TrajectoryOptions {
+    /// Prints the trajectories of the particles of a request, which `request` makes of the dataset's schema and the
+    /// name of the column that identifies particles.
+    pub(super) fn print(
+        &self,
+        path: &Path,
+        as_json: bool,
+        request: impl FnOnce(&Schema, &str) -> Result<TrackRequest, Failure>,
+    ) -> Result<(), Failure> {
+        if let Some(path) = &self.output {
+            FileFormat::of(path)?;
+        }
+        let begun = Instant::now();
+        let dataset = Dataset::open(path)?;
+        let id = self.id(dataset.schema())?;
+        let request = self.with_options(request(dataset.schema(), id)?);
+        let bar = progress_bar(as_json);
+        let advance = |progress: TrackProgress| {
+            bar.set_length(progress.epochs);
+            bar.set_position(progress.done_epochs);
+        };
+        let mut tracks = dataset.tracks(&request, &advance)?;
+        bar.finish_and_clear();
+        let schema = tracks.schema();
+        let mut writer = match &self.output {
+            Some(path) => RowWriter::file(path, &schema)?,
+            None => {
+                let default = if as_json { TextFormat::JsonLines } else { TextFormat::of_stdout() };
+                RowWriter::stdout(self.format.unwrap_or(default), &schema)
+            }
+        };
+        for batch in &mut tracks {
+            writer.write(&batch?)?;
+        }
+        let written = writer.finish()?;
+        let wall_s = begun.elapsed().as_secs_f64();
+        let summary = Summary { found: tracks.metrics(), written, output: self.output.clone(), wall_s };
+        match &self.output {
+            Some(_) if as_json => say_json(&summary)?,
+            // Standard output contains the rows.
+            None if as_json => complain(&to_json(&summary)?),
+            _ => self.tell(id, &summary),
+        }
+        Ok(())
+    }
+
+    /// Returns the column that identifies particles.
+    fn id<'a>(&'a self, schema: &'a Schema) -> Result<&'a str, Failure> {
+        let key = schema.key();
+        match &self.id {
+            Some(id) => Ok(id),
+            None if key.data_type.is_integer() || matches!(key.data_type, DataType::FixedBytes(_)) => Ok(&key.name),
+            None => Err(Failure::Usage(format!(
+                "--id COLUMN: state which column identifies particles; the key, '{}', is {}",
+                key.name, key.data_type
+            ))),
+        }
+    }
+
+    /// Adds the options to a request.
+    fn with_options(&self, request: TrackRequest) -> TrackRequest {
+        let mut request = request.check(!self.no_check);
+        if let Some(epochs) = self.epoch {
+            request = request.epochs(epochs);
+        }
+        if let Some(columns) = &self.columns {
+            request = request.columns(columns.iter().map(|name| name.trim()));
+        }
+        if let Some(limit) = self.limit {
+            request = request.limit(limit);
+        }
+        if let Some(threads) = self.threads {
+            request = request.threads(threads);
+        }
+        // Scratch files are created in the output's folder, which must have room for the output anyway.
+        match self.output.as_ref().and_then(|path| path.parent()) {
+            Some(folder) if folder == Path::new("") => request.scratch_folder("."),
+            Some(folder) => request.scratch_folder(folder),
+            None => request,
+        }
+    }
+
+    /// Prints the result on standard error. Problems with ids are always printed. The cost is printed if the rows go to
+    /// a file or standard output is a terminal.
+    fn tell(&self, id: &str, summary: &Summary) {
+        let found = &summary.found;
+        if found.incomplete_ids > 0 {
+            complain(&format!(
+                "turbidite: {} of {} {} missing in at least one epoch, {} in total",
+                text::count(found.incomplete_ids),
+                text::counted(found.ids, "particle", "particles"),
+                if found.incomplete_ids == 1 { "is" } else { "are" },
+                text::counted(found.missing, "row", "rows"),
+            ));
+        }
+        if found.absent_ids > 0 {
+            complain(&format!(
+                "turbidite: {} of {} {} in none of {}",
+                text::count(found.absent_ids),
+                text::counted(found.ids, "particle", "particles"),
+                if found.absent_ids == 1 { "is" } else { "are" },
+                text::counted(found.epochs, "epoch", "epochs"),
+            ));
+        }
+        if found.duplicates > 0 {
+            complain(&format!(
+                "turbidite: {} with a duplicate id and epoch: '{}' does not identify particles uniquely",
+                text::counted(found.duplicates, "row", "rows"),
+                id,
+            ));
+        }
+        if self.output.is_none() && !std::io::stdout().is_terminal() {
+            return;
+        }
+        if let Some(path) = &self.output {
+            complain(&format!("wrote {} to {}", text::counted(summary.written, "row", "rows"), path.display()));
+        }
+        complain(&format!(
+            "{} of {} through {} in {}; read {}",
+            text::counted(found.rows, "row", "rows"),
+            text::counted(found.ids, "particle", "particles"),
+            text::counted(found.epochs, "epoch", "epochs"),
+            text::duration(Duration::from_secs_f64(summary.wall_s)),
+            text::bytes(found.read.bytes_read),
+        ));
+    }
+}
+
+/// Returns the ids of texts that are separated by commas or white space.
+pub(super) fn parse_ids(texts: &[String], schema: &Schema, id: &str) -> Result<Vec<ParticleId>, Failure> {
+    // The request is refused for a column that does not exist.
+    let Some(column) = schema.columns().iter().find(|column| column.name == id) else { return Ok(Vec::new()) };
+    let each = texts.iter().flat_map(|text| text.split(|letter: char| letter == ',' || letter.is_whitespace()));
+    each.filter(|text| !text.is_empty())
+        .map(|text| {
+            ParticleId::parse(text, column.data_type)
+                .ok_or_else(|| Failure::Usage(format!("'{text}' is no id: '{id}' is {}", column.data_type)))
+        })
+        .collect()
+}
+
+/// Creates a progress bar that counts epochs on a terminal, and a hidden bar elsewhere.
+fn progress_bar(as_json: bool) -> ProgressBar {
+    if as_json {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(0);
+    if let Ok(style) = ProgressStyle::with_template("epoch {pos} of {len} {wide_bar} {eta} left") {
+        bar.set_style(style);
+    }
+    bar
+}
