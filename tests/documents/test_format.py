@@ -1,5 +1,6 @@
 """The worked examples of FORMAT.md, against the golden files of version 2 as other readers see them."""
 
+import json
 import re
 import struct
 
@@ -28,6 +29,21 @@ def test_the_manifest_entry_is_that_of_the_golden_manifest():
         (row,) = [row for batch in manifest for row in batch.to_pylist()]
     for name, value in pairs:
         assert float(row[name]) == float(value), f"FORMAT.md says {name} {value}, the manifest has {row[name]}"
+
+
+def test_the_entries_of_the_example_clustered_by_hash():
+    content = (GOLDEN.parent / "hash" / "manifest.arrow").read_bytes()
+    directory = json.loads(content[slice(*struct.unpack("<QQ", content[-32:-16]))])
+    assert directory["partitions"] == 16
+    entries = {}
+    for offset, size in (directory["sections"][name] for name in ("row_groups", "parts")):
+        with pyarrow.ipc.open_stream(content[offset : offset + size]) as stream:
+            (row,) = [row for batch in stream for row in batch.to_pylist()]
+        entries |= row
+    pairs = re.findall(r"`(\w+)` (\d+)", EXAMPLE.partition("The part's entry in the manifest:")[2])
+    assert len(pairs) == 4 and entries["lower:id"] is entries["upper:id"] is None
+    for name, value in pairs:
+        assert entries[name] == int(value), f"FORMAT.md says {name} {value}, the manifest has {entries[name]}"
 
 
 def test_the_sizes_and_records_are_those_of_the_golden_part():

@@ -80,7 +80,9 @@ pub use query::{Dataset, Query};
 pub use runtime::local::LocalJob;
 pub use runtime::rank::RankJob;
 pub use runtime::{EpochStart, ExchangeStatistics, WriteOptions};
-pub use schema::{Column, ColumnView, DataType, EPOCH_COLUMN, MAX_FIXED_BYTES, Schema, SchemaError, Value};
+pub use schema::{
+    ClusterKey, Clustering, Column, ColumnView, DataType, EPOCH_COLUMN, MAX_FIXED_BYTES, Schema, SchemaError, Value,
+};
 #[doc(hidden)]
 pub use schema::{KeyOrder, MAX_COLUMNS, NAN_ORDINAL};
 pub use shuffle::{Channel, MessageError, Prior, Renegotiation, Routing, Sent, Topology, Transport};

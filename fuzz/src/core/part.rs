@@ -45,7 +45,7 @@ pub fn target(data: &[u8]) {
     let tail = content.get(footer_offset as usize..).unwrap_or_default();
     let footer_checksum = if choice & 1 == 0 { xxh3_64(tail) } else { 0 };
     let part = PartId { rank: u32::from(choice >> 1), roll: 0 };
-    let entry = PartEntry { part, bytes: content.len() as u64, footer_offset, footer_checksum };
+    let entry = PartEntry::new(part, content.len() as u64, footer_offset, footer_checksum);
     let _ = PartReader::commit_of(&storage, path, &entry);
     for epoch in [1, 2, 30] {
         if let Ok(reader) = PartReader::open_sealed(&storage, path, &entry, identity(epoch), schema()) {

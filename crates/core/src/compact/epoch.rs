@@ -163,6 +163,7 @@ impl<'a> EpochWork<'a> {
         lanes.sort_unstable_by_key(|(number, _)| *number);
         let identity = factory.identity;
         let mut manifest = EpochManifest {
+            partitions: None,
             epoch: identity.epoch,
             commit: identity.commit,
             parts: Vec::new(),

@@ -130,6 +130,7 @@ mod tests {
         let columns = vec![Column::new("key", DataType::F64), Column::new("payload", DataType::FixedBytes(56))];
         let schema = Schema::new(columns, "key").unwrap();
         let epoch = EpochManifest {
+            partitions: None,
             epoch: 0,
             commit: Uuid::nil(),
             parts: Vec::new(),

@@ -20,7 +20,7 @@ use super::members::{Code, Members};
 use super::parse::{SourceText, parse};
 use super::plan::{Computed, ExpressionPlan, ExpressionPlanner, Source, type_range};
 use super::program::{CHUNK_ROWS, Chunks, Scalar, Stack};
-use super::prune::{ColumnBounds, Pruner, TruthValue, range_of};
+use super::prune::{ColumnBounds, Pruner, TruthValue, range_of, values_of};
 use super::tree::{CompareOp, Condition, gather};
 
 /// A condition on records, bound to a schema.
@@ -432,6 +432,12 @@ impl Predicate {
     /// implies no range. In an empty range the lower end is above the upper end.
     pub fn range_of(&self, column: usize) -> Option<(Value, Value)> {
         range_of(&self.plan, column)
+    }
+
+    /// Returns values among which are the column's values of all matching rows, or `None` if the predicate implies no
+    /// finite list.
+    pub fn values_of(&self, column: usize) -> Option<Vec<Value>> {
+        values_of(&self.plan, column)
     }
 
     /// Folds the predicate bottom-up: `comparison` returns the value of a comparison, and `join` joins the values of a

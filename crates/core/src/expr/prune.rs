@@ -222,6 +222,27 @@ pub(super) fn range_of(plan: &ExpressionPlan, column: usize) -> Option<(Value, V
     }
 }
 
+/// Returns values among which are the column's values of all matching rows, or `None` if the plan implies no finite
+/// list.
+pub(super) fn values_of(plan: &ExpressionPlan, column: usize) -> Option<Vec<Value>> {
+    match plan {
+        ExpressionPlan::Range { source: Source::Column { index, .. }, low, high, inside: true }
+            if *index == column && at_most(*high, *low) =>
+        {
+            Some(vec![*low])
+        }
+        ExpressionPlan::Member { source: Source::Column { index, .. }, members, inside: true } if *index == column => {
+            Some(members.values().to_vec())
+        }
+        ExpressionPlan::And(inner) => inner.iter().filter_map(|plan| values_of(plan, column)).min_by_key(Vec::len),
+        ExpressionPlan::Or(inner) => {
+            let values: Option<Vec<_>> = inner.iter().map(|plan| values_of(plan, column)).collect();
+            values.map(|values| values.concat())
+        }
+        _ => None,
+    }
+}
+
 impl Pruner<'_> {
     pub(super) fn truth(&self, plan: &ExpressionPlan) -> TruthValue {
         match plan {

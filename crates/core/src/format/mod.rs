@@ -39,6 +39,7 @@ pub use manifest::row_group_statistics::RowGroupStatistics;
 pub use parquet::footer::{MAX_ROW_GROUPS, PartIdentity};
 pub use parquet::page_index::PageLocation;
 pub(crate) use parquet::page_layout::page_rows;
+pub use part::part_filters::PartFilters;
 pub use part::part_reader::PartReader;
 pub use part::part_writer::{EncodeBuffers, PartOptions, PartWriter, RunContext, StageSeconds};
 pub use part::row_group_pages::RowGroupPages;

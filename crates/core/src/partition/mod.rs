@@ -1,9 +1,10 @@
-//! The range partitioner assigns keys to receivers.
+//! Partitioners assign records to receivers: by ranges of the key, or by its hash.
 //!
-//! The partitioner consists of pure algorithms over key ordinals (see [`crate::KeyOrder`]). It has no I/O, no clock and
-//! no messages: the engine sends the output of [`Pivots::encode`] and [`PartitionTable::encode`]. Callers handle NaN
-//! keys themselves.
+//! They consist of pure algorithms over ordinals (see [`Partitioner`]). They have no I/O, no clock and no messages: the
+//! engine sends the output of [`Pivots::encode`] and [`PartitionTable::encode`]. Callers handle NaN keys themselves.
 //!
+//! - [`partitioner()`]: the seam: a method of partitioning gives every record an ordinal
+//! - `range`, `hash`: the two methods
 //! - [`table`]: cut points in (key, tie) space, routing, and the bounds by which receivers detect strays
 //! - `curve`: tables of thousands of partitions, approximated by a few thousand knots
 //! - [`sketch`]: a rank's bounded summary of the keys since the last renegotiation
@@ -25,9 +26,13 @@ pub mod carp;
 pub mod cumulative_mass;
 mod curve;
 mod cut_point;
+mod hash;
+mod methods;
+mod partitioner;
 pub mod pivots;
 pub mod planner;
 mod profile;
+mod range;
 mod sample_order;
 mod scale;
 pub mod sketch;
@@ -35,6 +40,8 @@ pub mod table;
 
 pub use cumulative_mass::CumulativeMass;
 pub use cut_point::CutPoint;
+pub use methods::partitioner;
+pub use partitioner::Partitioner;
 pub use pivots::{Atom, Pivots};
 pub use planner::{TablePlanner, TablePlannerOptions, even_table, history_slots};
 pub use profile::{KeyDistance, KeyProfile};

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::curve::{Interval, Knots};
 use super::cut_point::CutPoint;
+use crate::schema::even_share;
 
 /// The error for bytes that are neither a valid table nor valid pivots.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -52,7 +53,8 @@ impl TieSequence {
 pub struct PartitionTable {
     version: u32,
     partitions: u32,
-    cut_points: Arc<CutPoints>,
+    /// `None` if the partitions divide all ordinals evenly.
+    cut_points: Option<Arc<CutPoints>>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -180,12 +182,18 @@ impl PartitionTable {
         Self::of_knots(version, partitions, Knots::every(cuts))
     }
 
+    /// Creates a table that divides all ordinals evenly, without cut points. Such a table is not sent.
+    pub(super) fn even(version: u32, partitions: u32) -> Self {
+        Self { version, partitions: partitions.max(1), cut_points: None }
+    }
+
     pub(super) fn of_knots(version: u32, partitions: u32, knots: Knots) -> Self {
         let cells = Cells::new(&knots.cuts);
         let all = knots.cuts.len() + 1 == partitions as usize;
         let intervals = if all { Vec::new() } else { Interval::all(&knots) };
         let reached = if all { Vec::new() } else { knots.reached };
-        Self { version, partitions, cut_points: Arc::new(CutPoints { cuts: knots.cuts, intervals, reached, cells }) }
+        let cut_points = CutPoints { cuts: knots.cuts, intervals, reached, cells };
+        Self { version, partitions, cut_points: Some(Arc::new(cut_points)) }
     }
 
     /// Returns the number of the renegotiation that created the table.
@@ -193,9 +201,10 @@ impl PartitionTable {
         self.version
     }
 
-    /// Returns the kept cut points: one fewer than partitions, unless there are thousands of partitions.
+    /// Returns the kept cut points: one fewer than partitions, unless there are thousands of partitions. None of a
+    /// table that divides all ordinals evenly.
     pub fn cuts(&self) -> &[CutPoint] {
-        &self.cut_points.cuts
+        self.cut_points.as_ref().map_or(&[], |cut_points| &cut_points.cuts)
     }
 
     /// Returns the number of partitions, which is at least one.
@@ -205,25 +214,33 @@ impl PartitionTable {
 
     /// Returns the size of the table in memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        let CutPoints { cuts, intervals, reached, cells } = &*self.cut_points;
+        let Some(cut_points) = &self.cut_points else { return 0 };
+        let CutPoints { cuts, intervals, reached, cells } = &**cut_points;
         size_of_val(&cuts[..]) + size_of_val(&intervals[..]) + size_of_val(&reached[..]) + size_of_val(&cells.below[..])
     }
 
     /// Returns the length of the encoded table in bytes.
     pub fn message_bytes(&self) -> usize {
-        HEADER_BYTES + self.cut_points.cuts.len() * CUT_BYTES
+        HEADER_BYTES + self.cuts().len() * CUT_BYTES
     }
 
     /// Returns the partition of one record.
     #[inline]
     pub fn destination(&self, ordinal: u64, tie: u32) -> u32 {
-        self.cut_points.destination(ordinal, tie)
+        match &self.cut_points {
+            Some(cut_points) => cut_points.destination(ordinal, tie),
+            None => even_share(ordinal, self.partitions),
+        }
     }
 
     /// Appends the partitions of many records to `out`. Every record uses one tie from `ties`.
     pub fn destinations(&self, ordinals: &[u64], ties: &mut TieSequence, out: &mut Vec<u32>) {
-        let cut_points = &*self.cut_points;
-        out.extend(ordinals.iter().map(|&ordinal| cut_points.destination(ordinal, ties.next_tie())));
+        match &self.cut_points {
+            Some(cut_points) => {
+                out.extend(ordinals.iter().map(|&ordinal| cut_points.destination(ordinal, ties.next_tie())));
+            }
+            None => out.extend(ordinals.iter().map(|&ordinal| even_share(ordinal, self.partitions))),
+        }
     }
 
     /// Returns the smallest and largest key of a partition, both inclusive.
@@ -231,10 +248,11 @@ impl PartitionTable {
     /// Ties are not sent, so all partitions of a divided key include this key. The outermost partitions extend to the
     /// extremes. The bounds of an empty partition contain one key.
     pub fn closed_bounds(&self, partition: u32) -> (u64, u64) {
-        if !self.cut_points.intervals.is_empty() {
+        let Some(cut_points) = &self.cut_points else { return even_bounds(partition, self.partitions) };
+        if !cut_points.intervals.is_empty() {
             return self.searched_bounds(partition);
         }
-        let (partition, cuts) = (partition as usize, &self.cut_points.cuts);
+        let (partition, cuts) = (partition as usize, &cut_points.cuts);
         let low = match partition.checked_sub(1) {
             Some(before) => cuts.get(before).map_or(u64::MAX, |cut| cut.ordinal),
             None => 0,
@@ -261,7 +279,8 @@ impl PartitionTable {
 
     /// Appends the encoded table to a message.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let CutPoints { cuts, reached, .. } = &*self.cut_points;
+        let (cuts, reached) =
+            self.cut_points.as_ref().map_or((&[][..], &[][..]), |cut_points| (&cut_points.cuts, &cut_points.reached));
         out.reserve(self.message_bytes());
         for field in [self.version, self.partitions, cuts.len() as u32] {
             out.extend_from_slice(&field.to_le_bytes());
@@ -336,6 +355,13 @@ impl CutPoints {
         }
         below as u32
     }
+}
+
+/// Returns the smallest and largest ordinal of a partition, if all ordinals are divided evenly ([`even_share`]).
+fn even_bounds(partition: u32, partitions: u32) -> (u64, u64) {
+    let begin = |partition: u128| (partition << u64::BITS).div_ceil(u128::from(partitions));
+    let (low, end) = (begin(u128::from(partition)), begin(u128::from(partition) + 1));
+    (low.min(u128::from(u64::MAX)) as u64, (end - 1).min(u128::from(u64::MAX)) as u64)
 }
 
 /// Returns the smallest ordinal with a property. All larger ordinals must have the property too.

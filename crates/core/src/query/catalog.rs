@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::request::EpochSelection;
 use crate::error::{Error, Result};
-use crate::format::{EpochManifest, FormatVersion, PartId, PartIdentity, PartReader};
+use crate::format::{EpochManifest, FormatVersion, PartFilters, PartId, PartIdentity, PartReader};
 use crate::query::execution::recycle::Recycler;
 use crate::query::planning::pruning::KeyRanges;
 use crate::schema::Schema;
@@ -32,6 +32,9 @@ const CACHED_RUN_BYTES: usize = 256;
 /// Budget of the footer cache, in bytes of footers on disk. A parsed footer takes about as many bytes of memory.
 const CACHED_FOOTER_BYTES: u64 = 128 << 20;
 
+/// Budget of the filter cache, in bytes.
+const CACHED_FILTER_BYTES: u64 = 256 << 20;
+
 /// Maximum number of requested epochs that are looked up one by one. For more epochs, the folder is listed.
 const LOOKED_UP_EPOCHS: usize = 16;
 
@@ -49,6 +52,7 @@ pub(super) struct Catalog {
     /// Key ranges of the cached manifests, by commit.
     key_ranges: Mutex<Cache<Uuid, Arc<KeyRanges>>>,
     parts: Mutex<Cache<(Uuid, PartId), Arc<PartReader>>>,
+    filters: Mutex<Cache<(Uuid, PartId), Arc<PartFilters>>>,
     /// Recycled memory for columns.
     pub(super) recycler: Arc<Recycler>,
 }
@@ -85,6 +89,7 @@ impl Catalog {
             manifests: Mutex::new(Cache::new(usize::MAX, CACHED_RUNS)),
             key_ranges: Mutex::new(Cache::new(usize::MAX, CACHED_RUNS)),
             parts: Mutex::new(Cache::new(CACHED_PARTS, CACHED_FOOTER_BYTES)),
+            filters: Mutex::new(Cache::new(usize::MAX, CACHED_FILTER_BYTES)),
             recycler: Arc::default(),
         })
     }
@@ -251,6 +256,26 @@ impl Catalog {
         let footer_bytes = entry.bytes.saturating_sub(entry.footer_offset);
         lock(&self.parts).insert((manifest.commit, part), open.clone(), footer_bytes);
         Ok(open)
+    }
+}
+
+impl Catalog {
+    /// Returns the Bloom filters of a part from the cache, or reads them.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] if a filter is corrupt; the errors of [`Catalog::part`].
+    pub(super) fn filters(&self, manifest: &EpochManifest, part: PartId) -> Result<Arc<PartFilters>> {
+        if let Some(filters) = lock(&self.filters).get(&(manifest.commit, part)) {
+            return Ok(filters);
+        }
+        let open = self.part(manifest, part)?;
+        let entry = manifest.parts.iter().find(|entry| entry.part == part);
+        let entry = entry.ok_or_else(|| Error::corruption(open.path(), "the manifest does not list the part"))?;
+        let row_groups = manifest.row_groups.iter().filter(|entry| entry.part == part);
+        let filters = Arc::new(PartFilters::read(&**open.file(), open.path(), entry, row_groups)?);
+        let weight = filters.memory_bytes() as u64;
+        lock(&self.filters).insert((manifest.commit, part), filters.clone(), weight);
+        Ok(filters)
     }
 }
 

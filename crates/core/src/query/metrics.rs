@@ -30,6 +30,8 @@ pub struct QueryMetrics {
     pub filter_s: f64,
     /// Seconds spent merging by key and assembling batches.
     pub merge_s: f64,
+    /// Parts whose corrupt Bloom filters were not used. `turbidite verify` names them.
+    pub corrupt_filters: u64,
 }
 
 /// The state that all threads of a query share: the counters behind [`QueryMetrics`], and recycled memory.
@@ -43,6 +45,7 @@ pub(super) struct Counters {
     pub(super) read_ns: AtomicU64,
     pub(super) filter_ns: AtomicU64,
     pub(super) merge_ns: AtomicU64,
+    pub(super) corrupt_filters: AtomicU64,
     /// Rows currently held in decoded chunks.
     pub(super) resident_rows: AtomicU64,
     /// Maximum of `resident_rows` so far.
@@ -94,6 +97,7 @@ impl Counters {
             read_s: seconds(&self.read_ns),
             filter_s: seconds(&self.filter_ns),
             merge_s: seconds(&self.merge_ns),
+            corrupt_filters: count(&self.corrupt_filters),
         }
     }
 

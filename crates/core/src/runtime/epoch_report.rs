@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::format::{
     EpochManifest, EpochStatistics, FormatVersion, KeyRangeCounts, MAX_RANGE_COUNTS, RowGroupEntries, RunKind,
 };
-use crate::schema::Schema;
+use crate::schema::{Clustering, Schema};
 use crate::shuffle::{Engine, EngineStatistics, MessageError, Payloads};
 use crate::writer::Outcome;
 
@@ -94,9 +94,12 @@ pub(super) fn report(
         ..EpochStatistics::default()
     };
     let load = engine.partition().map(|partition| (partition, engine.statistics().received()));
-    let Outcome { parts, runs, mut keys, .. } = outcome;
+    let Outcome { mut parts, runs, mut keys, .. } = outcome;
+    let by_hash = schema.clustering() == Clustering::Hash;
+    parts.iter_mut().for_each(|part| part.partition = engine.partition().filter(|_| by_hash));
+    let partitions = by_hash.then(|| engine.partitions());
     keys.condense_for(engine.options().ranks);
-    let manifest = EpochManifest { epoch, commit, parts, row_groups: runs.into(), keys, statistics };
+    let manifest = EpochManifest { epoch, commit, parts, partitions, row_groups: runs.into(), keys, statistics };
     Report { loads: load.into_iter().collect(), manifest }.encode(schema)
 }
 
@@ -115,6 +118,7 @@ pub(super) fn join(schema: &Schema, epoch: u64, commit: Uuid, payloads: Payloads
         epoch,
         commit,
         parts: Vec::new(),
+        partitions: None,
         row_groups: RowGroupEntries::default(),
         keys: KeyRangeCounts::default(),
         statistics: EpochStatistics::default(),
@@ -128,12 +132,12 @@ pub(super) fn join(schema: &Schema, epoch: u64, commit: Uuid, payloads: Payloads
     }
     loads.sort_unstable_by_key(|&(partition, _)| partition);
     let rows_per_receiver = loads.into_iter().map(|(_, rows)| rows).collect();
-    let EpochManifest { mut parts, mut row_groups, keys, statistics, .. } = manifest;
+    let EpochManifest { mut parts, partitions, mut row_groups, keys, statistics, .. } = manifest;
     // The ranks of a subtree are not consecutive.
     parts.sort_unstable_by_key(|part| part.part);
     row_groups.to_mut().sort_by_key(|entry| (entry.part, entry.offset));
     let statistics = EpochStatistics { rows_per_receiver, ..statistics };
-    let whole = EpochManifest { epoch, commit, parts, row_groups, keys, statistics };
+    let whole = EpochManifest { epoch, commit, parts, partitions, row_groups, keys, statistics };
     whole.check().map_err(|what| Error::corruption(origin, what))?;
     Ok(whole)
 }
@@ -215,8 +219,9 @@ mod tests {
             ..EpochStatistics::default()
         };
         let part = PartId { rank: part, roll: 0 };
-        let parts = vec![PartEntry { part, bytes: 9, footer_offset: 4, footer_checksum: 0 }];
+        let parts = vec![PartEntry::new(part, 9, 4, 0)];
         let manifest = EpochManifest {
+            partitions: None,
             epoch,
             commit: Uuid::from_u128(1),
             parts,

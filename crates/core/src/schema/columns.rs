@@ -164,6 +164,12 @@ pub enum SchemaError {
     MissingKey { name: String },
     #[error("the key '{name}' is {data_type}, which has no order")]
     KeyType { name: String, data_type: DataType },
+    #[error(
+        "the key 'hash:{name}' is {data_type}: records are clustered by the hash of integers; use the key '{name}' instead"
+    )]
+    HashedType { name: String, data_type: DataType },
+    #[error("the key '{key}' has {columns} columns; a key has one")]
+    KeyColumns { key: String, columns: usize },
     #[error("'{text}' is not a type; types are i8 to i64, u8 to u64, f32, f64 and fixed_bytes(n)")]
     UnknownType { text: String },
     #[error("{found} columns were appended to a schema of {expected}")]

@@ -2,9 +2,12 @@
 //!
 //! A *stored row* contains the columns' little-endian values in schema order, without padding. Memtables, shuffle
 //! batches and raw spools store rows in this format. [`ordinal`] maps keys of every type to `u64`, so that the
-//! partitioner, the engine and the sort handle one key type. [`view`] describes a caller's columns in memory.
+//! partitioner, the engine and the sort handle one key type. [`key_hash`] hashes keys of datasets that are clustered by
+//! hash. [`view`] describes a caller's columns in memory.
 
+mod cluster_key;
 mod columns;
+mod key_hash;
 mod ordinal;
 mod packing;
 pub(crate) mod radix;
@@ -13,7 +16,9 @@ mod steps;
 mod value;
 mod view;
 
+pub use cluster_key::{ClusterKey, Clustering};
 pub use columns::{Column, DataType, EPOCH_COLUMN, MAX_COLUMNS, MAX_FIXED_BYTES, SchemaError};
+pub(crate) use key_hash::{KeyHash, even_share, hash_of, hash_of_value, partition_of_hash, partition_ordinal};
 pub use ordinal::{KeyOrder, NAN_ORDINAL};
 pub(crate) use packing::Packing;
 pub use record::Schema;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow_schema::{Field, SchemaRef};
 
+use super::cluster_key::{ClusterKey, Clustering};
 use super::columns::{Column, DataType, EPOCH_COLUMN, MAX_COLUMNS, MAX_FIXED_BYTES, SchemaError};
 use super::ordinal::KeyOrder;
 
@@ -26,15 +27,26 @@ pub struct Schema {
     row_bytes: usize,
     key: usize,
     key_order: KeyOrder,
+    clustering: Clustering,
 }
 
 impl Schema {
+    /// Creates a schema after checking names, widths and the key: the name of a column, or a [`ClusterKey`] such as
+    /// `hash:id`.
+    ///
+    /// # Errors
+    /// As [`Schema::clustered`].
+    pub fn new(columns: Vec<Column>, key: &str) -> Result<Self, SchemaError> {
+        Self::clustered(columns, &key.parse()?)
+    }
+
     /// Creates a schema after checking names, widths and the key.
     ///
     /// # Errors
     /// [`SchemaError`] for an empty schema or too many columns, an empty, reserved or repeated name, a width of zero or
-    /// beyond [`MAX_FIXED_BYTES`], and a missing or non-numeric key.
-    pub fn new(columns: Vec<Column>, key: &str) -> Result<Self, SchemaError> {
+    /// beyond [`MAX_FIXED_BYTES`], a missing or non-numeric key, and a key of several columns or of floats that is
+    /// hashed.
+    pub fn clustered(columns: Vec<Column>, key: &ClusterKey) -> Result<Self, SchemaError> {
         if columns.is_empty() || columns.len() > MAX_COLUMNS {
             return Err(SchemaError::ColumnCount { columns: columns.len() });
         }
@@ -60,15 +72,21 @@ impl Schema {
             // At most 2^12 columns of 2^16 bytes cannot overflow.
             row_bytes += column.data_type.width();
         }
+        let [name] = key.columns.as_slice() else {
+            return Err(SchemaError::KeyColumns { key: key.to_string(), columns: key.columns.len() });
+        };
         let key_index = columns
             .iter()
-            .position(|column| column.name == key)
-            .ok_or_else(|| SchemaError::MissingKey { name: key.to_owned() })?;
+            .position(|column| column.name == *name)
+            .ok_or_else(|| SchemaError::MissingKey { name: name.clone() })?;
         let data_type = columns[key_index].data_type;
+        if key.clustering == Clustering::Hash && !data_type.is_integer() {
+            return Err(SchemaError::HashedType { name: name.clone(), data_type });
+        }
         let Some(key_order) = KeyOrder::new(data_type) else {
-            return Err(SchemaError::KeyType { name: key.to_owned(), data_type });
+            return Err(SchemaError::KeyType { name: name.clone(), data_type });
         };
-        Ok(Self { columns, offsets, row_bytes, key: key_index, key_order })
+        Ok(Self { columns, offsets, row_bytes, key: key_index, key_order, clustering: key.clustering })
     }
 
     /// Returns the columns in stored order.
@@ -89,6 +107,16 @@ impl Schema {
     /// Returns the key column.
     pub fn key(&self) -> &Column {
         &self.columns[self.key]
+    }
+
+    /// Returns how records are divided among receivers.
+    pub fn clustering(&self) -> Clustering {
+        self.clustering
+    }
+
+    /// Returns the clustering method with the key's columns.
+    pub fn cluster_key(&self) -> ClusterKey {
+        ClusterKey { clustering: self.clustering, columns: vec![self.key().name.clone()] }
     }
 
     /// Returns the order of the key's values.

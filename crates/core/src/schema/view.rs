@@ -8,7 +8,6 @@ use std::ops::Range;
 use arrow_buffer::ToByteSlice;
 
 use super::columns::{DataType, SchemaError};
-use super::ordinal::KeyOrder;
 
 /// A borrowed column of `len` values, whose starts are `stride` bytes apart.
 ///
@@ -92,11 +91,6 @@ impl<'a> ColumnView<'a> {
         assert!(rows.start <= rows.end && rows.end <= self.len, "rows outside the view");
         let start = if rows.is_empty() { 0 } else { rows.start * self.stride };
         Self { bytes: &self.bytes[start..], len: rows.end - rows.start, ..*self }
-    }
-
-    /// Appends the ordinals of all values to `out`. The values have the order's type.
-    pub(crate) fn ordinals(&self, order: KeyOrder, out: &mut Vec<u64>) {
-        order.ordinals(self.bytes, self.stride, self.len, out);
     }
 }
 /// Implements conversions of native slices and vectors to views of contiguous values.

@@ -24,9 +24,9 @@ use super::statistics::EngineStatistics;
 use super::transport::{Channel, Sent, Transport};
 use super::tree::TreePlace;
 use super::wire::MessageError;
-use crate::partition::{Sketch, TableCache, TablePlannerOptions, TieSequence};
+use crate::partition::{Partitioner, Sketch, TableCache, TablePlannerOptions, TieSequence, partitioner};
 use crate::random::{self, Random};
-use crate::schema::{KeyOrder, Schema, Value};
+use crate::schema::{Schema, Value};
 
 pub use append::Append;
 
@@ -74,8 +74,9 @@ pub struct Engine {
     options: EngineOptions,
     place: TreePlace,
     schema: Arc<Schema>,
-    order: KeyOrder,
-    key_offset: usize,
+    partitioner: Box<dyn Partitioner>,
+    /// Whether the table does not depend on the records, so that there is nothing to negotiate.
+    has_fixed_table: bool,
     merge: Option<Merge>,
     /// Decoded partition tables, shared with the other ranks of this process.
     cache: Arc<TableCache>,
@@ -145,10 +146,11 @@ impl Engine {
             options.ranks as usize,
             routes,
         );
+        let partitioner = partitioner(&schema);
         Self {
             place,
-            order: schema.key_order(),
-            key_offset: schema.offset(schema.key_index()),
+            has_fixed_table: partitioner.fixed_table(1, 1).is_some(),
+            partitioner,
             merge: None,
             cache: Arc::default(),
             session: Session::default(),
@@ -201,14 +203,15 @@ impl Engine {
         self.session.installed.as_ref().map_or(0, |installed| installed.table.version())
     }
 
-    /// Returns this receiver's partition as a closed key range; `None` before the first table and on non-receivers.
+    /// Returns this receiver's partition as a closed key range. `None` before the first table, on non-receivers, and if
+    /// partitions are no intervals of keys.
     pub fn bounds(&self) -> Option<(Value, Value)> {
-        let (low, high) = self.session.installed.as_ref()?.own_bounds?;
-        // The first and last partitions extend to the extremes of the type.
-        let (least, greatest) = self.order.extremes();
-        let (first, last) = (self.order.ordinal_of(least), self.order.ordinal_of(greatest));
-        let within = |ordinal: u64| self.order.value(ordinal.clamp(first, last));
-        Some((within(low), within(high)))
+        self.partitioner.bounds(self.session.installed.as_ref()?.own_bounds?)
+    }
+
+    /// Returns whether ranks negotiate tables.
+    pub(in crate::shuffle) fn negotiates(&self) -> bool {
+        self.options.receivers > 1 && !self.has_fixed_table
     }
 
     /// Frees the buffers kept for further records, so that another dataset can use the memory.
@@ -253,7 +256,9 @@ impl Engine {
     }
 
     fn open(&mut self, announcement: Vec<u8>, first: Option<FirstTable>) {
-        if first.is_none() {
+        if self.has_fixed_table {
+            self.install_fixed();
+        } else if first.is_none() {
             // Rank 0 has forgotten the last epoch, so all ranks do.
             self.last = None;
         }

@@ -14,7 +14,7 @@ use super::files::{create_dir_synced, write_synced};
 use super::paths::DatasetPaths;
 use crate::error::{Error, IoContext, Result};
 use crate::format::FormatVersion;
-use crate::schema::{Column, Schema};
+use crate::schema::{ClusterKey, Clustering, Column, Schema};
 use crate::storage::{FileKind, Storage, read_all};
 
 /// Maximum size of `dataset.json` in bytes, sufficient for the largest schema.
@@ -51,7 +51,7 @@ struct Fields {
     key: Option<String>,
     /// Order of the rows since format version 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    clustering: Option<Clustering>,
+    clustering: Option<StoredClustering>,
     #[serde(default)]
     derivations: Vec<String>,
     #[serde(default)]
@@ -67,13 +67,10 @@ struct Features {
 
 /// The method that partitions and orders the rows, and its columns.
 #[derive(Debug, Serialize, Deserialize)]
-struct Clustering {
+struct StoredClustering {
     method: String,
     columns: Vec<String>,
 }
-
-/// Clustering by ranges of one column. This release knows no other method.
-const RANGE: &str = "range";
 
 /// The fields that decide whether this release can decode the others.
 #[derive(Debug, Deserialize)]
@@ -106,12 +103,12 @@ impl DatasetDescriptor {
     /// # Errors
     /// Errors of the JSON encoder. No schema causes one.
     pub fn encode(&self) -> io::Result<Vec<u8>> {
-        let key = self.schema.key().name.clone();
         let (features, key, clustering) = match self.format_version {
-            FormatVersion::V1 => (None, Some(key), None),
+            FormatVersion::V1 => (None, Some(self.schema.key().name.clone()), None),
             FormatVersion::V2 => {
                 let requires_to_write = self.requires_to_write.clone();
-                let clustering = Clustering { method: RANGE.to_owned(), columns: vec![key] };
+                let ClusterKey { clustering, columns } = self.schema.cluster_key();
+                let clustering = StoredClustering { method: clustering.name().to_owned(), columns };
                 (Some(Features { requires: Vec::new(), requires_to_write }), None, Some(clustering))
             }
         };
@@ -156,18 +153,14 @@ impl DatasetDescriptor {
         let fields: Fields =
             serde_json::from_slice(bytes).map_err(|error| corruption(&format!("it cannot be decoded: {error}")))?;
         let key = match (format_version, fields.key, fields.clustering) {
-            (FormatVersion::V1, Some(key), _) => key,
-            (FormatVersion::V2, _, Some(clustering)) if clustering.method != RANGE => {
-                return Err(unknown(&clustering.method));
-            }
-            (FormatVersion::V2, _, Some(clustering)) => {
-                let [key] = <[String; 1]>::try_from(clustering.columns)
-                    .map_err(|columns| corruption(&format!("it is clustered by {} columns", columns.len())))?;
-                key
+            (FormatVersion::V1, Some(key), _) => ClusterKey::range(key),
+            (FormatVersion::V2, _, Some(StoredClustering { method, columns })) => {
+                let clustering = Clustering::named(&method).ok_or_else(|| unknown(&method))?;
+                ClusterKey { clustering, columns }
             }
             _ => return Err(corruption("it does not state its key")),
         };
-        let schema = Schema::new(fields.columns, &key).map_err(|error| corruption(&error.to_string()))?;
+        let schema = Schema::clustered(fields.columns, &key).map_err(|error| corruption(&error.to_string()))?;
         let uuid = Uuid::try_parse(&fields.uuid).map_err(|error| corruption(&error.to_string()))?;
         Ok(Self {
             format_version,
@@ -286,8 +279,9 @@ impl DatasetDescriptor {
                 theirs.columns().len()
             ));
         }
-        if ours.key_index() != theirs.key_index() {
-            return mismatch(format!("its key is '{}', but '{}' was requested", ours.key().name, theirs.key().name));
+        if ours.cluster_key() != theirs.cluster_key() {
+            let (ours, theirs) = (ours.cluster_key(), theirs.cluster_key());
+            return mismatch(format!("its key is '{ours}', but '{theirs}' was requested"));
         }
         if !wanted.derivations.is_empty() && self.derivations != wanted.derivations {
             return mismatch(format!(

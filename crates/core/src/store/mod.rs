@@ -47,6 +47,7 @@ mod tests;
 mod truncate;
 mod vacancy;
 mod verify;
+mod verify_hash;
 mod verify_part;
 
 pub(crate) use commit::discard_attempt;

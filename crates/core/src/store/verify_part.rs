@@ -9,6 +9,7 @@ use xxhash_rust::xxh3::Xxh3;
 use super::descriptor::DatasetDescriptor;
 use super::findings::{Finding, VerifyReport};
 use super::paths::DatasetPaths;
+use super::verify_hash::HashCheck;
 use crate::error::{IoContext, Result};
 use crate::format::{
     EpochManifest, MAX_GAP_BYTES, PartEntry, PartIdentity, PartReader, RowGroupEntry, RunKind, SealedRowGroup,
@@ -44,14 +45,15 @@ pub(super) fn verify_part(
     report.parts = 1;
     let (dataset, version) = (descriptor.uuid, descriptor.format_version);
     let expected = PartIdentity { dataset, commit: manifest.commit, epoch: manifest.epoch, version };
-    let mut check = PartCheck { path: &path, reader: &reader, schema, report: &mut report };
+    let hash = HashCheck::open(&reader, schema, manifest, entry, &mut report.findings);
+    let mut check = PartCheck { path: &path, reader: &reader, schema, hash, report: &mut report };
     if reader.identity() != expected {
         check.corruption("footer", "it belongs to another dataset or epoch");
     }
     check.magic();
     check.row_groups(&runs);
     check.seals(&runs);
-    check.gaps(&runs, entry.footer_offset);
+    check.gaps(&runs, entry.filter_offset.unwrap_or(entry.footer_offset));
     let mut last_key = None;
     for run in runs {
         check.row_group(run, &mut last_key, advance);
@@ -136,6 +138,8 @@ struct PartCheck<'a> {
     path: &'a Path,
     reader: &'a PartReader,
     schema: &'a Schema,
+    /// `None` if the dataset is not clustered by hash.
+    hash: Option<HashCheck>,
     report: &'a mut VerifyReport,
 }
 
@@ -289,6 +293,9 @@ impl PartCheck<'_> {
             observed.add(found);
             if column == self.schema.key_index() {
                 self.key_order(run, &values, last_key);
+                if let Some(what) = self.hash.as_mut().and_then(|hash| hash.wrong(run, &values)) {
+                    self.corruption(place(run), what);
+                }
             }
         }
         Some(observed)

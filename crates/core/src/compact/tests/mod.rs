@@ -87,6 +87,7 @@ fn write_source(
     let schema = &descriptor.schema;
     let mut rows = rows_of(schema, epoch, seed).into_iter();
     let mut manifest = EpochManifest {
+        partitions: None,
         epoch: label,
         commit: commit.identity().commit,
         parts: Vec::new(),

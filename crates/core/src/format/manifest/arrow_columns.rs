@@ -118,6 +118,17 @@ pub(in crate::format) fn plain<T: ArrowPrimitiveType>(
     numbers::<T>(container.get(&place.values)?, place.rows)
 }
 
+/// Returns the values of a loaded column, which may have nulls.
+pub(in crate::format) fn nullable<T: ArrowPrimitiveType>(
+    container: &Container,
+    place: &ColumnPlace,
+) -> Option<Vec<Option<T::Native>>> {
+    let values = numbers::<T>(container.get(&place.values)?, place.rows)?;
+    let nulls = place.nulls(container)?;
+    let is_null = |row: usize| nulls.as_ref().is_some_and(|nulls| nulls.is_null(row));
+    Some(values.iter().enumerate().map(|(row, value)| (!is_null(row)).then_some(*value)).collect())
+}
+
 /// Returns a loaded column of a numeric type.
 pub(in crate::format) fn array(container: &Container, place: &ColumnPlace, data_type: DataType) -> Option<ArrayRef> {
     fn of<T: ArrowPrimitiveType<Native: Number>>(container: &Container, place: &ColumnPlace) -> Option<ArrayRef> {

@@ -46,6 +46,9 @@ pub(in crate::format) struct Directory {
     /// Names of features that a reader must know.
     #[serde(default)]
     requires: Vec<String>,
+    /// Number of partitions of an epoch that is clustered by hash.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    partitions: Option<u32>,
     /// Offset and length of each section.
     sections: BTreeMap<String, (u64, u64)>,
 }
@@ -66,14 +69,17 @@ impl ContainerBuilder {
     }
 
     /// Appends directory, checksums and trailer. Returns the content of the file.
-    pub(in crate::format) fn finish(self, epoch: u64, commit: Uuid) -> Vec<u8> {
+    pub(in crate::format) fn finish(self, epoch: u64, commit: Uuid, partitions: Option<u32>) -> Vec<u8> {
         let Self { mut bytes, sections } = self;
         let directory_offset = bytes.len() as u64;
         let format_version = FormatVersion::V2.number();
-        let directory = serde_json::json!({
+        let mut directory = serde_json::json!({
             "format_version": format_version, "epoch": epoch, "commit": commit.to_string(), "requires": [],
             "sections": sections,
         });
+        if let Some(partitions) = partitions {
+            directory["partitions"] = partitions.into();
+        }
         bytes.extend_from_slice(directory.to_string().as_bytes());
         sealed(bytes, directory_offset)
     }
@@ -163,6 +169,11 @@ impl Container {
     /// Returns the identity of the commit.
     pub(in crate::format) fn commit(&self) -> Option<Uuid> {
         self.directory.commit.parse().ok()
+    }
+
+    /// Returns the number of partitions of an epoch that is clustered by hash.
+    pub(in crate::format) fn partitions(&self) -> Option<u32> {
+        self.directory.partitions
     }
 
     /// Returns the range of a section.

@@ -85,6 +85,22 @@ pub struct PartEntry {
     pub footer_offset: u64,
     /// xxh3-64 of the bytes from `footer_offset` to the end of the file.
     pub footer_checksum: u64,
+    /// Offset of the Bloom filters of the row groups, which end where the page indexes begin. `None` if there are none.
+    pub filter_offset: Option<u64>,
+    /// The partition whose regular runs the part has, if records are clustered by hash.
+    pub partition: Option<u32>,
+}
+
+impl PartEntry {
+    /// Creates the entry of a part without filters.
+    pub fn new(part: PartId, bytes: u64, footer_offset: u64, footer_checksum: u64) -> Self {
+        Self { part, bytes, footer_offset, footer_checksum, filter_offset: None, partition: None }
+    }
+
+    /// Returns where the last seal ends: the offset of the filters, or of the page indexes if there are none.
+    pub(in crate::format) fn seals_end(&self) -> u64 {
+        self.filter_offset.unwrap_or(self.footer_offset)
+    }
 }
 
 #[cfg(test)]

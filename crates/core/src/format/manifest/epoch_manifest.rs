@@ -99,6 +99,8 @@ pub struct EpochManifest {
     pub commit: Uuid,
     /// Part files, sorted by rank and roll.
     pub parts: Vec<PartEntry>,
+    /// Number of partitions, if records are clustered by hash.
+    pub partitions: Option<u32>,
     /// Row groups, in the order of parts and offsets.
     pub row_groups: RowGroupEntries,
     /// Distribution of the keys, finer than the row groups' statistics. Empty if unknown.

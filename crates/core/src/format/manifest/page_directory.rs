@@ -12,6 +12,11 @@ pub struct PageDirectory {
     pub index_bytes: u32,
     /// xxh3-64 of the row group's page indexes.
     pub index_checksum: u64,
+    /// Length of the row group's filters in bytes. 0 if it has none. The filters of a part lie in the order of its row
+    /// groups, from [`PartEntry::filter_offset`](super::entries::PartEntry::filter_offset) on.
+    pub filter_bytes: u32,
+    /// xxh3-64 of the row group's filters.
+    pub filter_checksum: u64,
     /// Ordinals of the first keys of the pages after the first. `None` if unknown.
     pub first_keys: Option<Vec<u64>>,
 }

@@ -65,6 +65,8 @@ pub(in crate::format) struct StoredPages {
     pub(in crate::format) page_rows: ScalarBuffer<u32>,
     /// `None` if a scan has not read them.
     pub(in crate::format) index: Option<StoredIndexes>,
+    /// Lengths and checksums of filters. `None` if there are none.
+    pub(in crate::format) filters: Option<(ScalarBuffer<u32>, ScalarBuffer<u64>)>,
     pub(in crate::format) first_keys: Lists,
     pub(in crate::format) order: KeyOrder,
 }
@@ -87,6 +89,8 @@ impl StoredPages {
             index_offset,
             index_bytes,
             index_checksum,
+            filter_bytes: self.filters.as_ref().map_or(0, |(bytes, _)| bytes[row]),
+            filter_checksum: self.filters.as_ref().map_or(0, |(_, checksums)| checksums[row]),
             first_keys: self.first_keys.get(row).map(ordinals),
         })
     }

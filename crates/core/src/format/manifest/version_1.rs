@@ -218,11 +218,8 @@ fn take_notes(notes: &HashMap<String, String>) -> Option<EpochManifest> {
         Some(parts) => parts,
         None => {
             let parts: Vec<(u32, u32, u64, u64, u64)> = serde_json::from_str(parts).ok()?;
-            let part = |(rank, roll, bytes, footer_offset, footer_checksum)| PartEntry {
-                part: PartId { rank, roll },
-                bytes,
-                footer_offset,
-                footer_checksum,
+            let part = |(rank, roll, bytes, footer_offset, footer_checksum)| {
+                PartEntry::new(PartId { rank, roll }, bytes, footer_offset, footer_checksum)
             };
             parts.into_iter().map(part).collect()
         }
@@ -232,6 +229,7 @@ fn take_notes(notes: &HashMap<String, String>) -> Option<EpochManifest> {
         epoch: notes.get("turbidite.epoch")?.parse().ok()?,
         commit: notes.get("turbidite.commit")?.parse().ok()?,
         parts,
+        partitions: None,
         row_groups: RowGroupEntries::default(),
         // Key counts are parsed on first use. Most queries do not need them.
         keys: notes.get("turbidite.keys").cloned().map(KeyRangeCounts::stored).unwrap_or_default(),
@@ -255,7 +253,7 @@ fn take_parts(text: &str) -> Option<Vec<PartEntry>> {
         }
         let [rank, roll, bytes, footer_offset, footer_checksum] = numbers;
         let part = PartId { rank: rank.try_into().ok()?, roll: roll.try_into().ok()? };
-        parts.push(PartEntry { part, bytes, footer_offset, footer_checksum });
+        parts.push(PartEntry::new(part, bytes, footer_offset, footer_checksum));
         match rest.strip_prefix(b",") {
             // A comma must be followed by another part.
             Some(next) if next.first() == Some(&b'[') => rest = next,

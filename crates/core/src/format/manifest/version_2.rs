@@ -12,7 +12,7 @@ use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_schema::{DataType as ArrowType, Field};
 
 use crate::error::{Error, Result};
-use crate::format::manifest::arrow_columns::{self, ArrowColumns, ColumnPlace, Lists, array, plain};
+use crate::format::manifest::arrow_columns::{self, ArrowColumns, ColumnPlace, Lists, array, nullable, plain};
 use crate::format::manifest::arrow_values::{numbers, with_arrow_type};
 use crate::format::manifest::container::{Container, ContainerBuilder};
 use crate::format::manifest::entries::{PartEntry, PartId, RunKind};
@@ -23,13 +23,19 @@ use crate::format::manifest::row_group_entry::RowGroupEntry;
 use crate::format::manifest::stored_row_groups::{StoredIndexes, StoredOrigin, StoredPages, StoredRowGroups};
 use crate::format::manifest::stored_statistics::{StoredColumn, StoredRange, StoredStatistics};
 use crate::format::manifest::version_1::{self, refused};
-use crate::schema::{Column, Schema};
+use crate::schema::{Clustering, Column, Schema};
 
 /// Names of the sections.
 const ROW_GROUPS: &str = "row_groups";
 const PARTS: &str = "parts";
 const KEY_COUNTS: &str = "key_counts";
 const STATISTICS: &str = "statistics";
+
+/// Names of columns of datasets that are clustered by hash.
+const FILTER_OFFSET: &str = "filter_offset";
+const PARTITION: &str = "partition";
+const FILTER_BYTES: &str = "filter_bytes";
+const FILTER_CHECKSUM: &str = "filter_checksum";
 
 /// First keys of pages are stored if they take at most this share of the pages' bytes.
 const FIRST_KEYS_SHARE: u64 = 2000;
@@ -73,15 +79,16 @@ pub(super) fn encode(manifest: &EpochManifest, schema: &Schema) -> Result<Vec<u8
     let row_groups = arrow_columns::encode(fields, arrays).map_err(|error| refused(&error))?;
     let mut builder = ContainerBuilder::default();
     builder.append(ROW_GROUPS, &row_groups);
-    builder.append(PARTS, &encode_parts(&manifest.parts)?);
+    builder.append(PARTS, &encode_parts(&manifest.parts, schema.clustering() == Clustering::Hash)?);
     builder.append(STATISTICS, manifest.statistics.text().as_bytes());
     if let Some(text) = manifest.keys.text(manifest.row_groups.len()) {
         builder.append(KEY_COUNTS, text.as_bytes());
     }
-    Ok(builder.finish(manifest.epoch, manifest.commit))
+    Ok(builder.finish(manifest.epoch, manifest.commit, manifest.partitions))
 }
 
-fn encode_parts(parts: &[PartEntry]) -> Result<Vec<u8>> {
+/// Encodes the list of parts, with filters and partitions if records are clustered by hash.
+fn encode_parts(parts: &[PartEntry], by_hash: bool) -> Result<Vec<u8>> {
     let u32s = |pick: fn(&PartEntry) -> u32| -> ArrayRef {
         Arc::new(parts.iter().map(|part| Some(pick(part))).collect::<PrimitiveArray<UInt32Type>>())
     };
@@ -95,25 +102,43 @@ fn encode_parts(parts: &[PartEntry]) -> Result<Vec<u8>> {
         ("footer_offset", u64s(|part| part.footer_offset)),
         ("footer_checksum", u64s(|part| part.footer_checksum)),
     ];
-    let fields = columns.iter().map(|(name, values)| Field::new(*name, values.data_type().clone(), false)).collect();
-    let arrays = columns.iter().map(|(_, values)| Arc::clone(values)).collect();
+    let mut fields: Vec<Field> =
+        columns.iter().map(|(name, values)| Field::new(*name, values.data_type().clone(), false)).collect();
+    let mut arrays: Vec<ArrayRef> = columns.iter().map(|(_, values)| Arc::clone(values)).collect();
+    if by_hash {
+        let filter_offsets = parts.iter().map(|part| part.filter_offset);
+        let partitions = parts.iter().map(|part| part.partition);
+        fields.push(Field::new(FILTER_OFFSET, ArrowType::UInt64, true));
+        arrays.push(Arc::new(filter_offsets.collect::<PrimitiveArray<UInt64Type>>()));
+        fields.push(Field::new(PARTITION, ArrowType::UInt32, true));
+        arrays.push(Arc::new(partitions.collect::<PrimitiveArray<UInt32Type>>()));
+    }
     arrow_columns::encode(fields, arrays).map_err(|error| refused(&error))
 }
 
 /// Returns the columns that version 1 lacks: the places and the first keys of pages.
-fn page_columns(manifest: &EpochManifest, schema: &Schema) -> [(&'static str, ArrowType, bool, ArrayRef); 5] {
+fn page_columns(manifest: &EpochManifest, schema: &Schema) -> Vec<(&'static str, ArrowType, bool, ArrayRef)> {
     let directories = || manifest.row_groups.iter().map(|entry| entry.pages.as_ref());
     let page_rows = directories().map(|pages| Some(pages.map_or(0, |pages| pages.page_rows)));
     let index_offsets = directories().map(|pages| Some(pages.map_or(0, |pages| pages.index_offset)));
     let index_bytes = directories().map(|pages| Some(pages.map_or(0, |pages| pages.index_bytes)));
     let index_checksums = directories().map(|pages| Some(pages.map_or(0, |pages| pages.index_checksum)));
-    [
+    let mut columns: Vec<(_, _, _, ArrayRef)> = vec![
         ("page_rows", ArrowType::UInt32, false, Arc::new(page_rows.collect::<PrimitiveArray<UInt32Type>>())),
         ("index_offset", ArrowType::UInt64, false, Arc::new(index_offsets.collect::<PrimitiveArray<UInt64Type>>())),
         ("index_bytes", ArrowType::UInt32, false, Arc::new(index_bytes.collect::<PrimitiveArray<UInt32Type>>())),
         ("index_checksum", ArrowType::UInt64, false, Arc::new(index_checksums.collect::<PrimitiveArray<UInt64Type>>())),
         ("first_keys", first_keys_type(schema), true, first_keys(manifest, schema)),
-    ]
+    ];
+    if schema.clustering() == Clustering::Hash {
+        let filter_bytes = directories().map(|pages| Some(pages.map_or(0, |pages| pages.filter_bytes)));
+        let filter_checksums = directories().map(|pages| Some(pages.map_or(0, |pages| pages.filter_checksum)));
+        let filter_bytes = Arc::new(filter_bytes.collect::<PrimitiveArray<UInt32Type>>());
+        let filter_checksums = Arc::new(filter_checksums.collect::<PrimitiveArray<UInt64Type>>());
+        columns.push((FILTER_BYTES, ArrowType::UInt32, false, filter_bytes));
+        columns.push((FILTER_CHECKSUM, ArrowType::UInt64, false, filter_checksums));
+    }
+    columns
 }
 
 /// Returns the lists of the pages' first keys. All of them are null if they would take too much space.
@@ -185,6 +210,7 @@ pub(super) fn decode(
     let manifest = EpochManifest {
         epoch: container.epoch(),
         commit: container.commit().ok_or_else(|| corruption("its commit cannot be decoded"))?,
+        partitions: container.partitions(),
         parts: part_places.take(&container, parts.rows()).ok_or_else(|| corruption("a part cannot be decoded"))?,
         row_groups: RowGroupEntries::stored(vec![stored]),
         keys: text(texts.get(1)).map(KeyRangeCounts::stored).unwrap_or_default(),
@@ -195,30 +221,49 @@ pub(super) fn decode(
 }
 
 /// The places of the columns of the parts.
-struct PartPlaces<'a>([&'a ColumnPlace; 5]);
+struct PartPlaces<'a> {
+    /// Rank, roll, bytes, offset and checksum of the footer.
+    fixed: [&'a ColumnPlace; 5],
+    /// Offset of the filters, partition.
+    by_hash: Option<[&'a ColumnPlace; 2]>,
+}
 
 impl<'a> PartPlaces<'a> {
     fn of(columns: &'a ArrowColumns) -> Option<Self> {
-        Some(Self([
-            columns.place("rank", &ArrowType::UInt32)?,
-            columns.place("roll", &ArrowType::UInt32)?,
-            columns.place("bytes", &ArrowType::UInt64)?,
-            columns.place("footer_offset", &ArrowType::UInt64)?,
-            columns.place("footer_checksum", &ArrowType::UInt64)?,
-        ]))
+        let by_hash = (columns.place(FILTER_OFFSET, &ArrowType::UInt64), columns.place(PARTITION, &ArrowType::UInt32));
+        Some(Self {
+            fixed: [
+                columns.place("rank", &ArrowType::UInt32)?,
+                columns.place("roll", &ArrowType::UInt32)?,
+                columns.place("bytes", &ArrowType::UInt64)?,
+                columns.place("footer_offset", &ArrowType::UInt64)?,
+                columns.place("footer_checksum", &ArrowType::UInt64)?,
+            ],
+            by_hash: by_hash.0.zip(by_hash.1).map(|(filters, partitions)| [filters, partitions]),
+        })
     }
 
     fn take(&self, container: &Container, rows: usize) -> Option<Vec<PartEntry>> {
-        let [ranks, rolls, bytes, footer_offsets, footer_checksums] = self.0;
+        let [ranks, rolls, bytes, footer_offsets, footer_checksums] = self.fixed;
         let (ranks, rolls) = (plain::<UInt32Type>(container, ranks)?, plain::<UInt32Type>(container, rolls)?);
         let bytes = plain::<UInt64Type>(container, bytes)?;
         let footer_offsets = plain::<UInt64Type>(container, footer_offsets)?;
         let footer_checksums = plain::<UInt64Type>(container, footer_checksums)?;
+        let (filter_offsets, partitions) = match self.by_hash {
+            Some([filters, partitions]) => {
+                (nullable::<UInt64Type>(container, filters)?, nullable::<UInt32Type>(container, partitions)?)
+            }
+            None => (vec![None; rows], vec![None; rows]),
+        };
         let part = |row: usize| PartEntry {
-            part: PartId { rank: ranks[row], roll: rolls[row] },
-            bytes: bytes[row],
-            footer_offset: footer_offsets[row],
-            footer_checksum: footer_checksums[row],
+            filter_offset: filter_offsets[row],
+            partition: partitions[row],
+            ..PartEntry::new(
+                PartId { rank: ranks[row], roll: rolls[row] },
+                bytes[row],
+                footer_offsets[row],
+                footer_checksums[row],
+            )
         };
         Some((0..rows).map(part).collect())
     }
@@ -234,6 +279,8 @@ struct GroupPlaces<'a> {
     first_keys: &'a ColumnPlace,
     /// Version of the partition table, checksum, bounds. A scan does not read them.
     origin: Option<[&'a ColumnPlace; 4]>,
+    /// Length and checksum of the filters, if there are any.
+    filters: Option<[&'a ColumnPlace; 2]>,
     /// Offset, length and checksum of the page indexes. A scan reads them if it may need a page index.
     index: Option<[&'a ColumnPlace; 3]>,
     /// Smallest and largest values and NaN counts of the numeric columns. `None` for the others, and if they are not
@@ -285,11 +332,14 @@ impl<'a> GroupPlaces<'a> {
             let nan_counts = if data_type.is_float() { Some(u64s(&format!("nan:{name}"))?) } else { None };
             statistics.push(Some(StatisticsPlaces { range: [place("min")?, place("max")?], nan_counts }));
         }
+        let filters =
+            (columns.place(FILTER_BYTES, &ArrowType::UInt32), columns.place(FILTER_CHECKSUM, &ArrowType::UInt64));
         Some(Self {
             u32s: [u32s("rank")?, u32s("roll")?, u32s("run")?, u32s("row_group")?, u32s("page_rows")?],
             u64s: [u64s("offset")?, u64s("bytes")?, u64s("rows")?],
             kinds: columns.place("kind", &ArrowType::UInt8)?,
             first_keys,
+            filters: filters.0.zip(filters.1).map(|(bytes, checksums)| [bytes, checksums]),
             origin,
             index,
             statistics,
@@ -303,6 +353,7 @@ impl<'a> GroupPlaces<'a> {
         fixed
             .chain(self.origin.into_iter().flatten())
             .chain(self.index.into_iter().flatten())
+            .chain(self.filters.into_iter().flatten())
             .chain(statistics)
             .collect()
     }
@@ -377,6 +428,10 @@ impl<'a> GroupPlaces<'a> {
                 page_rows: u32s(page_rows)?,
                 index,
                 first_keys: Lists::of(container, self.first_keys, key.width())?,
+                filters: match self.filters {
+                    Some([bytes, checksums]) => Some((u32s(bytes)?, u64s(checksums)?)),
+                    None => None,
+                },
                 order: schema.key_order(),
             }),
         })

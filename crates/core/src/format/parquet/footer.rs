@@ -11,7 +11,7 @@ use crate::format::parquet::page_header::{PLAIN, RLE, encode_statistics, number}
 use crate::format::parquet::physical::{PhysicalType, physical_type, physical_width};
 use crate::format::parquet::thrift::{Malformed, Reader, Writer};
 use crate::format::version::FormatVersion;
-use crate::schema::{Column, DataType, Schema};
+use crate::schema::{ClusterKey, Column, DataType, Schema};
 
 /// Magic number at the start and the end of a Parquet file.
 pub(in crate::format) const PARQUET_MAGIC: &[u8; 4] = b"PAR1";
@@ -45,6 +45,8 @@ pub(in crate::format) struct WrittenChunk {
     pub(in crate::format) offset_index: Range<usize>,
     /// Range of the chunk's column index in the index section. Empty if the chunk has none.
     pub(in crate::format) column_index: Range<usize>,
+    /// Range of the chunk's Bloom filter among the part's filters. Empty if the chunk has none.
+    pub(in crate::format) filter: Range<usize>,
 }
 
 /// A written row group.
@@ -74,6 +76,13 @@ impl WrittenRowGroup {
         self.columns.iter().map(|chunk| chunk.bytes).sum()
     }
 
+    /// Returns the range of the row group's filters among the part's filters.
+    pub(in crate::format) fn filters(&self) -> Range<usize> {
+        let mut ranges = self.columns.iter().map(|chunk| chunk.filter.clone()).filter(|range| !range.is_empty());
+        let first = ranges.next().unwrap_or(0..0);
+        first.start..ranges.next_back().unwrap_or(first.clone()).end
+    }
+
     /// Returns the end of the row group's page indexes in the index section.
     pub(in crate::format) fn indexes_end(&self) -> usize {
         self.columns.last().map_or(0, |chunk| chunk.column_index.end)
@@ -87,6 +96,8 @@ pub(in crate::format) struct Footer<'a> {
     pub(in crate::format) part: PartId,
     pub(in crate::format) created_by: &'a str,
     pub(in crate::format) row_groups: &'a [WrittenRowGroup],
+    /// Offset of the filters in the file.
+    pub(in crate::format) filter_offset: u64,
     /// Offset of the index section in the file.
     pub(in crate::format) index_offset: u64,
 }
@@ -123,7 +134,7 @@ pub(in crate::format) fn encode_footer(footer: &Footer<'_>, out: &mut Vec<u8>) {
 }
 
 fn key_values(footer: &Footer<'_>) -> Vec<(&'static str, String)> {
-    let key = &footer.schema.key().name;
+    let ClusterKey { clustering, columns } = footer.schema.cluster_key();
     vec![
         ("turbidite.format_version", footer.identity.version.to_string()),
         ("turbidite.dataset", footer.identity.dataset.to_string()),
@@ -131,8 +142,8 @@ fn key_values(footer: &Footer<'_>) -> Vec<(&'static str, String)> {
         ("turbidite.epoch", footer.identity.epoch.to_string()),
         ("turbidite.part", footer.part.file_name()),
         match footer.identity.version {
-            FormatVersion::V1 => ("turbidite.key", key.clone()),
-            FormatVersion::V2 => ("turbidite.clustering", format!("range:{key}")),
+            FormatVersion::V1 => ("turbidite.key", columns.join(",")),
+            FormatVersion::V2 => ("turbidite.clustering", format!("{}:{}", clustering.name(), columns.join(","))),
         },
         // Columns have the same JSON as in dataset.json. Serializing strings cannot fail. If it did, the entry would be
         // empty, but no reader needs it.
@@ -170,7 +181,7 @@ fn encode_schema_element(writer: &mut Writer<'_>, column: &Column) {
 fn encode_row_group(writer: &mut Writer<'_>, footer: &Footer<'_>, ordinal: usize, group: &WrittenRowGroup) {
     let columns = footer.schema.columns();
     writer.structures(1, columns.iter().zip(&group.columns), |writer, (column, chunk)| {
-        encode_chunk(writer, footer.index_offset, column, chunk, group.rows);
+        encode_chunk(writer, footer, column, chunk, group.rows);
     });
     writer.i64(2, group.bytes() as i64);
     writer.i64(3, group.rows as i64);
@@ -187,7 +198,7 @@ fn encode_row_group(writer: &mut Writer<'_>, footer: &Footer<'_>, ordinal: usize
     writer.i16(7, ordinal as i16);
 }
 
-fn encode_chunk(writer: &mut Writer<'_>, index_offset: u64, column: &Column, chunk: &WrittenChunk, rows: u64) {
+fn encode_chunk(writer: &mut Writer<'_>, footer: &Footer<'_>, column: &Column, chunk: &WrittenChunk, rows: u64) {
     writer.i64(2, 0);
     writer.structure(3, |writer| {
         writer.i32(1, physical_type(column.data_type) as i32);
@@ -199,8 +210,12 @@ fn encode_chunk(writer: &mut Writer<'_>, index_offset: u64, column: &Column, chu
         writer.i64(7, chunk.bytes as i64);
         writer.i64(9, chunk.offset as i64);
         encode_statistics(writer, 12, column.data_type, chunk.summary);
+        if !chunk.filter.is_empty() {
+            writer.i64(14, footer.filter_offset as i64 + chunk.filter.start as i64);
+            writer.i32(15, chunk.filter.len() as i32);
+        }
     });
-    let index = |range: &Range<usize>| (index_offset as i64 + range.start as i64, range.len() as i32);
+    let index = |range: &Range<usize>| (footer.index_offset as i64 + range.start as i64, range.len() as i32);
     let (offset, bytes) = index(&chunk.offset_index);
     writer.i64(4, offset);
     writer.i32(5, bytes);

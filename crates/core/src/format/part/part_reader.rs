@@ -38,8 +38,8 @@ const CLOSING_BYTES: usize = 8;
 enum RowGroups {
     /// All row groups, by the footer.
     Footer(Vec<Arc<RowGroupPages>>),
-    /// The row groups used so far, by their manifest entries. `index_offset` is where the part's page indexes begin.
-    Manifest { part: PartId, index_offset: u64, used: Mutex<HashMap<u32, Arc<RowGroupPages>>> },
+    /// The row groups used so far, by their manifest entries, of the part with this entry.
+    Manifest { part: PartEntry, used: Mutex<HashMap<u32, Arc<RowGroupPages>>> },
 }
 
 /// A read of neighbouring page indexes, each with its offset in the file.
@@ -128,14 +128,13 @@ impl PartReader {
         schema: Arc<Schema>,
     ) -> Result<Self> {
         let file = open_file(storage, path, entry)?;
-        let mark_offset = entry.footer_offset.checked_sub(OwnerMark::CLOSING_BYTES as u64);
+        let mark_offset = entry.seals_end().checked_sub(OwnerMark::CLOSING_BYTES as u64);
         let Some(mark_offset) = mark_offset.filter(|_| entry.footer_offset < entry.bytes) else {
             // A part without runs has no seal. Its footer is short.
             return Self::open(storage, path, entry, identity.commit, schema);
         };
         file.announce(&[(mark_offset, OwnerMark::CLOSING_BYTES as u64)]);
-        let (part, index_offset) = (entry.part, entry.footer_offset);
-        let row_groups = RowGroups::Manifest { part, index_offset, used: Mutex::default() };
+        let row_groups = RowGroups::Manifest { part: *entry, used: Mutex::default() };
         Ok(Self { file, path: path.to_owned(), schema, identity, row_groups, confirmed: OnceLock::new() })
     }
 
@@ -145,16 +144,18 @@ impl PartReader {
     /// # Errors
     /// [`Error::Corruption`] if commit or part are others; I/O errors.
     pub fn confirm(&self) -> Result<()> {
-        let RowGroups::Manifest { part, index_offset, .. } = &self.row_groups else { return Ok(()) };
+        let RowGroups::Manifest { part, .. } = &self.row_groups else { return Ok(()) };
         if self.confirmed.get().is_some() {
             return Ok(());
         }
         let mut closing = [0; OwnerMark::CLOSING_BYTES];
-        self.file.read_at(index_offset.saturating_sub(closing.len() as u64), &mut closing).at("read", &self.path)?;
+        self.file
+            .read_at(part.seals_end().saturating_sub(closing.len() as u64), &mut closing)
+            .at("read", &self.path)?;
         let corruption = || Error::corruption_at(&self.path, "last seal", "it is missing");
         let mark = OwnerMark::find(&closing).ok_or_else(corruption)?;
-        if (mark.commit, mark.part) != (self.identity.commit, *part) {
-            return Err(other_part(&self.path, *part, self.identity.commit, mark.part, mark.commit));
+        if (mark.commit, mark.part) != (self.identity.commit, part.part) {
+            return Err(other_part(&self.path, part.part, self.identity.commit, mark.part, mark.commit));
         }
         let _ = self.confirmed.set(());
         Ok(())
@@ -168,7 +169,7 @@ impl PartReader {
     /// - I/O errors
     pub fn commit_of(storage: &dyn Storage, path: &Path, entry: &PartEntry) -> Result<Uuid> {
         let file = open_file(storage, path, entry)?;
-        match last_commit(&*file, entry.footer_offset).at("read", path)? {
+        match last_commit(&*file, entry.seals_end()).at("read", path)? {
             Some(commit) => Ok(commit),
             None => Self::identify(storage, path).map(|identity| identity.commit),
         }
@@ -305,14 +306,14 @@ impl PartReader {
 
     /// Returns the reads of the page indexes of row groups that have not been read yet.
     fn unread_indexes<'a>(&self, entries: &[&'a RowGroupEntry]) -> Result<Vec<IndexRead<'a>>> {
-        let RowGroups::Manifest { index_offset, used, .. } = &self.row_groups else { return Ok(Vec::new()) };
+        let RowGroups::Manifest { part, used } = &self.row_groups else { return Ok(Vec::new()) };
         let mut places = Vec::new();
         for &entry in entries {
             if lock(used).get(&entry.row_group).is_some_and(|found| found.has_index()) {
                 continue;
             }
             let place = entry.pages.as_ref().and_then(|directory| {
-                let start = index_offset.checked_add(directory.index_offset)?;
+                let start = part.footer_offset.checked_add(directory.index_offset)?;
                 start.checked_add(u64::from(directory.index_bytes)).filter(|end| *end <= self.file.bytes())?;
                 Some((start, entry, directory))
             });

@@ -12,6 +12,7 @@ use crate::format::manifest::entries::{PartEntry, PartId, RunKind};
 use crate::format::manifest::page_directory::PageDirectory;
 use crate::format::manifest::range_counts::{KeyRangeCounts, MAX_RANK_RANGE_COUNTS};
 use crate::format::manifest::row_group_entry::RowGroupEntry;
+use crate::format::parquet::bloom_filter::well_filtered_rows;
 use crate::format::parquet::footer::{
     Footer, MAX_ROW_GROUPS, PARQUET_MAGIC, PartIdentity, WrittenRowGroup, encode_footer,
 };
@@ -21,10 +22,10 @@ use crate::format::part::stream::{AlignedBuffer, AlignedStream};
 use crate::format::row_group::column_table::ColumnTable;
 use crate::format::row_group::drain::Drain;
 use crate::format::row_group::memtable::{BucketBounds, Memtable};
-use crate::format::row_group::pages::{PageBuffers, Records, RowGroupEncoder};
+use crate::format::row_group::pages::{PageBuffers, PartTail, Records, RowGroupEncoder};
 use crate::format::row_group::sort::SortBuffers;
 use crate::format::version::FormatVersion;
-use crate::schema::{Schema, Value};
+use crate::schema::{Clustering, Schema, Value};
 use crate::storage::{ALIGNMENT, Storage, WritableFile};
 
 /// Options for the layout of a part.
@@ -51,15 +52,19 @@ impl Default for PartOptions {
 
 impl PartOptions {
     /// Returns the rows per row group in a run with `rows` rows: an equal share, rounded up to whole pages of a regular
-    /// run.
-    fn row_group_rows(&self, rows: usize) -> usize {
+    /// run. Row groups with a filter have as many rows as suit the size of a filter.
+    fn row_group_rows(&self, schema: &Schema, rows: usize) -> usize {
         let share = rows.div_ceil(self.row_groups_per_run.max(1) as usize);
-        share.next_multiple_of(self.page_rows.max(1) as usize)
+        let page_rows = self.page_rows.max(1) as usize;
+        match schema.clustering() {
+            Clustering::Range => share.next_multiple_of(page_rows),
+            Clustering::Hash => well_filtered_rows(share).next_multiple_of(page_rows / SPARSE_PAGE_FRACTION as usize),
+        }
     }
 
     /// Returns the size of the write buffer for a regular run of `rows` rows, in bytes.
     pub(crate) fn buffer_bytes(&self, schema: &Schema, rows: usize) -> usize {
-        let group_rows = self.row_group_rows(rows).min(rows);
+        let group_rows = self.row_group_rows(schema, rows).min(rows);
         self.buffer_for(PageLayout::new(schema, group_rows, self.page_rows, true).bytes())
     }
 
@@ -72,7 +77,7 @@ impl PartOptions {
 /// Minimum number of rows per range count: 0.03 % of an epoch with a million records.
 const MIN_SPREAD_ROWS: usize = 256;
 
-/// Divisor of the rows per page in stray and unordered runs, whose keys are sparse.
+/// Divisor of the rows per page in stray and unordered runs and of hashed keys, which are sparse.
 const SPARSE_PAGE_FRACTION: u32 = 4;
 
 /// The metadata of a run.
@@ -176,8 +181,8 @@ pub struct PartWriter {
     /// File offset of the next run, a multiple of [`ALIGNMENT`].
     position: u64,
     row_groups: Vec<WrittenRowGroup>,
-    /// Page indexes of all row groups so far.
-    indexes: Vec<u8>,
+    /// Filters and page indexes of all row groups so far.
+    tail: PartTail,
     /// Distribution of the keys written since the last [`PartWriter::take_keys`].
     keys: KeyRangeCounts,
     statistics: StageSeconds,
@@ -208,7 +213,7 @@ impl PartWriter {
             created_by: concat!("turbidite version ", env!("CARGO_PKG_VERSION")).to_owned(),
             position: 0,
             row_groups: Vec::new(),
-            indexes: Vec::new(),
+            tail: PartTail::default(),
             keys: KeyRangeCounts::default(),
             statistics: StageSeconds::default(),
         })
@@ -300,20 +305,21 @@ impl PartWriter {
         write: &mut Option<AlignedBuffer>,
     ) -> Result<Vec<RowGroupEntry>> {
         let schema = Arc::clone(&self.schema);
-        let (page_rows, group_rows) = (self.page_rows(context.kind), self.options.row_group_rows(rows));
+        let (page_rows, group_rows) = (self.page_rows(context.kind), self.options.row_group_rows(&schema, rows));
         let encoder = RowGroupEncoder {
             schema: &schema,
             page_rows,
             spread_rows: self.spread_rows(),
             run_rows: rows,
             sorted: context.kind != RunKind::NanKey,
+            has_filter: schema.clustering() == Clustering::Hash,
         };
         let largest_bytes = encoder.layout(group_rows.min(rows)).bytes();
-        self.write_run(context, largest_bytes, write, |stream, indexes| {
+        self.write_run(context, largest_bytes, write, |stream, tail| {
             let mut groups = Vec::new();
             for first in (0..rows).step_by(group_rows) {
                 let layout = encoder.layout(group_rows.min(rows - first));
-                let group = encoder.encode(&layout, first, &mut records, stream, pages, indexes)?;
+                let group = encoder.encode(&layout, first, &mut records, stream, pages, tail)?;
                 groups.push((group, stream.take_checksum()));
             }
             Ok(groups)
@@ -328,9 +334,10 @@ impl PartWriter {
     }
 
     /// Returns the rows per page of a run. Keys of stray and unordered runs are sparse: a query finds a few rows in
-    /// each run, and reads a page of each column for them.
+    /// each run, and reads a page of each column for them. So do lookups of hashed keys.
     fn page_rows(&self, kind: RunKind) -> u32 {
         match kind {
+            _ if self.schema.clustering() == Clustering::Hash => (self.options.page_rows / SPARSE_PAGE_FRACTION).max(1),
             RunKind::Regular | RunKind::NanKey => self.options.page_rows,
             RunKind::Stray | RunKind::Unordered => (self.options.page_rows / SPARSE_PAGE_FRACTION).max(1),
         }
@@ -343,7 +350,7 @@ impl PartWriter {
         context: RunContext,
         room_bytes: usize,
         write: &mut Option<AlignedBuffer>,
-        produce: impl FnOnce(&mut AlignedStream<'_>, &mut Vec<u8>) -> Result<Vec<(WrittenRowGroup, u64)>>,
+        produce: impl FnOnce(&mut AlignedStream<'_>, &mut PartTail) -> Result<Vec<(WrittenRowGroup, u64)>>,
     ) -> Result<Vec<RowGroupEntry>> {
         let begun = Instant::now();
         let buffer = EncodeBuffers::write_buffer(write, self.options.buffer_for(room_bytes));
@@ -351,9 +358,10 @@ impl PartWriter {
         if self.position == 0 {
             stream.append_plain(PARQUET_MAGIC)?;
         }
-        // Removes page indexes of an earlier run that failed.
-        self.indexes.truncate(self.row_groups.last().map_or(0, WrittenRowGroup::indexes_end));
-        let groups = produce(&mut stream, &mut self.indexes)?;
+        // Removes filters and page indexes of an earlier run that failed.
+        self.tail.indexes.truncate(self.row_groups.last().map_or(0, WrittenRowGroup::indexes_end));
+        self.tail.filters.truncate(self.row_groups.last().map_or(0, |group| group.filters().end));
+        let groups = produce(&mut stream, &mut self.tail)?;
         if self.row_groups.len() + groups.len() > MAX_ROW_GROUPS as usize {
             let what = format!("a part holds at most {MAX_ROW_GROUPS} row groups");
             return Err(UsageError::Option { option: "row_groups_per_part", what }.into());
@@ -406,12 +414,16 @@ impl PartWriter {
             return None;
         }
         let index = self.row_groups.last().map_or(0, WrittenRowGroup::indexes_end)..group.indexes_end();
+        let filter = group.filters();
         Some(PageDirectory {
             page_rows: group.page_rows,
+            // A filter has at most 128 MiB.
+            filter_bytes: filter.len() as u32,
+            filter_checksum: if filter.is_empty() { 0 } else { xxh3_64(&self.tail.filters[filter]) },
             index_offset: index.start as u64,
             // The page indexes of a part stay in memory, so those of a row group are far below 4 GiB.
             index_bytes: index.len() as u32,
-            index_checksum: xxh3_64(&self.indexes[index]),
+            index_checksum: xxh3_64(&self.tail.indexes[index]),
             first_keys: group.first_keys.take(),
         })
     }
@@ -433,18 +445,23 @@ impl PartWriter {
         // A part without runs contains only the magic number before its footer.
         let mut tail = if self.position == 0 { PARQUET_MAGIC.to_vec() } else { Vec::new() };
         let magic_bytes = tail.len();
-        let footer_offset = self.position + magic_bytes as u64;
-        tail.append(&mut self.indexes);
+        let filter_offset = self.position + magic_bytes as u64;
+        let footer_offset = filter_offset + self.tail.filters.len() as u64;
+        let PartTail { filters, indexes } = std::mem::take(&mut self.tail);
+        let head_bytes = magic_bytes + filters.len();
+        tail.extend(filters);
+        tail.extend(indexes);
         let footer = Footer {
             schema: &self.schema,
             identity: self.identity,
             part: self.part,
             created_by: &self.created_by,
             row_groups: &self.row_groups,
+            filter_offset,
             index_offset: footer_offset,
         };
         encode_footer(&footer, &mut tail);
-        let footer_checksum = xxh3_64(&tail[magic_bytes..]);
+        let footer_checksum = xxh3_64(&tail[head_bytes..]);
         let bytes = self.position + tail.len() as u64;
         let mut buffer = AlignedBuffer::new(tail.len().min(self.options.write_bytes.max(1 << 20)));
         let mut stream = AlignedStream::new(&mut *self.file, &self.path, self.position, &mut buffer);
@@ -461,7 +478,9 @@ impl PartWriter {
         }
         self.file.sync().at("sync", &self.path)?;
         self.statistics.sync_s += begun.elapsed().as_secs_f64();
-        Ok((PartEntry { part: self.part, bytes, footer_offset, footer_checksum }, self.statistics))
+        let filter_offset = (filter_offset < footer_offset).then_some(filter_offset);
+        let entry = PartEntry { filter_offset, ..PartEntry::new(self.part, bytes, footer_offset, footer_checksum) };
+        Ok((entry, self.statistics))
     }
 }
 

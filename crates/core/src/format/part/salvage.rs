@@ -9,6 +9,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::error::{Error, IoContext, Result};
 use crate::format::manifest::entries::{ColumnStatistics, PartEntry, PartId, RunKind};
 use crate::format::manifest::row_group_entry::RowGroupEntry;
+use crate::format::parquet::bloom_filter::BloomFilterBuilder;
 use crate::format::parquet::footer::{PartIdentity, WrittenRowGroup};
 use crate::format::parquet::page_header::decode_page_header;
 use crate::format::parquet::page_layout::PageLayout;
@@ -17,7 +18,7 @@ use crate::format::parquet::thrift::Malformed;
 use crate::format::part::part_writer::{PartOptions, PartWriter, RunContext};
 use crate::format::part::seal::SealedRun;
 use crate::format::row_group::pages::ChunkBuilder;
-use crate::schema::Schema;
+use crate::schema::{Clustering, DataType, Schema};
 use crate::storage::{ReadableFile, Storage};
 
 /// The result of recovering a part.
@@ -78,6 +79,7 @@ pub fn recover_part(
     let options = PartOptions::default();
     let mut writer = PartWriter::create(Arc::clone(storage), directory, part, Arc::clone(schema), options, identity)?;
     let mut write = None;
+    let has_filter = schema.clustering() == Clustering::Hash;
     let mut entries = Vec::new();
     let mut corrupt = Vec::new();
     for run in runs {
@@ -90,7 +92,7 @@ pub fn recover_part(
             Err(error) => return Err(error),
         };
         let context = RunContext { run: run.run, kind: run.kind, table_version: run.table_version, bounds: run.bounds };
-        entries.extend(writer.write_run(context, 0, &mut write, |stream, indexes| {
+        entries.extend(writer.write_run(context, 0, &mut write, |stream, tail| {
             let mut written = Vec::with_capacity(groups.len());
             for group in &groups {
                 let mut columns = Vec::with_capacity(group.columns.len());
@@ -104,7 +106,12 @@ pub fn recover_part(
                     if columns.len() == schema.key_index() {
                         first_keys = chunk.first_keys(schema.key_order());
                     }
-                    columns.push(chunk.finish(indexes));
+                    let mut written = chunk.finish(&mut tail.indexes);
+                    if has_filter && columns.len() == schema.key_index() {
+                        written.filter = append_filter(group, pages, column.data_type, &mut tail.filters)
+                            .map_err(|malformed| Error::corruption_at(source, "page header", malformed.0))?;
+                    }
+                    columns.push(written);
                 }
                 let sorted = run.kind != RunKind::NanKey;
                 let (keys, page_rows) = (Vec::new(), group.page_rows(run, schema));
@@ -115,6 +122,25 @@ pub fn recover_part(
         })?);
     }
     Ok(RecoveredPart { entry: writer.finish()?, runs: entries, corrupt })
+}
+
+/// Appends the Bloom filter of a chunk's values to `filters`. Returns its range.
+fn append_filter(
+    group: &FoundRowGroup,
+    pages: &[FoundPage],
+    data_type: DataType,
+    filters: &mut Vec<u8>,
+) -> Result<Range<usize>, Malformed> {
+    let rows = pages.iter().map(|page| page.rows as usize).sum();
+    let mut filter = BloomFilterBuilder::new(rows);
+    for page in pages {
+        let page = &group.content[page.range.clone()];
+        let (_, header_bytes) = decode_page_header(page)?;
+        filter.add_values(&page[header_bytes..], physical_width(data_type));
+    }
+    let start = filters.len();
+    filter.encode(filters);
+    Ok(start..filters.len())
 }
 
 /// Reads and verifies all row groups of a run.

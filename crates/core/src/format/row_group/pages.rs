@@ -3,6 +3,7 @@
 use crate::error::Result;
 use crate::format::manifest::entries::ColumnStatistics;
 use crate::format::manifest::range_counts::RangeCount;
+use crate::format::parquet::bloom_filter::BloomFilterBuilder;
 use crate::format::parquet::footer::{WrittenChunk, WrittenRowGroup};
 use crate::format::parquet::page_header::{PageHeader, encode_page_header, trusted_range};
 use crate::format::parquet::page_index::{PageLocation, WrittenPage, encode_column_index, encode_offset_index};
@@ -85,8 +86,16 @@ impl ChunkBuilder {
             summary: self.summary,
             offset_index: start..middle,
             column_index: middle..indexes.len(),
+            filter: 0..0,
         }
     }
+}
+
+/// The sections that follow the last seal of a part, of the row groups so far.
+#[derive(Debug, Default)]
+pub(in crate::format) struct PartTail {
+    pub(in crate::format) filters: Vec<u8>,
+    pub(in crate::format) indexes: Vec<u8>,
 }
 
 /// Buffers for encoding row groups, reused between them: a block of rows and a page header.
@@ -114,6 +123,8 @@ pub(in crate::format) struct RowGroupEncoder<'a> {
     pub(in crate::format) run_rows: usize,
     /// Whether the rows are sorted by an order that all engines share. False for NaN keys.
     pub(in crate::format) sorted: bool,
+    /// Whether each row group gets a Bloom filter of the key.
+    pub(in crate::format) has_filter: bool,
 }
 
 impl RowGroupEncoder<'_> {
@@ -156,7 +167,7 @@ impl RowGroupEncoder<'_> {
         records: &mut Records<'_, '_>,
         stream: &mut AlignedStream<'_>,
         buffers: &mut PageBuffers,
-        indexes: &mut Vec<u8>,
+        tail: &mut PartTail,
     ) -> Result<WrittenRowGroup> {
         let begin = stream.position();
         let mut room = stream.room(layout.bytes())?;
@@ -165,6 +176,7 @@ impl RowGroupEncoder<'_> {
         }
         let mut columns = Vec::with_capacity(self.schema.columns().len());
         let (mut keys, mut first_keys, mut fits) = (Vec::new(), None, true);
+        let mut filter = self.has_filter.then(|| BloomFilterBuilder::new(layout.rows()));
         for (index, column) in self.schema.columns().iter().enumerate() {
             let data_type = column.data_type;
             let mut chunk = ChunkBuilder::new(data_type, begin + room.appended() as u64);
@@ -178,6 +190,9 @@ impl RowGroupEncoder<'_> {
                 let summary = summarize(data_type, body);
                 if index == self.schema.key_index() {
                     self.range_count(body, summary, first + rows.start, &mut keys);
+                    if let Some(filter) = &mut filter {
+                        filter.add_values(body, physical_width(data_type));
+                    }
                 }
                 let rows = rows.len() as u32;
                 let header = PageHeader { body_bytes: body.len(), crc: crc32fast::hash(body), rows };
@@ -198,7 +213,13 @@ impl RowGroupEncoder<'_> {
             if index == self.schema.key_index() {
                 first_keys = chunk.first_keys(self.schema.key_order());
             }
-            columns.push(chunk.finish(indexes));
+            let mut chunk = chunk.finish(&mut tail.indexes);
+            if let Some(filter) = filter.take_if(|_| index == self.schema.key_index()) {
+                let start = tail.filters.len();
+                filter.encode(&mut tail.filters);
+                chunk.filter = start..tail.filters.len();
+            }
+            columns.push(chunk);
         }
         let page_rows = if fits { self.page_rows } else { 0 };
         Ok(WrittenRowGroup { rows: layout.rows() as u64, sorted: self.sorted, columns, keys, page_rows, first_keys })

@@ -56,6 +56,7 @@ fn example_manifest(version: FormatVersion) -> EpochManifest {
     let statistics =
         EpochStatistics { ranks: 1, receivers: 1, rows: 3, rows_per_receiver: vec![3], ..Default::default() };
     EpochManifest {
+        partitions: None,
         epoch: 200,
         commit: example_identity(version).commit,
         parts: vec![entry],
@@ -66,7 +67,7 @@ fn example_manifest(version: FormatVersion) -> EpochManifest {
 }
 
 /// Returns the content of a golden file. Rewrites the file first if requested.
-fn stored(name: &str, fresh: &[u8]) -> Vec<u8> {
+pub(super) fn stored(name: &str, fresh: &[u8]) -> Vec<u8> {
     if std::env::var_os("TURBIDITE_WRITE_GOLDEN").is_some() {
         std::fs::write(golden(name), fresh).unwrap();
     }
@@ -163,7 +164,7 @@ fn documented(dump: &str) -> Vec<u8> {
 
 /// Compares a part or one of its ranges with a hex dump of the document.
 #[track_caller]
-fn compare(dump: &str, fresh: &[u8]) {
+pub(super) fn compare(dump: &str, fresh: &[u8]) {
     let shown = documented(dump);
     let first =
         dump.trim_start().split_once("  ").and_then(|(offset, _)| usize::from_str_radix(offset, 16).ok()).unwrap();

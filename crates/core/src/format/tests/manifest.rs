@@ -27,12 +27,8 @@ const VERSIONS: [FormatVersion; 2] = [FormatVersion::V1, FormatVersion::V2];
 
 fn manifest(schema: &Schema, runs: usize, seed: u64, version: FormatVersion) -> EpochManifest {
     let mut noise = Noise(seed);
-    let parts = (0..3).map(|rank| PartEntry {
-        part: PartId { rank, roll: rank % 2 },
-        bytes: 1 << 40,
-        footer_offset: (1 << 40) - 1,
-        footer_checksum: noise.next(),
-    });
+    let parts =
+        (0..3).map(|rank| PartEntry::new(PartId { rank, roll: rank % 2 }, 1 << 40, (1 << 40) - 1, noise.next()));
     let parts: Vec<PartEntry> = parts.collect();
     let runs = (0..runs as u32).map(|run| {
         let rows = noise.next() >> 33;
@@ -52,6 +48,7 @@ fn manifest(schema: &Schema, runs: usize, seed: u64, version: FormatVersion) -> 
             index_bytes: noise.next() as u32,
             index_checksum: noise.next(),
             first_keys,
+            ..PageDirectory::default()
         };
         RowGroupEntry {
             part: parts[run as usize % 3].part,
@@ -85,6 +82,7 @@ fn manifest(schema: &Schema, runs: usize, seed: u64, version: FormatVersion) -> 
     let keys: Vec<RangeCount> = if seed.is_multiple_of(2) { (0..150).map(range_count).collect() } else { Vec::new() };
     let keys = keys.into();
     EpochManifest {
+        partitions: None,
         epoch: u64::MAX,
         commit: Uuid::from_u128(u128::from(seed)),
         parts,

@@ -178,6 +178,7 @@ mod tests {
             pages: None,
         };
         let manifest = EpochManifest {
+            partitions: None,
             epoch: 7,
             commit: Uuid::nil(),
             parts: Vec::new(),

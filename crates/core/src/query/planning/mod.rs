@@ -8,6 +8,7 @@
 pub(super) mod chunks;
 pub(super) mod coalescing;
 pub(super) mod explain;
+pub(super) mod filters;
 pub(super) mod pages;
 pub(super) mod pieces;
 pub(super) mod plan;

@@ -82,6 +82,7 @@ mod tests {
         runs[12].columns[0].nan_count = 4;
         runs[14].rows = 0;
         let manifest = EpochManifest {
+            partitions: None,
             epoch: 5,
             commit: uuid::Uuid::nil(),
             parts: Vec::new(),

@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::format::{EpochManifest, PageLocation, PartId, PartReader, RowGroupEntry, RowGroupPages, RunKind};
 use crate::query::catalog::Catalog;
 use crate::query::metrics::{Counters, add};
+use crate::query::planning::filters;
 use crate::query::planning::pages::{PageIndex, check_pages};
 use crate::query::planning::pruning::{GroupChoice, choose_groups};
 use crate::query::progress::QueryProgress;
@@ -197,7 +198,8 @@ fn plan(
     let manifest = known.manifest.clone();
     let needed = PageStatistics::of(columns, resolved);
     let open = |manifest: &Arc<EpochManifest>| {
-        let scan = open_scan(dataset, resolved, manifest, choose(manifest), needed)?;
+        let choices = filters::retain(dataset, resolved, manifest, choose(manifest), counters)?;
+        let scan = open_scan(dataset, resolved, manifest, choices, needed)?;
         announce(&scan);
         scan.parts.values().try_for_each(|part| part.confirm())?;
         Ok(scan)

@@ -176,6 +176,7 @@ impl Fixture {
         }
         let statistics = EpochStatistics { receivers: epoch.parts.len() as u32, ..EpochStatistics::default() };
         let mut manifest = EpochManifest {
+            partitions: None,
             epoch: epoch.epoch,
             commit: commit.identity().commit,
             parts,

@@ -51,14 +51,10 @@ fn encoded_bytes(schema: &Schema, parts: u32, row_groups: u32) -> Result<u64> {
         columns: schema.columns().iter().map(summary).collect(),
         pages: Some(pages.clone()),
     };
-    let entry = |number: u32| PartEntry {
-        part: part(number),
-        bytes: 64 << 20,
-        footer_offset: 63 << 20,
-        footer_checksum: u64::MAX,
-    };
+    let entry = |number: u32| PartEntry::new(part(number), 64 << 20, 63 << 20, u64::MAX);
     let statistics = EpochStatistics { rows_per_receiver: vec![1 << 20; parts as usize], ..EpochStatistics::default() };
     let manifest = EpochManifest {
+        partitions: None,
         epoch: 1,
         commit: Uuid::nil(),
         parts: (0..parts).map(entry).collect(),

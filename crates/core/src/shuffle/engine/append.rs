@@ -30,7 +30,6 @@ const IN_ORDER_BLOCKS: usize = 4;
 /// An append in progress: its columns and its position.
 #[derive(Debug)]
 pub struct Append<'a> {
-    columns: &'a [ColumnView<'a>],
     /// All rows, if the caller's memory has the stored layout. No packing is needed then.
     stored: Option<&'a [u8]>,
     packing: Packing<'a>,
@@ -50,7 +49,7 @@ impl<'a> Append<'a> {
         let blocks = rows.div_ceil(block_rows);
         let order = if blocks <= IN_ORDER_BLOCKS { Vec::new() } else { sample_order(blocks, seed) };
         let bytes = rows.saturating_mul(schema.row_bytes());
-        Self { columns, stored, packing, rows, bytes, block_rows, blocks, order, taken: 0 }
+        Self { stored, packing, rows, bytes, block_rows, blocks, order, taken: 0 }
     }
 
     /// Returns whether all rows have been taken.
@@ -114,7 +113,7 @@ impl Engine {
 
     fn take_block(&mut self, append: &Append<'_>) {
         let row_bytes = self.schema.row_bytes();
-        let (columns, rows) = (append.columns, append.next_rows());
+        let rows = append.next_rows();
         let count = rows.len();
         let mut block = std::mem::take(&mut self.scratch.block);
         let mut ordinals = std::mem::take(&mut self.scratch.ordinals);
@@ -122,12 +121,12 @@ impl Engine {
             Some(stored) => &stored[rows.start * row_bytes..rows.end * row_bytes],
             None => {
                 block.resize(count * row_bytes, 0);
-                append.packing.pack(rows.clone(), &mut block);
+                append.packing.pack(rows, &mut block);
                 &block
             }
         };
         ordinals.clear();
-        columns[self.schema.key_index()].slice(rows).ordinals(self.order, &mut ordinals);
+        self.partitioner.ordinals(stored, row_bytes, &mut ordinals);
         self.session.statistics.originated += count as u64;
         self.size_batches();
         self.observe(&ordinals);
@@ -153,8 +152,9 @@ impl Engine {
         self.session.negotiation.observed += ordinals.len() as u64;
         self.session.negotiation.observed_since_round += ordinals.len() as u64;
         let range = span(ordinals);
-        if self.order.is_nan(range.1) {
-            let numbers: Vec<u64> = ordinals.iter().copied().filter(|&ordinal| !self.order.is_nan(ordinal)).collect();
+        if self.partitioner.is_nan(range.1) {
+            let numbers: Vec<u64> =
+                ordinals.iter().copied().filter(|&ordinal| !self.partitioner.is_nan(ordinal)).collect();
             self.observe_numbers(&numbers, span(&numbers));
         } else {
             self.observe_numbers(ordinals, range);
@@ -166,7 +166,7 @@ impl Engine {
             (self.session.negotiation.observed_range.0.min(low), self.session.negotiation.observed_range.1.max(high));
         let range = &mut self.session.negotiation.epoch_range;
         *range = (range.0.min(low), range.1.max(high));
-        if self.options.receivers > 1 {
+        if self.negotiates() {
             self.sketch.observe(ordinals);
         }
     }
@@ -177,7 +177,7 @@ impl Engine {
         let Some(installed) = &self.session.installed else { return };
         let (low, high) = span(ordinals);
         let known = low >= installed.range.0 && high <= installed.range.1;
-        if self.order.is_nan(high) || (may_hold && !known) {
+        if self.partitioner.is_nan(high) || (may_hold && !known) {
             self.route_singly(rows, ordinals, may_hold);
             return;
         }
@@ -200,7 +200,7 @@ impl Engine {
         let hold_limit = self.options.out_of_bounds_rows * row_bytes;
         for (row, &ordinal) in rows.chunks_exact(row_bytes).zip(ordinals) {
             let tie = self.ties.next_tie();
-            let nan = self.order.is_nan(ordinal);
+            let nan = self.partitioner.is_nan(ordinal);
             if may_hold && !nan && (ordinal < low || ordinal > high) {
                 self.session.negotiation.outside += 1;
                 if self.held.len() < hold_limit {
@@ -216,16 +216,16 @@ impl Engine {
 
     /// Reroutes waiting batches by the table in force.
     pub(in crate::shuffle) fn reroute_waiting(&mut self) {
-        let Self { session, outbox, options, order, ties, scratch, key_offset, .. } = self;
+        let Self { session, outbox, options, partitioner, ties, scratch, .. } = self;
         let ordinals = &mut scratch.ordinals;
         let Some(Installed { table, .. }) = &session.installed else { return };
         let receivers = Receivers { table, placement: session.placement, options };
         let rerouted = outbox.reroute(session.number, table.version(), |rows, stride, destinations| {
             ordinals.clear();
-            order.ordinals(&rows[*key_offset..], stride, rows.len().div_ceil(stride), ordinals);
-            if order.is_nan(span(ordinals).1) {
+            partitioner.ordinals(rows, stride, ordinals);
+            if partitioner.is_nan(span(ordinals).1) {
                 destinations.extend(ordinals.iter().map(|&ordinal| {
-                    let nan = order.is_nan(ordinal);
+                    let nan = partitioner.is_nan(ordinal);
                     receivers.of((ordinal, ties.next_tie()), nan)
                 }));
             } else {
@@ -254,11 +254,7 @@ impl Engine {
     }
 
     pub(in crate::shuffle) fn key_ordinals(&self, rows: &[u8], ordinals: &mut Vec<u64>) {
-        let row_bytes = self.schema.row_bytes();
-        let count = rows.len() / row_bytes;
-        if count > 0 {
-            self.order.ordinals(&rows[self.key_offset..], row_bytes, count, ordinals);
-        }
+        self.partitioner.ordinals(rows, self.schema.row_bytes(), ordinals);
     }
 
     /// Keeps records that wait for other ranks on this rank, unordered: a batch, or the records held back while there
@@ -303,11 +299,9 @@ impl Engine {
     fn deliver_unordered(&mut self, rows: &[u8], receiver: &mut dyn Receiver) -> u64 {
         let mut ordinals = Vec::new();
         self.key_ordinals(rows, &mut ordinals);
-        let kinds = ordinals.iter().map(
-            |&ordinal| {
-                if self.order.is_nan(ordinal) { RunKind::NanKey } else { RunKind::Unordered }
-            },
-        );
+        let kinds = ordinals
+            .iter()
+            .map(|&ordinal| if self.partitioner.is_nan(ordinal) { RunKind::NanKey } else { RunKind::Unordered });
         deliver_by_kind(rows, self.schema.row_bytes(), kinds, receiver);
         ordinals.len() as u64
     }
@@ -341,7 +335,7 @@ impl Engine {
         ordinals.clear();
         self.key_ordinals(rows, &mut ordinals);
         let (least, largest) = span(&ordinals);
-        if bounds.is_some_and(|(low, high)| low <= least && largest <= high) && !self.order.is_nan(largest) {
+        if bounds.is_some_and(|(low, high)| low <= least && largest <= high) && !self.partitioner.is_nan(largest) {
             if !rows.is_empty() {
                 receiver.deliver(RunKind::Regular, rows);
             }
@@ -352,7 +346,7 @@ impl Engine {
         }
         let mut strays = 0;
         let kinds = ordinals.iter().map(|&ordinal| {
-            if self.order.is_nan(ordinal) {
+            if self.partitioner.is_nan(ordinal) {
                 RunKind::NanKey
             } else if bounds.is_some_and(|(low, high)| low <= ordinal && ordinal <= high) {
                 RunKind::Regular

@@ -72,7 +72,7 @@ impl Engine {
 
     pub(in crate::shuffle) fn receive_request(&mut self, version: u32, urgent: bool) {
         let ours = self.table_version();
-        if version < ours || self.options.receivers == 1 {
+        if version < ours || !self.negotiates() {
             return;
         }
         let negotiation = &mut self.session.negotiation;

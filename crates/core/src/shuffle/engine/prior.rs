@@ -77,6 +77,9 @@ impl Engine {
 
     /// Installs the table that the epoch begins with, if any, and returns it for the other ranks. Called on rank 0.
     pub(super) fn begin_with_table(&mut self) -> Option<FirstTable> {
+        if self.has_fixed_table {
+            return None;
+        }
         let receivers = self.session.placement.partitions();
         let (table, interval_rows, range) = if receivers == 1 {
             // One receiver negotiates nothing until it has too much.
@@ -102,6 +105,9 @@ impl Engine {
     /// Installs the table that rank 0 begins the epoch with.
     pub(super) fn receive_first_table(&mut self, first: &FirstTable) -> Result<(), MessageError> {
         let invalid = MessageError::Field { field: "table" };
+        if self.has_fixed_table {
+            return Err(invalid);
+        }
         let table = self.cache.decode(&first.table).map_err(|_| invalid)?;
         if table.version() != 1 || table.partitions() != self.session.placement.partitions() {
             return Err(invalid);
@@ -110,9 +116,17 @@ impl Engine {
         Ok(())
     }
 
+    /// Installs the table of an epoch whose ranks do not negotiate. Every rank computes the same.
+    pub(super) fn install_fixed(&mut self) {
+        let partitions = self.session.placement.partitions();
+        if let Some(table) = self.partitioner.fixed_table(1, partitions) {
+            self.install_first(table, u64::MAX, (0, u64::MAX));
+        }
+    }
+
     /// Installs the epoch's first table. The receiver learns of it in [`Engine::announce_first_table`].
     fn install_first(&mut self, table: PartitionTable, interval_rows: u64, range: (u64, u64)) {
-        if table.partitions() > 1 {
+        if table.partitions() > 1 && !self.has_fixed_table {
             self.session.comparison = Comparison::Running { compared_bytes: 0 };
             self.session.statistics.tables += 1;
         }
@@ -161,7 +175,7 @@ impl Engine {
         let mut ordinals = std::mem::take(&mut self.scratch.ordinals);
         ordinals.clear();
         self.key_ordinals(&self.held, &mut ordinals);
-        ordinals.retain(|&ordinal| !self.order.is_nan(ordinal));
+        ordinals.retain(|&ordinal| !self.partitioner.is_nan(ordinal));
         ordinals
     }
 
@@ -212,7 +226,7 @@ impl Engine {
     pub(super) fn summarize_epoch(&mut self) -> Summary {
         let rows = self.session.statistics.originated;
         let (contributors, range) = (u32::from(rows > 0), self.session.negotiation.epoch_range);
-        if self.options.prior == Prior::None || self.options.receivers == 1 {
+        if self.options.prior == Prior::None || !self.negotiates() {
             return Summary { contributors, range, pivots: Pivots::default() };
         }
         self.session.unsent_keys = self.summarize_interval();
@@ -268,7 +282,7 @@ impl Engine {
         self.last = Some(LastEpoch {
             profile: KeyProfile::new(&keys),
             own_keys: keys.mass(),
-            whole: whole.filter(|summary| summary.pivots.mass() > 0).map(|summary| Whole {
+            whole: whole.filter(|summary| summary.pivots.mass() > 0 || self.has_fixed_table).map(|summary| Whole {
                 rows,
                 contributors: summary.contributors,
                 range: summary.range,

@@ -113,7 +113,8 @@ impl Engine {
                 self.control.push_back((parent, Control::Delivered { round: probe.round, delivered: probe.delivered }));
             }
             None if self.session.quiescence.total == Some(probe.delivered) => {
-                let has_keys = self.session.quiescence.summaries.last().is_some_and(|whole| whole.pivots.mass() > 0);
+                let has_pivots = |whole: &Summary| whole.pivots.mass() > 0;
+                let has_keys = self.has_fixed_table || self.session.quiescence.summaries.last().is_some_and(has_pivots);
                 self.close(if has_keys { probe.delivered } else { 0 });
             }
             None => self.session.quiescence.again = true,

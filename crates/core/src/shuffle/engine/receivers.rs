@@ -19,6 +19,11 @@ impl Engine {
         self.session.placement.partition(&self.options, self.options.rank)
     }
 
+    /// Returns the number of partitions of the current or last epoch.
+    pub fn partitions(&self) -> u32 {
+        self.session.placement.partitions()
+    }
+
     /// Returns the number of records that the current or last epoch was expected to have, if it was known when it
     /// began. Only rank 0 knows it.
     pub fn expected_rows(&self) -> Option<u64> {

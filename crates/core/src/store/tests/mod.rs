@@ -74,6 +74,7 @@ fn open(storage: &Arc<dyn Storage>) -> Result<(WriterLock, DatasetDescriptor)> {
 fn write_parts(storage: &Arc<dyn Storage>, commit: &EpochCommit, seed: u64) -> Result<EpochManifest> {
     let ids = ids(seed);
     let mut manifest = EpochManifest {
+        partitions: None,
         epoch: commit.identity().epoch,
         commit: commit.identity().commit,
         parts: Vec::new(),

@@ -1,0 +1,72 @@
+//! The Bloom filters of a part, read together.
+
+use std::ops::Range;
+use std::path::Path;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::error::{Error, IoContext, Result};
+use crate::format::manifest::entries::PartEntry;
+use crate::format::manifest::row_group_entry::RowGroupEntry;
+use crate::format::parquet::bloom_filter::BloomFilter;
+use crate::storage::ReadableFile;
+
+/// The filters of the key in a part's row groups.
+#[derive(Debug)]
+pub struct PartFilters {
+    bytes: Vec<u8>,
+    /// The filter of each row group, by its number in the part. `None` if it has none.
+    groups: Vec<Option<Range<usize>>>,
+}
+
+impl PartFilters {
+    /// Reads all filters of a part. `entries` are the row groups of the part in their order.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] if a filter differs from its checksum in the manifest, or cannot be decoded; I/O errors.
+    pub fn read<'a>(
+        file: &dyn ReadableFile,
+        path: &Path,
+        part: &PartEntry,
+        entries: impl Iterator<Item = &'a RowGroupEntry> + Clone,
+    ) -> Result<Self> {
+        let Some(start) = part.filter_offset else { return Ok(Self { bytes: Vec::new(), groups: Vec::new() }) };
+        let corruption = |what: &str| Error::corruption_at(path, "filters", what);
+        let stated = |entry: &RowGroupEntry| entry.pages.as_ref().map_or(0, |pages| u64::from(pages.filter_bytes));
+        let total = entries.clone().fold(0u64, |total, entry| total.saturating_add(stated(entry)));
+        let length = part.footer_offset.checked_sub(start);
+        let length = length.filter(|length| *length == total && part.footer_offset <= file.bytes());
+        let length = length.and_then(|length| usize::try_from(length).ok());
+        let mut bytes = vec![0; length.ok_or_else(|| corruption("their place in the manifest is wrong"))?];
+        file.read_at(start, &mut bytes).at("read", path)?;
+        let (mut groups, mut position) = (Vec::new(), 0usize);
+        for entry in entries {
+            let (length, checksum) =
+                entry.pages.as_ref().map_or((0, 0), |pages| (pages.filter_bytes as usize, pages.filter_checksum));
+            let range = position..position.saturating_add(length);
+            let filter = bytes.get(range.clone()).ok_or_else(|| corruption("their place in the manifest is wrong"))?;
+            position = range.end;
+            let place = || format!("filter of row group {}", entry.row_group);
+            if length > 0 && xxh3_64(filter) != checksum {
+                return Err(Error::corruption_at(path, place(), "checksum mismatch with the manifest"));
+            }
+            if length > 0 {
+                BloomFilter::decode(filter).map_err(|malformed| Error::corruption_at(path, place(), malformed.0))?;
+            }
+            groups.push((length > 0).then_some(range));
+        }
+        Ok(Self { bytes, groups })
+    }
+
+    /// Returns whether a row group may contain a key with this hash. A false result is certain.
+    pub fn may_contain(&self, row_group: u32, hash: u64) -> bool {
+        let Some(Some(range)) = self.groups.get(row_group as usize) else { return true };
+        // `read` has decoded the filter.
+        BloomFilter::decode(&self.bytes[range.clone()]).map_or(true, |filter| filter.may_contain(hash))
+    }
+
+    /// Returns the size in memory, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.bytes.len() + self.groups.len() * size_of::<Option<Range<usize>>>()
+    }
+}

@@ -1,0 +1,70 @@
+//! Pruning by Bloom filters: row groups that contain none of the keys that a predicate requires.
+//!
+//! A dataset that is clustered by hash states which partition each part has. A key is in the parts of its partition,
+//! and in runs of spilled and stray records. Filters of these parts tell which row groups may contain it.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry as MapEntry;
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::format::{EpochManifest, PartFilters, PartId, RunKind};
+use crate::query::catalog::Catalog;
+use crate::query::metrics::{Counters, add};
+use crate::query::planning::pruning::GroupChoice;
+use crate::query::request::ResolvedQuery;
+use crate::schema::{Clustering, hash_of_value, partition_of_hash};
+
+/// Maximum number of keys that are looked up in filters. More of them would be in nearly every row group.
+const MAX_KEYS: usize = 4096;
+
+/// Removes the row groups that certainly contain no key that the predicate allows. A corrupt filter removes nothing.
+///
+/// # Errors
+/// I/O errors.
+pub(in crate::query) fn retain(
+    dataset: &Catalog,
+    resolved: &ResolvedQuery,
+    manifest: &Arc<EpochManifest>,
+    choices: Vec<GroupChoice>,
+    counters: &Counters,
+) -> Result<Vec<GroupChoice>> {
+    let schema = &resolved.schema;
+    let keys = resolved.predicate.as_ref().and_then(|predicate| predicate.values_of(schema.key_index()));
+    let (Clustering::Hash, Some(partitions), Some(keys)) = (schema.clustering(), manifest.partitions, keys) else {
+        return Ok(choices);
+    };
+    if keys.len() > MAX_KEYS {
+        return Ok(choices);
+    }
+    let hash = |key| hash_of_value(schema.key().data_type, key).map(|hash| (hash, partition_of_hash(hash, partitions)));
+    let Some(hashes) = keys.into_iter().map(hash).collect::<Option<Vec<_>>>() else { return Ok(choices) };
+    let partition_of: HashMap<PartId, Option<u32>> =
+        manifest.parts.iter().map(|part| (part.part, part.partition)).collect();
+    let mut filters: HashMap<PartId, Option<Arc<PartFilters>>> = HashMap::new();
+    let mut kept = Vec::with_capacity(choices.len());
+    for choice in choices {
+        let entry = &manifest.row_groups[choice.entry];
+        let partition = partition_of.get(&entry.part).copied().flatten().filter(|_| entry.kind == RunKind::Regular);
+        let mut hashes =
+            hashes.iter().filter(|(_, of_key)| partition.is_none_or(|partition| partition == *of_key)).peekable();
+        if hashes.peek().is_none() {
+            continue;
+        }
+        let of_part = match filters.entry(entry.part) {
+            MapEntry::Occupied(known) => known.into_mut(),
+            MapEntry::Vacant(place) => place.insert(match dataset.filters(manifest, entry.part) {
+                Ok(read) => Some(read),
+                Err(Error::Corruption { .. }) => {
+                    add(&counters.corrupt_filters, 1);
+                    None
+                }
+                Err(error) => return Err(error),
+            }),
+        };
+        if of_part.as_ref().is_none_or(|filters| hashes.any(|(hash, _)| filters.may_contain(entry.row_group, *hash))) {
+            kept.push(choice);
+        }
+    }
+    Ok(kept)
+}
