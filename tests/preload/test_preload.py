@@ -5,10 +5,12 @@ The oracle is NumPy's reading of the files that the same program leaves without 
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 from support import vpic
+from support.command import turbidite
 from support.preload import OTHER, PARTICLES, SMALL, VPIC, check_rows, configure, libraries, run, written
 from support.tools import require
 
@@ -39,6 +41,17 @@ def dump(programs, tmp_path, spool, mode: str, ranks: int, *options) -> dict[str
 def test_ranks(programs, plain, tmp_path, spool, ranks, mode):
     files = dump(programs, tmp_path, spool, mode, ranks, "--barrier")
     check(mode, VPIC, tmp_path / "ds", files, plain(ranks))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("ranks", [1, 7])
+def test_clustered_by_hash(programs, plain, tmp_path, spool, ranks, mode):
+    form = replace(VPIC, key="hash:id")
+    config = configure(tmp_path / "c.toml", (form, tmp_path / "ds", {"mode": mode, "spool": spool}))
+    command = [programs["vpic_dump"], vpic.sample_dumps(), tmp_path / "out", "--steps", STEPS]
+    assert run(command, config, ranks=ranks) == ""
+    check(mode, form, tmp_path / "ds", written(tmp_path / "out"), plain(ranks))
+    assert "clustered by the hash of id" in turbidite("inspect", tmp_path / "ds").stdout
 
 
 @pytest.mark.parametrize("mode", MODES)

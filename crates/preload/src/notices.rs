@@ -78,8 +78,8 @@ pub(crate) fn ingest_command(plan: &DatasetPlan, example: Option<&Path>) -> Stri
     let folder = folder.map_or_else(|| "FOLDER".to_owned(), |folder| quoted(&folder.display().to_string()));
     let mut command = vec![format!("turbidite ingest {folder}")];
     command.extend(description);
-    let (out, key) = (plan.out.display().to_string(), &plan.schema.key().name);
-    command.push(format!("--out {} --key {}", quoted(&out), quoted(key)));
+    let (out, key) = (plan.out.display().to_string(), plan.schema.cluster_key().to_string());
+    command.push(format!("--out {} --key {}", quoted(&out), quoted(&key)));
     command.extend(plan.derivation_texts.iter().map(|text| format!("--derive {}", quoted(text))));
     command.extend(plan.dropped.iter().map(|name| format!("--drop {}", quoted(name))));
     format!("; index them later{how} with: {} --if-exists skip", command.join(" "))

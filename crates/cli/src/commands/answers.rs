@@ -4,8 +4,9 @@ use std::io::Write;
 
 use serde::Serialize;
 use turbidite::Value;
+use turbidite::query::QueryMetrics;
 
-use crate::failure::{Failure, on_stdout};
+use crate::failure::{Failure, complain, on_stdout};
 
 /// Writes lines to standard output.
 pub(super) fn say(text: &str) -> Result<(), Failure> {
@@ -33,6 +34,20 @@ pub(super) fn json_number(value: Value) -> serde_json::Value {
             (_, Ok(integer)) => integer.into(),
             _ => (integer as f64).into(),
         },
+    }
+}
+
+/// Tells on standard error that filters are corrupt. The answer is right without them, and took longer.
+pub(super) fn tell_of_filters(metrics: &QueryMetrics) {
+    if metrics.corrupt_filters > 0 {
+        complain(&format!(
+            "turbidite: {} not used, being corrupt; the rows are complete; 'turbidite verify' names what is corrupt",
+            if metrics.corrupt_filters == 1 {
+                "the filters of a part were".to_owned()
+            } else {
+                format!("the filters of {} parts were", metrics.corrupt_filters)
+            },
+        ));
     }
 }
 

@@ -10,7 +10,7 @@ use turbidite::expr::DerivationSet;
 use turbidite::format::EpochStatistics;
 use turbidite::store::EpochRange;
 use turbidite::writer::THREADS_PER_CORE;
-use turbidite::{EpochStart, Prior, Renegotiation, Routing, Schema, SchemaError, WriteOptions};
+use turbidite::{ClusterKey, EpochStart, Prior, Renegotiation, Routing, Schema, SchemaError, WriteOptions};
 
 use super::answers::{say, say_json};
 use super::epoch_statistics::write_amplification;
@@ -67,7 +67,8 @@ pub(crate) struct Ingest {
     /// The dataset: created, or extended if it has the same columns and key
     #[arg(long, value_name = "DATASET")]
     out: PathBuf,
-    /// The cluster key: the column that records are sorted by, which is fastest to query
+    /// The cluster key: the column that records are sorted by, which is fastest to query; or hash:COLUMN, the ids that
+    /// single records are looked up by
     #[arg(long, value_name = "COLUMN")]
     key: String,
     /// A column to compute: 'name=expression' or 'name:type=expression' (may be repeated)
@@ -326,15 +327,15 @@ impl Ingest {
             let column = column.ok_or_else(|| Failure::Usage(format!("--unit: there is no column '{name}'")))?;
             column.unit = Some(unit.trim().to_owned());
         }
-        if !columns.iter().any(|column| column.name == self.key) {
+        let key: ClusterKey = self.key.parse()?;
+        if let Some(unknown) = key.columns.iter().find(|name| columns.iter().all(|column| column.name != **name)) {
             let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
             return Err(Failure::Usage(format!(
-                "--key: '{}' is not a column; the columns are {}; --derive computes others",
-                self.key,
+                "--key: '{unknown}' is not a column; the columns are {}; --derive computes others",
                 names.join(", ")
             )));
         }
-        Schema::new(columns, &self.key).map_err(|error| match &error {
+        Schema::clustered(columns, &key).map_err(|error| match &error {
             SchemaError::Name { name } => Failure::Usage(format!("{error}; --drop '{name}' leaves it out")),
             _ => error.into(),
         })

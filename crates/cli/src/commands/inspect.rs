@@ -8,7 +8,7 @@ use serde_json::json;
 use turbidite::format::{EpochManifest, PartId, RowGroupEntry, RunKind};
 use turbidite::query::Dataset;
 use turbidite::store::{EpochRange, parse_epoch};
-use turbidite::{Schema, Value};
+use turbidite::{Clustering, Schema, Value};
 
 use super::answers::{aligned, say, say_json};
 use super::epochs::chosen_epochs;
@@ -121,7 +121,7 @@ impl Inspect {
             "uuid": descriptor.uuid.to_string(),
             "source": descriptor.source,
             "derivations": descriptor.derivations,
-            "key": dataset.schema().key().name,
+            "key": dataset.schema().cluster_key().to_string(),
             "row_bytes": dataset.schema().row_bytes(),
             "columns": dataset.schema().columns(),
             "epochs": epochs,
@@ -135,8 +135,12 @@ fn describe(dataset: &Dataset, path: &Path) -> String {
     let mut lines =
         vec![format!("{}: dataset {}, format version {}", path.display(), descriptor.uuid, descriptor.format_version)];
     lines.extend(descriptor.source.iter().map(|source| format!("written from {source}")));
+    let order = match schema.clustering() {
+        Clustering::Range => "sorted by",
+        Clustering::Hash => "clustered by the hash of",
+    };
     lines.push(format!(
-        "{} columns, {} bytes per row, sorted by {}:",
+        "{} columns, {} bytes per row, {order} {}:",
         schema.columns().len(),
         schema.row_bytes(),
         schema.key().name

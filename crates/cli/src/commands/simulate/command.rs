@@ -239,6 +239,10 @@ impl Simulate {
         let Some(name) = &self.key else {
             return Err(Failure::Usage("--key is required with a trace: the name of its key column".into()));
         };
+        if name.starts_with("hash:") {
+            let what = "--key: a dataset that is clustered by hash needs no tables and has even parts; simulate a key";
+            return Err(Failure::Usage(what.to_owned()));
+        }
         let Some(index) = columns.iter().position(|column| column.name == *name) else {
             let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
             return Err(Failure::Usage(format!(
