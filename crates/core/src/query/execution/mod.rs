@@ -1,9 +1,11 @@
 //! Execution: reads the row ranges that a plan selects, and returns Arrow batches.
 //!
-//! Map: `fetch` reads pages. `read` filters one chunk and gathers its rows. `column` converts columns to Arrow.
-//! `stream` builds batches in file order, and `ordered_scan` in key order with `merge_order`. `pool` is the thread
-//! pool. `recycle` and `scratch` reuse memory. `groups` iterates over whole epochs for compaction.
+//! Map: `fetch` reads pages. `read` filters one chunk and gathers its rows. `column` converts columns to Arrow, and
+//! `batch_columns` joins those of a batch. `stream` builds batches in file order, and `ordered_scan` in key order with
+//! `merge_order`. `pool` is the thread pool. `recycle` and `scratch` reuse memory. `groups` iterates over whole epochs
+//! for compaction.
 
+mod batch_columns;
 pub(super) mod column;
 pub(super) mod fetch;
 pub(super) mod groups;

@@ -9,14 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
-use arrow_buffer::{Buffer, ScalarBuffer};
+use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
 
 use crate::error::{Error, Result};
 use crate::format::EpochManifest;
 use crate::query::catalog::Catalog;
-use crate::query::execution::column::array;
+use crate::query::execution::batch_columns::BatchColumns;
 use crate::query::execution::ordered_scan::Merge;
 use crate::query::execution::pool::{Pool, Ticket};
 use crate::query::execution::read::{PackedRows, WHOLE_PIECE_ROWS, load};
@@ -28,7 +27,7 @@ use crate::query::planning::prefetch::plan_ahead;
 use crate::query::planning::pruning::GroupChoice;
 use crate::query::planning::scan::{EpochScan, Group, PLAN_COST_BYTES, announce, choose};
 use crate::query::planning::selection::RowSelection;
-use crate::query::request::{Output, ResolvedQuery};
+use crate::query::request::ResolvedQuery;
 
 /// Maximum decoded bytes of a chunk, for any number of rows.
 const CHUNK_BYTES: usize = 4 << 20;
@@ -316,7 +315,7 @@ pub struct QueryStream {
     pending: Vec<PackedRows>,
     pending_rows: usize,
     ready: VecDeque<RecordBatch>,
-    epoch_column: EpochColumn,
+    columns: BatchColumns,
     /// Number of rows that the limit still allows.
     open: u64,
 }
@@ -336,9 +335,9 @@ pub(in crate::query) fn start(
     let open = resolved.limit;
     let source = (open > 0).then_some(source);
     let (pending, ready) = (Vec::new(), VecDeque::new());
-    let epoch_column = EpochColumn::default();
+    let columns = BatchColumns::default();
     let is_announced = false;
-    QueryStream { source, is_announced, resolved, counters, pending, pending_rows: 0, ready, epoch_column, open }
+    QueryStream { source, is_announced, resolved, counters, pending, pending_rows: 0, ready, columns, open }
 }
 
 /// Counts the rows of a query that requests no columns.
@@ -422,16 +421,7 @@ impl QueryStream {
         let mut clock = Instant::now();
         let packed_rows = std::mem::take(&mut self.pending);
         let rows = std::mem::take(&mut self.pending_rows);
-        let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.resolved.output.len());
-        for output in &self.resolved.output {
-            columns.push(match *output {
-                Output::Epoch => self.epoch_column.of(&packed_rows, rows),
-                Output::Stored(slot) => {
-                    let data_type = self.resolved.schema.columns()[self.resolved.stored[slot]].data_type;
-                    array(data_type, join(&packed_rows, slot, rows * data_type.width()))
-                }
-            });
-        }
+        let columns = self.columns.of(&packed_rows, rows, &self.resolved, &self.counters.recycler);
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let batch = RecordBatch::try_new_with_options(self.resolved.arrow.clone(), columns, &options)
             .map_err(|cause| Error::internal(format!("a batch does not fit its schema: {cause}")))?;
@@ -442,39 +432,6 @@ impl QueryStream {
         lap(&self.counters.merge_ns, &mut clock);
         Ok(())
     }
-}
-
-/// The epoch column. All batches of one epoch share its memory.
-#[derive(Default)]
-struct EpochColumn {
-    epoch: u64,
-    values: ScalarBuffer<u64>,
-}
-
-impl EpochColumn {
-    fn of(&mut self, packed_rows: &[PackedRows], rows: usize) -> ArrayRef {
-        let first = packed_rows.first().map_or(0, |packed| packed.epoch);
-        if packed_rows.iter().any(|packed| packed.epoch != first) {
-            let values = packed_rows.iter().flat_map(|packed| std::iter::repeat_n(packed.epoch, packed.rows));
-            return Arc::new(UInt64Array::from_iter_values(values));
-        }
-        if self.epoch != first || self.values.len() < rows {
-            (self.epoch, self.values) = (first, vec![first; rows].into());
-        }
-        Arc::new(UInt64Array::new(self.values.slice(0, rows), None))
-    }
-}
-
-/// Returns one column of all pieces. The memory of a single piece is shared. Several pieces are copied.
-fn join(packed_rows: &[PackedRows], slot: usize, bytes: usize) -> Buffer {
-    if let [only] = packed_rows {
-        return only.columns[slot].clone();
-    }
-    let mut values = Vec::with_capacity(bytes);
-    for packed in packed_rows {
-        values.extend_from_slice(&packed.columns[slot]);
-    }
-    Buffer::from_vec(values)
 }
 
 impl Iterator for QueryStream {
