@@ -52,7 +52,7 @@ def test_all_trajectories_are_those_of_a_full_scan(dumps, tmp_path, way):
     assert of_command(dataset, tmp_path, ids, columns) == trajectories(epochs, columns)
     turbidite("verify", dataset)
     stats = answer("stats", dataset)
-    assert all(epoch["figures"]["strays"] == epoch["figures"]["spills"] == 0 for epoch in stats), stats
+    assert all(epoch["figures"]["strays"] == epoch["figures"]["renegotiations"] == 0 for epoch in stats), stats
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +134,7 @@ def test_duckdb_skips_row_groups_by_the_filters(scattered, tmp_path, column):
         rows, read, total = duckdb_groups(dataset, where)
         assert rows == numpy.count_nonzero(numpy.isin(epochs[1][column], numpy.array(values[:count], epochs[1][column].dtype)))
         # Each of them is in one row group. A filter is wrong in one of a hundred cases.
-        assert total >= 20 and count <= read <= count + 2, (where, read, total)
+        assert total >= 20 and count <= read <= count + 8, (where, read, total)
 
 
 def test_a_corrupt_filter_costs_time_and_no_row(scattered, tmp_path):
@@ -142,7 +142,6 @@ def test_a_corrupt_filter_costs_time_and_no_row(scattered, tmp_path):
     shutil.copytree(scattered[0], dataset)
     part = max((dataset / "data" / "epoch=1").iterdir(), key=lambda path: path.stat().st_size)
     chunk = pyarrow.parquet.ParquetFile(part)
-    metadata = chunk.metadata.row_group(0).column(0)
     with part.open("r+b") as file:
         # The filters of a part lie before its page indexes, behind the last row group.
         last = chunk.metadata.row_group(chunk.metadata.num_row_groups - 1)
@@ -155,7 +154,6 @@ def test_a_corrupt_filter_costs_time_and_no_row(scattered, tmp_path):
         byte = file.read(1)[0]
         file.seek(place)
         file.write(bytes([byte ^ 1]))
-    assert metadata.num_values > 0
     done = turbidite("verify", dataset, expect=DAMAGE)
     assert part.name in done.stdout + done.stderr and "filter" in done.stdout + done.stderr, done.stdout + done.stderr
     ids = [int(one) for one in scattered[1][1]["id"][:200]]
@@ -186,6 +184,9 @@ def test_the_life_of_a_dataset(scattered, tmp_path):
         for place in (copy, compacted):
             done = turbidite(command[0], place, *command[1:])
             assert "panic" not in done.stderr
+    explained = turbidite("query", copy, "--where", f"id = {one}", "--explain").stdout
+    assert "id (partition and filters)" in explained, explained
+    assert "filters exclude nearly all of them from a lookup" in turbidite("stats", copy).stdout
     for part in (copy / "data").rglob("*.parquet"):
         turbidite("inspect", part)
 
@@ -198,7 +199,7 @@ def test_what_cannot_be_clustered_by_hash_is_refused(scattered, tmp_path):
         (tmp_path / "new", "hash:value", "'value'"),
         (tmp_path / "new", "hash:nothing", "'nothing' is not a column"),
         (tmp_path / "new", "hash:", "'' is not a column"),
-        (tmp_path / "new", "hash:id,id", "id"),
+        (tmp_path / "new", "hash:id,id", "a key has one"),
         (tmp_path / "new", "hashed:id", "'hashed:id' is not a column"),
         (before, "hash:id", "its key is 'id', but 'hash:id' was requested"),
         (dataset, "id", "its key is 'hash:id', but 'id' was requested"),

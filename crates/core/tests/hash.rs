@@ -12,6 +12,7 @@ use bytes::Bytes;
 use parquet::file::properties::ReaderProperties;
 use parquet::file::reader::FileReader;
 use parquet::file::serialized_reader::{ReadOptionsBuilder, SerializedFileReader};
+use turbidite::query::{QueryProgress, TrackRequest};
 use turbidite::storage::{FileKind, MemoryStorage, Storage};
 use turbidite::store::{DatasetPaths, verify_on};
 use turbidite::{
@@ -87,7 +88,7 @@ fn every_record_is_stored_once_and_found_by_its_id() {
     let mut options = WriteOptions::new(RANKS);
     options.memtable_bytes = 256 << 10;
     let statistics = write(&storage, options, &epochs);
-    assert!(statistics.iter().all(|epoch| (epoch.strays, epoch.spills, epoch.renegotiations) == (0, 0, 0)));
+    assert!(statistics.iter().all(|epoch| (epoch.strays, epoch.renegotiations) == (0, 0)));
     // Six standard deviations of a binomial load.
     let mean = 300_000.0 / f64::from(RANKS);
     assert!(statistics[0].rows_per_receiver.iter().all(|rows| (*rows as f64 - mean).abs() < 6.0 * mean.sqrt()));
@@ -127,6 +128,49 @@ fn filters_prune_row_groups() {
     assert!(considered > 400 * 200, "{considered} row groups");
     assert!((400..600).contains(&touched), "{touched} row groups for 400 records");
     assert!(pages < 3 * touched, "{pages} pages of {touched} row groups");
+}
+
+/// Row groups that filters exclude are done, too.
+#[test]
+fn progress_reaches_its_total() {
+    let storage = Arc::new(MemoryStorage::new());
+    let ids = scattered(100_000);
+    let mut options = WriteOptions::new(RANKS);
+    options.memtable_bytes = 64 << 10;
+    write(&storage, options, &[ids.clone(), ids.clone()]);
+    let two = format!("id = {}", ids[70]);
+    for (predicate, expected) in [(two.as_str(), 2), ("id = 3", 0), ("value > 7", 199_984)] {
+        let progress = Arc::new(QueryProgress::counting());
+        let dataset = Dataset::open_with(storage.clone(), "/ds").unwrap().watched(&progress);
+        let batches = dataset.run(&Query::new().filter(predicate)).unwrap();
+        assert_eq!(batches.map(|rows| rows.unwrap().num_rows()).sum::<usize>(), expected);
+        assert!(progress.total() > 0 && progress.done() == progress.total(), "{predicate}: {progress:?}");
+    }
+    let progress = Arc::new(QueryProgress::counting());
+    let dataset = Dataset::open_with(storage, "/ds").unwrap().watched(&progress);
+    let tracks = dataset.tracks(&TrackRequest::of_ids([ids[70], 3], "id"), &|_| ()).unwrap();
+    assert_eq!((tracks.metrics().rows, tracks.metrics().absent_ids), (2, 1));
+    assert!(progress.total() > 0 && progress.done() == progress.total(), "{progress:?}");
+}
+
+/// The smallest pages, and an epoch that has a thousand times the records of the one before.
+#[test]
+fn extremes_of_pages_and_volume_lose_nothing() {
+    for page_rows in [1, 2, 3, 4, 5] {
+        let storage = Arc::new(MemoryStorage::new());
+        let mut options = WriteOptions::new(RANKS);
+        (options.memtable_bytes, options.page_rows) = (16 << 10, page_rows);
+        let epochs = [scattered(20), scattered(20_000)];
+        let statistics = write(&storage, options, &epochs);
+        assert_eq!(statistics[1].rows_per_receiver.iter().filter(|rows| **rows > 0).count(), RANKS as usize);
+        for (epoch, ids) in (0..).zip(&epochs) {
+            assert_eq!(read(&storage, epoch, None), expected(ids));
+            assert_eq!(read(&storage, epoch, Some(&format!("id = {}", ids[17]))), HashMap::from([(ids[17], vec![17])]));
+        }
+        let storage: Arc<dyn Storage> = storage;
+        let report = verify_on(&storage, &DatasetPaths::new("/ds"), &VerifyOptions::default(), &|_| ()).unwrap();
+        assert!(report.findings.is_empty(), "{:?}", report.findings);
+    }
 }
 
 /// The `parquet` crate finds each ID in the filter of its row group, and few others.

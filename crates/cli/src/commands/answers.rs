@@ -7,6 +7,7 @@ use turbidite::Value;
 use turbidite::query::QueryMetrics;
 
 use crate::failure::{Failure, complain, on_stdout};
+use crate::text;
 
 /// Writes lines to standard output.
 pub(super) fn say(text: &str) -> Result<(), Failure> {
@@ -37,16 +38,12 @@ pub(super) fn json_number(value: Value) -> serde_json::Value {
     }
 }
 
-/// Tells on standard error that filters are corrupt. The answer is right without them, and took longer.
-pub(super) fn tell_of_filters(metrics: &QueryMetrics) {
+/// Reports corrupt filters on standard error. The rows are complete without them.
+pub(super) fn report_filters(metrics: &QueryMetrics) {
+    let parts = text::counted(metrics.corrupt_filters, "part", "parts");
     if metrics.corrupt_filters > 0 {
         complain(&format!(
-            "turbidite: {} not used, being corrupt; the rows are complete; 'turbidite verify' names what is corrupt",
-            if metrics.corrupt_filters == 1 {
-                "the filters of a part were".to_owned()
-            } else {
-                format!("the filters of {} parts were", metrics.corrupt_filters)
-            },
+            "turbidite: corrupt filters of {parts} were ignored; the rows are complete; run 'turbidite verify'"
         ));
     }
 }

@@ -12,7 +12,7 @@ use turbidite::Error;
 use turbidite::query::{Dataset, Query, QueryMetrics, QueryProgress};
 use turbidite::store::EpochRange;
 
-use super::answers::{say, say_json, tell_of_filters, to_json};
+use super::answers::{report_filters, say, say_json, to_json};
 use super::batch;
 use crate::failure::{Failure, complain};
 use crate::output::{FileFormat, RowWriter, TextFormat};
@@ -151,7 +151,7 @@ impl QueryCommand {
             return say_json(&json!({"count": rows, "cost": answer}));
         }
         say(&rows.to_string())?;
-        tell_of_filters(&metrics);
+        report_filters(&metrics);
         if self.tells() {
             self.tell(&self.answer(dataset, rows, begun, metrics)?);
         }
@@ -183,7 +183,7 @@ impl QueryCommand {
             lines.finish();
         }
         if !as_json {
-            tell_of_filters(&stream.metrics());
+            report_filters(&stream.metrics());
         }
         let answer = || self.answer(&dataset, rows, begun, stream.metrics());
         match &self.output {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
+use turbidite::Clustering;
 use turbidite::format::EpochStatistics;
 use turbidite::query::{Dataset, KeyProfile, ProfilePoint};
 use turbidite::store::EpochRange;
@@ -60,10 +61,18 @@ impl Stats {
             return say("no epochs");
         }
         let key = &dataset.schema().key().name;
+        let touched = match dataset.schema().clustering() {
+            Clustering::Range => {
+                "share of rows (and number of row groups) that a query for the key at each percentile must touch:"
+            }
+            Clustering::Hash => {
+                "share of rows (and number of row groups) whose range contains the key at each percentile; filters exclude \
+                 nearly all of them from a lookup:"
+            }
+        };
         let parts = [
             overview(&epochs),
-            "share of rows (and number of row groups) that a query for the key at each percentile must touch:"
-                .to_owned(),
+            touched.to_owned(),
             percentiles(&epochs),
             format!(
                 "{key} at these percentiles, estimated from the manifests; 'at least' and 'at most' are guaranteed bounds:"

@@ -160,6 +160,11 @@ fn join_reports(schema: &Schema, payloads: Payloads) -> Result<Option<Report>> {
             let found = format!("it is of epoch {}, commit {}", part.manifest.epoch, part.manifest.commit);
             return Err(Error::corruption(&origin_of(rank), found));
         }
+        if part.manifest.partitions != manifest.partitions {
+            let found =
+                format!("it states {:?} partitions, others {:?}", part.manifest.partitions, manifest.partitions);
+            return Err(Error::corruption(&origin_of(rank), found));
+        }
         loads.extend(part.loads);
         manifest.parts.extend(part.manifest.parts);
         manifest.row_groups.extend(part.manifest.row_groups);

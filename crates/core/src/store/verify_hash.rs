@@ -1,4 +1,4 @@
-//! Verifies what a part of a dataset that is clustered by hash has besides: its partition, and a filter per row group.
+//! Verifies the partition and the filters of a part, if the dataset is clustered by hash.
 
 use std::path::Path;
 
@@ -59,6 +59,9 @@ impl HashCheck {
             return Some(format!("it has keys outside its partition, {partition} of {partitions}"));
         }
         let filters = self.filters.as_ref()?;
+        if !filters.has_filter(run.row_group) {
+            return Some("it has no filter".to_owned());
+        }
         let lacks = self.hashes.iter().any(|hash| !filters.may_contain(run.row_group, *hash));
         lacks.then(|| "its filter lacks keys that it has".to_owned())
     }

@@ -129,8 +129,21 @@ impl<'a> BloomFilter<'a> {
             .and_then(|size| usize::try_from(size).ok())
             .filter(|size| (BLOCK_BYTES..=MAX_FILTER_BYTES).contains(size) && size.is_multiple_of(BLOCK_BYTES));
         let size = size.ok_or(Malformed("a filter has an invalid size"))?;
-        let body = bytes[reader.position()..].get(..size).ok_or(Malformed("it is truncated"))?;
-        Ok(Self { blocks: body.as_chunks().0 })
+        let body = &bytes[reader.position()..];
+        if body.len() != size {
+            return Err(Malformed("a filter has another length than it states"));
+        }
+        Ok(Self::of_blocks(body))
+    }
+
+    /// Returns the filter with these blocks, at least one.
+    pub(in crate::format) fn of_blocks(blocks: &'a [u8]) -> Self {
+        Self { blocks: blocks.as_chunks().0 }
+    }
+
+    /// Returns the size of the blocks in bytes.
+    pub(in crate::format) fn bytes(&self) -> usize {
+        size_of_val(self.blocks)
     }
 
     /// Returns whether a key with this hash may have been added. A false result is certain.

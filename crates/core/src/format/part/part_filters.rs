@@ -15,7 +15,7 @@ use crate::storage::ReadableFile;
 #[derive(Debug)]
 pub struct PartFilters {
     bytes: Vec<u8>,
-    /// The filter of each row group, by its number in the part. `None` if it has none.
+    /// The blocks of the filter of each row group, by its number in the part. `None` if it has none.
     groups: Vec<Option<Range<usize>>>,
 }
 
@@ -30,7 +30,7 @@ impl PartFilters {
         part: &PartEntry,
         entries: impl Iterator<Item = &'a RowGroupEntry> + Clone,
     ) -> Result<Self> {
-        let Some(start) = part.filter_offset else { return Ok(Self { bytes: Vec::new(), groups: Vec::new() }) };
+        let start = part.filter_offset.unwrap_or(part.footer_offset);
         let corruption = |what: &str| Error::corruption_at(path, "filters", what);
         let stated = |entry: &RowGroupEntry| entry.pages.as_ref().map_or(0, |pages| u64::from(pages.filter_bytes));
         let total = entries.clone().fold(0u64, |total, entry| total.saturating_add(stated(entry)));
@@ -50,10 +50,15 @@ impl PartFilters {
             if length > 0 && xxh3_64(filter) != checksum {
                 return Err(Error::corruption_at(path, place(), "checksum mismatch with the manifest"));
             }
-            if length > 0 {
-                BloomFilter::decode(filter).map_err(|malformed| Error::corruption_at(path, place(), malformed.0))?;
-            }
-            groups.push((length > 0).then_some(range));
+            let blocks = match length {
+                0 => None,
+                _ => {
+                    let decoded = BloomFilter::decode(filter);
+                    let decoded = decoded.map_err(|malformed| Error::corruption_at(path, place(), malformed.0))?;
+                    Some(range.end - decoded.bytes()..range.end)
+                }
+            };
+            groups.push(blocks);
         }
         Ok(Self { bytes, groups })
     }
@@ -61,8 +66,12 @@ impl PartFilters {
     /// Returns whether a row group may contain a key with this hash. A false result is certain.
     pub fn may_contain(&self, row_group: u32, hash: u64) -> bool {
         let Some(Some(range)) = self.groups.get(row_group as usize) else { return true };
-        // `read` has decoded the filter.
-        BloomFilter::decode(&self.bytes[range.clone()]).map_or(true, |filter| filter.may_contain(hash))
+        BloomFilter::of_blocks(&self.bytes[range.clone()]).may_contain(hash)
+    }
+
+    /// Returns whether a row group has a filter.
+    pub fn has_filter(&self, row_group: u32) -> bool {
+        self.groups.get(row_group as usize).is_some_and(Option::is_some)
     }
 
     /// Returns the size in memory, in bytes.

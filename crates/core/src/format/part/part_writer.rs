@@ -58,8 +58,13 @@ impl PartOptions {
         let page_rows = self.page_rows.max(1) as usize;
         match schema.clustering() {
             Clustering::Range => share.next_multiple_of(page_rows),
-            Clustering::Hash => well_filtered_rows(share).next_multiple_of(page_rows / SPARSE_PAGE_FRACTION as usize),
+            Clustering::Hash => well_filtered_rows(share).next_multiple_of(self.sparse_page_rows() as usize),
         }
+    }
+
+    /// Returns the rows per page of runs from which queries read few rows.
+    fn sparse_page_rows(&self) -> u32 {
+        (self.page_rows / SPARSE_PAGE_FRACTION).max(1)
     }
 
     /// Returns the size of the write buffer for a regular run of `rows` rows, in bytes.
@@ -337,9 +342,9 @@ impl PartWriter {
     /// each run, and reads a page of each column for them. So do lookups of hashed keys.
     fn page_rows(&self, kind: RunKind) -> u32 {
         match kind {
-            _ if self.schema.clustering() == Clustering::Hash => (self.options.page_rows / SPARSE_PAGE_FRACTION).max(1),
+            _ if self.schema.clustering() == Clustering::Hash => self.options.sparse_page_rows(),
             RunKind::Regular | RunKind::NanKey => self.options.page_rows,
-            RunKind::Stray | RunKind::Unordered => (self.options.page_rows / SPARSE_PAGE_FRACTION).max(1),
+            RunKind::Stray | RunKind::Unordered => self.options.sparse_page_rows(),
         }
     }
 

@@ -169,7 +169,7 @@ fn note(reasons: &mut Vec<PruneReason>, by: String, runs: u64, rows: u64) {
     }
 }
 
-/// Returns the column whose statistics alone prune a row group.
+/// Returns the column whose statistics alone prune a row group, or the key with its filters if statistics do not.
 fn skipped_by(run: &RowGroupEntry, epoch: u64, resolved: &ResolvedQuery) -> String {
     let Some(predicate) = &resolved.predicate else { return "no rows".to_owned() };
     if run.rows == 0 {
@@ -177,6 +177,9 @@ fn skipped_by(run: &RowGroupEntry, epoch: u64, resolved: &ResolvedQuery) -> Stri
     }
     if judge_run(run, epoch, predicate, |_| false) == TruthValue::Never {
         return EPOCH_COLUMN.to_owned();
+    }
+    if judge_run(run, epoch, predicate, |_| true) != TruthValue::Never {
+        return format!("{} (partition and filters)", resolved.schema.key().name);
     }
     let alone = |only: &&usize| judge_run(run, epoch, predicate, |column| column == **only) == TruthValue::Never;
     match predicate.columns().iter().find(alone) {

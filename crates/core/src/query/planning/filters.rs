@@ -31,36 +31,40 @@ pub(in crate::query) fn retain(
 ) -> Result<Vec<GroupChoice>> {
     let schema = &resolved.schema;
     let keys = resolved.predicate.as_ref().and_then(|predicate| predicate.values_of(schema.key_index()));
-    let (Clustering::Hash, Some(partitions), Some(keys)) = (schema.clustering(), manifest.partitions, keys) else {
-        return Ok(choices);
-    };
+    let (Clustering::Hash, Some(keys)) = (schema.clustering(), keys) else { return Ok(choices) };
     if keys.len() > MAX_KEYS {
         return Ok(choices);
     }
-    let hash = |key| hash_of_value(schema.key().data_type, key).map(|hash| (hash, partition_of_hash(hash, partitions)));
+    // Epochs that were compacted or salvaged state no partitions.
+    let partition_of = |hash| manifest.partitions.map(|partitions| partition_of_hash(hash, partitions));
+    let hash = |key| hash_of_value(schema.key().data_type, key).map(|hash| (hash, partition_of(hash)));
     let Some(hashes) = keys.into_iter().map(hash).collect::<Option<Vec<_>>>() else { return Ok(choices) };
-    let partition_of: HashMap<PartId, Option<u32>> =
+    let partitions: HashMap<PartId, Option<u32>> =
         manifest.parts.iter().map(|part| (part.part, part.partition)).collect();
     let mut filters: HashMap<PartId, Option<Arc<PartFilters>>> = HashMap::new();
     let mut kept = Vec::with_capacity(choices.len());
     for choice in choices {
         let entry = &manifest.row_groups[choice.entry];
-        let partition = partition_of.get(&entry.part).copied().flatten().filter(|_| entry.kind == RunKind::Regular);
-        let mut hashes =
-            hashes.iter().filter(|(_, of_key)| partition.is_none_or(|partition| partition == *of_key)).peekable();
+        let partition = partitions.get(&entry.part).copied().flatten().filter(|_| entry.kind == RunKind::Regular);
+        let may_have = |of_key: Option<u32>| partition.zip(of_key).is_none_or(|(ours, theirs)| ours == theirs);
+        let mut hashes = hashes.iter().filter(|(_, of_key)| may_have(*of_key)).peekable();
         if hashes.peek().is_none() {
             continue;
         }
         let of_part = match filters.entry(entry.part) {
             MapEntry::Occupied(known) => known.into_mut(),
-            MapEntry::Vacant(place) => place.insert(match dataset.filters(manifest, entry.part) {
-                Ok(read) => Some(read),
-                Err(Error::Corruption { .. }) => {
-                    add(&counters.corrupt_filters, 1);
-                    None
-                }
-                Err(error) => return Err(error),
-            }),
+            MapEntry::Vacant(place) => {
+                // A part of another commit has other filters, which are not corrupt.
+                dataset.part(manifest, entry.part)?.confirm()?;
+                place.insert(match dataset.filters(manifest, entry.part) {
+                    Ok(read) => Some(read),
+                    Err(Error::Corruption { .. }) => {
+                        add(&counters.corrupt_filters, 1);
+                        None
+                    }
+                    Err(error) => return Err(error),
+                })
+            }
         };
         if of_part.as_ref().is_none_or(|filters| hashes.any(|(hash, _)| filters.may_contain(entry.row_group, *hash))) {
             kept.push(choice);

@@ -198,16 +198,19 @@ fn plan(
     let manifest = known.manifest.clone();
     let needed = PageStatistics::of(columns, resolved);
     let open = |manifest: &Arc<EpochManifest>| {
-        let choices = filters::retain(dataset, resolved, manifest, choose(manifest), counters)?;
+        let chosen = choose(manifest);
+        let chosen_groups = chosen.len();
+        let choices = filters::retain(dataset, resolved, manifest, chosen, counters)?;
+        let excluded = chosen_groups.saturating_sub(choices.len());
         let scan = open_scan(dataset, resolved, manifest, choices, needed)?;
         announce(&scan);
         scan.parts.values().try_for_each(|part| part.confirm())?;
-        Ok(scan)
+        Ok((scan, excluded))
     };
     let opened = open(&manifest);
-    let is_confirmed = opened.as_ref().is_ok_and(|scan| dataset.confirm(&known, !scan.parts.is_empty()).is_ok());
-    let mut scan = match opened {
-        Ok(scan) if is_confirmed => scan,
+    let is_confirmed = opened.as_ref().is_ok_and(|(scan, _)| dataset.confirm(&known, !scan.parts.is_empty()).is_ok());
+    let (mut scan, excluded) = match opened {
+        Ok(opened) if is_confirmed => opened,
         opened => {
             dataset.forget(&manifest);
             let fresh = dataset.manifest(epoch)?;
@@ -217,6 +220,10 @@ fn plan(
     };
     add(&counters.runs_considered, scan.manifest.row_groups.len() as u64);
     scan.progress = counters.progress.clone();
+    // The other row groups are done when they have been read. Those that filters exclude are done now.
+    if let Some(progress) = &scan.progress {
+        progress.advance(excluded as u64);
+    }
     Ok(scan)
 }
 

@@ -31,9 +31,11 @@ impl Engine {
     }
 
     /// Decides which ranks receive the epoch that begins. Applications that decide on the tables themselves have as
-    /// many receivers as they want.
+    /// many receivers as they want. With a fixed table, an epoch cannot get more receivers once it has begun, so the
+    /// last epoch's volume does not limit them.
     pub(super) fn place_partitions(&mut self) {
-        let rows = self.hint_rows.take().or(self.last_whole().map(|whole| whole.rows));
+        let last = self.last_whole().filter(|_| !self.has_fixed_table).map(|whole| whole.rows);
+        let rows = self.hint_rows.take().or(last);
         let rows = rows.filter(|_| self.options.renegotiation == Renegotiation::Adaptive);
         self.session.expected_rows = rows;
         let bytes = rows.map(|rows| self.stored_bytes(rows));
