@@ -46,9 +46,14 @@ def duckdb_query(what: str, data: Path, query: Range) -> tuple[str, list]:
 
 def duckdb_row_groups(data: Path, query: Range) -> tuple[int, int]:
     """Row groups read and all there are, from DuckDB's own profile."""
+    return duckdb_scan(duckdb_query("sum(id)", data, query)[0])
+
+
+def duckdb_scan(select: str) -> tuple[int, int]:
+    """The same of a SELECT that scans one table."""
     with duckdb.connect() as connection:
         connection.execute("PRAGMA enable_profiling='json'")
-        profile = json.loads(connection.execute("EXPLAIN ANALYZE " + duckdb_query("sum(id)", data, query)[0]).fetchall()[0][1])
+        profile = json.loads(connection.execute("EXPLAIN ANALYZE " + select).fetchall()[0][1])
     scans = []
 
     def walk(operator):

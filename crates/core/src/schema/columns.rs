@@ -12,6 +12,21 @@ pub const MAX_FIXED_BYTES: u32 = 1 << 16;
 /// Maximum number of columns in a schema.
 pub const MAX_COLUMNS: usize = 1 << 12;
 
+/// All types that a key may have.
+#[cfg(test)]
+pub(crate) const KEY_TYPES: [DataType; 10] = [
+    DataType::I8,
+    DataType::I16,
+    DataType::I32,
+    DataType::I64,
+    DataType::U8,
+    DataType::U16,
+    DataType::U32,
+    DataType::U64,
+    DataType::F32,
+    DataType::F64,
+];
+
 /// The type of a column. All types have a fixed width.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

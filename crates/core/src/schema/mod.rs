@@ -17,6 +17,8 @@ mod value;
 mod view;
 
 pub use cluster_key::{ClusterKey, Clustering};
+#[cfg(test)]
+pub(crate) use columns::KEY_TYPES;
 pub use columns::{Column, DataType, EPOCH_COLUMN, MAX_COLUMNS, MAX_FIXED_BYTES, SchemaError};
 pub(crate) use key_hash::{KeyHash, even_share, hash_of, hash_of_value, partition_of_hash, partition_ordinal};
 pub use ordinal::{KeyOrder, NAN_ORDINAL};

@@ -292,6 +292,7 @@ impl KeyOrder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schema::KEY_TYPES;
 
     fn f32_ordinal(value: f32) -> u64 {
         KeyOrder::new(DataType::F32).unwrap().ordinal(&value.to_le_bytes())
@@ -360,22 +361,10 @@ mod tests {
 
     #[test]
     fn packed_keys_of_all_types_are_mapped_and_compared_as_single_ones() {
-        let types = [
-            DataType::I8,
-            DataType::I16,
-            DataType::I32,
-            DataType::I64,
-            DataType::U8,
-            DataType::U16,
-            DataType::U32,
-            DataType::U64,
-            DataType::F32,
-            DataType::F64,
-        ];
         // All bit patterns occur, thus infinities, NaN of both signs, and both zeros.
         let patterns =
             [0u64, 1 << 31, 1 << 63, u64::MAX, 0x7FF0_0000_7F80_0000, 0x3FF8_0000_3FC0_0000, 0x8000_0000_0000_0080];
-        for data_type in types {
+        for data_type in KEY_TYPES {
             let order = KeyOrder::new(data_type).unwrap();
             let width = data_type.width();
             for (one, next) in patterns.iter().flat_map(|one| patterns.map(|next| (*one, next))) {

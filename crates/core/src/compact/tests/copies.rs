@@ -4,19 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::error::{Error, ErrorClass};
-
-const KEY_TYPES: [DataType; 10] = [
-    DataType::I8,
-    DataType::I16,
-    DataType::I32,
-    DataType::I64,
-    DataType::U8,
-    DataType::U16,
-    DataType::U32,
-    DataType::U64,
-    DataType::F32,
-    DataType::F64,
-];
+use crate::schema::KEY_TYPES;
 
 /// Generates the bytes of a key: any bits, few values, one value, infinities, and zeros of both signs.
 fn key_bytes() -> impl Strategy<Value = u64> {

@@ -316,20 +316,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::schema::DataType;
-
-    const KEY_TYPES: [DataType; 10] = [
-        DataType::I8,
-        DataType::I16,
-        DataType::I32,
-        DataType::I64,
-        DataType::U8,
-        DataType::U16,
-        DataType::U32,
-        DataType::U64,
-        DataType::F32,
-        DataType::F64,
-    ];
+    use crate::schema::{DataType, KEY_TYPES};
 
     /// Factors that spread small keys over the bits of all types. Keys that are far apart are packed into 128 bits.
     const SCALES: [u64; 7] = [1, 1 << 7, 1 << 16, 1 << 27, 1 << 40, 1 << 55, u64::MAX / 20];

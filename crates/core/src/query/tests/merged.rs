@@ -3,19 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-
-const KEY_TYPES: [DataType; 10] = [
-    DataType::I8,
-    DataType::I16,
-    DataType::I32,
-    DataType::I64,
-    DataType::U8,
-    DataType::U16,
-    DataType::U32,
-    DataType::U64,
-    DataType::F32,
-    DataType::F64,
-];
+use crate::schema::KEY_TYPES;
 
 /// Distribution of the keys of one run.
 #[derive(Debug, Clone, Copy)]
