@@ -44,6 +44,7 @@ def test_write_and_read(write_and_read, tmp_path):
     dataset = tmp_path / "dataset"
     assert run(write_and_read, dataset).stdout == "ok\n"
     turbidite("verify", dataset)
+    turbidite("verify", f"{dataset}-hashed")
     assert {epoch["epoch"]: epoch["rows"] for epoch in answer("stats", dataset)} == {0: 100000, 1: 2}
 
 

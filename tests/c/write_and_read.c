@@ -234,6 +234,31 @@ static void mistakes(const char *path) {
     CHECK(turbidite_close(dataset) == TURBIDITE_OK);
 }
 
+/* A dataset that is clustered by the hash of its ids. */
+static void hashed(const char *path) {
+    char folder[4096];
+    snprintf(folder, sizeof folder, "%s-hashed", path);
+    turbidite_dataset *dataset;
+    CHECK(turbidite_open(folder, COLUMNS, 2, "hash:energy", NULL, NULL, &dataset) == TURBIDITE_USAGE);
+    CHECK(strstr(turbidite_last_error(), "hash:energy"));
+    CHECK(turbidite_open(folder, COLUMNS, 2, "hash:id", NULL, NULL, &dataset) == TURBIDITE_OK);
+    CHECK(turbidite_begin_epoch(dataset, 0) == TURBIDITE_OK);
+    particle *particles = malloc(COUNT * sizeof *particles);
+    CHECK(particles);
+    fill(particles, 0);
+    turbidite_view views[] = {{&particles->energy, sizeof *particles}, {&particles->id, sizeof *particles}};
+    CHECK(turbidite_append(dataset, views, 2, COUNT) == TURBIDITE_OK);
+    free(particles);
+    CHECK(turbidite_end_epoch(dataset, NULL) == TURBIDITE_OK);
+    CHECK(turbidite_close(dataset) == TURBIDITE_OK);
+    turbidite_reader *reader;
+    CHECK(turbidite_reader_open(folder, &reader) == TURBIDITE_OK);
+    int64_t rows;
+    CHECK(query(reader, "id = 4242", NULL, 0, &rows) == 4242 && rows == 1);
+    CHECK(query(reader, "id = 100000", NULL, 0, &rows) == 0 && rows == 0);
+    turbidite_reader_close(reader);
+}
+
 int main(int argc, char **argv) {
     CHECK(argc == 2);
     CHECK(turbidite_abi_version() == TURBIDITE_ABI_VERSION && strlen(turbidite_version()) >= 5);
@@ -243,6 +268,7 @@ int main(int argc, char **argv) {
     mistakes(argv[1]);
     occupied(argv[1]);
     restart(argv[1]);
+    hashed(argv[1]);
     puts("ok");
     return 0;
 }

@@ -189,6 +189,19 @@ def test_the_key_identifies_particles_unless_it_is_a_float(tmp_path):
         assert dataset.get(ids, id="name").to_numpy()["x"].tolist() == [0.0]
 
 
+def test_ids_of_a_dataset_that_is_clustered_by_hash(tmp_path):
+    ids = numpy.random.default_rng(3).permutation(50_000).astype("u8")
+    columns = {"id": "u64", "x": "f64"}
+    with turbidite.Writer(tmp_path / "ds", columns, key="hash:id", ranks=3) as writer:
+        for epoch in (1, 2):
+            with writer.epoch(epoch):
+                writer.append({"id": ids, "x": ids / epoch})
+    dataset = turbidite.open(tmp_path / "ds")
+    found = dataset.get([777, 50_000]).to_numpy()
+    assert (found["id"].tolist(), found["epoch"].tolist(), found["x"].tolist()) == ([777, 777], [1, 2], [777.0, 388.5])
+    assert dataset.query("id = 777").to_numpy()["x"].tolist() == [777.0, 388.5] and "hash" not in dataset.schema.key
+
+
 def count_of(query: turbidite.Query) -> int:
     return query.count()
 
