@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt32Type;
@@ -170,6 +171,63 @@ fn extremes_of_pages_and_volume_lose_nothing() {
         let storage: Arc<dyn Storage> = storage;
         let report = verify_on(&storage, &DatasetPaths::new("/ds"), &VerifyOptions::default(), &|_| ()).unwrap();
         assert!(report.findings.is_empty(), "{:?}", report.findings);
+    }
+}
+
+/// Records that wait for no credit are stored on their own rank, in runs that may have any key. Parts have few row
+/// groups, so a rank has several.
+#[test]
+fn spilled_records_and_rolled_parts_are_found() {
+    let storage = Arc::new(MemoryStorage::new());
+    let ids = scattered(60_000);
+    let mut options = WriteOptions::new(4);
+    (options.memtable_bytes, options.row_groups_per_part) = (32 << 10, 2);
+    (options.credit_batches, options.credit_timeout) = (1, Duration::ZERO);
+    let statistics = write(&storage, options, std::slice::from_ref(&ids));
+    assert!(statistics[0].spills > 0, "the test needs spills");
+    assert!(storage.list("/ds/data/epoch=0".as_ref()).unwrap().len() > 8, "the test needs several parts of a rank");
+    let expected = expected(&ids);
+    assert_eq!(read(&storage, 0, None), expected);
+    for ids in ids.chunks(2_000) {
+        let list = ids.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+        let found = read(&storage, 0, Some(&format!("id IN ({list})")));
+        assert_eq!(found, expected.clone().into_iter().filter(|(id, _)| ids.contains(id)).collect());
+    }
+    let storage: Arc<dyn Storage> = storage;
+    let report = verify_on(&storage, &DatasetPaths::new("/ds"), &VerifyOptions::default(), &|_| ()).unwrap();
+    assert!(report.findings.is_empty(), "{:?}", report.findings);
+}
+
+/// Predicates whose lists of ids are joined, negated, or absent.
+#[test]
+fn predicates_of_every_form_find_what_a_scan_finds() {
+    type Matches = fn(u32, u32, u32, u32) -> bool;
+    let storage = Arc::new(MemoryStorage::new());
+    let ids = scattered(40_000);
+    let mut options = WriteOptions::new(RANKS);
+    options.memtable_bytes = 16 << 10;
+    write(&storage, options, std::slice::from_ref(&ids));
+    // `a` and `b` are ids of records 5 and 39,000.
+    let forms: [(&str, Matches); 12] = [
+        ("id = {a} OR id = {b}", |id, _, a, b| id == a || id == b),
+        ("id = {a} OR value = 7", |id, value, a, _| id == a || value == 7),
+        ("id IN ({a}, {b}, 3) AND value > 100", |id, value, a, b| (id == a || id == b) && value > 100),
+        ("id = {a} AND id = {b}", |_, _, _, _| false),
+        ("id IN ({a}, {b}) AND NOT id = {a}", |id, _, _, b| id == b),
+        ("NOT (id != {a} AND id != {b})", |id, _, a, b| id == a || id == b),
+        ("id >= {a} AND id <= {a}", |id, _, a, _| id == a),
+        ("id = {a} AND value < 6 OR id = {b} AND value < 6", |id, value, a, _| id == a && value < 6),
+        ("id + 0 = {a}", |id, _, a, _| id == a),
+        ("id = {a} AND epoch = 0", |id, _, a, _| id == a),
+        ("id = -1 OR id = 4294967296 OR id = {b}", |id, _, _, b| id == b),
+        ("id != {a} AND value < 9", |id, value, a, _| id != a && value < 9),
+    ];
+    let (a, b) = (ids[5], ids[39_000]);
+    for (form, matches) in forms {
+        let predicate = form.replace("{a}", &a.to_string()).replace("{b}", &b.to_string());
+        let mut expected = expected(&ids);
+        expected.retain(|id, values| matches(*id, values[0], a, b));
+        assert_eq!(read(&storage, 0, Some(&predicate)), expected, "{predicate}");
     }
 }
 
