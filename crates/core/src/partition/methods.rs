@@ -1,4 +1,4 @@
-//! The methods of partitioning.
+//! The choice of a partitioner by the dataset's clustering method.
 
 use super::hash::HashPartitioner;
 use super::partitioner::Partitioner;

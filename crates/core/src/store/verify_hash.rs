@@ -49,8 +49,9 @@ impl HashCheck {
         })
     }
 
-    /// Returns what is wrong with packed keys of a row group, if anything.
-    pub(super) fn wrong(&mut self, run: &RowGroupEntry, keys: &[u8]) -> Option<String> {
+    /// Compares packed keys of a row group with the partition and the filter. Returns a description of the first
+    /// difference.
+    pub(super) fn difference(&mut self, run: &RowGroupEntry, keys: &[u8]) -> Option<String> {
         self.hashes.clear();
         self.hash.hashes(keys, self.width, &mut self.hashes);
         if let (RunKind::Regular, Some((partition, partitions))) = (run.kind, self.partition)

@@ -293,7 +293,7 @@ impl PartCheck<'_> {
             observed.add(found);
             if column == self.schema.key_index() {
                 self.key_order(run, &values, last_key);
-                if let Some(what) = self.hash.as_mut().and_then(|hash| hash.wrong(run, &values)) {
+                if let Some(what) = self.hash.as_mut().and_then(|hash| hash.difference(run, &values)) {
                     self.corruption(place(run), what);
                 }
             }
