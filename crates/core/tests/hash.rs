@@ -207,7 +207,7 @@ fn predicates_of_every_form_find_what_a_scan_finds() {
     options.memtable_bytes = 16 << 10;
     write(&storage, options, std::slice::from_ref(&ids));
     // `a` and `b` are ids of records 5 and 39,000.
-    let forms: [(&str, Matches); 12] = [
+    let forms: [(&str, Matches); 13] = [
         ("id = {a} OR id = {b}", |id, _, a, b| id == a || id == b),
         ("id = {a} OR value = 7", |id, value, a, _| id == a || value == 7),
         ("id IN ({a}, {b}, 3) AND value > 100", |id, value, a, b| (id == a || id == b) && value > 100),
@@ -219,6 +219,7 @@ fn predicates_of_every_form_find_what_a_scan_finds() {
         ("id + 0 = {a}", |id, _, a, _| id == a),
         ("id = {a} AND epoch = 0", |id, _, a, _| id == a),
         ("id = -1 OR id = 4294967296 OR id = {b}", |id, _, _, b| id == b),
+        ("id NOT IN ({a}, {b}) AND value < 9", |id, value, a, b| id != a && id != b && value < 9),
         ("id != {a} AND value < 9", |id, value, a, _| id != a && value < 9),
     ];
     let (a, b) = (ids[5], ids[39_000]);
