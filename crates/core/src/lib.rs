@@ -56,6 +56,9 @@ mod error;
 pub mod expr;
 #[doc(hidden)]
 pub mod format;
+mod index;
+#[doc(hidden)]
+pub mod index_build;
 #[doc(hidden)]
 pub mod partition;
 pub mod query;
@@ -76,6 +79,8 @@ pub mod writer;
 pub use compact::{CompactOptions, CompactedEpoch, Compaction};
 pub use error::{Error, ErrorClass, Refusal, Result, UsageError};
 pub use format::{EpochStatistics, PartOptions, RunKind};
+pub use index::IndexDefinition;
+pub use index_build::{IndexBuild, IndexSummary, IndexedEpoch, drop_index, indexes};
 pub use query::{Dataset, Query};
 pub use runtime::local::LocalJob;
 pub use runtime::rank::RankJob;

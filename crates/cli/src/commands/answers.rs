@@ -38,13 +38,20 @@ pub(super) fn json_number(value: Value) -> serde_json::Value {
     }
 }
 
-/// Reports corrupt filters on standard error. The rows are complete without them.
-pub(super) fn report_filters(metrics: &QueryMetrics) {
+fn report_filters(metrics: &QueryMetrics) {
     let parts = text::counted(metrics.corrupt_filters, "part", "parts");
     if metrics.corrupt_filters > 0 {
         complain(&format!(
             "turbidite: corrupt filters of {parts} were ignored; the rows are complete; run 'turbidite verify'"
         ));
+    }
+}
+
+/// Reports corrupt filters and indexes on standard error. The rows are complete without them.
+pub(super) fn report_ignored(metrics: &QueryMetrics) {
+    report_filters(metrics);
+    if metrics.corrupt_indexes > 0 {
+        complain("turbidite: a corrupt index was ignored; the rows are complete; run 'turbidite verify'");
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Instant;
 use serde::Serialize;
 use turbidite::query::{Dataset, Query, QueryMetrics};
 
-use super::answers::{report_filters, say, say_json};
+use super::answers::{report_ignored, say, say_json};
 use crate::failure::{Failure, FileContext};
 use crate::output::PendingFile;
 use crate::text;
@@ -72,7 +72,9 @@ pub(super) fn run(
     }
     if !as_json {
         // The first of them says it for all.
-        done.iter().find(|done| done.metrics.corrupt_filters > 0).inspect(|done| report_filters(&done.metrics));
+        done.iter()
+            .find(|done| done.metrics.corrupt_filters + done.metrics.corrupt_indexes > 0)
+            .inspect(|done| report_ignored(&done.metrics));
     }
     if let Some((path, mut file)) = log {
         file.write_all(log_text(&done).as_bytes()).on_file("write", path)?;

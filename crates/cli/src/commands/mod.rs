@@ -14,6 +14,7 @@ mod epochs;
 mod feed;
 pub(crate) mod get;
 pub(crate) mod hist;
+pub(crate) mod index;
 pub(crate) mod ingest;
 pub(crate) mod inspect;
 mod job;

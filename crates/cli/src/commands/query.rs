@@ -9,10 +9,10 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::json;
 use turbidite::Error;
-use turbidite::query::{Dataset, Query, QueryMetrics, QueryProgress};
+use turbidite::query::{Dataset, Query, QueryMetrics, QueryProgress, Use};
 use turbidite::store::EpochRange;
 
-use super::answers::{report_filters, say, say_json, to_json};
+use super::answers::{report_ignored, say, say_json, to_json};
 use super::batch;
 use crate::failure::{Failure, complain};
 use crate::output::{FileFormat, RowWriter, TextFormat};
@@ -74,6 +74,9 @@ pub(crate) struct QueryCommand {
     /// Write matches, bytes and times of each query of the list to a file
     #[arg(long, value_name = "FILE", requires = "batch")]
     log: Option<PathBuf>,
+    /// Find rows by the index NAME, or by 'scan' without any [default: whatever reads least]
+    #[arg(long = "use", value_name = "NAME")]
+    access: Option<String>,
     /// Threads [default: the number of cores]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
@@ -129,6 +132,9 @@ impl QueryCommand {
         if let Some(limit) = self.limit {
             query = query.limit(limit);
         }
+        if let Some(access) = &self.access {
+            query = query.using(if access == "scan" { Use::Scan } else { Use::Index(access.clone()) });
+        }
         if let Some(threads) = self.threads {
             query = query.threads(threads);
         }
@@ -151,7 +157,7 @@ impl QueryCommand {
             return say_json(&json!({"count": rows, "cost": answer}));
         }
         say(&rows.to_string())?;
-        report_filters(&metrics);
+        report_ignored(&metrics);
         if self.tells() {
             self.tell(&self.answer(dataset, rows, begun, metrics)?);
         }
@@ -183,7 +189,7 @@ impl QueryCommand {
             lines.finish();
         }
         if !as_json {
-            report_filters(&stream.metrics());
+            report_ignored(&stream.metrics());
         }
         let answer = || self.answer(&dataset, rows, begun, stream.metrics());
         match &self.output {

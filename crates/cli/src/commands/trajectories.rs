@@ -11,7 +11,7 @@ use turbidite::query::{Dataset, ParticleId, TrackMetrics, TrackProgress, TrackRe
 use turbidite::store::EpochRange;
 use turbidite::{DataType, Schema};
 
-use super::answers::{report_filters, say_json, to_json};
+use super::answers::{report_ignored, say_json, to_json};
 use crate::failure::{Failure, complain};
 use crate::output::{FileFormat, RowWriter, TextFormat};
 use crate::text;
@@ -143,7 +143,7 @@ impl TrajectoryOptions {
     /// a file or standard output is a terminal.
     fn tell(&self, id: &str, summary: &Summary) {
         let found = &summary.found;
-        report_filters(&found.read);
+        report_ignored(&found.read);
         if found.incomplete_ids > 0 {
             complain(&format!(
                 "turbidite: {} of {} {} missing in at least one epoch, {} in total",

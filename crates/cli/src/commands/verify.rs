@@ -71,6 +71,7 @@ impl Verify {
             "clean": report.is_clean(),
             "epochs": report.epochs,
             "parts": report.parts,
+            "indexes": report.indexes,
             "row_groups": report.row_groups,
             "pages": report.pages,
             "rows": report.rows,
@@ -95,8 +96,12 @@ impl Verify {
             return format!("no {epoch} in {}: nothing was checked{unfinished}", self.dataset.display());
         }
         let verdict = if report.is_clean() { "no problems found" } else { "PROBLEMS FOUND" };
+        let indexes = match report.indexes {
+            0 => String::new(),
+            indexes => format!("{}, ", text::counted(indexes, "index", "indexes")),
+        };
         format!(
-            "{verdict} in {}: {}, {}, {}, {}, {} checked in {}{unfinished}",
+            "{verdict} in {}: {}, {indexes}{}, {}, {}, {} checked in {}{unfinished}",
             self.dataset.display(),
             text::counted(report.epochs, "epoch", "epochs"),
             text::counted(report.parts, "file", "files"),

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use uuid::Uuid;
 
+use super::access::path::AccessPath;
 use super::request::EpochSelection;
 use crate::error::{Error, Result};
 use crate::format::{EpochManifest, FormatVersion, PartFilters, PartId, PartIdentity, PartReader};
@@ -53,6 +54,8 @@ pub(super) struct Catalog {
     key_ranges: Mutex<Cache<Uuid, Arc<KeyRanges>>>,
     parts: Mutex<Cache<(Uuid, PartId), Arc<PartReader>>>,
     filters: Mutex<Cache<(Uuid, PartId), Arc<PartFilters>>>,
+    /// The indexes of the dataset, in the order of their names.
+    indexes: Vec<Box<dyn AccessPath>>,
     /// Recycled memory for columns.
     pub(super) recycler: Arc<Recycler>,
 }
@@ -90,8 +93,20 @@ impl Catalog {
             key_ranges: Mutex::new(Cache::new(usize::MAX, CACHED_RUNS)),
             parts: Mutex::new(Cache::new(CACHED_PARTS, CACHED_FOOTER_BYTES)),
             filters: Mutex::new(Cache::new(usize::MAX, CACHED_FILTER_BYTES)),
+            indexes: Vec::new(),
             recycler: Arc::default(),
         })
+    }
+
+    /// Adds indexes, which planning may use.
+    #[must_use]
+    pub(super) fn with_indexes(self, indexes: Vec<Box<dyn AccessPath>>) -> Self {
+        Self { indexes, ..self }
+    }
+
+    /// Returns the indexes.
+    pub(super) fn indexes(&self) -> &[Box<dyn AccessPath>] {
+        &self.indexes
     }
 
     pub(super) fn descriptor(&self) -> &DatasetDescriptor {

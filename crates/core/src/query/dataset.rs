@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::access::entries::open_indexes;
 use super::catalog::Catalog;
 use super::metrics::{Counters, QueryMetrics};
 use super::progress::QueryProgress;
@@ -20,7 +21,7 @@ use crate::query::planning::explain::{Explanation, explain};
 use crate::query::planning::pieces;
 use crate::schema::Schema;
 use crate::storage::{FileSystem, Storage};
-use crate::store::DatasetDescriptor;
+use crate::store::{DatasetDescriptor, DatasetPaths};
 
 /// A dataset that is open for reading. Clones share their caches. Any number of threads may use one dataset.
 ///
@@ -55,7 +56,9 @@ impl Dataset {
     pub fn open_with(storage: Arc<dyn Storage>, path: impl AsRef<Path>) -> Result<Self> {
         // A fork in the middle of the first call would leave the child waiting for the number for ever.
         cores();
-        Ok(Self { catalog: Arc::new(Catalog::open(storage, path.as_ref())?), progress: None })
+        let catalog = Catalog::open(Arc::clone(&storage), path.as_ref())?;
+        let indexes = open_indexes(&storage, &DatasetPaths::new(path.as_ref()), &catalog)?;
+        Ok(Self { catalog: Arc::new(catalog.with_indexes(indexes)), progress: None })
     }
 
     /// Returns the same dataset. Its requests report their progress, and may be cancelled by another thread. A progress

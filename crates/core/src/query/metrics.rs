@@ -32,6 +32,10 @@ pub struct QueryMetrics {
     pub merge_s: f64,
     /// Parts whose corrupt Bloom filters were not used. `turbidite verify` names them.
     pub corrupt_filters: u64,
+    /// Entries of indexes that were read. Their pages are counted in `pages_read` and `bytes_read`.
+    pub entries_read: u64,
+    /// Epochs for which a corrupt index was not used. `turbidite verify` names it.
+    pub corrupt_indexes: u64,
 }
 
 /// The state that all threads of a query share: the counters behind [`QueryMetrics`], and recycled memory.
@@ -46,6 +50,8 @@ pub(super) struct Counters {
     pub(super) filter_ns: AtomicU64,
     pub(super) merge_ns: AtomicU64,
     pub(super) corrupt_filters: AtomicU64,
+    pub(super) entries_read: AtomicU64,
+    pub(super) corrupt_indexes: AtomicU64,
     /// Rows currently held in decoded chunks.
     pub(super) resident_rows: AtomicU64,
     /// Maximum of `resident_rows` so far.
@@ -98,6 +104,8 @@ impl Counters {
             filter_s: seconds(&self.filter_ns),
             merge_s: seconds(&self.merge_ns),
             corrupt_filters: count(&self.corrupt_filters),
+            entries_read: count(&self.entries_read),
+            corrupt_indexes: count(&self.corrupt_indexes),
         }
     }
 

@@ -27,8 +27,10 @@
 //!
 //! `request`: a query, resolved against the schema. `dataset`: the public interface of an open dataset. `catalog`: the
 //! metadata of the dataset, in caches. `progress`: what another thread sees of a request. `planning`: selects the rows
-//! to read, by statistics. `execution`: reads these rows. `analytics`: computes histograms, quantiles and tracks.
+//! to read, by statistics. `access`: finds rows by indexes. `execution`: reads these rows. `analytics`: computes
+//! histograms, quantiles and tracks.
 
+mod access;
 mod analytics;
 mod catalog;
 mod dataset;
@@ -47,6 +49,7 @@ pub(crate) use planning::coalescing::{Extent, READ_THROUGH_BYTES};
 pub(crate) use planning::pages::{PageIndex, pages_of};
 pub(crate) use planning::scan::Group;
 
+pub use access::choice::Alternative;
 pub use analytics::bins::{BinScale, Bins};
 pub use analytics::distribution::{Bounded, Histogram, Precision, Quantile, Quantiles};
 pub use analytics::histogram_2d::Histogram2d;
@@ -58,4 +61,4 @@ pub use metrics::QueryMetrics;
 pub use piece::Piece;
 pub use planning::explain::{EpochExplanation, Explanation, KindCount, PruneReason};
 pub use progress::QueryProgress;
-pub use request::{EpochSelection, Query};
+pub use request::{EpochSelection, Query, Use};

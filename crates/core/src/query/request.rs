@@ -55,6 +55,19 @@ impl From<&[u64]> for EpochSelection {
     }
 }
 
+/// The access paths that a query may use besides statistics.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Use {
+    /// The paths that are expected to read least.
+    #[default]
+    Automatic,
+    /// None: rows are found by statistics alone.
+    Scan,
+    /// The index with this name, in each epoch in which it can answer the predicate.
+    Index(String),
+}
+
 /// A builder of a request for rows.
 ///
 /// ```no_run
@@ -77,6 +90,7 @@ pub struct Query {
     pub(super) batch_rows: usize,
     pub(super) check: bool,
     pub(super) piece: Option<Piece>,
+    pub(super) access: Use,
 }
 
 impl Default for Query {
@@ -91,6 +105,7 @@ impl Default for Query {
             batch_rows: BATCH_ROWS,
             check: true,
             piece: None,
+            access: Use::Automatic,
         }
     }
 }
@@ -164,6 +179,13 @@ impl Query {
         self
     }
 
+    /// Sets which access paths the query may use. The answer does not depend on them.
+    #[must_use]
+    pub fn using(mut self, access: Use) -> Self {
+        self.access = access;
+        self
+    }
+
     /// Restricts the query to one of its pieces, which [`Dataset::pieces`](crate::query::Dataset::pieces) has returned
     /// for a query with the same expression and epochs. Selects the piece's epoch.
     #[must_use]
@@ -206,6 +228,7 @@ pub(super) struct ResolvedQuery {
     pub(super) batch_rows: usize,
     pub(super) check: bool,
     pub(super) piece: Option<Piece>,
+    pub(super) access: Use,
 }
 
 impl ResolvedQuery {
@@ -265,6 +288,7 @@ impl ResolvedQuery {
             batch_rows: query.batch_rows,
             check: query.check,
             piece: query.piece.clone(),
+            access: query.access.clone(),
         })
     }
 

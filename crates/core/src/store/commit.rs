@@ -80,6 +80,21 @@ impl EpochCommit {
         epoch: u64,
         if_exists: IfExists,
     ) -> Result<Option<Self>> {
+        Self::begin_as(storage, paths, descriptor, (epoch, Uuid::new_v4()), if_exists)
+    }
+
+    /// Begins an epoch like [`EpochCommit::begin`], whose identifier the caller chooses. An index has the commit of the
+    /// data that it belongs to.
+    ///
+    /// # Errors
+    /// As for [`EpochCommit::begin`].
+    pub(crate) fn begin_as(
+        storage: &Arc<dyn Storage>,
+        paths: &DatasetPaths,
+        descriptor: &DatasetDescriptor,
+        (epoch, commit): (u64, Uuid),
+        if_exists: IfExists,
+    ) -> Result<Option<Self>> {
         let target = paths.epoch(epoch);
         if storage.kind(&target).at("look up", &target)?.is_some() {
             match if_exists {
@@ -92,7 +107,6 @@ impl EpochCommit {
                 IfExists::Replace => {}
             }
         }
-        let commit = Uuid::new_v4();
         let directory = paths.attempt(epoch, commit);
         storage.create_dir_all(&directory).at("create", &directory)?;
         Ok(Some(Self {

@@ -87,6 +87,8 @@ pub struct VerifyReport {
     pub rows: u64,
     /// Size of the row groups read, in bytes.
     pub bytes: u64,
+    /// Number of indexes verified. Their parts, row groups, pages and bytes are included.
+    pub indexes: u64,
     /// Number of attempts to write epochs that were never committed, or are in progress.
     pub unfinished: u64,
     /// Findings, in the order of epochs and parts.
@@ -99,6 +101,14 @@ impl VerifyReport {
         self.findings.iter().all(|finding| finding.kind == FindingKind::Notice)
     }
 
+    /// Adds the report on an index. Its entries and their epochs are no records of the dataset.
+    pub(super) fn add_index(&mut self, index: Self) {
+        let (epochs, rows) = (self.epochs, self.rows);
+        self.add(index);
+        (self.epochs, self.rows) = (epochs, rows);
+        self.indexes += 1;
+    }
+
     /// Adds the counts and findings of another report.
     pub(super) fn add(&mut self, other: Self) {
         self.epochs += other.epochs;
@@ -107,6 +117,7 @@ impl VerifyReport {
         self.pages += other.pages;
         self.rows += other.rows;
         self.bytes += other.bytes;
+        self.indexes += other.indexes;
         self.unfinished += other.unfinished;
         self.findings.extend(other.findings);
     }

@@ -28,6 +28,24 @@ pub fn list_epochs(storage: &dyn Storage, paths: &DatasetPaths) -> Result<Vec<u6
     Ok(epochs)
 }
 
+/// Returns the names of a dataset's indexes, in ascending order.
+///
+/// # Errors
+/// If the folder cannot be read.
+pub fn list_indexes(storage: &dyn Storage, paths: &DatasetPaths) -> Result<Vec<String>> {
+    let folders = list_or_empty(storage, &paths.indexes())?;
+    let mut names: Vec<String> = Vec::new();
+    for folder in folders.into_iter().filter(|entry| entry.kind == FileKind::Directory) {
+        let descriptor = paths.index(&folder.name).descriptor();
+        // An index that is being created or removed has no description.
+        if storage.kind(&descriptor).at("look up", &descriptor)?.is_some() {
+            names.push(folder.name);
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
 /// Returns whether an epoch exists.
 ///
 /// # Errors

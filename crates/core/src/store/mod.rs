@@ -7,6 +7,7 @@
 //! DS/_turbidite/tmp/200.<uuid>/            an attempt: parts of a running or crashed writer
 //! DS/_turbidite/tmp/200.<uuid>.replaced/   old data that the replacement by commit <uuid> set aside
 //! DS/_turbidite/tmp/200.<uuid>.removed/    data that a truncation removed
+//! DS/_turbidite/index/NAME/                an index: a dataset of entries, with the same files
 //! DS/_turbidite/lock                       the writer lock (`lock`)
 //! ```
 //!
@@ -58,7 +59,7 @@ pub use epochs::load_manifest;
 pub(crate) use epochs::{ScanManifest, is_of_data, load_scan_manifest};
 pub use findings::{Finding, FindingKind, VerifyReport};
 pub(crate) use listing::epoch_exists;
-pub use listing::list_epochs;
+pub use listing::{list_epochs, list_indexes};
 #[cfg(test)]
 pub(crate) use lock::forged;
 pub use lock::{LockHolder, LockNotice, WriterLock, lock_holder};

@@ -88,6 +88,17 @@ impl DatasetPaths {
         self.manifests().join(format!("{epoch}.{commit}{MANIFEST_SUFFIX}"))
     }
 
+    /// Returns the folder of the dataset's indexes.
+    pub fn indexes(&self) -> PathBuf {
+        self.control().join("index")
+    }
+
+    /// Returns the paths of an index, which is a dataset of entries.
+    #[must_use]
+    pub fn index(&self, name: &str) -> Self {
+        Self::new(self.indexes().join(name))
+    }
+
     /// Returns the folder of unfinished work. Readers never open it.
     pub fn unfinished(&self) -> PathBuf {
         self.control().join("tmp")

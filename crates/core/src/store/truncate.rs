@@ -9,10 +9,11 @@ use uuid::Uuid;
 
 use super::descriptor::DatasetDescriptor;
 use super::epochs::manifest_commits;
-use super::listing::list_epochs;
+use super::listing::{list_epochs, list_indexes};
+use super::lock::WriterLock;
 use super::paths::{DatasetPaths, Leftover};
 use super::recovery::recover;
-use crate::error::{IoContext, Result};
+use crate::error::{Error, IoContext, Result};
 use crate::storage::Storage;
 
 /// Removes every epoch after `last`. Returns the removed epochs in numeric order. Only the holder of the lock may call
@@ -48,5 +49,22 @@ pub fn truncate_after(
     for folder in &folders {
         storage.remove_dir_all(folder).at("remove", folder)?;
     }
+    for name in list_indexes(&**storage, paths)? {
+        truncate_index(storage, &paths.index(&name), last)?;
+    }
     Ok(removed)
+}
+
+/// Removes the entries of removed epochs. They are not used even if they stay: they do so in an index that is corrupt,
+/// or that another process is building.
+fn truncate_index(storage: &Arc<dyn Storage>, index: &DatasetPaths, last: u64) -> Result<()> {
+    let Ok(descriptor) = DatasetDescriptor::read(&**storage, index) else { return Ok(()) };
+    match WriterLock::acquire(storage, index, false) {
+        Ok((lock, _)) => {
+            truncate_after(storage, index, &descriptor, last)?;
+            lock.release()
+        }
+        Err(Error::Locked { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
 }

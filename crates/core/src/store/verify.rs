@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::descriptor::DatasetDescriptor;
 use super::epochs::load_manifest;
 use super::findings::{Finding, FindingKind, VerifyReport};
-use super::listing::{list_epochs, list_or_empty};
+use super::listing::{list_epochs, list_indexes, list_or_empty};
 use super::paths::{DatasetPaths, EpochRange, Leftover, parse_epoch_folder, parse_leftover, parse_manifest};
 use super::verify_part::verify_part;
 use crate::error::{Error, Result};
@@ -52,7 +52,7 @@ struct Task {
     entry: PartEntry,
 }
 
-/// Verifies a whole dataset. Reads all data, and compares data, footers and manifests.
+/// Verifies a whole dataset and its indexes. Reads all data, and compares data, footers and manifests.
 ///
 /// Several threads call `progress`, after each row group.
 ///
@@ -72,6 +72,48 @@ pub fn verify(
 /// # Errors
 /// As for [`verify`].
 pub fn verify_on(
+    storage: &Arc<dyn Storage>,
+    paths: &DatasetPaths,
+    options: &VerifyOptions,
+    progress: &(dyn Fn(VerifyProgress) + Sync),
+) -> Result<VerifyReport> {
+    let mut report = verify_records(storage, paths, options, progress)?;
+    for name in list_indexes(&**storage, paths)? {
+        let index = paths.index(&name);
+        let found = verify_records(storage, &index, options, progress)?;
+        check_entries(storage, paths, &index, options, &mut report.findings)?;
+        report.add_index(found);
+    }
+    Ok(report)
+}
+
+/// Checks that each epoch of an index with the commit of the records has as many entries as there are records.
+fn check_entries(
+    storage: &Arc<dyn Storage>,
+    records: &DatasetPaths,
+    index: &DatasetPaths,
+    options: &VerifyOptions,
+    findings: &mut Vec<Finding>,
+) -> Result<()> {
+    let described = |paths: &DatasetPaths| DatasetDescriptor::read(&**storage, paths).ok();
+    // Errors are findings already.
+    let (Some(of_records), Some(of_index)) = (described(records), described(index)) else { return Ok(()) };
+    for epoch in list_epochs(&**storage, index)?.into_iter().filter(|epoch| options.epochs.contains(*epoch)) {
+        let manifest = |paths, descriptor| load_manifest(&**storage, paths, descriptor, epoch).ok();
+        let pair = manifest(records, &of_records).zip(manifest(index, &of_index));
+        let Some((records, entries)) = pair.filter(|(records, entries)| records.commit == entries.commit) else {
+            continue;
+        };
+        if records.rows() != entries.rows() {
+            let what = format!("{} entries for {} records", entries.rows(), records.rows());
+            findings.push(Finding::from_error(Error::corruption(&index.epoch(epoch), what), index.root()));
+        }
+    }
+    Ok(())
+}
+
+/// Verifies the records of a dataset, or the entries of an index.
+fn verify_records(
     storage: &Arc<dyn Storage>,
     paths: &DatasetPaths,
     options: &VerifyOptions,

@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
+use uuid::Uuid;
+
 use crate::error::Result;
 use crate::format::{EpochManifest, RowGroupEntry};
 use crate::query::dataset::Dataset;
 use crate::query::metrics::Counters;
+use crate::query::planning::pages::first_rows;
 use crate::query::planning::scan::{EpochScan, Group, choose, plan_epoch_by};
 use crate::query::request::{Query, ResolvedQuery};
 
@@ -35,6 +38,17 @@ impl EpochGroups {
     /// accepts.
     pub(crate) fn entries(&self) -> impl Iterator<Item = &RowGroupEntry> {
         self.scan.choices.iter().map(|choice| &self.scan.manifest.row_groups[choice.entry])
+    }
+
+    /// Returns the identifier of the commit.
+    pub(crate) fn commit(&self) -> Uuid {
+        self.scan.manifest.commit
+    }
+
+    /// Returns the number of the first row of each of these row groups in its part, counted from 0 in file order.
+    pub(crate) fn first_rows(&self) -> Vec<u64> {
+        let first_rows = first_rows(&self.scan.manifest);
+        self.scan.choices.iter().map(|choice| first_rows[choice.entry]).collect()
     }
 
     /// Opens a row group for reading. Checks all its page lists.

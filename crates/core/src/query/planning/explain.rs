@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::error::Result;
 use crate::expr::{Predicate, TruthValue};
 use crate::format::{RowGroupEntry, RunKind};
+use crate::query::access::choice::{Alternative, SCAN};
 use crate::query::catalog::Catalog;
 use crate::query::metrics::Counters;
 use crate::query::planning::pages::PageIndex;
@@ -43,6 +44,9 @@ pub struct EpochExplanation {
     pub runs: Vec<KindCount>,
     /// Columns whose statistics in the manifest pruned row groups.
     pub runs_skipped_by: Vec<PruneReason>,
+    /// The access paths that could answer the predicate, if the dataset has indexes. The last is the scan.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub alternatives: Vec<Alternative>,
     /// Part files.
     pub parts: u64,
     /// Part files to open.
@@ -100,8 +104,14 @@ pub(in crate::query) fn explain(dataset: &Catalog, resolved: &ResolvedQuery, epo
     let counters = Counters::default();
     let mut explained = Vec::with_capacity(epochs.len());
     for &epoch in epochs {
+        let before = counters.metrics().bytes_read;
         let scan = plan_epoch(dataset, resolved, epoch, &counters)?;
-        explained.push(explain_epoch(dataset, resolved, &scan)?);
+        let mut explanation = explain_epoch(dataset, resolved, &scan)?;
+        // Planning has read the entries of indexes.
+        let entry_bytes = counters.metrics().bytes_read - before;
+        explanation.bytes_least += entry_bytes;
+        explanation.bytes_most += entry_bytes;
+        explained.push(explanation);
     }
     let name = |output: &Output| match output {
         Output::Epoch => EPOCH_COLUMN.to_owned(),
@@ -122,8 +132,10 @@ fn explain_epoch(dataset: &Catalog, resolved: &ResolvedQuery, scan: &EpochScan) 
         rows: manifest.rows(),
         parts: manifest.parts.len() as u64,
         bytes: manifest.page_bytes(),
+        alternatives: scan.alternatives.clone(),
         ..EpochExplanation::default()
     };
+    let indexed_by = scan.indexed_by();
     let mut choices = scan.choices.iter().peekable();
     let mut last_part = None;
     for (entry, run) in manifest.row_groups.iter().enumerate() {
@@ -133,7 +145,7 @@ fn explain_epoch(dataset: &Catalog, resolved: &ResolvedQuery, scan: &EpochScan) 
         match choice {
             None => {
                 kind.skipped += 1;
-                let by = skipped_by(run, manifest.epoch, resolved);
+                let by = skipped_by(run, manifest.epoch, resolved, indexed_by.as_deref());
                 note(&mut explanation.runs_skipped_by, by, 1, run.rows);
                 continue;
             }
@@ -145,7 +157,7 @@ fn explain_epoch(dataset: &Catalog, resolved: &ResolvedQuery, scan: &EpochScan) 
             if last_part.replace(run.part) != Some(run.part) {
                 explanation.parts_touched += 1;
             }
-            explain_group(dataset, resolved, scan, *choice, &mut explanation)?;
+            explain_group(dataset, resolved, scan, *choice, indexed_by.as_deref(), &mut explanation)?;
         }
     }
     Ok(explanation)
@@ -169,8 +181,9 @@ fn note(reasons: &mut Vec<PruneReason>, by: String, runs: u64, rows: u64) {
     }
 }
 
-/// Returns the column whose statistics alone prune a row group, or the key with its filters if statistics do not.
-fn skipped_by(run: &RowGroupEntry, epoch: u64, resolved: &ResolvedQuery) -> String {
+/// Returns the column whose statistics alone prune a row group. If statistics do not, returns the indexes that do, or
+/// the key with its filters.
+fn skipped_by(run: &RowGroupEntry, epoch: u64, resolved: &ResolvedQuery, indexed_by: Option<&str>) -> String {
     let Some(predicate) = &resolved.predicate else { return "no rows".to_owned() };
     if run.rows == 0 {
         return "no rows".to_owned();
@@ -179,7 +192,8 @@ fn skipped_by(run: &RowGroupEntry, epoch: u64, resolved: &ResolvedQuery) -> Stri
         return EPOCH_COLUMN.to_owned();
     }
     if judge_run(run, epoch, predicate, |_| true) != TruthValue::Never {
-        return format!("{} (partition and filters)", resolved.schema.key().name);
+        return indexed_by
+            .map_or_else(|| format!("{} (partition and filters)", resolved.schema.key().name), str::to_owned);
     }
     let alone = |only: &&usize| judge_run(run, epoch, predicate, |column| column == **only) == TruthValue::Never;
     match predicate.columns().iter().find(alone) {
@@ -193,6 +207,7 @@ fn explain_group(
     resolved: &ResolvedQuery,
     scan: &EpochScan,
     choice: GroupChoice,
+    indexed_by: Option<&str>,
     explanation: &mut EpochExplanation,
 ) -> Result<()> {
     let run = &scan.manifest.row_groups[choice.entry];
@@ -205,14 +220,21 @@ fn explain_group(
     let RowGroupPlan { group, selection } = &plan;
     if let Some(predicate) = resolved.predicate.as_ref().filter(|_| !choice.is_exact) {
         let mut ruled_out = run.rows - selection.rows();
+        if let Some(index) = indexed_by {
+            note(&mut explanation.rows_skipped_by, index.to_owned(), 0, ruled_out);
+            ruled_out = 0;
+        }
         for &column in predicate.columns() {
+            explanation.pages += group.pages(column)?.len() as u64;
+            if indexed_by.is_some() {
+                continue;
+            }
             let rest = select_by(group.entry(), group.epoch(), predicate, &**group, |of| of == column)?;
             let rows = run.rows - rest.rows();
             if rows > 0 {
                 note(&mut explanation.rows_skipped_by, resolved.schema.columns()[column].name.clone(), 0, rows);
                 ruled_out = ruled_out.saturating_sub(rows);
             }
-            explanation.pages += group.pages(column)?.len() as u64;
         }
         if ruled_out > 0 {
             note(&mut explanation.rows_skipped_by, TOGETHER.to_owned(), 0, ruled_out);
@@ -272,7 +294,12 @@ impl fmt::Display for EpochExplanation {
             writeln!(f, "  pruned by the manifest: {runs} row groups ({rows} rows), by {by}")?;
         }
         for PruneReason { by, rows, .. } in &self.rows_skipped_by {
-            writeln!(f, "  pruned by page statistics: {rows} more rows, by {by}")?;
+            writeln!(f, "  pruned within row groups: {rows} more rows, by {by}")?;
+        }
+        for Alternative { path, entries_most, is_used } in &self.alternatives {
+            let (used, what) =
+                (if *is_used { "used" } else { "not used" }, if path == SCAN { "rows" } else { "entries" });
+            writeln!(f, "  access path {path}: at most {entries_most} {what} to test; {used}")?;
         }
         if self.pages > 0 {
             writeln!(f, "  pages to be filtered: {} of {}", self.pages_tested, self.pages)?;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::error::Result;
-use crate::format::{PageLocation, RowGroupEntry};
+use crate::format::{EpochManifest, PageLocation, PartId, RowGroupEntry};
 use crate::schema::Value;
 
 /// The page index of one row group.
@@ -36,6 +36,23 @@ pub(in crate::query) fn check_pages(entry: &RowGroupEntry, pages: &[PageLocation
         return Err(format!("{row} rows are more than a row group can have"));
     }
     Ok(())
+}
+
+/// Returns the number of each row group's first row in its part, in the manifest's order.
+pub(in crate::query) fn first_rows(manifest: &EpochManifest) -> Vec<u64> {
+    let mut order: Vec<(PartId, u32, usize)> = Vec::with_capacity(manifest.row_groups.len());
+    for (number, entry) in manifest.row_groups.iter().enumerate() {
+        order.push((entry.part, entry.row_group, number));
+    }
+    order.sort_unstable();
+    let mut first_rows = vec![0; order.len()];
+    let mut last: Option<(PartId, u64)> = None;
+    for (part, _, number) in order {
+        let first = last.filter(|(of, _)| *of == part).map_or(0, |(_, end)| end);
+        first_rows[number] = first;
+        last = Some((part, first + manifest.row_groups[number].rows));
+    }
+    first_rows
 }
 
 /// Returns the pages that contain any of these rows.

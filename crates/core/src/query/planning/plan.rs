@@ -38,7 +38,7 @@ pub(in crate::query) struct Estimate {
 
 impl RowGroupPlan {
     /// Opens the row group of a choice and selects its rows. The access path is a full scan if the manifest proves that
-    /// every row matches, and statistics otherwise.
+    /// every row matches, an index if the scan uses one, and statistics otherwise.
     ///
     /// # Errors
     /// Corruption of the page index, or a part that cannot be opened.
@@ -49,8 +49,11 @@ impl RowGroupPlan {
         choice: GroupChoice,
     ) -> Result<Self> {
         let group = scan.group(dataset, resolved, choice)?;
-        let selection = match &resolved.predicate {
-            Some(predicate) if !choice.is_exact => statistics::select(group.entry(), group.epoch(), predicate, &group)?,
+        let selection = match (&resolved.predicate, scan.indexed_rows(choice)) {
+            (Some(_), Some(selection)) if !choice.is_exact => selection,
+            (Some(predicate), None) if !choice.is_exact => {
+                statistics::select(group.entry(), group.epoch(), predicate, &group)?
+            }
             // `check_pages` has ensured that row numbers fit.
             _ => RowSelection::all(u32::try_from(group.entry().rows).unwrap_or(u32::MAX)),
         };

@@ -13,11 +13,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, Result};
 use crate::format::{EpochManifest, PageLocation, PartId, PartReader, RowGroupEntry, RowGroupPages, RunKind};
+use crate::query::access::choice::{Alternative, Narrowed, narrow};
 use crate::query::catalog::Catalog;
 use crate::query::metrics::{Counters, add};
 use crate::query::planning::filters;
 use crate::query::planning::pages::{PageIndex, check_pages};
 use crate::query::planning::pruning::{GroupChoice, choose_groups};
+use crate::query::planning::selection::RowSelection;
 use crate::query::progress::QueryProgress;
 use crate::query::request::ResolvedQuery;
 use crate::schema::{Schema, Value};
@@ -41,6 +43,10 @@ pub(in crate::query) struct EpochScan {
     pub(in crate::query) manifest: Arc<EpochManifest>,
     /// Row groups that may match, in the manifest's order.
     pub(in crate::query) choices: Vec<GroupChoice>,
+    /// The access paths that could answer the predicate.
+    pub(in crate::query) alternatives: Vec<Alternative>,
+    /// The rows to test that indexes leave, by the position of their row group in the manifest.
+    selections: Option<HashMap<usize, RowSelection>>,
     parts: HashMap<PartId, Arc<PartReader>>,
     page_statistics: PageStatistics,
     progress: Option<Arc<QueryProgress>>,
@@ -83,6 +89,12 @@ impl PageStatistics {
             key: if resolved.key.is_some() { Need::Always } else { needed(columns.contains(&key)) },
             others: needed(columns.iter().any(|column| *column != key)),
         }
+    }
+
+    /// Returns what a scan needs if an index selects the rows.
+    fn without_selecting(self) -> Self {
+        let key = if self.key == Need::Always { Need::Always } else { Need::Never };
+        Self { key, others: Need::Never }
     }
 
     /// Returns whether the page index of a row group must be read. The manifest may have the statistics of the key.
@@ -201,8 +213,9 @@ fn plan(
         let chosen = choose(manifest);
         let chosen_groups = chosen.len();
         let choices = filters::retain(dataset, resolved, manifest, chosen, counters)?;
-        let excluded = chosen_groups.saturating_sub(choices.len());
-        let scan = open_scan(dataset, resolved, manifest, choices, needed)?;
+        let narrowed = narrow(dataset.indexes(), resolved, manifest, choices, counters)?;
+        let excluded = chosen_groups.saturating_sub(narrowed.choices.len());
+        let scan = open_scan(dataset, resolved, manifest, narrowed, needed)?;
         announce(&scan);
         scan.parts.values().try_for_each(|part| part.confirm())?;
         Ok((scan, excluded))
@@ -241,9 +254,11 @@ fn open_scan(
     dataset: &Catalog,
     resolved: &ResolvedQuery,
     manifest: &Arc<EpochManifest>,
-    choices: Vec<GroupChoice>,
+    narrowed: Narrowed,
     page_statistics: PageStatistics,
 ) -> Result<EpochScan> {
+    let Narrowed { choices, selections, alternatives } = narrowed;
+    let page_statistics = if selections.is_some() { page_statistics.without_selecting() } else { page_statistics };
     if let Some(piece) = &resolved.piece {
         piece.check_commit(dataset.root(), manifest)?;
     }
@@ -286,7 +301,8 @@ fn open_scan(
     for part in &missing {
         parts[&part.part].read_indexes(&part.indexed)?;
     }
-    Ok(EpochScan { manifest: manifest.clone(), choices, parts, page_statistics, progress: None })
+    let manifest = manifest.clone();
+    Ok(EpochScan { manifest, choices, alternatives, selections, parts, page_statistics, progress: None })
 }
 
 /// A part to open ahead, and its row groups whose page indexes are used.
@@ -360,6 +376,19 @@ impl EpochScan {
         };
         group.check_columns(resolved)?;
         Ok(group)
+    }
+
+    /// Returns the names of the indexes that select rows, if there are any.
+    pub(in crate::query) fn indexed_by(&self) -> Option<String> {
+        self.selections.as_ref()?;
+        let used = self.alternatives.iter().filter(|alternative| alternative.is_used);
+        let names: Vec<&str> = used.map(|alternative| alternative.path.as_str()).collect();
+        Some(format!("index {}", names.join(" and ")))
+    }
+
+    /// Returns the rows of a row group that an index selects. `None` if statistics select them.
+    pub(in crate::query) fn indexed_rows(&self, choice: GroupChoice) -> Option<RowSelection> {
+        self.selections.as_ref()?.get(&choice.entry).cloned()
     }
 
     /// Returns the error for an epoch that a newer commit replaced during the read.

@@ -193,15 +193,24 @@ impl LocalJob {
     /// When an epoch is open, when this epoch exists and neither replace nor skip was requested, or when the epoch's
     /// folder cannot be created.
     pub fn begin_epoch(&self, epoch: u64) -> Result<EpochStart> {
+        self.begin_epoch_as(epoch, Uuid::new_v4())
+    }
+
+    /// Begins an epoch whose commit has the identifier `commit`.
+    ///
+    /// # Errors
+    /// As for [`LocalJob::begin_epoch`].
+    pub(crate) fn begin_epoch_as(&self, epoch: u64, commit: Uuid) -> Result<EpochStart> {
         let mut open = self.open_epoch();
         if open.is_some() {
             return Err(UsageError::State { call: "begin_epoch", state: "inside an epoch" }.into());
         }
         self.check_lock()?;
-        let begun = EpochCommit::begin(&self.storage, &self.paths, &self.descriptor, epoch, self.options.if_exists)?;
+        let (attempt, if_exists) = ((epoch, commit), self.options.if_exists);
+        let begun = EpochCommit::begin_as(&self.storage, &self.paths, &self.descriptor, attempt, if_exists)?;
         let Some(commit) = begun else { return Ok(EpochStart::Skipped) };
         let identity = commit.identity();
-        let (part, attempt) = (self.options.part(), (epoch, identity.commit));
+        let part = self.options.part();
         let factory = Arc::new(PartFactory::new(&self.storage, &self.paths, &self.descriptor, part, attempt));
         let mut commit = Some(commit);
         for (number, rank) in self.shared.ranks.iter().enumerate() {

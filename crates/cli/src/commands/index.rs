@@ -1,0 +1,187 @@
+//! `turbidite index`: makes, lists and removes indexes of a dataset.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::{Args, Subcommand};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use serde_json::json;
+use turbidite::store::EpochRange;
+use turbidite::{IndexBuild, IndexDefinition, IndexSummary, drop_index, indexes};
+
+use super::answers::{say, say_json};
+use crate::failure::{Failure, complain};
+use crate::text;
+
+/// Make, list and remove indexes of a dataset
+///
+/// An index finds records by the value of a column that the dataset is not clustered by: any particle by its id in data
+/// that is clustered by energy. It lies in the dataset's folder, beside the records. Queries use it on their own where
+/// it reads less; query --explain says whether they do.
+#[derive(Debug, Args)]
+pub(crate) struct Index {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    Add(Add),
+    List(List),
+    Drop(Drop),
+}
+
+/// Make an index, or complete it
+///
+/// Reads the indexed column of every epoch that the index lacks, and of every epoch whose records were replaced.
+/// Entries are sorted in memory and committed epoch by epoch; a killed command is continued by the next. Writers and
+/// readers of the dataset are not affected.
+#[derive(Debug, Args)]
+struct Add {
+    /// The dataset
+    dataset: PathBuf,
+    /// The column: COLUMN is sorted, and finds ranges and single values; hash:COLUMN finds single values
+    #[arg(value_name = "COLUMN")]
+    definition: String,
+    /// One epoch, or a range with both ends included [default: all]
+    #[arg(long, value_name = "E|A..B")]
+    epoch: Option<EpochRange>,
+    /// Threads that read records [default: the number of cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
+}
+
+/// List the indexes of a dataset
+#[derive(Debug, Args)]
+struct List {
+    /// The dataset
+    dataset: PathBuf,
+}
+
+/// Remove an index
+#[derive(Debug, Args)]
+struct Drop {
+    /// The dataset
+    dataset: PathBuf,
+    /// The name of the index, which is its column's
+    name: String,
+}
+
+/// The result of adding an index.
+#[derive(Debug, Serialize)]
+struct Added {
+    dataset: PathBuf,
+    name: String,
+    definition: String,
+    /// Epochs whose entries were made.
+    epochs: Vec<u64>,
+    entries: u64,
+    bytes_written: u64,
+    wall_s: f64,
+}
+
+impl Index {
+    pub(crate) fn run(&self, as_json: bool) -> Result<(), Failure> {
+        match &self.action {
+            Action::Add(add) => add.run(as_json),
+            Action::List(list) => list.run(as_json),
+            Action::Drop(drop) => drop.run(as_json),
+        }
+    }
+}
+
+impl Add {
+    fn run(&self, as_json: bool) -> Result<(), Failure> {
+        let begun = Instant::now();
+        let definition: IndexDefinition = self.definition.parse()?;
+        let mut build = IndexBuild::open(&self.dataset, &definition, self.threads.map(usize::from))?;
+        if let Some(notice) = build.lock_notice().filter(|_| !as_json) {
+            complain(&format!("turbidite: {notice}"));
+        }
+        let mut epochs = build.missing()?;
+        epochs.retain(|epoch| self.epoch.is_none_or(|range| range.contains(*epoch)));
+        let mut rows = 0;
+        for &epoch in &epochs {
+            rows += build.rows(epoch)?;
+        }
+        let progress = if as_json { ProgressBar::hidden() } else { ProgressBar::new(rows) };
+        let style = ProgressStyle::with_template("{msg} [{bar:32}] {percent:>3}% {eta} left");
+        progress.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        let (mut entries, mut bytes_written) = (0, 0);
+        for &epoch in &epochs {
+            progress.set_message(format!("epoch {epoch}"));
+            let statistics = build.build_epoch(epoch, &|rows| progress.inc(rows))?.statistics;
+            entries += statistics.rows;
+            bytes_written += statistics.bytes_written;
+        }
+        build.close()?;
+        progress.finish_and_clear();
+        let added = Added {
+            dataset: self.dataset.clone(),
+            name: definition.name().to_owned(),
+            definition: definition.to_string(),
+            epochs,
+            entries,
+            bytes_written,
+            wall_s: begun.elapsed().as_secs_f64(),
+        };
+        if as_json { say_json(&added) } else { say(&added.in_words()) }
+    }
+}
+
+impl Added {
+    fn in_words(&self) -> String {
+        if self.epochs.is_empty() {
+            return format!("index {} has every epoch already", self.name);
+        }
+        format!(
+            "indexed {} in {} by {} in {}: {}, {:.1} bytes each",
+            text::counted(self.entries, "row", "rows"),
+            text::counted(self.epochs.len() as u64, "epoch", "epochs"),
+            self.definition,
+            text::duration(Duration::from_secs_f64(self.wall_s)),
+            text::bytes(self.bytes_written),
+            text::share(self.bytes_written, self.entries),
+        )
+    }
+}
+
+impl List {
+    fn run(&self, as_json: bool) -> Result<(), Failure> {
+        let found = indexes(&self.dataset)?;
+        if as_json {
+            return say_json(&json!({"dataset": self.dataset, "indexes": found}));
+        }
+        if found.is_empty() {
+            return say("the dataset has no indexes; turbidite index add makes one");
+        }
+        say(&found.iter().map(in_words).collect::<Vec<_>>().join("\n"))
+    }
+}
+
+/// Returns one line on an index.
+fn in_words(index: &IndexSummary) -> String {
+    let missing = match index.missing.as_slice() {
+        [] => String::new(),
+        [epoch] => format!("; epoch {epoch} is missing"),
+        missing => format!("; {} epochs are missing", missing.len()),
+    };
+    format!(
+        "{}: {} of {}, {}{missing}",
+        index.definition,
+        text::counted(index.entries, "entry", "entries"),
+        text::counted(index.epochs, "epoch", "epochs"),
+        text::bytes(index.bytes),
+    )
+}
+
+impl Drop {
+    fn run(&self, as_json: bool) -> Result<(), Failure> {
+        drop_index(&self.dataset, &self.name)?;
+        if as_json {
+            return say_json(&json!({"dataset": self.dataset, "dropped": self.name}));
+        }
+        say(&format!("removed index {}", self.name))
+    }
+}

@@ -1,0 +1,106 @@
+//! The columns of an index's entries.
+
+use crate::error::{Error, Result, UsageError};
+use crate::format::PartId;
+use crate::schema::{Column, DataType, Schema};
+use crate::store::DatasetDescriptor;
+
+use super::definition::IndexDefinition;
+
+/// Number of low bits of an entry's part that number the files of one rank.
+const ROLL_BITS: u32 = 12;
+
+/// The columns of the entries of one index: the value, the part and the row.
+#[derive(Debug, Clone)]
+pub(crate) struct EntryLayout {
+    pub(crate) schema: Schema,
+}
+
+/// The place of a record in its epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct RecordPlace {
+    /// The file, as entries store it.
+    pub(crate) part: u32,
+    /// The row of the file, counted from 0 in file order.
+    pub(crate) row: u32,
+}
+
+impl EntryLayout {
+    /// Position of the value in an entry.
+    pub(crate) const VALUE: usize = 0;
+    /// Position of the part in an entry.
+    pub(crate) const PART: usize = 1;
+    /// Position of the row in an entry.
+    pub(crate) const ROW: usize = 2;
+
+    /// Returns the origin of entries, as their description states it: the dataset of the records.
+    pub(crate) fn source(records: &DatasetDescriptor) -> String {
+        format!("index: {}", records.uuid)
+    }
+
+    /// Returns the layout of the entries of an index in a dataset with the columns of `records`.
+    ///
+    /// # Errors
+    /// A usage error if there is no such column; a schema error if its type has no order, or cannot be hashed.
+    pub(crate) fn new(definition: &IndexDefinition, records: &Schema) -> Result<Self> {
+        let name = definition.column();
+        let Some(column) = records.columns().iter().find(|column| column.name == name) else {
+            let known = records.columns().iter().map(|column| column.name.clone()).collect();
+            return Err(UsageError::Column { name: name.to_owned(), known }.into());
+        };
+        let place = |wanted: &str| {
+            let is_taken = column.name.eq_ignore_ascii_case(wanted);
+            Column::new(if is_taken { format!("{wanted}_") } else { wanted.to_owned() }, DataType::U32)
+        };
+        let columns = vec![column.clone(), place("part"), place("row")];
+        Ok(Self { schema: Schema::clustered(columns, &definition.key())? })
+    }
+}
+
+impl RecordPlace {
+    /// Returns the number by which entries name a part: 4,096 times its rank, plus the number of the file among the
+    /// rank's. `None` if the number does not fit.
+    pub(crate) fn part_number(part: PartId) -> Option<u32> {
+        let fits = part.rank < 1 << (u32::BITS - ROLL_BITS) && part.roll < 1 << ROLL_BITS;
+        fits.then_some(part.rank << ROLL_BITS | part.roll)
+    }
+
+    /// Returns the error for a part that entries cannot name.
+    pub(crate) fn unnamed(part: PartId) -> Error {
+        let (ranks, rolls) = (1u32 << (u32::BITS - ROLL_BITS), 1u32 << ROLL_BITS);
+        let what = format!(
+            "an index names at most {ranks} ranks and {rolls} files of a rank, and {} is beyond; compact the dataset first",
+            part.file_name()
+        );
+        UsageError::Option { option: "index", what }.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_have_different_numbers_in_their_order() {
+        let part = |rank, roll| PartId { rank, roll };
+        let parts = [part(0, 0), part(0, 1), part(0, 4095), part(1, 0), part(131_071, 3), part(1_048_575, 4095)];
+        let numbers: Vec<u32> = parts.iter().map(|part| RecordPlace::part_number(*part).unwrap()).collect();
+        assert!(numbers.is_sorted_by(|one, other| one < other));
+        assert_eq!(RecordPlace::part_number(part(1 << 20, 0)), None);
+        assert_eq!(RecordPlace::part_number(part(0, 4096)), None);
+    }
+
+    #[test]
+    fn entries_have_the_value_first_and_names_apart() {
+        let columns = vec![Column::new("Part", DataType::F32), Column::new("row", DataType::I64)];
+        let records = Schema::new(columns, "row").unwrap();
+        let names = |text: &str| {
+            let layout = EntryLayout::new(&text.parse().unwrap(), &records).unwrap();
+            layout.schema.columns().iter().map(|column| column.name.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(names("Part"), ["Part", "part_", "row"]);
+        assert_eq!(names("hash:row"), ["row", "part", "row_"]);
+        let error = EntryLayout::new(&"x".parse().unwrap(), &records).unwrap_err();
+        assert!(error.to_string().contains('x'), "{error}");
+    }
+}

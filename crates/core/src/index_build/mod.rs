@@ -1,0 +1,11 @@
+//! Making indexes of committed epochs: `turbidite index add`.
+//!
+//! Entries are read from the records of an epoch, row group by row group, and appended to the dataset of entries like
+//! records of a simulation: partitioned, sorted in memory, and committed with the commit of the epoch. Memory is that
+//! of a job of as many ranks, for epochs of any size. The dataset of the records is only read, so a writer may go on.
+
+mod build;
+mod summary;
+
+pub use build::{IndexBuild, IndexedEpoch};
+pub use summary::{IndexSummary, drop_index, indexes};

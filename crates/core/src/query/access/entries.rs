@@ -1,0 +1,201 @@
+//! The access path by an index of entries: finds the entries with certain values, and returns the places that they
+//! name.
+
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::expr::{Predicate, col};
+use crate::format::EpochManifest;
+use crate::index::{EntryLayout, IndexDefinition, RecordPlace};
+use crate::query::access::path::AccessPath;
+use crate::query::catalog::Catalog;
+use crate::query::execution::stream::Scan;
+use crate::query::metrics::{Counters, add};
+use crate::query::planning::plan::RowGroupPlan;
+use crate::query::planning::scan::{choose, plan_epoch};
+use crate::query::request::{Query, ResolvedQuery};
+use crate::schema::{Schema, Value};
+use crate::storage::Storage;
+use crate::store::{DatasetPaths, list_indexes};
+
+/// Number of entries that cost as much as finding the entries of one value: a page is read and tested for it.
+const ENTRIES_PER_VALUE: u64 = 32;
+
+/// Maximum number of row groups of entries whose pages are judged by an estimate.
+const JUDGED_GROUPS: usize = 64;
+
+/// An index of entries, which are records of a dataset of their own.
+#[derive(Debug)]
+struct EntryIndex {
+    name: String,
+    /// Position of the indexed column among the records' columns.
+    column: usize,
+    /// The entries, or why they cannot be read.
+    entries: std::result::Result<Arc<Catalog>, String>,
+    path: std::path::PathBuf,
+}
+
+/// Opens the indexes of a dataset. An index that cannot be read is listed, and returns its error when it is used.
+///
+/// # Errors
+/// An I/O error while the folder of the indexes is listed.
+pub(in crate::query) fn open_indexes(
+    storage: &Arc<dyn Storage>,
+    paths: &DatasetPaths,
+    dataset: &Catalog,
+) -> Result<Vec<Box<dyn AccessPath>>> {
+    let mut opened: Vec<Box<dyn AccessPath>> = Vec::new();
+    for name in list_indexes(&**storage, paths)? {
+        let Some(column) = dataset.schema.columns().iter().position(|column| column.name == name) else { continue };
+        let path = paths.index(&name).root().to_owned();
+        let entries = open_entries(storage, &path, &name, dataset).map_err(|error| error.to_string());
+        opened.push(Box::new(EntryIndex { name, column, entries, path }));
+    }
+    Ok(opened)
+}
+
+/// Opens the entries of an index, and checks that they are entries of this dataset.
+fn open_entries(
+    storage: &Arc<dyn Storage>,
+    path: &std::path::Path,
+    name: &str,
+    dataset: &Catalog,
+) -> Result<Arc<Catalog>> {
+    let entries = Catalog::open(Arc::clone(storage), path)?;
+    let definition = IndexDefinition::new(entries.schema.clustering(), name)?;
+    let layout = EntryLayout::new(&definition, &dataset.schema)?;
+    let types = |schema: &Schema| schema.columns().iter().map(|column| column.data_type).collect::<Vec<_>>();
+    let is_ours = entries.descriptor().source == Some(EntryLayout::source(dataset.descriptor()));
+    if types(&entries.schema) != types(&layout.schema) || !is_ours {
+        return Err(Error::corruption(path, "it is not an index of this dataset"));
+    }
+    Ok(Arc::new(entries))
+}
+
+impl EntryIndex {
+    fn catalog(&self) -> Result<&Arc<Catalog>> {
+        self.entries.as_ref().map_err(|what| Error::corruption(&self.path, what.clone()))
+    }
+
+    /// Returns the query for the entries that may match, and the maximum number of values that it lists. `None` if the
+    /// predicate does not limit the indexed column.
+    fn query(&self, catalog: &Catalog, predicate: &Predicate) -> Result<Option<(ResolvedQuery, Option<u64>)>> {
+        let schema = &catalog.schema;
+        let listed = predicate.values_of(self.column);
+        let values = listed.as_ref().map(|values| values.len() as u64);
+        let Some(wanted) = (match listed {
+            Some(values) => Some(with_values(schema, &values)?),
+            None => predicate.range_of(self.column).map(|range| in_range(schema, range)).transpose()?,
+        }) else {
+            return Ok(None);
+        };
+        let names = [EntryLayout::PART, EntryLayout::ROW].map(|column| schema.columns()[column].name.clone());
+        // Planning already runs on one of the query's threads.
+        let mut resolved = ResolvedQuery::resolve(&Query::new().columns(names).threads(1), schema)?;
+        resolved.predicate = Some(wanted);
+        Ok(Some((resolved, values)))
+    }
+
+    /// Returns whether the index has entries of this commit of the epoch.
+    fn manifest_of(&self, catalog: &Catalog, records: &EpochManifest) -> Result<Option<Arc<EpochManifest>>> {
+        for _ in 0..2 {
+            let found = match catalog.scan_manifest(records.epoch, &[]) {
+                Ok(found) => found.manifest,
+                Err(Error::EpochMissing { .. }) => return Ok(None),
+                Err(error) => return Err(error),
+            };
+            if found.commit == records.commit {
+                return Ok(Some(found));
+            }
+            // The cached manifest may be that of replaced data.
+            catalog.forget(&found);
+        }
+        Ok(None)
+    }
+}
+
+impl AccessPath for EntryIndex {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn estimate(&self, predicate: &Predicate, records: &EpochManifest) -> Result<Option<u64>> {
+        let catalog = self.catalog()?;
+        let Some((resolved, values)) = self.query(catalog, predicate)? else { return Ok(None) };
+        let Some(manifest) = self.manifest_of(catalog, records)? else { return Ok(None) };
+        let chosen = choose(catalog, &resolved, &manifest);
+        let entries: u64 = chosen.iter().map(|choice| manifest.row_groups[choice.entry].rows).sum();
+        if let Some(values) = values {
+            return Ok(Some(values.saturating_mul(ENTRIES_PER_VALUE).min(entries)));
+        }
+        if chosen.len() > JUDGED_GROUPS {
+            return Ok(Some(entries));
+        }
+        let scan = plan_epoch(catalog, &resolved, records.epoch, &Counters::default())?;
+        let mut entries = 0;
+        for choice in &scan.choices {
+            entries += RowGroupPlan::new(catalog, &resolved, &scan, *choice)?.selection.rows();
+        }
+        Ok(Some(entries))
+    }
+
+    fn places(
+        &self,
+        predicate: &Predicate,
+        records: &EpochManifest,
+        counters: &Counters,
+    ) -> Result<Option<Vec<RecordPlace>>> {
+        let catalog = self.catalog()?;
+        let Some((resolved, _)) = self.query(catalog, predicate)? else { return Ok(None) };
+        if self.manifest_of(catalog, records)?.is_none() {
+            return Ok(None);
+        }
+        let own = Arc::new(Counters::new(catalog.recycler.clone(), None));
+        let mut scan = Scan::new(catalog.clone(), Arc::new(resolved), own.clone(), vec![records.epoch]);
+        let mut places = Vec::new();
+        while let Some(packed) = scan.next_piece()? {
+            counters.check()?;
+            let (parts, rows) = (packed.columns[0].typed_data::<u32>(), packed.columns[1].typed_data::<u32>());
+            places.extend(parts.iter().zip(rows).map(|(&part, &row)| RecordPlace { part, row }));
+        }
+        let read = own.metrics();
+        add(&counters.bytes_read, read.bytes_read);
+        add(&counters.pages_read, read.pages_read);
+        add(&counters.entries_read, places.len() as u64);
+        // A scan reloads the manifest if the entries are replaced before it has opened them.
+        Ok(self.manifest_of(catalog, records)?.map(|_| places))
+    }
+}
+
+/// Returns the predicate that an entry has one of these values.
+fn with_values(schema: &Schema, values: &[Value]) -> Result<Predicate> {
+    let column = &schema.columns()[EntryLayout::VALUE];
+    if column.data_type.is_integer() {
+        let whole = values.iter().filter_map(|value| match value {
+            Value::Int(value) => Some(*value),
+            Value::Float(_) => None,
+        });
+        return Ok(Predicate::any_of(schema, EntryLayout::VALUE, whole)?);
+    }
+    let listed: Vec<String> = values.iter().map(|value| literal(*value)).collect();
+    let text = match listed.as_slice() {
+        [] => "false".to_owned(),
+        listed => format!("{} IN ({})", col(&column.name), listed.join(", ")),
+    };
+    Ok(Predicate::parse(&text, schema)?)
+}
+
+/// Returns the predicate that an entry has a value in a closed range.
+fn in_range(schema: &Schema, (low, high): (Value, Value)) -> Result<Predicate> {
+    let column = col(&schema.columns()[EntryLayout::VALUE].name);
+    let text = format!("{column} >= {} AND {column} <= {}", literal(low), literal(high));
+    Ok(Predicate::parse(&text, schema)?)
+}
+
+/// Returns a value in the expression language.
+fn literal(value: Value) -> String {
+    match value {
+        Value::Int(value) => value.to_string(),
+        Value::Float(value) => crate::expr::lit(value).to_string(),
+    }
+}

@@ -1,0 +1,9 @@
+//! Access paths besides statistics: indexes, which state the places of the records with certain values.
+//!
+//! `path` is the interface that the planner uses, and `choice` decides which paths a query takes. `entries` implements
+//! it for indexes of entries. Another family of indexes implements [`AccessPath`](path::AccessPath), and is listed
+//! where the dataset is opened.
+
+pub(super) mod choice;
+pub(super) mod entries;
+pub(super) mod path;

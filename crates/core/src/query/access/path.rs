@@ -1,0 +1,36 @@
+//! The interface between the planner and the indexes.
+
+use std::fmt::Debug;
+
+use crate::error::Result;
+use crate::expr::Predicate;
+use crate::format::EpochManifest;
+use crate::index::RecordPlace;
+use crate::query::metrics::Counters;
+
+/// An index of a dataset: finds the records of an epoch that may match a predicate.
+///
+/// The places that it returns are a superset of the matching records' places. The records are tested, so an index never
+/// adds a row to an answer.
+pub(in crate::query) trait AccessPath: Debug + Send + Sync {
+    /// Returns the name of the index.
+    fn name(&self) -> &str;
+
+    /// Returns the cost of finding the records of a predicate, as a number of entries that are read. `None` if it
+    /// cannot answer the predicate, or has no entries of this commit of the epoch.
+    ///
+    /// # Errors
+    /// Corruption of the index; I/O errors.
+    fn estimate(&self, predicate: &Predicate, manifest: &EpochManifest) -> Result<Option<u64>>;
+
+    /// Returns the places of all records that may match, in any order. `None` as for [`AccessPath::estimate`].
+    ///
+    /// # Errors
+    /// Corruption of the index; I/O errors.
+    fn places(
+        &self,
+        predicate: &Predicate,
+        manifest: &EpochManifest,
+        counters: &Counters,
+    ) -> Result<Option<Vec<RecordPlace>>>;
+}

@@ -1,0 +1,406 @@
+//! Tests of indexes: their entries, the plans that use them, and their damage.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float32Type, UInt32Type, UInt64Type};
+use turbidite::query::{TrackRequest, Use};
+use turbidite::random::Random;
+use turbidite::storage::{FileKind, MemoryStorage, Storage};
+use turbidite::store::{DatasetPaths, IfExists, verify_on};
+use turbidite::{
+    Column, ColumnView, DataType, Dataset, ErrorClass, IndexBuild, LocalJob, Query, Schema, VerifyOptions, WriteOptions,
+};
+
+const RANKS: u32 = 4;
+const EPOCHS: [u64; 2] = [10, 20];
+
+/// A record: energy, id and velocity.
+type Record = (f32, u32, f32);
+
+fn schema(key: &str) -> Schema {
+    let columns = vec![
+        Column::new("energy", DataType::F32),
+        Column::new("id", DataType::U32),
+        Column::new("uy", DataType::F32),
+        Column::new("number", DataType::U64),
+    ];
+    Schema::new(columns, key).unwrap()
+}
+
+/// Records in no order: ids are unique but for a few, and velocities include NaN, infinities, zeros and repetitions.
+fn records(seed: u64, count: u32) -> Vec<Record> {
+    let mut random = Random::new(seed);
+    let mut records: Vec<Record> = (0..count)
+        .map(|number| {
+            let energy = random.below(1 << 20) as f32 / 1000.0;
+            let uy = match random.below(20) {
+                0 => f32::NAN,
+                1 => 0.0,
+                2 => -0.0,
+                3 if number % 100 == 0 => f32::INFINITY,
+                _ => random.below(1 << 16) as f32 / 256.0 - 128.0,
+            };
+            (energy, number * 3 + 1, uy)
+        })
+        .collect();
+    for at in 0..count as usize {
+        let other = random.below(u64::from(count)) as usize;
+        let id = records[at].1;
+        records[at].1 = records[other].1;
+        records[other].1 = id;
+    }
+    for twin in records.iter_mut().step_by(4_999) {
+        twin.1 = 7;
+    }
+    records
+}
+
+fn write(storage: &Arc<MemoryStorage>, key: &str, epochs: &[(u64, Vec<Record>)]) {
+    let mut options = WriteOptions::new(RANKS);
+    options.if_exists = IfExists::Replace;
+    options.memtable_bytes = 128 << 10;
+    options.page_rows = 256;
+    let job = LocalJob::open_with(storage.clone(), "/ds", schema(key), options).unwrap();
+    for (epoch, records) in epochs {
+        job.begin_epoch(*epoch).unwrap();
+        for (chunk, records) in records.chunks(1_000).enumerate() {
+            let energies: Vec<f32> = records.iter().map(|record| record.0).collect();
+            let ids: Vec<u32> = records.iter().map(|record| record.1).collect();
+            let velocities: Vec<f32> = records.iter().map(|record| record.2).collect();
+            let numbers: Vec<u64> = (0..records.len() as u64).map(|at| chunk as u64 * 1_000 + at).collect();
+            let columns = [
+                ColumnView::from(&energies),
+                ColumnView::from(&ids),
+                ColumnView::from(&velocities),
+                ColumnView::from(&numbers),
+            ];
+            job.append(chunk as u32 % RANKS, &columns).unwrap();
+        }
+        job.end_epoch().unwrap();
+    }
+    job.close().unwrap();
+}
+
+fn add(storage: &Arc<MemoryStorage>, definition: &str) -> Vec<u64> {
+    let mut build = IndexBuild::open_with(storage.clone(), "/ds", &definition.parse().unwrap(), Some(2)).unwrap();
+    let missing = build.missing().unwrap();
+    for epoch in &missing {
+        build.build_epoch(*epoch, &|_| ()).unwrap();
+    }
+    assert_eq!(build.missing().unwrap(), Vec::<u64>::new());
+    build.close().unwrap();
+    missing
+}
+
+/// Returns the numbers of the records of an epoch that match, in the order of the answer, and what was read.
+fn read(dataset: &Dataset, epoch: u64, predicate: &str, access: Use, ordered: bool) -> (Vec<u64>, Read) {
+    let query = Query::new().epochs(epoch).filter(predicate).columns(["number"]).using(access).ordered(ordered);
+    let mut stream = dataset.run(&query).unwrap();
+    let mut numbers = Vec::new();
+    for batch in &mut stream {
+        numbers.extend(batch.unwrap().column(0).as_primitive::<UInt64Type>().values());
+    }
+    let metrics = stream.metrics();
+    let read = Read { entries: metrics.entries_read, pages: metrics.pages_read, corrupt: metrics.corrupt_indexes };
+    (numbers, read)
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Read {
+    entries: u64,
+    pages: u64,
+    corrupt: u64,
+}
+
+/// Returns the numbers of the records that satisfy a condition.
+fn expected(records: &[Record], matches: impl Fn(&Record) -> bool) -> BTreeSet<u64> {
+    (0..).zip(records).filter(|(_, record)| matches(record)).map(|(number, _)| number).collect()
+}
+
+type Condition = Box<dyn Fn(&Record) -> bool>;
+
+fn conditions(random: &mut Random, count: u32) -> Vec<(String, Condition)> {
+    let mut id = || random.below(u64::from(count) * 3) as u32;
+    let (one, two, three, width) = (id(), id(), id(), id() % 60);
+    let low = (one % 250) as f32 - 125.0;
+    vec![
+        (format!("id = {one}"), Box::new(move |record| record.1 == one)),
+        ("id = 7".to_owned(), Box::new(|record| record.1 == 7)),
+        (format!("id IN ({one}, {two}, {three})"), Box::new(move |record| [one, two, three].contains(&record.1))),
+        (
+            format!("id >= {one} AND id < {}", one + width),
+            Box::new(move |record| (one..one + width).contains(&record.1)),
+        ),
+        (format!("uy > {low} AND uy <= {low} + 0.5"), Box::new(move |record| record.2 > low && record.2 <= low + 0.5)),
+        (format!("uy = {low}"), Box::new(move |record| record.2 == low)),
+        ("uy = 0".to_owned(), Box::new(|record| record.2 == 0.0)),
+        ("uy >= inf".to_owned(), Box::new(|record| record.2 == f32::INFINITY)),
+        ("uy < -127.9 OR uy = 100".to_owned(), Box::new(|record| record.2 < -127.9 || record.2 == 100.0)),
+        (
+            format!("id > {one} AND uy BETWEEN {low} AND {low} + 3 AND energy < 500"),
+            Box::new(move |record| record.1 > one && (low..=low + 3.0).contains(&record.2) && record.0 < 500.0),
+        ),
+        (format!("NOT id < {one} AND energy > 1000"), Box::new(move |record| record.1 >= one && record.0 > 1000.0)),
+        (format!("id = {one} OR energy < 1"), Box::new(move |record| record.1 == one || record.0 < 1.0)),
+        ("isnan(uy) AND id < 3000".to_owned(), Box::new(|record| record.2.is_nan() && record.1 < 3000)),
+        ("id < 5 AND id > 9".to_owned(), Box::new(|_| false)),
+    ]
+}
+
+#[test]
+fn every_plan_gives_the_same_rows() {
+    const ROWS: u32 = 60_000;
+    let storage = Arc::new(MemoryStorage::new());
+    let epochs: Vec<(u64, Vec<Record>)> = EPOCHS.iter().map(|epoch| (*epoch, records(*epoch, ROWS))).collect();
+    write(&storage, "energy", &epochs);
+    for (definition, other) in [("id", "hash:id"), ("uy", "uy")] {
+        assert_eq!(add(&storage, definition), EPOCHS);
+        // An index of one column is defined once.
+        if definition != other {
+            let error = IndexBuild::open_with(storage.clone(), "/ds", &other.parse().unwrap(), None).unwrap_err();
+            assert!(error.to_string().contains("key"), "{error}");
+        }
+    }
+    let dataset = Dataset::open_with(storage.clone(), "/ds").unwrap();
+    let mut random = Random::new(3);
+    let (mut used, mut found) = (0, 0);
+    for _ in 0..12 {
+        for (text, matches) in conditions(&mut random, ROWS) {
+            for (epoch, records) in &epochs {
+                let wanted = expected(records, &matches);
+                found += wanted.len();
+                let (in_order, _) = read(&dataset, *epoch, &text, Use::Scan, true);
+                for access in [Use::Scan, Use::Automatic, Use::Index("id".into()), Use::Index("uy".into())] {
+                    let (numbers, read_of) = read(&dataset, *epoch, &text, access.clone(), false);
+                    assert_eq!(numbers.len(), wanted.len(), "{text} by {access:?}");
+                    assert_eq!(numbers.into_iter().collect::<BTreeSet<_>>(), wanted, "{text} by {access:?}");
+                    assert_eq!(read(&dataset, *epoch, &text, access.clone(), true).0, in_order, "{text} by {access:?}");
+                    used += u64::from(read_of.entries > 0 && access == Use::Automatic);
+                }
+            }
+        }
+    }
+    assert!(used > 50 && found > 10_000, "{used} of the plans used an index, {found} rows");
+    let storage: Arc<dyn Storage> = storage;
+    let report = verify_on(&storage, &DatasetPaths::new("/ds"), &VerifyOptions::default(), &|_| ()).unwrap();
+    assert!(report.findings.is_empty(), "{:?}", report.findings);
+    assert_eq!((report.indexes, report.epochs), (2, 2));
+}
+
+/// A lookup by an index reads the pages of its entries, and those of its record.
+#[test]
+fn lookups_read_few_pages() {
+    const ROWS: u32 = 200_000;
+    for definition in ["id", "hash:id"] {
+        let storage = Arc::new(MemoryStorage::new());
+        let records = records(1, ROWS);
+        write(&storage, "energy", &[(10, records.clone())]);
+        add(&storage, definition);
+        let dataset = Dataset::open_with(storage, "/ds").unwrap();
+        for record in records.iter().step_by(20_011).filter(|record| record.1 != 7) {
+            let text = format!("id = {}", record.1);
+            let (numbers, by_index) = read(&dataset, 10, &text, Use::Automatic, false);
+            let (same, by_scan) = read(&dataset, 10, &text, Use::Scan, false);
+            assert_eq!((numbers.len(), &numbers), (1, &same));
+            assert_eq!(by_index.entries, 1, "{definition}");
+            // Entries: three columns of a page in each of the index's runs. The record: its id and its number.
+            assert!(by_index.pages <= 3 * 4 + 2, "{definition}: {} pages", by_index.pages);
+            assert!(by_scan.pages > 20 * by_index.pages, "{} pages", by_scan.pages);
+        }
+    }
+}
+
+#[test]
+fn tracks_follow_particles_by_the_index() {
+    let storage = Arc::new(MemoryStorage::new());
+    let epochs: Vec<(u64, Vec<Record>)> = EPOCHS.iter().map(|epoch| (*epoch, records(*epoch, 80_000))).collect();
+    write(&storage, "energy", &epochs);
+    let dataset = Dataset::open_with(storage.clone(), "/ds").unwrap();
+    let follow = |dataset: &Dataset| {
+        let request = TrackRequest::new("energy > 1048.5", 20, "id").columns(["energy", "uy"]);
+        let mut tracks = dataset.tracks(&request, &|_| ()).unwrap();
+        let mut rows = Vec::new();
+        for batch in &mut tracks {
+            let batch = batch.unwrap();
+            let ids = batch.column(0).as_primitive::<UInt32Type>();
+            let (epochs, energies) = (batch.column(1).as_primitive::<UInt64Type>(), batch.column(2));
+            let energies = energies.as_primitive::<Float32Type>();
+            rows.extend((0..batch.num_rows()).map(|row| (ids.value(row), epochs.value(row), energies.value(row))));
+        }
+        (rows, tracks.metrics().read)
+    };
+    let (rows, by_scan) = follow(&dataset);
+    add(&storage, "id");
+    let dataset = Dataset::open_with(storage, "/ds").unwrap();
+    let (same, by_index) = follow(&dataset);
+    assert_eq!(rows, same);
+    assert!(rows.len() > 4, "{} rows", rows.len());
+    assert!(by_index.entries_read as usize >= rows.len() && by_scan.entries_read == 0);
+    assert!(by_index.bytes_read * 2 < by_scan.bytes_read, "{} {}", by_index.bytes_read, by_scan.bytes_read);
+}
+
+/// Entries of replaced data are not used, and are made again by the next build.
+#[test]
+fn a_replaced_epoch_has_no_index_until_it_is_built_again() {
+    let storage = Arc::new(MemoryStorage::new());
+    let old: Vec<(u64, Vec<Record>)> = EPOCHS.iter().map(|epoch| (*epoch, records(*epoch, 50_000))).collect();
+    write(&storage, "energy", &old);
+    add(&storage, "id");
+    let (unchanged, id) = (format!("id = {}", old[0].1[10].1), format!("id = {}", old[1].1[10].1));
+    let opened_before = Dataset::open_with(storage.clone(), "/ds").unwrap();
+    assert_eq!(read(&opened_before, 20, &id, Use::Automatic, false).1.entries, 1);
+    let new = records(99, 50_000);
+    write(&storage, "energy", &[(20, new.clone())]);
+    let reopened = Dataset::open_with(storage.clone(), "/ds").unwrap();
+    for dataset in [&reopened, &opened_before] {
+        for id in [4, 7, 1_000, 30_001] {
+            let (numbers, read_of) = read(dataset, 20, &format!("id = {id}"), Use::Index("id".into()), false);
+            assert_eq!(numbers.into_iter().collect::<BTreeSet<_>>(), expected(&new, |record| record.1 == id));
+            // The other dataset has read an entry of the old data before it noticed the replacement.
+            assert!(read_of.entries == 0 || std::ptr::eq(dataset, &opened_before));
+        }
+        assert_eq!(
+            read(dataset, 10, &unchanged, Use::Automatic, false).1.entries,
+            1,
+            "the other epoch has its entries"
+        );
+    }
+    assert_eq!(add(&storage, "id"), [20]);
+    for dataset in [&reopened, &opened_before] {
+        let (numbers, read_of) = read(dataset, 20, &format!("id = {}", new[10].1), Use::Automatic, false);
+        assert_eq!(numbers, [10]);
+        assert_eq!(read_of.entries, 1);
+    }
+    assert_eq!(add(&storage, "id"), Vec::<u64>::new(), "nothing is missing");
+}
+
+/// An index of another dataset, or of other columns, is not used.
+#[test]
+fn a_foreign_index_is_ignored_and_reported() {
+    let storage = Arc::new(MemoryStorage::new());
+    let epochs = [(10, records(5, 30_000))];
+    write(&storage, "energy", &epochs);
+    add(&storage, "id");
+    // The same records again, as another dataset at the same path.
+    let path = Path::new("/ds/_turbidite/dataset.json");
+    storage.remove_file(path).unwrap();
+    storage.remove_dir_all(Path::new("/ds/data/epoch=10")).unwrap();
+    write(&storage, "energy", &epochs);
+    let dataset = Dataset::open_with(storage.clone(), "/ds").unwrap();
+    let (numbers, read_of) = read(&dataset, 10, "id = 4", Use::Automatic, false);
+    assert_eq!((numbers.len(), read_of.entries, read_of.corrupt), (1, 0, 1));
+    let error = IndexBuild::open_with(storage, "/ds", &"id".parse().unwrap(), None).unwrap_err();
+    assert!(error.to_string().contains("index"), "{error}");
+}
+
+/// Returns the files below a folder with their contents.
+fn files(storage: &MemoryStorage, folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in storage.list(folder).unwrap() {
+        let path = folder.join(&entry.name);
+        if entry.kind == FileKind::Directory {
+            found.extend(files(storage, &path));
+            continue;
+        }
+        let file = storage.open(&path).unwrap();
+        let mut content = vec![0; file.bytes() as usize];
+        file.read_at(0, &mut content).unwrap();
+        found.push((path, content));
+    }
+    found
+}
+
+fn overwrite(storage: &MemoryStorage, path: &Path, content: &[u8]) {
+    storage.remove_file(path).unwrap();
+    storage.create(path).unwrap().write_at(0, content).unwrap();
+}
+
+/// A changed byte of an index changes no answer, and is found by verification.
+#[test]
+fn damage_of_an_index_is_reported_and_changes_no_answer() {
+    let storage = Arc::new(MemoryStorage::new());
+    let records = records(5, 30_000);
+    write(&storage, "energy", &[(10, records.clone())]);
+    add(&storage, "id");
+    let of_index = files(&storage, Path::new("/ds/_turbidite/index/id"));
+    assert!(of_index.len() >= 3, "{of_index:?}");
+    let wanted = expected(&records, |record| (3_000..3_090).contains(&record.1));
+    let (mut corrupt, mut places) = (0, 0);
+    for (path, bytes) in of_index {
+        for at in (0..bytes.len()).step_by(bytes.len().div_ceil(60)) {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 0x41;
+            overwrite(&storage, &path, &damaged);
+            places += 1;
+            let dataset = Dataset::open_with(storage.clone(), "/ds").unwrap();
+            for access in [Use::Automatic, Use::Index("id".into())] {
+                let (numbers, read_of) = read(&dataset, 10, "id >= 3000 AND id < 3090", access, false);
+                assert_eq!(numbers.into_iter().collect::<BTreeSet<_>>(), wanted, "{} at {at}", path.display());
+                corrupt += read_of.corrupt;
+            }
+            let shared: Arc<dyn Storage> = storage.clone();
+            let report = verify_on(&shared, &DatasetPaths::new("/ds"), &VerifyOptions::default(), &|_| ()).unwrap();
+            let named = |path: &Path| path.starts_with("/ds/_turbidite/index/id");
+            assert!(report.findings.iter().any(|finding| named(&finding.path)), "{} at {at}", path.display());
+        }
+        overwrite(&storage, &path, &bytes);
+    }
+    assert!(corrupt > 20 && places > 100, "{corrupt} of {places}");
+    // A lost index is a missing one.
+    storage.remove_dir_all(Path::new("/ds/_turbidite/index/id/data/epoch=10")).unwrap();
+    let dataset = Dataset::open_with(storage.clone(), "/ds").unwrap();
+    assert_eq!(read(&dataset, 10, "id = 4", Use::Automatic, false).0.len(), 1);
+    assert_eq!(add(&storage, "id"), [10]);
+}
+
+#[test]
+fn columns_of_any_values_are_indexed() {
+    for (name, velocity) in [
+        ("NaN", (|_| f32::NAN) as fn(u32) -> f32),
+        ("one value", |_| 1.5),
+        ("unique", |number| number as f32),
+        ("nearly equal", |number| if number % 10 == 0 { number as f32 } else { -3.0 }),
+        ("infinite", |number| if number % 2 == 0 { f32::INFINITY } else { f32::NEG_INFINITY }),
+    ] {
+        let storage = Arc::new(MemoryStorage::new());
+        let records: Vec<Record> =
+            (0..20_000).map(|number| ((number % 977) as f32, number, velocity(number))).collect();
+        write(&storage, "energy", &[(10, records.clone())]);
+        add(&storage, "uy");
+        let dataset = Dataset::open_with(storage.clone(), "/ds").unwrap();
+        for (text, matches) in [
+            ("uy = 1.5", (|record: &Record| record.2 == 1.5) as fn(&Record) -> bool),
+            ("uy >= 100 AND uy < 120", |record| (100.0..120.0).contains(&record.2)),
+            ("uy < -1e30", |record| record.2 < -1e30),
+            ("uy = -3", |record| record.2 == -3.0),
+        ] {
+            for access in [Use::Automatic, Use::Index("uy".into())] {
+                let (numbers, _) = read(&dataset, 10, text, access, false);
+                assert_eq!(numbers.into_iter().collect::<BTreeSet<_>>(), expected(&records, matches), "{name}: {text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn requests_that_make_no_sense_are_refused() {
+    let storage = Arc::new(MemoryStorage::new());
+    write(&storage, "energy", &[(10, records(5, 1_000))]);
+    let open = |text: &str| IndexBuild::open_with(storage.clone(), "/ds", &text.parse().unwrap(), None);
+    for (text, words) in [("speed", "no column 'speed'"), ("hash:uy", "hash:uy")] {
+        let error = open(text).unwrap_err();
+        assert!(error.to_string().contains(words), "{error}");
+        assert_eq!(error.class(), ErrorClass::Usage, "{error}");
+    }
+    let dataset = Dataset::open_with(storage.clone(), "/ds").unwrap();
+    let query = Query::new().filter("id = 4").using(Use::Index("id".into()));
+    let error = dataset.run(&query).unwrap().next().unwrap().unwrap_err();
+    assert!(error.to_string().contains("no index 'id'"), "{error}");
+    let _held = open("id").unwrap();
+    assert!(open("id").unwrap_err().to_string().contains("lock"));
+}
