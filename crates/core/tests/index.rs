@@ -10,7 +10,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, UInt32Type, UInt64Type};
 use turbidite::query::{TrackRequest, Use};
 use turbidite::random::Random;
-use turbidite::storage::{FileKind, MemoryStorage, Storage};
+use turbidite::storage::{Fault, FaultStorage, FileKind, MemoryStorage, Storage};
 use turbidite::store::{DatasetPaths, IfExists, verify_on};
 use turbidite::{
     Column, ColumnView, DataType, Dataset, ErrorClass, IndexBuild, LocalJob, Query, Schema, VerifyOptions, WriteOptions,
@@ -384,6 +384,65 @@ fn columns_of_any_values_are_indexed() {
                 assert_eq!(numbers.into_iter().collect::<BTreeSet<_>>(), expected(&records, matches), "{name}: {text}");
             }
         }
+    }
+}
+
+/// A build that is killed before any of its storage operations leaves the index as it was or complete, and the next
+/// build completes it.
+#[test]
+fn builds_are_killed_before_every_storage_operation() {
+    let records = records(5, 1_500);
+    let prepared = || {
+        let storage = Arc::new(MemoryStorage::new());
+        write(&storage, "energy", &[(10, records.clone()), (20, records.clone())]);
+        storage
+    };
+    let build = |storage: Arc<dyn Storage>| -> turbidite::Result<()> {
+        let mut build = IndexBuild::open_with(storage, "/ds", &"id".parse()?, Some(1))?;
+        for epoch in build.missing()? {
+            build.build_epoch(epoch, &|_| ())?;
+        }
+        build.close()
+    };
+    let counted = FaultStorage::new(prepared());
+    build(Arc::new(counted.clone())).unwrap();
+    let operations = counted.counters().operations;
+    assert!(operations > 40, "{operations}");
+    let wanted = expected(&records, |record| (300..330).contains(&record.1));
+    let mut failed = 0;
+    for at in 0..operations {
+        let storage = prepared();
+        let fault = Fault::Kill { at, torn: at % 2 == 1 };
+        failed += u64::from(build(Arc::new(FaultStorage::with_fault(storage.clone(), fault))).is_err());
+        for after in [Arc::new(storage.crash()), Arc::new(storage.crash_keeping(at)), storage] {
+            let story = format!("killed at operation {at} of {operations}");
+            for completed in [false, true] {
+                if completed {
+                    break_lock(&after);
+                    build(after.clone()).unwrap_or_else(|error| panic!("{story}: {error}"));
+                }
+                let dataset = Dataset::open_with(after.clone(), "/ds").unwrap();
+                for epoch in EPOCHS {
+                    let text = "id >= 300 AND id < 330";
+                    let access = if completed { Use::Index("id".into()) } else { Use::Automatic };
+                    let (numbers, read_of) = read(&dataset, epoch, text, access, false);
+                    assert_eq!(numbers.into_iter().collect::<BTreeSet<_>>(), wanted, "{story}");
+                    assert_eq!((read_of.corrupt, read_of.entries > 0 || !completed), (0, true), "{story}");
+                }
+            }
+            let shared: Arc<dyn Storage> = after;
+            let report = verify_on(&shared, &DatasetPaths::new("/ds"), &VerifyOptions::default(), &|_| ()).unwrap();
+            assert!(report.findings.is_empty() && report.unfinished == 0, "{story}: {:?}", report.findings);
+        }
+    }
+    assert!(failed > operations / 2, "{failed} of {operations}");
+}
+
+/// Removes the lock of a killed build, which ran in this living process.
+fn break_lock(storage: &MemoryStorage) {
+    let lock = DatasetPaths::new("/ds").index("id").lock();
+    if storage.kind(&lock).unwrap().is_some() {
+        storage.remove_file(&lock).unwrap();
     }
 }
 

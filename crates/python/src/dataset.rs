@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use pyo3::prelude::*;
 use serde_json::{Value as Json, json};
 use turbidite::Error;
-use turbidite::query::{Bounded, ParticleId, Piece, Precision, Query, TrackRequest};
+use turbidite::query::{Bounded, ParticleId, Piece, Precision, Query, TrackRequest, Use};
 
 use crate::counting::{self, Counted, PhaseSpaceArguments};
 use crate::errors::{exception, usage};
@@ -41,6 +41,8 @@ struct Arguments {
     threads: Option<usize>,
     #[pyo3(item)]
     check: bool,
+    #[pyo3(item("use"))]
+    access: Option<String>,
     /// A piece of the query, as JSON.
     #[pyo3(item)]
     piece: Option<String>,
@@ -117,6 +119,9 @@ impl Arguments {
         }
         if let Some(threads) = self.threads {
             query = query.threads(threads);
+        }
+        if let Some(access) = self.access {
+            query = query.using(Use::named(&access));
         }
         if let Some(piece) = self.piece {
             let piece: Piece = serde_json::from_str(&piece)

@@ -1,6 +1,6 @@
 //! `turbidite index`: makes, lists and removes indexes of a dataset.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
@@ -8,10 +8,11 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde_json::json;
 use turbidite::store::EpochRange;
-use turbidite::{IndexBuild, IndexDefinition, IndexSummary, drop_index, indexes};
+use turbidite::{IndexBuild, IndexDefinition, IndexSummary, WriteOptions, drop_index, indexes};
 
 use super::answers::{say, say_json};
 use crate::failure::{Failure, complain};
+use crate::mpi::World;
 use crate::text;
 
 /// Make, list and remove indexes of a dataset
@@ -47,7 +48,7 @@ struct Add {
     /// One epoch, or a range with both ends included [default: all]
     #[arg(long, value_name = "E|A..B")]
     epoch: Option<EpochRange>,
-    /// Threads that read records [default: the number of cores]
+    /// Threads that read records; under mpiexec each rank has one [default: the number of cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
 }
@@ -68,9 +69,19 @@ struct Drop {
     name: String,
 }
 
+/// A run that adds an index to a dataset.
+pub(super) struct IndexRun<'a> {
+    pub(super) dataset: &'a Path,
+    /// The epochs to index: all, if there is no range.
+    pub(super) epoch: Option<EpochRange>,
+    pub(super) threads: Option<u16>,
+    /// Whether this process shows its progress.
+    pub(super) shows: bool,
+}
+
 /// The result of adding an index.
 #[derive(Debug, Serialize)]
-struct Added {
+pub(super) struct Added {
     dataset: PathBuf,
     name: String,
     definition: String,
@@ -93,10 +104,35 @@ impl Index {
 
 impl Add {
     fn run(&self, as_json: bool) -> Result<(), Failure> {
-        let begun = Instant::now();
         let definition: IndexDefinition = self.definition.parse()?;
-        let mut build = IndexBuild::open(&self.dataset, &definition, self.threads.map(usize::from))?;
-        if let Some(notice) = build.lock_notice().filter(|_| !as_json) {
+        let world = World::find()?;
+        let leads = world.as_ref().is_none_or(|world| world.rank() == 0);
+        let build =
+            IndexRun { dataset: &self.dataset, epoch: self.epoch, threads: self.threads, shows: leads && !as_json };
+        let added = build.add(&definition, world.as_ref())?;
+        world.map_or(Ok(()), World::leave)?;
+        match (leads, as_json) {
+            (false, _) => Ok(()),
+            (true, true) => say_json(&added),
+            (true, false) => say(&added.in_words()),
+        }
+    }
+}
+
+impl IndexRun<'_> {
+    /// Makes the entries of all epochs that an index lacks.
+    pub(super) fn add(&self, definition: &IndexDefinition, world: Option<&World>) -> Result<Added, Failure> {
+        let begun = Instant::now();
+        let mut build = match world {
+            None => IndexBuild::open(self.dataset, definition, self.threads.map(usize::from))?,
+            Some(world) => {
+                let options = WriteOptions::new(world.ranks());
+                let transport = Box::new(world.transport(options.credit_batches)?);
+                let place = (world.rank(), world.ranks());
+                IndexBuild::open_rank(self.dataset, definition, place, world.topology(), transport)?
+            }
+        };
+        if let Some(notice) = build.lock_notice().filter(|_| self.shows) {
             complain(&format!("turbidite: {notice}"));
         }
         let mut epochs = build.missing()?;
@@ -105,33 +141,32 @@ impl Add {
         for &epoch in &epochs {
             rows += build.rows(epoch)?;
         }
-        let progress = if as_json { ProgressBar::hidden() } else { ProgressBar::new(rows) };
+        let progress = if self.shows { ProgressBar::new(rows) } else { ProgressBar::hidden() };
         let style = ProgressStyle::with_template("{msg} [{bar:32}] {percent:>3}% {eta} left");
         progress.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         let (mut entries, mut bytes_written) = (0, 0);
         for &epoch in &epochs {
-            progress.set_message(format!("epoch {epoch}"));
-            let statistics = build.build_epoch(epoch, &|rows| progress.inc(rows))?.statistics;
+            progress.set_message(format!("index {}, epoch {epoch}", definition.name()));
+            let statistics = build.build_epoch(epoch, &|rows| progress.inc(rows))?;
             entries += statistics.rows;
             bytes_written += statistics.bytes_written;
         }
         build.close()?;
         progress.finish_and_clear();
-        let added = Added {
-            dataset: self.dataset.clone(),
+        Ok(Added {
+            dataset: self.dataset.to_owned(),
             name: definition.name().to_owned(),
             definition: definition.to_string(),
             epochs,
             entries,
             bytes_written,
             wall_s: begun.elapsed().as_secs_f64(),
-        };
-        if as_json { say_json(&added) } else { say(&added.in_words()) }
+        })
     }
 }
 
 impl Added {
-    fn in_words(&self) -> String {
+    pub(super) fn in_words(&self) -> String {
         if self.epochs.is_empty() {
             return format!("index {} has every epoch already", self.name);
         }

@@ -10,12 +10,15 @@ use turbidite::expr::DerivationSet;
 use turbidite::format::EpochStatistics;
 use turbidite::store::EpochRange;
 use turbidite::writer::THREADS_PER_CORE;
-use turbidite::{ClusterKey, EpochStart, Prior, Renegotiation, Routing, Schema, SchemaError, WriteOptions};
+use turbidite::{
+    ClusterKey, EpochStart, IndexDefinition, Prior, Renegotiation, Routing, Schema, SchemaError, WriteOptions,
+};
 
 use super::answers::{say, say_json};
 use super::epoch_statistics::write_amplification;
 use super::epochs::Existing;
 use super::feed::{RecordMapping, WorkerPool};
+use super::index::{Added, IndexRun};
 use super::job::{Job, STALL_S};
 use crate::failure::{Failure, complain};
 use crate::mpi::World;
@@ -71,6 +74,10 @@ pub(crate) struct Ingest {
     /// single records are looked up by
     #[arg(long, value_name = "COLUMN")]
     key: String,
+    /// Index this column as well, after the last epoch; may be repeated. COLUMN finds ranges and single values,
+    /// hash:COLUMN single values (see turbidite index)
+    #[arg(long, value_name = "COLUMN")]
+    index: Vec<String>,
     /// A column to compute: 'name=expression' or 'name:type=expression' (may be repeated)
     #[arg(long, value_name = "DERIVATION")]
     derive: Vec<String>,
@@ -203,6 +210,8 @@ struct Report {
     receivers: u32,
     row_bytes: usize,
     epochs: Vec<EpochReport>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    indexes: Vec<Added>,
     rows: u64,
     stored_bytes: u64,
     bytes_written: u64,
@@ -218,6 +227,7 @@ impl Ingest {
         let epochs = self.epochs(&source)?;
         let recipe = self.recipe(&source)?;
         let schema = self.schema(&recipe)?;
+        self.indexes()?.iter().try_for_each(|definition| definition.check(&schema))?;
         let row_bytes = schema.row_bytes();
         let world = World::find()?;
         let options = self.options(&source, world.as_ref())?;
@@ -257,6 +267,8 @@ impl Ingest {
         }
         job.close()?;
         progress.finish_and_clear();
+        let wall = begun.elapsed();
+        let indexes = self.add_indexes(&epochs, world.as_ref(), !as_json && leads)?;
         if let Some(lines) = lines {
             lines.finish();
         }
@@ -264,8 +276,22 @@ impl Ingest {
         if !leads {
             return Ok(());
         }
-        let report = self.report(done, ranks, row_bytes, begun.elapsed(), notes);
+        let report = Report { indexes, ..self.report(done, ranks, row_bytes, wall, notes) };
         if as_json { say_json(&report) } else { say(&report.in_words()) }
+    }
+
+    /// Makes the indexes of the epochs that were written.
+    fn add_indexes(&self, epochs: &[u64], world: Option<&World>, shows: bool) -> Result<Vec<Added>, Failure> {
+        let (Some(&first), Some(&last)) = (epochs.first(), epochs.last()) else { return Ok(Vec::new()) };
+        let threads = self.threads.map(|threads| u16::try_from(threads).unwrap_or(u16::MAX).max(1));
+        let run = IndexRun { dataset: &self.out, epoch: Some(EpochRange { first, last }), threads, shows };
+        self.indexes()?.iter().map(|definition| run.add(definition, world)).collect()
+    }
+
+    /// Returns the indexes to make, which are columns of the dataset.
+    fn indexes(&self) -> Result<Vec<IndexDefinition>, Failure> {
+        let parse = |text: &String| text.parse().map_err(Failure::from);
+        self.index.iter().map(parse).collect()
     }
 
     fn source_options(&self) -> Result<SourceOptions, Failure> {
@@ -415,6 +441,7 @@ impl Ingest {
             wall_s,
             mb_per_s: stored_bytes as f64 / 1e6 / wall_s.max(1e-9),
             epochs,
+            indexes: Vec::new(),
             notes,
         }
     }
@@ -437,6 +464,7 @@ impl Report {
         if !skipped.is_empty() {
             lines.push(format!("skipped existing epochs: {}", skipped.join(", ")));
         }
+        lines.extend(self.indexes.iter().map(Added::in_words));
         if self.rows > 0 {
             let most = written.iter().map(|epoch| epoch.load_imbalance).fold(0.0, f64::max);
             let mean = written.iter().map(|epoch| epoch.load_imbalance).sum::<f64>() / written.len() as f64;

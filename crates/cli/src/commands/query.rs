@@ -133,7 +133,7 @@ impl QueryCommand {
             query = query.limit(limit);
         }
         if let Some(access) = &self.access {
-            query = query.using(if access == "scan" { Use::Scan } else { Use::Index(access.clone()) });
+            query = query.using(Use::named(access));
         }
         if let Some(threads) = self.threads {
             query = query.threads(threads);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
-use turbidite::query::{Dataset, ParticleId, TrackMetrics, TrackProgress, TrackRequest};
+use turbidite::query::{Dataset, ParticleId, TrackMetrics, TrackProgress, TrackRequest, Use};
 use turbidite::store::EpochRange;
 use turbidite::{DataType, Schema};
 
@@ -37,6 +37,9 @@ pub(super) struct TrajectoryOptions {
     /// Format of printed rows [default: a table on a terminal, csv elsewhere, jsonl with --json]
     #[arg(long, value_enum, conflicts_with = "output")]
     format: Option<TextFormat>,
+    /// Find rows of the particles by the index NAME, or by 'scan' without any [default: whatever reads least]
+    #[arg(long = "use", value_name = "NAME")]
+    access: Option<String>,
     /// Threads [default: the number of cores]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
@@ -127,6 +130,9 @@ impl TrajectoryOptions {
         }
         if let Some(limit) = self.limit {
             request = request.limit(limit);
+        }
+        if let Some(access) = &self.access {
+            request = request.using(Use::named(access));
         }
         if let Some(threads) = self.threads {
             request = request.threads(threads);

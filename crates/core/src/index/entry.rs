@@ -57,6 +57,16 @@ impl EntryLayout {
     }
 }
 
+impl IndexDefinition {
+    /// Checks that a dataset with the columns of `records` can have this index.
+    ///
+    /// # Errors
+    /// A usage error if there is no such column; a schema error if its type has no order, or cannot be hashed.
+    pub fn check(&self, records: &Schema) -> Result<()> {
+        EntryLayout::new(self, records).map(drop)
+    }
+}
+
 impl RecordPlace {
     /// Returns the number by which entries name a part: 4,096 times its rank, plus the number of the file among the
     /// rank's. `None` if the number does not fit.

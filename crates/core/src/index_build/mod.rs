@@ -5,7 +5,9 @@
 //! of a job of as many ranks, for epochs of any size. The dataset of the records is only read, so a writer may go on.
 
 mod build;
+mod entries;
+mod job;
 mod summary;
 
-pub use build::{IndexBuild, IndexedEpoch};
+pub use build::IndexBuild;
 pub use summary::{IndexSummary, drop_index, indexes};

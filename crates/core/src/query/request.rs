@@ -55,6 +55,9 @@ impl From<&[u64]> for EpochSelection {
     }
 }
 
+/// Name of the access path without an index.
+pub(super) const SCAN: &str = "scan";
+
 /// The access paths that a query may use besides statistics.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -66,6 +69,13 @@ pub enum Use {
     Scan,
     /// The index with this name, in each epoch in which it can answer the predicate.
     Index(String),
+}
+
+impl Use {
+    /// Returns the use of an index, or of none for the name `scan`.
+    pub fn named(name: &str) -> Self {
+        if name == SCAN { Self::Scan } else { Self::Index(name.to_owned()) }
+    }
 }
 
 /// A builder of a request for rows.

@@ -20,6 +20,7 @@ from turbidite import _core
 from turbidite._progress import Progress
 from turbidite.dataset import Column, Dataset, Histogram, Quantile, Query, Schema
 from turbidite.errors import CorruptionError, OperationError, TurbiditeError, UsageError
+from turbidite.indexes import Index, Indexes
 from turbidite.ingest import ingest
 from turbidite.phase_space import PhaseSpace
 from turbidite.pieces import Piece
@@ -31,6 +32,8 @@ __all__ = [
     "CorruptionError",
     "Dataset",
     "Histogram",
+    "Index",
+    "Indexes",
     "OperationError",
     "PhaseSpace",
     "Piece",

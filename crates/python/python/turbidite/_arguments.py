@@ -15,6 +15,7 @@ class Arguments(TypedDict):
     limit: int | None
     threads: int | None
     check: bool
+    use: str | None
     piece: str | None
 
 

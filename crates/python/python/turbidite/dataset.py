@@ -17,6 +17,7 @@ from turbidite._command import run
 from turbidite._progress import Progress, Tell, checked, watching
 from turbidite._result import Result
 from turbidite.errors import UsageError
+from turbidite.indexes import Indexes
 from turbidite.phase_space import PhaseSpace
 from turbidite.pieces import Piece
 from turbidite.tracks import Tracks
@@ -172,6 +173,7 @@ class Query(Result):
         options += [] if where is None else [f"--where={where}"]
         options += [] if arguments["columns"] is None else [f"--columns={','.join(arguments['columns'])}"]
         options += [f"--{name}={arguments[name]}" for name in ("limit", "threads") if arguments[name] is not None]
+        options += [] if arguments["use"] is None else [f"--use={arguments['use']}"]
         options += ["--order"] * arguments["ordered"] + ["--no-check"] * (not arguments["check"])
         with watching(self._progress, "row groups") as tell:
             return run([*options, "--", self._dataset.path], tell)
@@ -230,6 +232,20 @@ class Dataset:
         columns, key = self._core.schema()
         return Schema(tuple(Column(*column) for column in columns), key)
 
+    @property
+    def indexes(self) -> Indexes:
+        """The indexes, by which records are found that the key does not find.
+
+        >>> dataset.indexes.add("id").definition
+        'id'
+        >>> [index.name for index in dataset.indexes]
+        ['id']
+        """
+        return Indexes(self.path, self._reopen)
+
+    def _reopen(self) -> None:
+        self._core = _core.Dataset(self.path)
+
     def _labels(self, selection: list[int] | slice | None) -> list[int] | None:
         """Returns the labels of a selection; None stands for all."""
         if not isinstance(selection, slice):
@@ -256,11 +272,13 @@ class Dataset:
         limit: int | None = None,
         threads: int | None = None,
         check: bool = True,
+        use: str | None = None,
     ) -> Query:
         """Returns a query: the rows that satisfy `where`, an expression such as ``"energy >= 1.5 and abs(ux) < 1"``.
 
         `columns` are those to return (default: all, and the epoch), `order="key"` orders rows by epoch and key, `limit`
-        ends the result early. `check=False` does not compare checksums of pages.
+        ends the result early. `check=False` does not compare checksums of pages. `use` is the name of the index that finds
+        the rows, or ``"scan"`` for none; by default, whatever reads least is used.
 
         >>> dataset.query("energy between 1 and 2", epochs=200).count()
         101
@@ -275,6 +293,7 @@ class Dataset:
             "limit": optional("limit", limit),
             "threads": optional("threads", threads),
             "check": check,
+            "use": use,
             "piece": None,
         }
         return Query(self, selection(epochs), arguments)

@@ -17,10 +17,7 @@ use crate::query::metrics::{Counters, add};
 use crate::query::planning::pages::first_rows;
 use crate::query::planning::pruning::GroupChoice;
 use crate::query::planning::selection::RowSelection;
-use crate::query::request::{ResolvedQuery, Use};
-
-/// Name of the access path without an index.
-pub(in crate::query) const SCAN: &str = "scan";
+use crate::query::request::{ResolvedQuery, SCAN, Use};
 
 /// Number of rows per entry from which the entries are read. They are then a small share of what a scan reads, and tell
 /// how many pages their records touch.

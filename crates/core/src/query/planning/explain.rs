@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::error::Result;
 use crate::expr::{Predicate, TruthValue};
 use crate::format::{RowGroupEntry, RunKind};
-use crate::query::access::choice::{Alternative, SCAN};
+use crate::query::access::choice::Alternative;
 use crate::query::catalog::Catalog;
 use crate::query::metrics::Counters;
 use crate::query::planning::pages::PageIndex;
@@ -15,7 +15,7 @@ use crate::query::planning::plan::RowGroupPlan;
 use crate::query::planning::pruning::GroupChoice;
 use crate::query::planning::scan::{EpochScan, plan_epoch};
 use crate::query::planning::statistics::{judge_run, select_by};
-use crate::query::request::{Output, ResolvedQuery};
+use crate::query::request::{Output, ResolvedQuery, SCAN};
 use crate::schema::EPOCH_COLUMN;
 
 /// The plan of a query.

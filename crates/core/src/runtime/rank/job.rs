@@ -79,7 +79,20 @@ impl RankJob {
     /// When the epoch exists and neither replace nor skip was requested, or when the epoch's folder cannot be created.
     /// The same on every rank.
     pub fn begin_epoch(&mut self, epoch: u64) -> Result<EpochStart> {
-        self.begin(epoch, self.options.if_exists)
+        self.begin((epoch, Uuid::new_v4()), self.options.if_exists)
+    }
+
+    /// Begins an epoch whose commit has the identifier `commit`. Rank 0's identifier counts.
+    ///
+    /// # Errors
+    /// As for [`RankJob::begin_epoch`].
+    pub(crate) fn begin_epoch_as(&mut self, epoch: u64, commit: Uuid) -> Result<EpochStart> {
+        self.begin((epoch, commit), self.options.if_exists)
+    }
+
+    /// Returns the identifier of the last attempt to write an epoch, the same on every rank.
+    pub(crate) fn attempt(&self) -> Uuid {
+        self.attempt
     }
 
     /// Begins an epoch that replaces an existing one, regardless of [`WriteOptions::if_exists`]. Use it if the job has
@@ -89,18 +102,18 @@ impl RankJob {
     /// # Errors
     /// When the epoch's folder cannot be created. The same on every rank.
     pub fn replace_epoch(&mut self, epoch: u64) -> Result<EpochStart> {
-        self.begin(epoch, IfExists::Replace)
+        self.begin((epoch, Uuid::new_v4()), IfExists::Replace)
     }
 
     /// Begins an epoch. For an existing epoch, rank 0's `if_exists` applies.
-    fn begin(&mut self, epoch: u64, if_exists: IfExists) -> Result<EpochStart> {
+    fn begin(&mut self, (epoch, commit): (u64, Uuid), if_exists: IfExists) -> Result<EpochStart> {
         self.expect_between("begin_epoch")?;
         self.begun = self.host.now();
-        let mut commit = None;
-        let announcement = (self.rank == 0).then(|| match self.begin_as_root(epoch, if_exists) {
+        let mut begun_commit = None;
+        let announcement = (self.rank == 0).then(|| match self.begin_as_root((epoch, commit), if_exists) {
             Ok(Some(begun)) => {
                 let announcement = Announcement::Epoch { epoch, commit: begun.identity().commit.into_bytes() };
-                commit = Some(begun);
+                begun_commit = Some(begun);
                 announcement
             }
             Ok(None) => Announcement::Skipped { epoch },
@@ -115,7 +128,7 @@ impl RankJob {
         let (part, attempt) = (self.options.part(), (begun, identity));
         let factory = PartFactory::new(&self.storage, &self.paths, &self.descriptor, part, attempt);
         let mut endpoint = self.background.endpoint();
-        endpoint.store(self.options.writer(self.rank), Arc::new(factory), commit);
+        endpoint.store(self.options.writer(self.rank), Arc::new(factory), begun_commit);
         if begun != epoch {
             // The other ranks already append. The error reaches them at the epoch's end.
             let what = format!("rank {} began epoch {epoch}, but rank 0 began {begun}", self.rank);
@@ -128,9 +141,9 @@ impl RankJob {
         Ok(EpochStart::Started)
     }
 
-    fn begin_as_root(&self, epoch: u64, if_exists: IfExists) -> Result<Option<EpochCommit>> {
+    fn begin_as_root(&self, attempt: (u64, Uuid), if_exists: IfExists) -> Result<Option<EpochCommit>> {
         self.check_lock()?;
-        EpochCommit::begin(&self.storage, &self.paths, &self.descriptor, epoch, if_exists)
+        EpochCommit::begin_as(&self.storage, &self.paths, &self.descriptor, attempt, if_exists)
     }
 
     /// Returns an error if this job no longer holds the writer lock. Called on rank 0 only.

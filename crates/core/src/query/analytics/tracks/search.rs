@@ -16,7 +16,7 @@ use crate::query::execution::column::array;
 use crate::query::execution::stream::Scan;
 use crate::query::metrics::{Counters, QueryMetrics};
 use crate::query::planning::scan::announce;
-use crate::query::request::{BATCH_ROWS, EpochSelection, Query, ResolvedQuery, resolve_columns};
+use crate::query::request::{BATCH_ROWS, EpochSelection, Query, ResolvedQuery, Use, resolve_columns};
 use crate::schema::{Column, DataType, EPOCH_COLUMN, Schema};
 
 /// Memory budget for sorting rows, in bytes.
@@ -46,6 +46,7 @@ pub struct TrackRequest {
     limit: u64,
     threads: Option<usize>,
     check: bool,
+    access: Use,
     scratch: PathBuf,
     sort_bytes: usize,
 }
@@ -93,6 +94,7 @@ impl TrackRequest {
             limit: u64::MAX,
             threads: None,
             check: true,
+            access: Use::Automatic,
             scratch: std::env::temp_dir(),
             sort_bytes: SORT_BYTES,
         }
@@ -135,6 +137,13 @@ impl TrackRequest {
     #[must_use]
     pub fn check(mut self, check: bool) -> Self {
         self.check = check;
+        self
+    }
+
+    /// Sets which access paths may find the rows of the particles, like [`Query::using`].
+    #[must_use]
+    pub fn using(mut self, access: Use) -> Self {
+        self.access = access;
         self
     }
 
@@ -224,7 +233,7 @@ pub(in crate::query) fn follow(
     let ids = find_ids(dataset, request, id, &counters, in_epochs)?;
 
     let name = |column: &usize| schema.columns()[*column].name.clone();
-    let query = request.query().columns([id].iter().chain(&others).map(name));
+    let query = request.query().columns([id].iter().chain(&others).map(name)).using(request.access.clone());
     let mut resolved = ResolvedQuery::resolve(&query, schema)?;
     resolved.predicate = ids.predicate(schema, id)?;
     let types: Vec<DataType> = resolved.stored.iter().map(|column| schema.columns()[*column].data_type).collect();

@@ -1,0 +1,198 @@
+//! The job that writes the entries of an index: all ranks in this process, or one rank of several processes.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use uuid::Uuid;
+
+use crate::error::{Error, Result};
+use crate::format::EpochStatistics;
+use crate::index_build::entries::EntryReader;
+use crate::query::EpochGroups;
+use crate::runtime::local::LocalJob;
+use crate::runtime::rank::RankJob;
+use crate::runtime::{EpochStart, WriteOptions};
+use crate::schema::{DataType, Schema};
+use crate::shuffle::Transport;
+use crate::storage::Storage;
+use crate::store::{DatasetDescriptor, DatasetPaths, LockNotice, salvage};
+
+/// A job that writes entries.
+#[derive(Debug)]
+pub(super) enum EntryJob {
+    /// All ranks, in this process. Several threads read records.
+    Local { job: Box<LocalJob>, ranks: usize, threads: usize },
+    /// One rank of several processes, which reads its share of the records.
+    Rank { job: Box<RankJob>, rank: usize, ranks: usize },
+}
+
+/// A column of an epoch whose values are indexed.
+pub(super) struct IndexedColumn<'a> {
+    pub(super) groups: &'a EpochGroups,
+    /// Position of the column among the records' columns.
+    pub(super) column: usize,
+    pub(super) data_type: DataType,
+}
+
+impl EntryJob {
+    /// Opens the dataset of entries for all ranks.
+    pub(super) fn local(
+        storage: &Arc<dyn Storage>,
+        path: &Path,
+        schema: Schema,
+        options: WriteOptions,
+        threads: usize,
+    ) -> Result<Self> {
+        let ranks = options.ranks as usize;
+        let job = Box::new(LocalJob::open_with(Arc::clone(storage), path, schema, options)?);
+        clear_attempts(&**storage, path)?;
+        Ok(Self::Local { job, ranks, threads })
+    }
+
+    /// Opens the dataset of entries for one rank. All ranks call it.
+    pub(super) fn rank(
+        storage: &Arc<dyn Storage>,
+        path: &Path,
+        schema: Schema,
+        options: WriteOptions,
+        rank: u32,
+        transport: Box<dyn Transport + Send>,
+    ) -> Result<Self> {
+        let ranks = options.ranks as usize;
+        let job = Box::new(RankJob::open(path, schema, options, rank, transport)?);
+        if rank == 0 {
+            // The other ranks wait for this one when an epoch begins.
+            clear_attempts(&**storage, path)?;
+        }
+        Ok(Self::Rank { job, rank: rank as usize, ranks })
+    }
+
+    pub(super) fn lock_notice(&self) -> Option<&LockNotice> {
+        if let Self::Local { job, .. } = self { job.lock_notice() } else { None }
+    }
+
+    /// Writes the entries of an epoch, and commits them with the commit of its records. If this fails, none of its
+    /// files stay.
+    pub(super) fn write_epoch(
+        &mut self,
+        epoch: u64,
+        column: &IndexedColumn<'_>,
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<EpochStatistics> {
+        let rows = column.groups.entries().map(|entry| entry.rows).sum();
+        let commit = column.groups.commit();
+        let started = match self {
+            Self::Local { job, .. } => {
+                job.expect_rows(rows);
+                job.begin_epoch_as(epoch, commit)?
+            }
+            Self::Rank { job, .. } => {
+                job.expect_rows(rows);
+                job.begin_epoch_as(epoch, commit)?
+            }
+        };
+        if started == EpochStart::Skipped {
+            return Err(Error::internal("an epoch of an index was skipped"));
+        }
+        let written = match self {
+            Self::Local { job, ranks, threads } => match append_all(job, *ranks, *threads, column, progress) {
+                Ok(()) => job.end_epoch(),
+                Err(error) => {
+                    job.refuse(error.to_string())?;
+                    // Ending the epoch returns the error that is already known.
+                    drop(job.end_epoch());
+                    Err(error)
+                }
+            },
+            Self::Rank { job, rank, ranks } => {
+                if let Err(error) = append_share(job, (*rank, *ranks), (commit, column), progress) {
+                    // The other ranks learn of it at the end of the epoch, which then fails on all ranks.
+                    job.refuse(error.to_string())?;
+                }
+                job.end_epoch()
+            }
+        };
+        if written.is_err() {
+            // The first error is returned. Parts that cannot be removed now are removed by the next build.
+            drop(self.discard_failed());
+        }
+        written
+    }
+
+    fn discard_failed(&mut self) -> Result<u64> {
+        match self {
+            Self::Local { job, .. } => job.discard_failed(),
+            Self::Rank { job, .. } => job.discard_failed(),
+        }
+    }
+
+    pub(super) fn close(self) -> Result<()> {
+        match self {
+            Self::Local { job, .. } => job.close(),
+            Self::Rank { job, .. } => job.close(),
+        }
+    }
+}
+
+/// Removes the parts of killed attempts to build epochs. The records are there, so they need no salvage.
+fn clear_attempts(storage: &dyn Storage, path: &Path) -> Result<()> {
+    let paths = DatasetPaths::new(path);
+    let descriptor = DatasetDescriptor::read(storage, &paths)?;
+    salvage::list(storage, &paths, &descriptor)?.iter().try_for_each(|attempt| salvage::discard(storage, attempt))
+}
+
+/// Appends the entries of all records. Each thread reads whole row groups.
+fn append_all(
+    job: &LocalJob,
+    ranks: usize,
+    threads: usize,
+    column: &IndexedColumn<'_>,
+    progress: &(dyn Fn(u64) + Sync),
+) -> Result<()> {
+    let first_rows = column.groups.first_rows();
+    let (next, is_failed) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let failure = Mutex::new(None);
+    let work = || {
+        let mut reader = EntryReader::new(column.column, column.data_type);
+        while !is_failed.load(Ordering::Relaxed) {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(&first_row) = first_rows.get(number) else { return };
+            let appended = column.groups.group(number).and_then(|group| {
+                job.append((number % ranks) as u32, &reader.read(&group, first_row)?)?;
+                progress(group.entry().rows);
+                Ok(())
+            });
+            if let Err(error) = appended {
+                is_failed.store(true, Ordering::Relaxed);
+                failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        (1..threads).for_each(|_| drop(scope.spawn(work)));
+        work();
+    });
+    failure.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+}
+
+/// Appends the entries of this rank's share of the records: every row group whose number, modulo the number of ranks,
+/// is this rank's.
+fn append_share(
+    job: &mut RankJob,
+    (rank, ranks): (usize, usize),
+    (commit, column): (Uuid, &IndexedColumn<'_>),
+    progress: &(dyn Fn(u64) + Sync),
+) -> Result<()> {
+    if job.attempt() != commit {
+        return Err(Error::internal("the epoch was replaced while its index was made; repeat the command"));
+    }
+    let mut reader = EntryReader::new(column.column, column.data_type);
+    for (number, &first_row) in column.groups.first_rows().iter().enumerate().skip(rank).step_by(ranks) {
+        let group = column.groups.group(number)?;
+        job.append(&reader.read(&group, first_row)?)?;
+        progress(group.entry().rows);
+    }
+    Ok(())
+}
