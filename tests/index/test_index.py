@@ -1,0 +1,244 @@
+"""Indexes of columns that a dataset is not clustered by: the rows are those of a full scan, whoever made the index."""
+
+import json
+import shutil
+from pathlib import Path
+
+import duckdb
+import numpy
+import pyarrow.parquet
+import pytest
+
+import turbidite as package
+from support import raw, vpic
+from support.command import DAMAGE, FAILED, OK, USAGE, answer, turbidite
+from support.libraries import prefix
+from support.mpi import Mpi, run
+
+RANKS = 16
+DERIVE = [argument for text in vpic.DERIVATIONS[:2] for argument in ("--derive", text)]
+COLUMNS = ["id", "energy", "ux", "w"]
+
+
+@pytest.fixture(scope="module")
+def by_energy(dumps, scratch) -> Path:
+    """The dumps, clustered by energy, in many parts and without an index."""
+    dataset = scratch / "by-energy"
+    turbidite("ingest", dumps, "--out", dataset, "--key", "energy", *DERIVE, "--ranks", RANKS, "--memtable", "256KiB", "--part-bytes", 0)
+    return dataset
+
+
+@pytest.fixture(scope="module")
+def indexed(by_energy, scratch) -> Path:
+    """A copy with three indexes."""
+    dataset = scratch / "indexed"
+    shutil.copytree(by_energy, dataset)
+    for definition in ("id", "uy", "hash:i"):
+        turbidite("index", "add", dataset, definition)
+    return dataset
+
+
+def trajectories(epochs: dict[int, numpy.ndarray]) -> dict[str, bytes]:
+    """The columns of all rows, sorted by id and epoch. No two rows of an epoch share an id."""
+    ids = numpy.concatenate([rows["id"] for rows in epochs.values()])
+    labels = numpy.repeat(numpy.array(list(epochs), "u8"), [len(rows) for rows in epochs.values()])
+    order = numpy.lexsort((labels, ids))
+    found = {name: numpy.concatenate([rows[name] for rows in epochs.values()])[order] for name in COLUMNS}
+    return {name: values.tobytes() for name, values in (found | {"epoch": labels[order]}).items()}
+
+
+@pytest.mark.parametrize("way", ["ingest", "hash", "add", "mpiexec ingest", "mpiexec add"])
+def test_all_trajectories_by_the_index_are_those_of_a_full_scan(dumps, by_energy, tmp_path, way):
+    dataset, command = tmp_path / "ds", prefix() / "bin" / "turbidite"
+    many = [Mpi.find(tmp_path).bin / "mpiexec", "-n", RANKS, command] if way.startswith("mpiexec") else []
+    definition = "hash:id" if way == "hash" else "id"
+    if way.endswith("add"):
+        shutil.copytree(by_energy, dataset)
+        arguments = ["index", "add", dataset, definition]
+    else:
+        arguments = ["ingest", dumps, "--out", dataset, "--key", "energy", *DERIVE, "--index", definition]
+    if many:
+        run(*many, *arguments)
+    else:
+        turbidite(*arguments)
+    epochs = vpic.read_dumps(dumps)
+    ids = numpy.unique(next(iter(epochs.values()))["id"]).tolist()
+    listed, out = tmp_path / "ids.txt", tmp_path / "tracks.parquet"
+    listed.write_text("\n".join(map(str, ids)))
+    summary = answer("tracks", dataset, "--ids", f"@{listed}", "--id", "id", "--use", "id", "-o", out, "--columns", ",".join(COLUMNS[1:]))
+    assert summary["absent_ids"] == summary["missing"] == summary["duplicates"] == 0
+    assert summary["read"]["entries_read"] == len(ids) * len(epochs), summary
+    table = pyarrow.parquet.read_table(out)
+    assert {name: table.column(name).to_numpy().tobytes() for name in [*COLUMNS, "epoch"]} == trajectories(epochs)
+    turbidite("verify", dataset)
+    (index,) = answer("index", "list", dataset)["indexes"]
+    assert index["entries"] == len(ids) * len(epochs) and index["missing"] == [], index
+
+
+def test_random_predicates_by_every_plan_are_those_of_numpy(dumps, indexed):
+    epochs, rng = vpic.read_dumps(dumps), numpy.random.default_rng(8)
+    dataset = package.open(indexed)
+    used = 0
+    for _ in range(40):
+        epoch = int(rng.choice(list(epochs)))
+        rows = epochs[epoch]
+        low = numpy.float32(rng.choice(rows["uy"]))
+        ids = rng.choice(rows["id"], 3)
+        cell = int(rng.choice(rows["i"]))
+        width = numpy.float32(rng.choice([0.0, 1e-4, 0.01, 1]))
+        for where, mask in (
+            (f"id IN ({ids[0]}, {ids[1]}, {ids[2]})", numpy.isin(rows["id"], ids)),
+            (f"id BETWEEN {ids[0]} AND {ids[0] + 40} AND energy < 1", (rows["id"] >= ids[0]) & (rows["id"] <= ids[0] + 40) & (rows["energy"] < 1)),
+            (f"uy >= {low!s} AND uy <= {low + width!s}", (rows["uy"] >= low) & (rows["uy"] <= low + width)),
+            (f"i = {cell} AND uy > {low!s}", (rows["i"] == cell) & (rows["uy"] > low)),
+            (f"id = {ids[0]} OR id = {ids[1]} OR uy = {low!s}", numpy.isin(rows["id"], ids[:2]) | (rows["uy"] == low)),
+            (f"NOT (id <> {ids[0]})", rows["id"] == ids[0]),
+        ):
+            expected = numpy.sort(rows["id"][mask])
+            for use in (None, "scan", "id", "uy", "i"):
+                query = dataset.query(where, epochs=epoch, columns=["id"], use=use)
+                assert numpy.array_equal(numpy.sort(query.to_numpy()["id"]), expected), (where, use)
+            assert query.count() == len(expected)
+            plan = dataset.query(where, epochs=epoch).plan()["epochs"][0]
+            used += any(path["is_used"] and path["path"] != "scan" for path in plan.get("alternatives", []))
+    assert used > 40, used
+
+
+def test_duckdb_joins_an_index(dumps, indexed):
+    epochs = vpic.read_dumps(dumps)
+    epoch, rows = max(epochs), epochs[max(epochs)]
+    ids = numpy.random.default_rng(2).choice(rows["id"], 200, replace=False)
+    # As docs/cli.md has it.
+    found = duckdb.sql(
+        f"""SELECT records.* EXCLUDE (filename, file_row_number)
+        FROM read_parquet('{indexed}/_turbidite/index/id/data/epoch={epoch}/*.parquet') AS entries
+        JOIN read_parquet('{indexed}/data/epoch={epoch}/*.parquet', filename = true, file_row_number = true) AS records
+        ON entries.row = records.file_row_number
+        AND entries.part = 4096 * regexp_extract(records.filename, 'part-(\\d+)', 1)::INT
+                           + coalesce(nullif(regexp_extract(records.filename, 'part-\\d+-(\\d+)', 1), '')::INT, 0)
+        WHERE entries.id IN ({", ".join(map(str, ids))}) ORDER BY records.id"""
+    ).fetchnumpy()
+    expected = numpy.sort(rows[numpy.isin(rows["id"], ids)], order="id")
+    assert len(expected) == 200
+    for name in COLUMNS:
+        assert numpy.array_equal(found[name], expected[name]), name
+    ((entries,),) = duckdb.sql(f"SELECT count(*) FROM read_parquet('{indexed}/_turbidite/index/id/data/*/*.parquet')").fetchall()
+    assert entries == sum(map(len, epochs.values()))
+
+
+def test_a_lookup_by_the_index_reads_little(dumps, indexed):
+    rows = vpic.read_dumps(dumps)
+    epoch = max(rows)
+    ident = int(rows[epoch]["id"][1234])
+    bytes_of = lambda *more: answer("query", indexed, "--epoch", epoch, "--where", f"id = {ident}", "--count", *more)["cost"]["figures"]["bytes_read"]
+    assert 0 < 4 * bytes_of() < bytes_of("--use", "scan")
+    explained = turbidite("query", indexed, "--epoch", epoch, "--where", f"id = {ident}", "--explain").stdout
+    assert "access path id" in explained and "access path scan" in explained and "index id" in explained, explained
+
+
+def test_the_life_of_an_index(by_energy, dumps, tmp_path):
+    """Epochs are cut off, written again, and compacted; the index follows when it is completed."""
+    dataset = tmp_path / "ds"
+    shutil.copytree(by_energy, dataset)
+    turbidite("index", "add", dataset, "id", "--epoch", "500..2000")
+    labels = sorted(vpic.read_dumps(dumps))
+    (index,) = answer("index", "list", dataset)["indexes"]
+    assert index["missing"] == [label for label in labels if label > 2000], index
+    first = turbidite("index", "list", dataset).stdout
+    assert "id: " in first and "missing" in first, first
+    done = turbidite("index", "add", dataset, "id")
+    assert "4 epochs" in done.stdout, done.stdout
+    assert "every epoch already" in turbidite("index", "add", dataset, "id").stdout
+    turbidite("truncate", dataset, "--after", 1000)
+    entries = dataset / "_turbidite" / "index" / "id" / "data"
+    assert sorted(folder.name for folder in entries.iterdir()) == ["epoch=1000", "epoch=500"]
+    turbidite("ingest", dumps, "--out", dataset, "--key", "energy", *DERIVE, "--if-exists", "replace", "--epochs", "1000..1500")
+    (index,) = answer("index", "list", dataset)["indexes"]
+    assert index["missing"] == [1000, 1500], index
+    plan = turbidite("query", dataset, "--where", "id = 80", "--explain").stdout
+    assert plan.count("access path id") == 1, plan
+    lines = turbidite("query", dataset, "--where", "id = 80", "--columns", "id,epoch").stdout.splitlines()
+    assert sorted(lines[1:]) == ["80,1000", "80,1500", "80,500"], lines
+    turbidite("verify", dataset)
+    turbidite("index", "add", dataset, "id")
+    assert "missing" not in turbidite("index", "list", dataset).stdout
+    compacted = tmp_path / "compacted"
+    turbidite("compact", dataset, "--out", compacted)
+    assert answer("index", "list", compacted)["indexes"] == []
+    turbidite("index", "add", compacted, "id")
+    for place in (dataset, compacted):
+        lines = turbidite("get", place, 80, 88, "--id", "id", "--use", "id", "--columns", "energy").stdout.splitlines()
+        assert len(lines) == 7, lines
+    for command in (["stats"], ["inspect"], ["report", "-o", tmp_path / "report.html"], ["salvage"]):
+        assert "panic" not in turbidite(command[0], dataset, *command[1:]).stderr
+    turbidite("index", "drop", dataset, "id")
+    assert not (dataset / "_turbidite" / "index" / "id").exists()
+    assert "no indexes" in turbidite("index", "list", dataset).stdout
+    assert len(turbidite("get", dataset, 80, "--id", "id", "--columns", "energy").stdout.splitlines()) == 4
+
+
+def test_a_corrupt_index_costs_time_and_no_row(indexed, dumps, tmp_path):
+    dataset = tmp_path / "ds"
+    shutil.copytree(indexed, dataset)
+    epoch = max(vpic.read_dumps(dumps))
+    for part in (dataset / "_turbidite" / "index" / "id" / "data" / f"epoch={epoch}").iterdir():
+        content = bytearray(part.read_bytes())
+        for place in range(2000, len(content), 500):
+            content[place] ^= 0x10
+        part.write_bytes(content)
+    done = turbidite("verify", dataset, expect=DAMAGE)
+    assert "index/id/" in done.stdout + done.stderr, done.stdout + done.stderr
+    query = ["query", dataset, "--epoch", epoch, "--where", "id = 80", "--columns", "id"]
+    done = turbidite(*query, expect=OK)
+    assert done.stdout.split() == ["id", "80"] and "a corrupt index was ignored" in done.stderr, done.stdout + done.stderr
+    turbidite("index", "drop", dataset, "id")
+    turbidite("index", "add", dataset, "id")
+    turbidite("verify", dataset)
+    assert not turbidite(*query).stderr
+
+
+def test_indexes_are_made_beside_a_writer_and_of_version_1(tmp_path):
+    path = tmp_path / "ds"
+    rows = {"energy": numpy.linspace(0, 10, 20_000, dtype="f4"), "id": numpy.arange(20_000, dtype="u8")[::-1].copy()}
+    with package.Writer(path, {"energy": "f4", "id": "uint64"}, key="energy") as writer:
+        with writer.epoch(1):
+            writer.append(rows)
+        with writer.epoch(2):
+            writer.append(rows)
+            dataset = package.open(path)
+            assert dataset.indexes.add("id").epochs == 1
+        assert dataset.indexes["id"].missing == (2,)
+    assert dataset.indexes.add("id").missing == ()
+    assert dataset.query("id = 17", use="id").to_numpy()["epoch"].tolist() == [1, 2]
+    assert [index.definition for index in dataset.indexes] == ["id"] and len(dataset.indexes) == 1
+    with pytest.raises(KeyError):
+        dataset.indexes["energy"]
+    with pytest.raises(package.UsageError, match="no column 'speed'"):
+        dataset.indexes.add("speed")
+    dataset.indexes.drop("id")
+    assert len(dataset.indexes) == 0
+    with pytest.raises(package.UsageError, match="no index 'id'"):
+        dataset.query("id = 17", use="id").count()
+    old = tmp_path / "old"
+    shutil.copytree(Path(__file__).parents[2] / "testdata" / "golden" / "version-1", old)
+    before = {file: file.read_bytes() for file in old.rglob("*") if file.is_file()}
+    column = package.open(old).schema.columns[0].name
+    turbidite("index", "add", old, column)
+    assert all(file.read_bytes() == content for file, content in before.items())
+    turbidite("verify", old)
+
+
+def test_requests_that_make_no_sense_are_refused(by_energy, indexed, tmp_path):
+    for arguments, words, code in (
+        (["index", "add", by_energy, "speed"], "no column 'speed'", USAGE),
+        (["index", "add", by_energy, "hash:uy"], "'hash:uy' is f32", USAGE),
+        (["index", "add", by_energy, "a/b"], "cannot be indexed", USAGE),
+        (["index", "add", tmp_path / "nowhere", "id"], "nowhere", FAILED),
+        (["index", "add", indexed, "hash:id"], "its key is 'id', but 'hash:id' was requested", FAILED),
+        (["index", "drop", indexed, "energy"], "no index 'energy'; the dataset has [i, id, uy]", USAGE),
+        (["query", indexed, "--where", "id = 4", "--use", "energy"], "no index 'energy'", USAGE),
+    ):
+        done = turbidite(*arguments, expect=code)
+        assert words in done.stderr and "panic" not in done.stderr, done.stderr
+    assert not (by_energy / "_turbidite" / "index").exists()
+    assert json.loads(turbidite("index", "list", indexed, "--json").stdout)["indexes"][0]["name"] == "i"
