@@ -6,9 +6,8 @@
 //! ```
 //!
 //! Keys are lognormal and drift with time. With `key=hash`, the records have random ids instead, and are clustered by
-//! their hash. `tables` is the number of tables per rank: the first table, and one for each
-//! renegotiation. With 0, the job renegotiates adaptively. `millis` is the simulated time in which the programs
-//! generate their records.
+//! their hash. `tables` is the number of tables per rank: the first table, and one for each renegotiation. With 0, the
+//! job renegotiates adaptively. `millis` is the simulated time in which the programs generate their records.
 
 use std::sync::Arc;
 use std::time::Instant;

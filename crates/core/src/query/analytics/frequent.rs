@@ -1,8 +1,8 @@
 //! Finds keys that many rows of an epoch have, from its manifest alone.
 //!
 //! The manifest counts rows by ranges of the key, which are stretches of sorted runs. Rows of a range whose bounds are
-//! equal all have the same key. A key also has other rows, in the ranges that it begins and ends, so the count is a lower
-//! bound: a key with many rows per run is found, and no other key is named.
+//! equal all have the same key. A key also has other rows, in the ranges that it begins and ends, so the count is a
+//! lower bound: a key with many rows per run is found, and no other key is named.
 
 use std::collections::HashMap;
 
