@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import duckdb
 import numpy
 import pytest
 from pyarrow import parquet
@@ -38,10 +39,14 @@ def source(scratch) -> Path:
     return root
 
 
-@pytest.fixture(scope="module", params=["default", "small"])
+@pytest.fixture(scope="module", params=["default", "small", "hash"])
 def dataset(request, source, scratch) -> Path:
     path = scratch / f"damage-{request.param}"
-    turbidite(*ingest_arguments(source, path, *(SMALL if request.param == "small" else ["--receivers", 3])))
+    more = {"default": ["--receivers", 3], "small": SMALL, "hash": ["--receivers", 3, "--memtable", "256KiB"]}[request.param]
+    arguments = ingest_arguments(source, path, *more)
+    if request.param == "hash":
+        arguments[arguments.index("--key") + 1] = "hash:id"
+    turbidite(*arguments)
     return path
 
 
@@ -70,6 +75,13 @@ def query_everything(dataset: Path, everything: bytes, scratch: Path, source: Pa
     assert in_order(rows).tobytes() == everything, "a wrong answer"
 
 
+def filter_ranges(part: Path) -> list[tuple[int, int]]:
+    """Begin and length of each Bloom filter, as DuckDB reads them in the footer."""
+    with duckdb.connect() as connection:
+        query = f"SELECT bloom_filter_offset, bloom_filter_length FROM parquet_metadata('{part}')"
+        return [row for row in connection.execute(query).fetchall() if row[0] is not None]
+
+
 def part_places(part: Path) -> Iterator[Place]:
     """Bytes in each region of a part: magics, page headers, values, gaps, page indexes, footer."""
     metadata = parquet.ParquetFile(part).metadata
@@ -89,6 +101,11 @@ def part_places(part: Path) -> Iterator[Place]:
             yield Place(part, begin + bytes_ - 1, "values")
             end_of_pages = max(end_of_pages, begin + bytes_)
     yield Place(part, end_of_pages + 16, "gap")
+    filters = filter_ranges(part)
+    for begin, bytes_ in (filters[0], filters[-1]) if filters else ():
+        # Length and algorithm, the hash, the compression, and the first and last blocks.
+        for distance in (0, 2, 6, 11, 14, 20, bytes_ // 2, bytes_ - 1):
+            yield Place(part, begin + distance, "filter")
     footer = size - 8 - footer_bytes
     for distance in (3, 40):
         yield Place(part, footer - distance, "page index")
@@ -112,6 +129,16 @@ def flipped(place: Place, bit: int) -> None:
         file.write(bytes([byte ^ (1 << bit)]))
 
 
+def look_up_everything(part: Path, dataset: Path, verified: str) -> None:
+    """Every record of a part with a corrupt filter is found by its id, with a warning; `verify` has named the filter."""
+    assert "filter" in verified, verified
+    ids = parquet.ParquetFile(part).read(columns=["id"])["id"].to_pylist()
+    for some in (ids[:2000], ids[-2000:]):
+        where = f"id IN ({', '.join(map(str, some))})"
+        done = turbidite("query", dataset, "--epoch", EPOCHS[1], "--count", "--where", where)
+        assert done.stdout.split()[0] == str(len(set(some))) and "corrupt filters" in done.stderr, done.stdout + done.stderr
+
+
 def test_a_flipped_bit_anywhere_is_found_and_never_answered(dataset, source, everything, scratch):
     data, own = dataset / "data", dataset / "_turbidite"
     parts = sorted((data / f"epoch={EPOCHS[1]}").iterdir())
@@ -133,6 +160,8 @@ def test_a_flipped_bit_anywhere_is_found_and_never_answered(dataset, source, eve
             # Where values lie is told by the manifest, so that not every bit of a page header matters to a query, and none of
             # a footer. Other readers and `verify` need them.
             must_fail = place.region in ("values", "manifest", "dataset.json")
+            if place.region == "filter":
+                look_up_everything(place.path, dataset, done.stdout + done.stderr)
             try:
                 query_everything(dataset, everything, scratch, source, must_fail)
             except AssertionError as error:

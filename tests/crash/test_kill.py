@@ -47,9 +47,9 @@ def source(scratch) -> Source:
     return Source(root, {epoch: numpy.concatenate(ranks) for epoch, ranks in epochs.items()})
 
 
-def ingest(source: Source, target: Path) -> list:
+def ingest(source: Source, target: Path, key: str) -> list:
     # Small memtables, so that there are many writes to be killed between.
-    return raw.ingest_arguments(source.root, target, "energy", "--if-exists", "skip", "--ranks", 4, "--memtable", "256KiB")
+    return raw.ingest_arguments(source.root, target, key, "--if-exists", "skip", "--ranks", 4, "--memtable", "256KiB")
 
 
 def committed(target: Path) -> list[int]:
@@ -72,13 +72,16 @@ def check_committed(source: Source, target: Path) -> list[int]:
         rows = source.epochs[epoch]
         assert found == (len(rows), int(rows["id"].sum(dtype="u8")), int(rows["tag"].sum(dtype="u8"))), f"epoch {epoch}"
         assert turbidite("query", target, "--epoch", epoch, "--count").stdout.split()[0] == str(len(rows))
+        some = ", ".join(str(number) for number in range(0, len(rows), 60_007))
+        assert turbidite("query", target, "--epoch", epoch, "--count", "--where", f"id IN ({some})").stdout.split()[0] == str(some.count(",") + 1)
     return epochs
 
 
-def test_killed_at_random_moments(source, scratch):
+@pytest.mark.parametrize(("key", "wanted"), [("energy", KILLS), ("hash:id", KILLS // 5)])
+def test_killed_at_random_moments(source, scratch, key, wanted):
     began = time.monotonic()
     target = scratch / "crash-undisturbed"
-    turbidite(*ingest(source, target))
+    turbidite(*ingest(source, target, key))
     # The machine may be faster or slower later: the moments follow it.
     longest = 2.5 * (time.monotonic() - began) / EPOCHS
     assert check_committed(source, target) == sorted(source.epochs)
@@ -87,9 +90,9 @@ def test_killed_at_random_moments(source, scratch):
     rng = random.Random(6)
     kills, datasets, takeovers, unfinished = 0, 0, 0, 0
     target, left_behind = scratch / "crash-0", False
-    while kills < KILLS or min(unfinished, takeovers) <= KILLS / 4:
-        assert kills < 40 * KILLS, f"the moments are not in the middle of the work: {unfinished} of {kills}, {takeovers} takeovers"
-        process = start(*ingest(source, target))
+    while kills < wanted or min(unfinished, takeovers) <= wanted / 4:
+        assert kills < 40 * wanted, f"the moments are not in the middle of the work: {unfinished} of {kills}, {takeovers} takeovers"
+        process = start(*ingest(source, target, key))
         time.sleep(rng.uniform(0, longest))
         process.kill()
         _, said = process.communicate()
@@ -111,7 +114,7 @@ def test_killed_at_random_moments(source, scratch):
         longest *= 1.0 if in_the_middle else 1.1
         check_committed(source, target)
 
-    turbidite(*ingest(source, target))
+    turbidite(*ingest(source, target, key))
     assert check_committed(source, target) == sorted(source.epochs)
     shutil.rmtree(target)
     print(f"{kills} kills over {datasets + 1} datasets; {unfinished} left an unfinished epoch, {takeovers} locks were taken over")

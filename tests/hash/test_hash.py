@@ -2,12 +2,15 @@
 
 import json
 import shutil
+import warnings
 from pathlib import Path
+from xml.etree import ElementTree
 
 import duckdb
 import numpy
 import pyarrow.parquet
 import pytest
+import turbidite as package
 
 from support import raw, vpic
 from support.command import DAMAGE, FAILED, USAGE, answer, turbidite
@@ -143,6 +146,47 @@ def test_a_corrupt_filter_costs_time_and_no_row(scattered, tmp_path):
     query = ["query", dataset, "--epoch", 1, "--count", "--where", f"id IN ({', '.join(map(str, ids))})"]
     done = turbidite(*query)
     assert done.stdout.split()[0] == "200" and "filter" in done.stderr, done.stdout + done.stderr
+    opened = package.open(dataset)
+    with pytest.warns(RuntimeWarning, match="corrupt filters were ignored; the rows are complete"):
+        assert len(opened.query(f"id IN ({', '.join(map(str, ids))})", epochs=1).to_numpy()["id"]) == 200
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(opened.query(f"id = {ids[0]}", epochs=1).to_numpy()["id"]) == 1
+    with pytest.warns(RuntimeWarning, match="corrupt filters"):
+        assert len(package.open(dataset).tracks(ids=ids, id="id", epochs=1).to_numpy()["id"]) == 200
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(package.open(scattered[0]).query(f"id = {ids[0]}", epochs=1).to_numpy()["id"]) == 1
+
+
+def test_an_id_of_half_the_records_is_named(tmp_path):
+    dtype = numpy.dtype([("id", "<u4"), ("value", "<f4")])
+    ranks = [numpy.zeros(50_000, dtype) for _ in range(4)]
+    for number, rank in enumerate(ranks):
+        rank["id"] = numpy.arange(50_000) + number * 50_000
+        rank["id"][::2] = 77
+    raw.write_source(tmp_path, {3: ranks})
+    turbidite(*raw.ingest_arguments(tmp_path, tmp_path / "ds", "hash:id", "--ranks", 4, "--part-bytes", 0))
+    [hot] = answer("stats", tmp_path / "ds")[0]["hot_ids"]
+    assert hot["id"] == 77 and 80_000 <= hot["rows_least"] <= 100_000
+    words = turbidite("stats", tmp_path / "ds").stdout
+    assert "at least half of a receiver's mean load" in words and " 77 " in words
+    turbidite("verify", tmp_path / "ds")
+
+
+def test_the_report_shows_what_decides_lookups(scattered, tmp_path):
+    page = tmp_path / "report.html"
+    turbidite("report", scattered[0], "-o", page)
+    document = ElementTree.fromstring(page.read_text())
+    name = "{http://www.w3.org/1999/xhtml}"
+    [table] = [table for table in document.iter(f"{name}table") if table.get("id") == "lookups"]
+    lines = [[cell.text for cell in line] for line in table.find(f"{name}tbody")]
+    stats = answer("stats", scattered[0])
+    assert [line[0] for line in lines] == [str(epoch["epoch"]) for epoch in stats]
+    for line, epoch in zip(lines, stats, strict=True):
+        assert int(line[2].replace(",", "")) == epoch["row_groups"] and 7 < float(line[6]) < 15, line
+    plots = [svg.get("data-plot") for svg in document.iter("{http://www.w3.org/2000/svg}svg")]
+    assert "loads" in plots and not {"share", "row-groups", "amplification"} & set(plots), plots
 
 
 def test_the_life_of_a_dataset(scattered, tmp_path):

@@ -75,6 +75,44 @@ def test_advice_and_page(tmp_path):
     assert plots == ["loads", "rounds"]
 
 
+def test_ids_by_hash_need_no_tables(tmp_path):
+    plan = ("--nodes", 3, "--ranks-per-node", 4, "--records", 5000, "--record-bytes", 40, "--part-bytes", 0)
+    found = forecast(*plan, "--key", "hash:id")
+    assert found["clustering"] == "hash"
+    for figure in ("tables", "strays", "negotiation_messages_per_table", "negotiation_s_most"):
+        assert found[figure] == 0, figure
+    # Each of 12 receivers has 5,000 records, with a standard deviation of 68: 1.4 %.
+    assert 0.005 < found["load_imbalance"] < 0.03 and found["largest_load"] < 1.06
+    # Ten bits a record.
+    assert found["stored_bytes"] == 60_000 * 40 and abs(found["filter_bytes"] - 75_000) <= 12 * 4
+    by_range = forecast(*plan)
+    assert by_range["clustering"] == "range" and by_range["filter_bytes"] == 0 < by_range["tables"]
+    slow = ("--storage-gb-per-s", 0.001)
+    # 2.4 MB of records and 75 kB of filters at 1 MB/s.
+    assert 2.47 < forecast(*plan, *slow, "--key", "hash:id")["ingest_s"] < 2.6
+    page = tmp_path / "plan.html"
+    words = turbidite("simulate", *plan, "--key", "hash:id", "-o", page).stdout
+    assert "none: receivers follow from the hash" in words and "renegotiation" not in words and "filters" in words
+    assert "part bytes" in words and "pivots" not in words
+    plots = [svg.get("data-plot") for svg in ElementTree.fromstring(page.read_text()).iter("{http://www.w3.org/2000/svg}svg")]
+    assert plots == ["loads"]
+
+
+def test_a_trace_of_ids_gives_the_loads_that_ingesting_it_has(tmp_path):
+    """A quarter of all records have the same id, whose receiver is known from the id alone: the loads are equal, not similar."""
+    random = numpy.random.default_rng(3)
+    dtype = numpy.dtype([("id", "<u4")])
+    ids = random.integers(0, 2**32, (4, 4000), dtype="<u4")
+    ids[:, ::4] = 17
+    layout = raw.write_source(tmp_path, {1: [rank.view(dtype) for rank in ids]})
+    done = answer(*raw.ingest_arguments(tmp_path, tmp_path / "ds", "hash:id", "--threads", 1, "--part-bytes", 0))["epochs"][0]
+    size = ("--ranks-per-node", 4, "--records", 4000, "--record-bytes", 4, "--part-bytes", 0)
+    found = forecast(tmp_path, "--layout", layout, "--key", "hash:id", *size)
+    assert (found["load_imbalance"], found["files"]) == (pytest.approx(done["load_imbalance"]), 4)
+    assert found["load_imbalance"] > 0.4
+    assert (done["renegotiations"], found["tables"]) == (0, 0)
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
@@ -84,6 +122,9 @@ def test_advice_and_page(tmp_path):
         (("--storage-gb-per-s", 0), "must be above 0"),
         (("--latency-us", "nan"), "must be 0 or more"),
         (("--key", "energy"), "SOURCE"),
+        (("--key", "hash:id", "--drift", 2), "ids do not grow"),
+        (("--key", "hash:id", "--distribution", "uniform"), "cannot be used with"),
+        (("--key", "hash:id", "--record-bytes", 7), "at least 8, the size of the key"),
     ],
 )
 def test_what_has_no_meaning_is_refused(arguments, complaint):

@@ -11,10 +11,12 @@ use std::sync::{Arc, Mutex};
 use arrow_array::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
 use arrow_array::{Float32Array, RecordBatch, UInt64Array};
 use turbidite::runtime::{Process, TransportTable};
-use turbidite::storage::{MemoryStorage, Storage};
-use turbidite::{Dataset, RankJob, Renegotiation, Schema, WriteOptions};
+use turbidite::storage::{Fault, FaultStorage, MemoryStorage, Storage};
+use turbidite::{ColumnView, Dataset, LocalJob, RankJob, Renegotiation, Schema, WriteOptions};
 
-use crate::reading::{CReader, turbidite_query, turbidite_reader_close, turbidite_reader_open};
+use crate::reading::{
+    CReader, turbidite_query, turbidite_reader_close, turbidite_reader_corrupt_filters, turbidite_reader_open,
+};
 use crate::status::{OK, turbidite_abi_version, turbidite_last_error, turbidite_version};
 use crate::structs::{self, CColumn, COptions, CRequest, CStatistics, CView};
 use crate::writing::{
@@ -420,4 +422,50 @@ fn ranks_that_refuse_to_open_tell_each_other() {
         assert_eq!(status, USAGE);
         assert!(dataset.is_null() && said().contains("columns"), "{}", said());
     });
+}
+
+/// Rows of a dataset with a corrupt filter are complete, and the reader counts the filter.
+#[test]
+fn corrupt_filters_are_counted() {
+    let schema = Schema::new(schema().columns().to_vec(), "hash:id").unwrap();
+    let memory: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let job = LocalJob::open_with(Arc::clone(&memory), "ds", schema, options(1)).unwrap();
+    let (energies, ids): (Vec<f32>, Vec<u64>) = (0..300).map(record).unzip();
+    job.begin_epoch(1).unwrap();
+    job.append(0, &[ColumnView::from(&energies), ColumnView::from(&ids)]).unwrap();
+    job.end_epoch().unwrap();
+    job.close().unwrap();
+    let manifest = Dataset::open_with(Arc::clone(&memory), "ds").unwrap().manifest(1).unwrap();
+    let path = format!("ds/data/epoch=1/part-{:05}.parquet", manifest.parts[0].part.rank).into();
+    let offset = manifest.parts[0].filter_offset.unwrap() + 20;
+    let corrupt: Arc<dyn Storage> =
+        Arc::new(FaultStorage::with_fault(Arc::clone(&memory), Fault::Flip { path, offset, mask: 1 }));
+    for (storage, is_corrupt) in [(memory, false), (corrupt, true)] {
+        let dataset = Dataset::open_with(storage, "ds").unwrap();
+        let reader = Box::into_raw(Box::new(CReader { dataset }));
+        let filter = format!("id = {}\0", ids[7]);
+        let filter = CStr::from_bytes_with_nul(filter.as_bytes()).unwrap();
+        let request = CRequest {
+            struct_size: size_of::<CRequest>() as u32,
+            ordered: 0,
+            filter: filter.as_ptr(),
+            columns: null(),
+            column_count: 0,
+            epochs: null(),
+            limit: 0,
+        };
+        let mut stream = FFI_ArrowArrayStream::empty();
+        // SAFETY: the reader is open, and strings are NUL-terminated. The stream is released when it is dropped.
+        let (rows, counted) = unsafe {
+            assert_eq!(turbidite_query(reader, &raw const request, &raw mut stream), OK, "{}", said());
+            let batches = ArrowArrayStreamReader::from_raw(&raw mut stream).unwrap();
+            let rows: usize = batches.map(|batch| batch.unwrap().num_rows()).sum();
+            let counted = turbidite_reader_corrupt_filters(reader);
+            turbidite_reader_close(reader);
+            (rows, counted)
+        };
+        assert_eq!((rows, counted > 0), (1, is_corrupt));
+    }
+    // SAFETY: NULL is allowed.
+    assert_eq!(unsafe { turbidite_reader_corrupt_filters(null()) }, 0);
 }

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! cargo run --release --example scale_study -- [ranks=64,512,4096] [records=2000] [per-node=128] [row=12] [tables=7]
-//!     [pivots=512] [receivers=all] [routing=hops|direct] [millis=40] [json]
+//!     [pivots=512] [receivers=all] [routing=hops|direct] [millis=40] [key=range|hash] [json]
 //! ```
 //!
-//! Keys are lognormal and drift with time. `tables` is the number of tables per rank: the first table, and one for each
-//! renegotiation. With 0, the job renegotiates adaptively. `millis` is the simulated time in which the programs
-//! generate their records.
+//! Keys are lognormal and drift with time. With `key=hash`, the records have random ids instead, and are clustered by
+//! their hash. `tables` is the number of tables per rank: the first table, and one for each renegotiation. With 0, the
+//! job renegotiates adaptively. `millis` is the simulated time in which the programs generate their records.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,7 +16,7 @@ use turbidite::format::EpochStatistics;
 use turbidite::random;
 use turbidite::runtime::machine::{Machine, MachineJob, MachineOptions, MachineReport, Program};
 use turbidite::shuffle::Channel;
-use turbidite::{Column, DataType, Renegotiation, Routing, Schema};
+use turbidite::{Clustering, Column, DataType, Renegotiation, Routing, Schema};
 
 struct Study {
     ranks: Vec<u32>,
@@ -29,6 +29,7 @@ struct Study {
     routing: Routing,
     /// Simulated time in which the ranks' programs generate their records, in milliseconds.
     millis: f64,
+    key: Clustering,
     json: bool,
 }
 
@@ -44,6 +45,7 @@ impl Study {
             receivers: None,
             routing: Routing::ByNode,
             millis: 40.0,
+            key: Clustering::Range,
             json: false,
         };
         for argument in std::env::args().skip(1) {
@@ -62,6 +64,7 @@ impl Study {
                 "receivers" => study.receivers = Some(number()? as u32),
                 "routing" => study.routing = if value == "direct" { Routing::Direct } else { Routing::ByNode },
                 "millis" => study.millis = value.parse().map_err(|error| format!("{argument}: {error}"))?,
+                "key" => study.key = Clustering::named(value).ok_or(format!("{argument}: range or hash"))?,
                 "json" => study.json = true,
                 _ => return Err(format!("{argument} is no argument of this study")),
             }
@@ -82,13 +85,14 @@ fn normal(random: u64) -> f64 {
     (sum as f64 + within) / 65_536.0 - 2.0
 }
 
-/// A generator of approximately lognormal keys.
-struct Lognormal {
+/// A generator of approximately lognormal keys, or of random ids.
+struct Records {
+    key: Clustering,
     records: u64,
     row_bytes: usize,
 }
 
-impl Program for Lognormal {
+impl Program for Records {
     fn rows(&self, _rank: u32) -> u64 {
         self.records
     }
@@ -96,9 +100,11 @@ impl Program for Lognormal {
     fn fill(&mut self, rank: u32, first: u64, rows: u64, out: &mut Vec<u8>) {
         for number in first..first + rows {
             let random = bits((u64::from(rank) << 40) | number);
-            let key = (normal(random) * 2.598).exp() as f32;
             let start = out.len();
-            out.extend_from_slice(&key.to_le_bytes());
+            match self.key {
+                Clustering::Range => out.extend_from_slice(&((normal(random) * 2.598).exp() as f32).to_le_bytes()),
+                Clustering::Hash => out.extend_from_slice(&(random as u32).to_le_bytes()),
+            }
             out.resize(start + self.row_bytes, number as u8);
         }
     }
@@ -112,9 +118,13 @@ fn peak_mib() -> f64 {
 }
 
 fn run(study: &Study, ranks: u32) -> Result<(), Box<dyn std::error::Error>> {
+    let (data_type, key) = match study.key {
+        Clustering::Range => (DataType::F32, "key"),
+        Clustering::Hash => (DataType::U32, "hash:key"),
+    };
     let columns =
-        vec![Column::new("key", DataType::F32), Column::new("rest", DataType::FixedBytes(study.row_bytes as u32 - 4))];
-    let schema = Arc::new(Schema::new(columns, "key")?);
+        vec![Column::new("key", data_type), Column::new("rest", DataType::FixedBytes(study.row_bytes as u32 - 4))];
+    let schema = Arc::new(Schema::new(columns, key)?);
     let mut options = MachineOptions::new(Machine::cluster(study.per_node), ranks, schema.row_bytes(), 7);
     options.pivots = study.pivots;
     options.receivers = study.receivers.unwrap_or(ranks).min(ranks);
@@ -126,7 +136,7 @@ fn run(study: &Study, ranks: u32) -> Result<(), Box<dyn std::error::Error>> {
     }
     let begun = Instant::now();
     let mut job = MachineJob::new(options, schema);
-    let mut program = Lognormal { records: study.records, row_bytes: study.row_bytes };
+    let mut program = Records { key: study.key, records: study.records, row_bytes: study.row_bytes };
     let report = job.run(&mut program, &mut |_, _, _| {}, &mut |_| {})?;
     let statistics = EpochStatistics { rows_per_receiver: report.loads(), ..Default::default() };
     print(study, ranks, &report, statistics.load_imbalance(), begun.elapsed().as_secs_f64());

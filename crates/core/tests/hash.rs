@@ -107,6 +107,25 @@ fn every_record_is_stored_once_and_found_by_its_id() {
     assert!(report.findings.is_empty(), "{:?}", report.findings);
 }
 
+/// A key that half of all records have is named with most of its rows, and no other key is.
+#[test]
+fn keys_with_many_rows_are_named() {
+    let storage = Arc::new(MemoryStorage::new());
+    let even = scattered(100_000);
+    let mut equal = even.clone();
+    equal.iter_mut().step_by(2).for_each(|id| *id = 7);
+    let mut options = WriteOptions::new(RANKS);
+    options.memtable_bytes = 256 << 10;
+    write(&storage, options, &[even, equal]);
+    let dataset = Dataset::open_with(storage, "/ds").unwrap();
+    let mean = 100_000 / u64::from(RANKS);
+    assert_eq!(dataset.frequent_keys(0, mean / 2).unwrap(), []);
+    let found = dataset.frequent_keys(1, mean / 2).unwrap();
+    let [hot] = &found[..] else { panic!("{found:?}") };
+    assert_eq!(hot.key, turbidite::Value::Int(7));
+    assert!((35_000..=50_000).contains(&hot.rows_least), "{hot:?}");
+}
+
 /// A lookup reads the row groups that contain the ID, and one in about a hundred of its partition besides.
 #[test]
 fn filters_prune_row_groups() {

@@ -11,7 +11,7 @@ use turbidite::query::{Bounded, ParticleId, Piece, Precision, Query, TrackReques
 use crate::counting::{self, Counted, PhaseSpaceArguments};
 use crate::errors::{exception, usage};
 use crate::owned::Owned;
-use crate::stream::{Batches, Stream};
+use crate::stream::{Batches, FilterWarning, Stream};
 use crate::values::{Range, bins_of, number, selection};
 use crate::watch::Watch;
 
@@ -22,6 +22,8 @@ pub(crate) struct Dataset {
     path: PathBuf,
     /// Locked only with the interpreter's lock, so that no other thread holds it during a fork.
     opened: Mutex<Owned<turbidite::Dataset>>,
+    /// Whether a corrupt filter was reported.
+    filters: FilterWarning,
 }
 
 /// The arguments of a query, as the package's `Query` holds them.
@@ -177,9 +179,11 @@ impl Dataset {
         work: impl FnOnce(&turbidite::Dataset) -> Result<T, Error> + Send + 'static,
     ) -> PyResult<T> {
         let mut watch = Watch::new(tell);
-        let dataset = watch.over(&self.opened(py)?);
+        let opened = self.opened(py)?;
+        let dataset = watch.over(&opened);
         let found = watch.run(py, move || work(&dataset))?.map_err(|error| exception(py, &error))?;
         watch.finish(py)?;
+        self.filters.raise(py, &opened)?;
         Ok(found)
     }
 }
@@ -189,7 +193,7 @@ impl Dataset {
     #[new]
     fn new(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         let dataset = open(py, path.clone())?;
-        Ok(Self { path, opened: Mutex::new(Owned::new(dataset)) })
+        Ok(Self { path, opened: Mutex::new(Owned::new(dataset)), filters: FilterWarning::default() })
     }
 
     /// The labels of the epochs, ascending.
@@ -226,10 +230,11 @@ impl Dataset {
     fn stream(&self, py: Python<'_>, arguments: Arguments, tell: Option<Py<PyAny>>) -> PyResult<Stream> {
         let query = arguments.query(py)?;
         let watch = Watch::new(tell);
-        let dataset = watch.over(&self.opened(py)?);
+        let opened = self.opened(py)?;
+        let dataset = watch.over(&opened);
         // It lists the epochs. A thread of its own would take longer than a small query.
         let batches = py.detach(|| dataset.run(&query)).map_err(|error| exception(py, &error))?;
-        Ok(Stream::new(Batches::Query(batches), watch))
+        Ok(Stream::of_query(batches, watch, self.filters.clone(), opened))
     }
 
     /// Counts the rows of a query.

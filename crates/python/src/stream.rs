@@ -1,14 +1,16 @@
 //! Runs a query: as Python iterates over its batches, or as an Arrow stream.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, Field, SchemaRef};
+use pyo3::exceptions::PyRuntimeWarning;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
-use turbidite::Error;
 use turbidite::query::{QueryProgress, QueryStream, Tracks};
+use turbidite::{Dataset, Error};
 
 use crate::batch::{Batch, type_string};
 use crate::errors::{exception, usage};
@@ -55,9 +57,33 @@ struct Reading {
     batches: Option<Batches>,
     has_ended: bool,
     watch: Watch,
+    /// The dataset of a query, and what reports its corrupt filters.
+    filters: Option<(FilterWarning, Dataset)>,
+}
+
+/// Reports once for each dataset that filters are corrupt.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct FilterWarning {
+    is_raised: Arc<AtomicBool>,
+}
+
+impl FilterWarning {
+    /// Raises a RuntimeWarning if requests have found filters of `dataset` corrupt, unless one was raised before.
+    pub(crate) fn raise(&self, py: Python<'_>, dataset: &Dataset) -> PyResult<()> {
+        if dataset.corrupt_filters() == 0 || self.is_raised.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let what = c"corrupt filters were ignored; the rows are complete; run 'turbidite verify'";
+        PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), what, 1)
+    }
 }
 
 impl Reading {
+    /// Reports corrupt filters that the query has found.
+    fn warn(&self, py: Python<'_>) -> PyResult<()> {
+        self.filters.as_ref().map_or(Ok(()), |(filters, dataset)| filters.raise(py, dataset))
+    }
+
     /// Takes the batches out. `gone` says why there may be none.
     fn take(&mut self, py: Python<'_>, gone: &str) -> PyResult<Batches> {
         self.batches.take().ok_or_else(|| usage(py, gone))
@@ -85,6 +111,7 @@ impl Reading {
         self.batches = Some(batches);
         let collected = collected.map_err(|error| exception(py, &error))?;
         self.watch.finish(py)?;
+        self.warn(py)?;
         Ok((schema, collected))
     }
 }
@@ -112,7 +139,16 @@ pub(crate) struct Stream {
 
 impl Stream {
     pub(crate) fn new(batches: Batches, watch: Watch) -> Self {
-        let reading = Reading { batches: Some(batches), has_ended: false, watch };
+        Self::of(Reading { batches: Some(batches), has_ended: false, watch, filters: None })
+    }
+
+    /// Creates the stream of a query, whose end reports filters of `dataset` that are corrupt.
+    pub(crate) fn of_query(stream: QueryStream, watch: Watch, filters: FilterWarning, dataset: Dataset) -> Self {
+        let (batches, filters) = (Some(Batches::Query(stream)), Some((filters, dataset)));
+        Self::of(Reading { batches, has_ended: false, watch, filters })
+    }
+
+    fn of(reading: Reading) -> Self {
         Self { reading: Owned::new(Mutex::new(reading)) }
     }
 
@@ -167,6 +203,7 @@ impl Stream {
             None => {
                 reading.has_ended = true;
                 reading.watch.finish(py)?;
+                reading.warn(py)?;
                 Ok(None)
             }
             Some(Ok(batch)) => Ok(Some(Batch::new(batch))),

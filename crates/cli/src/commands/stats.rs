@@ -9,7 +9,7 @@ use turbidite::format::EpochStatistics;
 use turbidite::query::{Dataset, KeyProfile, ProfilePoint};
 use turbidite::store::EpochRange;
 
-use super::answers::{aligned, say, say_json};
+use super::answers::{aligned, json_number, say, say_json};
 use super::epoch_statistics::{largest_load, write_amplification};
 use super::epochs::chosen_epochs;
 use crate::failure::Failure;
@@ -42,8 +42,29 @@ struct EpochStats {
     largest_load: f64,
     write_amplification: f64,
     profile: KeyProfile,
+    /// Ids that have most of a receiver's mean share of the rows, if the dataset is clustered by hash.
+    hot_ids: Vec<HotId>,
     #[serde(rename = "figures")]
     statistics: EpochStatistics,
+}
+
+/// An id that has so many rows that its receiver has more than others.
+#[derive(Debug, Serialize)]
+struct HotId {
+    id: serde_json::Value,
+    /// Lower bound of the number of its rows.
+    rows_least: u64,
+}
+
+impl HotId {
+    /// Returns the ids of an epoch that have at least half of a receiver's mean share of the rows.
+    fn all(dataset: &Dataset, epoch: u64, rows: u64, statistics: &EpochStatistics) -> Result<Vec<Self>, Failure> {
+        if dataset.schema().clustering() != Clustering::Hash || statistics.receivers < 2 {
+            return Ok(Vec::new());
+        }
+        let found = dataset.frequent_keys(epoch, rows / u64::from(statistics.receivers) / 2)?;
+        Ok(found.into_iter().map(|hot| Self { id: json_number(hot.key), rows_least: hot.rows_least }).collect())
+    }
 }
 
 impl Stats {
@@ -70,7 +91,7 @@ impl Stats {
                  nearly all of them from a lookup:"
             }
         };
-        let parts = [
+        let mut parts = vec![
             overview(&epochs),
             touched.to_owned(),
             percentiles(&epochs),
@@ -83,6 +104,13 @@ impl Stats {
             "seconds by stage, summed over threads:".to_owned(),
             stages(&epochs),
         ];
+        if epochs.iter().any(|epoch| !epoch.hot_ids.is_empty()) {
+            parts.push(
+                "ids whose rows are at least half of a receiver's mean load (their parts are larger than others):"
+                    .to_owned(),
+            );
+            parts.push(hot_ids(&epochs));
+        }
         say(&parts.join("\n\n"))
     }
 }
@@ -104,6 +132,7 @@ impl EpochStats {
             largest_load: largest_load(&statistics),
             write_amplification: write_amplification(&statistics, dataset.schema().row_bytes()),
             profile: dataset.key_profile(epoch)?,
+            hot_ids: HotId::all(dataset, epoch, manifest.rows(), &statistics)?,
             statistics,
         })
     }
@@ -206,6 +235,17 @@ fn receivers(epochs: &[EpochStats]) -> String {
             part_bytes => [of_ranks, expected, text::bytes(part_bytes)],
         };
         rows.push([vec![epoch.to_string()], chosen.to_vec()].concat());
+    }
+    aligned(&rows)
+}
+
+fn hot_ids(epochs: &[EpochStats]) -> String {
+    let mut rows = vec![cells(&["epoch", "id", "rows, at least", "share of the epoch"])];
+    for EpochStats { epoch, hot_ids, rows: of_epoch, .. } in epochs {
+        rows.extend(hot_ids.iter().map(|HotId { id, rows_least }| {
+            let share = text::percent(text::share(*rows_least, *of_epoch));
+            vec![epoch.to_string(), id.to_string(), text::count(*rows_least), share]
+        }));
     }
     aligned(&rows)
 }

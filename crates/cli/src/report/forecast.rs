@@ -11,8 +11,8 @@ pub(crate) struct ForecastPlots {
     pub(crate) title: String,
     /// Number of records per receiver, by partition.
     pub(crate) loads: Vec<u64>,
-    /// Start and duration of each renegotiation round, in seconds.
-    pub(crate) rounds: Vec<(f64, f64)>,
+    /// Start and duration of each renegotiation round, in seconds. `None` if tables are not negotiated.
+    pub(crate) rounds: Option<Vec<(f64, f64)>>,
 }
 
 /// Maximum number of points in a line. If there are more, neighbours are merged.
@@ -21,15 +21,17 @@ const MOST_POINTS: usize = 600;
 /// Returns a page with the plots, as HTML that is also well-formed XML.
 pub(crate) fn render_forecast(plots: &ForecastPlots) -> String {
     let title = escape(&plots.title);
+    let negotiation = plots
+        .rounds
+        .as_deref()
+        .map_or_else(String::new, |found| format!("<section><h2>Renegotiation</h2>{}</section>\n", rounds(found)));
     format!(
         "<!DOCTYPE html>\n<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\"><head><meta charset=\"utf-8\"/>\
 <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/><title>{title} · Turbidite forecast</title>\n\
 <style>\n{}</style></head>\n<body><main>\n<header><div><h1>{title}</h1><p>simulated</p></div></header>\n\
-<div class=\"cards\">\n<section><h2>Records of each receiver</h2>{}</section>\n\
-<section><h2>Renegotiation</h2>{}</section>\n</div>\n</main></body></html>\n",
+<div class=\"cards\">\n<section><h2>Records of each receiver</h2>{}</section>\n{negotiation}</div>\n</main></body></html>\n",
         include_str!("page.css"),
         loads(&plots.loads),
-        rounds(&plots.rounds),
     )
 }
 
@@ -83,12 +85,14 @@ mod tests {
 
     #[test]
     fn the_page_has_both_plots_and_nothing_hostile() {
-        let plots = ForecastPlots { title: "a <b> & c".into(), loads: vec![90, 110, 100], rounds: vec![(0.1, 0.002)] };
+        let plots =
+            ForecastPlots { title: "a <b> & c".into(), loads: vec![90, 110, 100], rounds: Some(vec![(0.1, 0.002)]) };
         let page = render_forecast(&plots);
         assert!(page.contains("a &lt;b&gt; &amp; c") && !page.contains("<b> &"));
         assert!(page.contains("data-plot=\"loads\"") && page.contains("data-plot=\"rounds\""));
         assert!(page.contains("begun at 100 ms, 2.00 ms"));
-        let empty = ForecastPlots { title: String::new(), loads: Vec::new(), rounds: Vec::new() };
-        assert!(!render_forecast(&empty).contains("NaN"));
+        let empty = ForecastPlots { title: String::new(), loads: Vec::new(), rounds: None };
+        let page = render_forecast(&empty);
+        assert!(!page.contains("NaN") && !page.contains("Renegotiation"));
     }
 }

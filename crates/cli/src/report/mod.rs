@@ -8,8 +8,8 @@
 //! ([`model::Buckets`], [`model::Loads`]) or sampled evenly.
 //!
 //! Map: `model` collects the data, `axis` provides scales and ticks, and `svg` writes marks and escapes text.
-//! `distribution`, `loads`, `selectivity` and `bars` draw plots, and `page` assembles them. `forecast` draws the plots
-//! of `simulate`.
+//! `distribution`, `loads`, `selectivity` and `bars` draw plots, `lookups` is the table of a dataset that is clustered
+//! by hash, `markup` writes cards, and `page` assembles them. `forecast` draws the plots of `simulate`.
 
 mod axis;
 mod bars;
@@ -17,6 +17,8 @@ mod distribution;
 mod forecast;
 mod largest;
 mod loads;
+mod lookups;
+mod markup;
 mod model;
 mod page;
 mod selectivity;

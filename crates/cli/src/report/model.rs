@@ -5,7 +5,7 @@ use std::path::Path;
 use turbidite::format::EpochStatistics;
 use turbidite::query::{BinScale, Bins, Dataset, Precision, ProfilePoint};
 use turbidite::store::EpochRange;
-use turbidite::{Column, Value};
+use turbidite::{Clustering, Column, Value};
 
 use super::axis::Axis;
 use super::largest::Largest;
@@ -37,6 +37,7 @@ pub(crate) struct ReportData {
     pub(super) derivations: Vec<String>,
     pub(super) columns: Vec<Column>,
     pub(super) key: Column,
+    pub(super) clustering: Clustering,
     pub(super) row_bytes: usize,
     pub(super) epochs: Vec<Epoch>,
     /// Indexes into `epochs` of the epochs that are drawn individually.
@@ -57,6 +58,10 @@ pub(super) struct Epoch {
     pub(super) parts: usize,
     pub(super) runs: usize,
     pub(super) row_groups: usize,
+    /// Number of partitions, if records are clustered by hash and the number is known.
+    pub(super) partitions: Option<u32>,
+    /// Size of the Bloom filters in bytes.
+    pub(super) filter_bytes: u64,
     pub(super) imbalance: f64,
     pub(super) write_amplification: f64,
     pub(super) amplification_p50: f64,
@@ -126,6 +131,12 @@ impl Epoch {
             parts: manifest.parts.len(),
             runs: runs.len(),
             row_groups: manifest.row_groups.len(),
+            partitions: manifest.partitions,
+            filter_bytes: manifest
+                .parts
+                .iter()
+                .map(|part| part.filter_offset.map_or(0, |offset| part.footer_offset.saturating_sub(offset)))
+                .fold(0, u64::saturating_add),
             imbalance: manifest.statistics.load_imbalance(),
             write_amplification: write_amplification(&manifest.statistics, schema.row_bytes()),
             amplification_p50: profile.read_amplification_p50,
@@ -168,6 +179,7 @@ impl ReportData {
             derivations: descriptor.derivations.clone(),
             columns: schema.columns().to_vec(),
             key: schema.key().clone(),
+            clustering: schema.clustering(),
             row_bytes: schema.row_bytes(),
             epochs,
             drawn,
@@ -186,6 +198,11 @@ impl ReportData {
             }
         }
         Ok(model)
+    }
+
+    /// Returns whether the records are clustered by hash, so that filters decide what a lookup reads.
+    pub(super) fn is_by_hash(&self) -> bool {
+        self.clustering == Clustering::Hash
     }
 
     pub(super) fn rows(&self) -> u64 {

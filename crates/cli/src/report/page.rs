@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use super::bars::{Series, Stack};
 use super::largest::Largest;
+use super::markup::{card, row};
 use super::model::{Buckets, Epoch, ReportData, sum};
 use super::svg::escape;
-use super::{distribution, loads, selectivity};
+use super::{distribution, loads, lookups, selectivity};
 use crate::text;
 
 /// Maximum number of the dataset's columns that are listed.
@@ -118,9 +119,10 @@ fn subtitle(model: &ReportData) -> String {
         }
     };
     format!(
-        "{epochs} · {} columns, {} bytes per row, clustered by {}",
+        "{epochs} · {} columns, {} bytes per row, clustered by {}{}",
         model.columns.len(),
         model.row_bytes,
+        if model.is_by_hash() { "the hash of " } else { "" },
         model.key.name
     )
 }
@@ -134,21 +136,22 @@ fn tiles(model: &ReportData) -> String {
         (text::count(model.rows()), "rows".to_owned()),
         (text::bytes(written), "written, all metadata included".to_owned()),
         (text::percent(worst(|epoch| epoch.imbalance)), "load imbalance, worst epoch".to_owned()),
-        (
-            format!("{:.2} / {:.2}", worst(|epoch| epoch.amplification_p50), worst(|epoch| epoch.amplification_p99)),
-            "read amplification p50 / p99, worst epoch".to_owned(),
-        ),
+        match model.is_by_hash() {
+            true => (format!("{:.1}", lookups::bits_per_row(&model.epochs)), "filter bits per row".to_owned()),
+            false => (
+                format!(
+                    "{:.2} / {:.2}",
+                    worst(|epoch| epoch.amplification_p50),
+                    worst(|epoch| epoch.amplification_p99)
+                ),
+                "read amplification p50 / p99, worst epoch".to_owned(),
+            ),
+        },
         (amplification, "write amplification".to_owned()),
     ];
     let tile =
         |(figure, name): &(String, String)| format!("<li><b>{}</b><span>{}</span></li>", escape(figure), escape(name));
     format!("<ul class=\"tiles\">{}</ul>", tiles.iter().map(tile).collect::<String>())
-}
-
-/// Returns a card. `content` is markup, or `None` if the card is empty.
-fn card(heading: &str, words: &str, content: Option<String>) -> String {
-    let content = content.unwrap_or_else(|| "<p>None.</p>".to_owned());
-    format!("<section><h2>{}</h2><p>{words}</p>{content}</section>\n", escape(heading))
 }
 
 /// Returns the plots of the key distribution and of query cost by key.
@@ -158,6 +161,7 @@ fn plots_of_keys(model: &ReportData) -> String {
     let with_fade = |plot: Option<String>| plot.map(|plot| fade.to_owned() + &plot);
     let selection = escape(&model.selection());
     let buckets = Buckets::of(&model.epochs);
+    let by_range = |card: String| if model.is_by_hash() { String::new() } else { card };
     let cards = [
         card(
             "Distribution of keys",
@@ -178,21 +182,22 @@ middle 80 %. The number above is the load imbalance.{}",
             ),
             loads::loads(model),
         ),
-        card(
+        by_range(card(
             "Rows that a query for one key must touch",
             &format!(
                 "Share of an epoch's rows, by the key's percentile; lower is better.{}{selection}",
                 if is_single { "" } else { " The bold line is the median." }
             ),
             with_fade(selectivity::SHARE.draw(model)),
-        ),
-        card(
+        )),
+        by_range(card(
             "Row groups that a query for one key must touch",
             &format!(
                 "Row groups whose range contains the key; only their pages that may contain it are read.{selection}"
             ),
             with_fade(selectivity::ROW_GROUPS.draw(model)),
-        ),
+        )),
+        if model.is_by_hash() { lookups::card(model) } else { String::new() },
     ];
     cards.concat()
 }
@@ -201,15 +206,16 @@ middle 80 %. The number above is the load imbalance.{}",
 fn plots_by_epoch(model: &ReportData) -> String {
     let buckets = Buckets::of(&model.epochs);
     let (mean, worst) = (escape(&buckets.remark("the mean")), escape(&buckets.remark("the worst")));
-    let cards = [
-        card(
-            "Read amplification",
-            &format!(
-                "For the median key (filled) and the 99th percentile of keys (hollow); the dashed line is one perfectly \
+    let amplification = card(
+        "Read amplification",
+        &format!(
+            "For the median key (filled) and the 99th percentile of keys (hollow); the dashed line is one perfectly \
 balanced receiver.{worst}"
-            ),
-            selectivity::amplification(model),
         ),
+        selectivity::amplification(model),
+    );
+    let cards = [
+        if model.is_by_hash() { String::new() } else { amplification },
         card("Time by stage", &format!("Time to write an epoch, summed over threads.{mean}"), STAGES.draw(model)),
         card("Bytes written", &format!("Records and their metadata.{mean}"), STORED.draw(model)),
         card(
@@ -222,11 +228,6 @@ because it had no credit. Both, and NaN keys, are stored in separate runs.{mean}
         ),
     ];
     cards.concat()
-}
-
-fn row(tag: &str, cells: &[String]) -> String {
-    let cells: String = cells.iter().map(|cell| format!("<{tag}>{}</{tag}>", escape(cell))).collect();
-    format!("<tr>{cells}</tr>")
 }
 
 fn epochs_table(model: &ReportData) -> String {

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use uuid::Uuid;
@@ -56,6 +57,8 @@ pub(super) struct Catalog {
     filters: Mutex<Cache<(Uuid, PartId), Arc<PartFilters>>>,
     /// The indexes of the dataset, in the order of their names.
     indexes: Vec<Box<dyn AccessPath>>,
+    /// Number of times that a part's filters were corrupt.
+    corrupt_filters: AtomicU64,
     /// Recycled memory for columns.
     pub(super) recycler: Arc<Recycler>,
 }
@@ -94,6 +97,7 @@ impl Catalog {
             parts: Mutex::new(Cache::new(CACHED_PARTS, CACHED_FOOTER_BYTES)),
             filters: Mutex::new(Cache::new(usize::MAX, CACHED_FILTER_BYTES)),
             indexes: Vec::new(),
+            corrupt_filters: AtomicU64::new(0),
             recycler: Arc::default(),
         })
     }
@@ -287,10 +291,21 @@ impl Catalog {
         let entry = manifest.parts.iter().find(|entry| entry.part == part);
         let entry = entry.ok_or_else(|| Error::corruption(open.path(), "the manifest does not list the part"))?;
         let row_groups = manifest.row_groups.iter().filter(|entry| entry.part == part);
-        let filters = Arc::new(PartFilters::read(&**open.file(), open.path(), entry, row_groups)?);
+        let read = PartFilters::read(&**open.file(), open.path(), entry, row_groups);
+        if let Err(Error::Corruption { .. }) = read {
+            self.corrupt_filters.fetch_add(1, Ordering::Relaxed);
+        }
+        let filters = Arc::new(read?);
         let weight = filters.memory_bytes() as u64;
         lock(&self.filters).insert((manifest.commit, part), filters.clone(), weight);
         Ok(filters)
+    }
+}
+
+impl Catalog {
+    /// Returns how many times queries found the filters of a part corrupt, and did without them.
+    pub(super) fn corrupt_filters(&self) -> u64 {
+        self.corrupt_filters.load(Ordering::Relaxed)
     }
 }
 

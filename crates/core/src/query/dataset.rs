@@ -12,6 +12,7 @@ use crate::error::{Result, UsageError};
 use crate::format::EpochManifest;
 use crate::query::analytics::bins::Bins;
 use crate::query::analytics::distribution::{self, Histogram, Precision, Quantiles};
+use crate::query::analytics::frequent::{self, FrequentKey};
 use crate::query::analytics::histogram_2d::{self, Histogram2d};
 use crate::query::analytics::profile::{self, KeyProfile};
 use crate::query::analytics::tracks::{self, TrackProgress, TrackRequest, Tracks};
@@ -242,6 +243,22 @@ impl Dataset {
     ) -> Result<Quantiles> {
         let epochs = self.catalog.select_epochs(&epochs.into())?;
         distribution::quantiles(&self.catalog, column, shares, &epochs, precision, &self.counters())
+    }
+
+    /// Returns how many times requests found the Bloom filters of a part corrupt. They then return the right rows from
+    /// the records, but read more of them. 0 if the dataset has no filters.
+    pub fn corrupt_filters(&self) -> u64 {
+        self.catalog.corrupt_filters()
+    }
+
+    /// Returns the keys of an epoch of which the manifest alone proves that they have at least `least` rows each, by
+    /// descending number of rows.
+    ///
+    /// # Errors
+    /// A missing epoch; a corrupt manifest.
+    pub fn frequent_keys(&self, epoch: u64, least: u64) -> Result<Vec<FrequentKey>> {
+        let manifest = self.manifest(epoch)?;
+        Ok(frequent::frequent_keys(&manifest, self.schema(), least))
     }
 
     /// Returns the row groups that a query for a single key touches, at nine percentiles of the keys of an epoch. Reads

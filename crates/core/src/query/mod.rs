@@ -52,6 +52,7 @@ pub(crate) use planning::scan::Group;
 pub use access::choice::Alternative;
 pub use analytics::bins::{BinScale, Bins};
 pub use analytics::distribution::{Bounded, Histogram, Precision, Quantile, Quantiles};
+pub use analytics::frequent::FrequentKey;
 pub use analytics::histogram_2d::Histogram2d;
 pub use analytics::profile::{KeyProfile, ProfilePoint};
 pub use analytics::tracks::{ParticleId, TrackMetrics, TrackProgress, TrackRequest, Tracks};

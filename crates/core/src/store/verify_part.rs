@@ -1,6 +1,7 @@
 //! Verifies one part against the manifest: all checksums, all statistics, and the order of the keys.
 
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -52,6 +53,7 @@ pub(super) fn verify_part(
     }
     check.magic();
     check.row_groups(&runs);
+    check.filters(&runs, entry);
     check.seals(&runs);
     check.gaps(&runs, entry.filter_offset.unwrap_or(entry.footer_offset));
     let mut last_key = None;
@@ -171,6 +173,28 @@ impl PartCheck<'_> {
             if run.row_group as usize != index {
                 let what = format!("the manifest has row group {} in place {index}", run.row_group);
                 self.corruption(place(run), what);
+            }
+        }
+    }
+
+    /// Compares the places of Bloom filters in the footer, which other engines use, with those in the manifest.
+    fn filters(&mut self, runs: &[&RowGroupEntry], entry: &PartEntry) {
+        let mut position = entry.filter_offset.unwrap_or(entry.footer_offset);
+        for run in runs {
+            let bytes = run.pages.as_ref().map_or(0, |pages| u64::from(pages.filter_bytes));
+            let expected = (bytes > 0).then(|| position..position.saturating_add(bytes));
+            position = position.saturating_add(bytes);
+            for column in 0..self.schema.columns().len() {
+                let expected = expected.as_ref().filter(|_| column == self.schema.key_index());
+                let Some(found) = self.take(self.reader.filter_range(run.row_group, column)) else { return };
+                if found.as_ref() != expected {
+                    let at = format!("{}, column '{}'", place(run), self.schema.columns()[column].name);
+                    let show = |range: Option<&Range<u64>>| {
+                        range.map_or("no filter".to_owned(), |range| format!("a filter in bytes {range:?}"))
+                    };
+                    let what = format!("the footer states {}, the manifest {}", show(found.as_ref()), show(expected));
+                    self.corruption(at, what);
+                }
             }
         }
     }

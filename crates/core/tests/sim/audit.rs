@@ -2,24 +2,31 @@
 //! with the appended records.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::path::Path;
 
 use bytes::Bytes;
+use parquet::bloom_filter::Sbbf;
 use parquet::column::reader::get_typed_column_reader;
 use parquet::data_type::{FloatType, Int64Type};
+use parquet::file::properties::ReaderProperties;
 use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
-use turbidite::Value;
+use parquet::file::serialized_reader::ReadOptionsBuilder;
 use turbidite::format::{EpochManifest, PartId, RowGroupEntry, RunKind};
 use turbidite::storage::{MemoryStorage, Storage};
 use turbidite::store::{DatasetDescriptor, DatasetPaths, load_manifest};
+use turbidite::{Clustering, Value};
 
+use crate::audit_hash::{HashAudit, check_filter};
 use crate::coverage::Coverage;
 use crate::disk::ROOT;
 
 /// The contents of one row group, read from its file.
-struct Group {
+pub(crate) struct Group {
     keys: Vec<f32>,
-    ids: Vec<u64>,
+    pub(crate) ids: Vec<u64>,
+    /// The Bloom filter of the IDs.
+    pub(crate) filter: Option<Sbbf>,
     offset: u64,
     bytes: u64,
 }
@@ -43,7 +50,8 @@ fn read_group(group: &dyn RowGroupReader) -> Result<Group, parquet::errors::Parq
     let (second, second_bytes) = group.metadata().column(1).byte_range();
     let offset = first.min(second);
     let bytes = (first + first_bytes).max(second + second_bytes) - offset;
-    Ok(Group { keys, ids: ids.into_iter().map(|id| id as u64).collect(), offset, bytes })
+    let filter = group.get_column_bloom_filter(1).cloned();
+    Ok(Group { keys, ids: ids.into_iter().map(|id| id as u64).collect(), filter, offset, bytes })
 }
 
 fn as_f64(value: Value) -> f64 {
@@ -53,8 +61,15 @@ fn as_f64(value: Value) -> f64 {
     }
 }
 
+/// Opens a part, with its Bloom filters.
+fn open_part(content: Vec<u8>) -> Result<SerializedFileReader<Bytes>, parquet::errors::ParquetError> {
+    let properties = ReaderProperties::builder().set_read_bloom_filter(true).build();
+    let options = ReadOptionsBuilder::new().with_reader_properties(properties).build();
+    SerializedFileReader::new_with_options(Bytes::from(content), options)
+}
+
 /// Compares one entry of the manifest with its row group.
-fn check_entry(entry: &RowGroupEntry, group: &Group) -> Result<(), String> {
+fn check_entry(entry: &RowGroupEntry, group: &Group, clustering: Clustering) -> Result<(), String> {
     let refuse = |what: String| Err(format!("{:?}, row group {}: {what}", entry.part, entry.row_group));
     if (group.offset, group.bytes) != (entry.offset, entry.bytes) {
         let (here, there) = ((group.offset, group.bytes), (entry.offset, entry.bytes));
@@ -66,7 +81,9 @@ fn check_entry(entry: &RowGroupEntry, group: &Group) -> Result<(), String> {
     let numbers: Vec<f32> = group.keys.iter().copied().filter(|key| !key.is_nan()).collect();
     let nans = (group.keys.len() - numbers.len()) as u64;
     let summary = entry.columns.first().ok_or("an entry lacks its columns")?;
-    if summary.nan_count != nans || (entry.kind == RunKind::NanKey) != (nans > 0) || (nans > 0 && !numbers.is_empty()) {
+    let is_apart = clustering == Clustering::Hash
+        || (entry.kind == RunKind::NanKey) == (nans > 0) && (nans == 0 || numbers.is_empty());
+    if summary.nan_count != nans || !is_apart {
         return refuse(format!("a run of kind {:?} has {nans} keys that are no number", entry.kind));
     }
     let least = numbers.iter().copied().reduce(f32::min);
@@ -76,7 +93,11 @@ fn check_entry(entry: &RowGroupEntry, group: &Group) -> Result<(), String> {
     if range != stated {
         return refuse(format!("keys are {range:?} where the manifest has {stated:?}"));
     }
-    if !numbers.is_sorted() {
+    let is_sorted = match clustering {
+        Clustering::Range => numbers.is_sorted(),
+        Clustering::Hash => group.ids.is_sorted(),
+    };
+    if !is_sorted {
         return refuse("keys are not sorted".to_owned());
     }
     let ids = group.ids.iter().min().zip(group.ids.iter().max()).map(|(least, largest)| (*least, *largest));
@@ -92,12 +113,22 @@ fn check_entry(entry: &RowGroupEntry, group: &Group) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the manifest of an existing epoch.
-fn manifest(storage: &MemoryStorage, epoch: u64) -> Result<EpochManifest, String> {
+/// Returns the manifest of an existing epoch, and the clustering of the dataset.
+fn manifest(storage: &MemoryStorage, epoch: u64) -> Result<(EpochManifest, Clustering), String> {
     let layout = DatasetPaths::new(ROOT);
     let stated = |error: turbidite::Error| format!("epoch {epoch}: {error}");
     let descriptor = DatasetDescriptor::read(storage, &layout).map_err(stated)?;
-    load_manifest(storage, &layout, &descriptor, epoch).map_err(stated)
+    let manifest = load_manifest(storage, &layout, &descriptor, epoch).map_err(stated)?;
+    Ok((manifest, descriptor.schema.clustering()))
+}
+
+/// Returns the place of the filters of a part, if the file is a part that has some.
+pub(crate) fn filters_of(storage: &MemoryStorage, epoch: u64, path: &Path) -> Result<Option<Range<u64>>, String> {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let Some(part) = PartId::parse(name) else { return Ok(None) };
+    let (manifest, _) = manifest(storage, epoch)?;
+    let entry = manifest.parts.iter().find(|entry| entry.part == part);
+    Ok(entry.and_then(|entry| entry.filter_offset.map(|offset| offset..entry.footer_offset)))
 }
 
 /// Checks that each record is in exactly one run, and that the manifest describes every run correctly.
@@ -111,7 +142,8 @@ pub(crate) fn audit(
 }
 
 fn check(storage: &MemoryStorage, epoch: u64, records: &[(u64, u32)], coverage: &mut Coverage) -> Result<(), String> {
-    let manifest = manifest(storage, epoch)?;
+    let (manifest, clustering) = manifest(storage, epoch)?;
+    let mut by_hash = (clustering == Clustering::Hash).then(|| HashAudit::new(&manifest)).transpose()?;
     let folder = DatasetPaths::new(ROOT).epoch(epoch);
     let mut entries: BTreeMap<(PartId, u32), &RowGroupEntry> = BTreeMap::new();
     for entry in &manifest.row_groups {
@@ -129,7 +161,7 @@ fn check(storage: &MemoryStorage, epoch: u64, records: &[(u64, u32)], coverage: 
         if known.is_none_or(|entry| entry.bytes != content.len() as u64) {
             return Err(format!("{} has {} bytes where the manifest has {known:?}", file.name, content.len()));
         }
-        let reader = SerializedFileReader::new(Bytes::from(content)).map_err(|error| format!("{part:?}: {error}"))?;
+        let reader = open_part(content).map_err(|error| format!("{part:?}: {error}"))?;
         if reader.num_row_groups() > 1 {
             coverage.met("job: several runs in a part");
         }
@@ -141,7 +173,10 @@ fn check(storage: &MemoryStorage, epoch: u64, records: &[(u64, u32)], coverage: 
             let group = group.map_err(|error| format!("{part:?}, row group {index}: {error}"))?;
             let entry = entries.remove(&(part, index as u32));
             let entry = entry.ok_or_else(|| format!("{part:?}, row group {index} is not in the manifest"))?;
-            check_entry(entry, &group)?;
+            check_entry(entry, &group, clustering)?;
+            if let Some(by_hash) = &mut by_hash {
+                by_hash.check(entry, &group, coverage)?;
+            }
             found.extend(group.ids.iter().zip(&group.keys).map(|(id, key)| (*id, key.to_bits())));
         }
     }
@@ -160,7 +195,8 @@ fn check(storage: &MemoryStorage, epoch: u64, records: &[(u64, u32)], coverage: 
         let what = lost.map_or("records that nobody appended".to_owned(), |(id, _)| format!("record {id:x} is lost"));
         return Err(format!("{} records where {} were appended: {what}", found.len(), records.len()));
     }
-    check_figures(&manifest, records.len() as u64, coverage)
+    check_figures(&manifest, records.len() as u64, coverage)?;
+    by_hash.map_or(Ok(()), |by_hash| by_hash.finish(coverage))
 }
 
 fn check_figures(manifest: &EpochManifest, rows: u64, coverage: &mut Coverage) -> Result<(), String> {
@@ -189,15 +225,23 @@ fn check_figures(manifest: &EpochManifest, rows: u64, coverage: &mut Coverage) -
     Ok(())
 }
 
-/// Returns all records in a folder of Parquet files, ordered by ID.
-pub(crate) fn read_folder(storage: &MemoryStorage, folder: &Path) -> Result<Vec<(u64, u32)>, String> {
+/// Returns all records in a folder of Parquet files, ordered by ID. If the records are clustered by hash, checks that
+/// each is in the filter of its row group.
+pub(crate) fn read_folder(
+    storage: &MemoryStorage,
+    folder: &Path,
+    clustering: Clustering,
+) -> Result<Vec<(u64, u32)>, String> {
     let mut found = Vec::new();
     for file in storage.list(folder).map_err(|error| error.to_string())? {
         let content = read_file(storage, &folder.join(&file.name))?;
-        let reader = SerializedFileReader::new(Bytes::from(content)).map_err(|error| error.to_string())?;
+        let reader = open_part(content).map_err(|error| error.to_string())?;
         for index in 0..reader.num_row_groups() {
             let group = reader.get_row_group(index).and_then(|group| read_group(&*group));
             let group = group.map_err(|error| error.to_string())?;
+            if clustering == Clustering::Hash {
+                check_filter(&group).map_err(|what| format!("{}, row group {index}: {what}", file.name))?;
+            }
             found.extend(group.ids.iter().zip(&group.keys).map(|(id, key)| (*id, key.to_bits())));
         }
     }

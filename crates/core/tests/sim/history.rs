@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use turbidite::storage::{Fault, FaultStorage, FileKind, MemoryStorage, Storage};
 use turbidite::store::{DatasetDescriptor, DatasetPaths, VerifyOptions, lock_holder, salvage, verify_on};
-use turbidite::{IfExists, Prior, Renegotiation, Routing, Topology, WriteOptions};
+use turbidite::{Clustering, IfExists, Prior, Renegotiation, Routing, Topology, WriteOptions};
 
-use crate::audit::audit;
+use crate::audit::{audit, filters_of};
 use crate::coverage::Coverage;
 use crate::disk::{ROOT, Shared};
 use crate::faults::{Crash, Failure, Faults, Plan, Trigger, Trouble};
 use crate::job::{Calls, Launch, Progress, Step, Told};
 use crate::model::Model;
 use crate::network::Network;
-use crate::random::Random;
+use crate::random::{Random, mix};
 use crate::reader;
 use crate::trace::Trace;
 use crate::workload::Writing;
@@ -118,7 +118,9 @@ pub(crate) fn run(seed: u64, loud: bool) -> Report {
     if loud {
         println!("{settings:?}");
     }
-    let model = Arc::default();
+    // One history in four is clustered by hash. The others have the same events as before there were such histories.
+    let clustering = if mix(seed).is_multiple_of(4) { Clustering::Hash } else { Clustering::Range };
+    let model = Arc::new(Mutex::new(Model::new(clustering)));
     let mut history = History { random, settings, memory, model, trace, report: Report::default(), writings: 0 };
     let launches = history.random.between(2, 5);
     let outcome = (0..launches).try_for_each(|number| history.launch_again(number + 1 == launches));
@@ -343,6 +345,10 @@ impl History {
         for (epoch, writing) in contents {
             let records = Arc::clone(self.model().records(*writing));
             audit(&self.memory, *epoch, &records, &mut self.report.coverage)?;
+            if self.model().clustering == Clustering::Hash {
+                let storage = self.storage();
+                reader::look_up(&storage, (*epoch, &records), &mut self.random, &mut self.report.coverage)?;
+            }
         }
         Ok(())
     }
@@ -370,12 +376,22 @@ impl History {
         // Manifests have random names, so the choice differs between two runs of a seed. No later event depends on it.
         let path = folder.join(&self.random.pick(&names).name);
         let bytes = self.memory.open(&path).map_err(|error| error.to_string())?.bytes();
-        let fault = Fault::Flip { path, offset: self.random.below(bytes), mask: 1 << self.random.below(8) };
+        let place = self.random.bits();
+        let by_hash = self.model().clustering == Clustering::Hash;
+        let filters = if by_hash && self.random.one_in(2) { filters_of(&self.memory, epoch, &path)? } else { None };
+        let range = filters.clone().unwrap_or(0..bytes);
+        let offset = range.start + place % (range.end - range.start);
+        let fault = Fault::Flip { path, offset, mask: 1 << self.random.below(8) };
         let damaged: Arc<dyn Storage> = Arc::new(FaultStorage::with_fault(self.storage(), fault));
         self.report.coverage.met("fault: bit rot");
         let model = Arc::clone(&self.model);
         let model = model.lock().unwrap_or_else(PoisonError::into_inner);
-        reader::doubt(&damaged, &model, &mut self.report.coverage)
+        reader::doubt(&damaged, &model, &mut self.report.coverage)?;
+        if filters.is_some() {
+            self.report.coverage.met("hash: flip in a filter");
+            reader::doubt_filters(&damaged, epoch, &model, &mut self.report.coverage)?;
+        }
+        Ok(())
     }
 
     /// Checks that the data of epochs that were never committed can be salvaged, and that it equals the written data.
@@ -383,6 +399,7 @@ impl History {
         let layout = DatasetPaths::new(ROOT);
         let stated = |error: turbidite::Error| format!("salvage: {error}");
         let Ok(descriptor) = DatasetDescriptor::read(&self.memory, &layout) else { return Ok(()) };
+        let clustering = self.model().clustering;
         for (number, attempt) in salvage::list(&self.memory, &layout, &descriptor).map_err(stated)?.iter().enumerate() {
             if attempt.runs() == 0 || !self.random.one_in(3) {
                 continue;
@@ -394,7 +411,8 @@ impl History {
                 return Err(format!("salvage: nobody wrote {}", attempt.directory.display()));
             };
             let records = Arc::clone(self.model().records(writing));
-            let found = crate::audit::read_folder(&self.memory, &saved.directory)?;
+            let found = crate::audit::read_folder(&self.memory, &saved.directory, clustering)
+                .map_err(|what| format!("salvage: {what}"))?;
             let fits = |pair: &[(u64, u32)]| pair[0].0 != pair[1].0;
             let right = found.windows(2).all(fits) && found.iter().all(|one| records.binary_search(one).is_ok());
             if !right || found.len() as u64 != saved.rows || saved.rows < attempt.rows() && saved.corrupt.is_empty() {
@@ -405,6 +423,9 @@ impl History {
                 ));
             }
             self.report.coverage.met("job: salvaged");
+            if clustering == Clustering::Hash {
+                self.report.coverage.met("hash: salvaged");
+            }
             if self.random.one_in(2) {
                 salvage::discard(&self.memory, attempt).map_err(stated)?;
             }

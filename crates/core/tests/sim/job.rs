@@ -115,7 +115,7 @@ impl Launch {
         let disk = Disk { shared: Arc::clone(&self.shared), rank };
         let host = Arc::new(SimHost { world: Arc::clone(self.world()), rank });
         let link = Link { world: Arc::clone(self.world()), rank };
-        let Ok(schema) = schema() else { return calls };
+        let Ok(schema) = schema(self.model().clustering) else { return calls };
         let opened = RankJob::open_on(host, Arc::new(disk), ROOT, schema, self.options.clone(), rank, Box::new(link));
         let (job, stated) = self.tell(rank, opened, |_| "opened".to_owned());
         match &stated {

@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use turbidite::Clustering;
+
 use crate::disk::ROOT;
 use crate::workload::Writing;
 
@@ -29,8 +31,9 @@ pub(crate) struct Epoch {
 pub(crate) type Written = (Writing, Arc<Vec<(u64, u32)>>);
 
 /// All epochs of a history.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Model {
+    pub(crate) clustering: Clustering,
     pub(crate) writings: Vec<Written>,
     pub(crate) epochs: BTreeMap<u64, Epoch>,
     /// The writing in the folder of each attempt.
@@ -55,6 +58,19 @@ fn lies_in_tmp(path: &Path) -> bool {
 }
 
 impl Model {
+    pub(crate) fn new(clustering: Clustering) -> Self {
+        Self {
+            clustering,
+            writings: Vec::new(),
+            epochs: BTreeMap::new(),
+            attempts: HashMap::new(),
+            asides: HashMap::new(),
+            beginning: None,
+            replaced: 0,
+            wrong: None,
+        }
+    }
+
     pub(crate) fn add(&mut self, writing: Writing) -> usize {
         let records = Arc::new(writing.records());
         self.epochs.entry(writing.epoch).or_insert_with(|| Epoch { possible: vec![None], ..Epoch::default() });

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, UInt64Type};
 use arrow_array::{Array, RecordBatch};
+use turbidite::query::TrackRequest;
 use turbidite::storage::Storage;
-use turbidite::{Dataset, Error, Query};
+use turbidite::{Clustering, Dataset, Error, Query};
 
 use crate::coverage::Coverage;
 use crate::disk::ROOT;
@@ -69,11 +70,68 @@ pub(crate) fn open(storage: &Arc<dyn Storage>, model: &Model) -> Result<Option<D
     }
 }
 
+/// Draws up to four IDs of an epoch, of which one may belong to no record.
+fn draw_ids(random: &mut Random, all: &[(u64, u32)]) -> Vec<u64> {
+    let mut ids: Vec<u64> = (0..random.between(1, 3)).map(|_| random.pick(all).0).collect();
+    if random.one_in(2) {
+        ids.push(random.pick(all).0 | 1 << 31);
+    }
+    ids
+}
+
+/// Returns the predicate that looks up these IDs.
+fn lookup(ids: &[u64]) -> String {
+    match ids {
+        [id] => format!("id = {id}"),
+        ids => format!("id IN ({})", ids.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")),
+    }
+}
+
+/// Looks up IDs of an epoch that is clustered by hash, one by one and as trajectories, and compares the records with
+/// those of a scan of the written ones.
+pub(crate) fn look_up(
+    storage: &Arc<dyn Storage>,
+    (epoch, all): (u64, &[(u64, u32)]),
+    random: &mut Random,
+    coverage: &mut Coverage,
+) -> Result<(), String> {
+    let stated = |error: Error| format!("lookup: epoch {epoch}: {error}");
+    let dataset = Dataset::open_with(Arc::clone(storage), ROOT).map_err(stated)?;
+    if all.is_empty() {
+        return Ok(());
+    }
+    for _ in 0..8 {
+        let ids = draw_ids(random, all);
+        let query = Query::new().epochs(epoch).threads(1).columns(["key", "id"]).filter(lookup(&ids));
+        let found = ask(&dataset, &query).map_err(stated)?;
+        let expected: Vec<_> = all.iter().copied().filter(|(id, _)| ids.contains(id)).collect();
+        if let Some(what) = difference(&found, &expected) {
+            return Err(format!("lookup: epoch {epoch}, {}: {what}", lookup(&ids)));
+        }
+        if ids.iter().any(|id| all.binary_search_by_key(id, |record| record.0).is_err()) {
+            coverage.met("hash: absent id looked up");
+        }
+        let request = TrackRequest::of_ids(ids.iter().copied(), "id").epochs(epoch);
+        let tracks = dataset.tracks(&request, &|_| ()).map_err(stated)?;
+        if tracks.metrics().rows != expected.len() as u64 {
+            let rows = tracks.metrics().rows;
+            return Err(format!("lookup: epoch {epoch}: {rows} rows of trajectories, {} expected", expected.len()));
+        }
+        coverage.met("hash: lookup equals a scan");
+    }
+    Ok(())
+}
+
 /// Draws a query of one epoch. Returns the query with the expected records.
-fn draw(random: &mut Random, epoch: u64, all: &[(u64, u32)]) -> (Query, Vec<(u64, u32)>) {
+fn draw(random: &mut Random, clustering: Clustering, epoch: u64, all: &[(u64, u32)]) -> (Query, Vec<(u64, u32)>) {
     let query = Query::new().epochs(epoch).threads(1).columns(["key", "id"]).ordered(random.one_in(4));
     if random.one_in(2) {
         return (query, all.to_vec());
+    }
+    if clustering == Clustering::Hash && !random.one_in(4) {
+        let ids = draw_ids(random, all);
+        let expected = all.iter().copied().filter(|(id, _)| ids.contains(id)).collect();
+        return (query.filter(lookup(&ids)), expected);
     }
     // Quarters are exact as text and as f32. Ranges are narrow where there are many keys.
     let base = random.pick(all).1;
@@ -108,7 +166,7 @@ fn check_epoch(dataset: &Dataset, model: &Model, epoch: u64, random: &mut Random
     let (query, expected) = if all.is_empty() {
         (Query::new().epochs(epoch).threads(1).columns(["key", "id"]), Vec::new())
     } else {
-        draw(random, epoch, all)
+        draw(random, model.clustering, epoch, all)
     };
     let found = ask(dataset, &query).map_err(|error| format!("readers: epoch {epoch} cannot be read: {error}"))?;
     match difference(&found, &expected) {
@@ -168,6 +226,62 @@ pub(crate) fn doubt(storage: &Arc<dyn Storage>, model: &Model, coverage: &mut Co
             }
             Err(Error::Corruption { .. } | Error::Version { .. }) => coverage.met("reader: damage told"),
             Err(error) => return Err(format!("detection: damage of epoch {label} shows as: {error}")),
+        }
+        if model.clustering == Clustering::Hash {
+            doubt_lookups(&dataset, (*label, model.records(writing)), coverage)?;
+        }
+    }
+    Ok(())
+}
+
+/// Checks lookups of all records of an epoch with a corrupt filter: they are found in spite of it, and some lookup
+/// reports that a filter is corrupt.
+pub(crate) fn doubt_filters(
+    storage: &Arc<dyn Storage>,
+    epoch: u64,
+    model: &Model,
+    coverage: &mut Coverage,
+) -> Result<(), String> {
+    let stated = |error: Error| format!("detection: epoch {epoch} with a corrupt filter: {error}");
+    let dataset = Dataset::open_with(Arc::clone(storage), ROOT).map_err(stated)?;
+    let records = model.now(epoch).map(|writing| Arc::clone(model.records(writing))).unwrap_or_default();
+    let mut corrupt_filters = 0;
+    for (id, bits) in records.iter() {
+        let query = Query::new().epochs(epoch).threads(1).columns(["key", "id"]).filter(lookup(&[*id]));
+        let mut stream = dataset.run(&query).map_err(stated)?;
+        let mut found = Vec::new();
+        for batch in stream.by_ref() {
+            take(&batch.map_err(stated)?, &mut found)?;
+        }
+        corrupt_filters += stream.metrics().corrupt_filters;
+        if let Some(what) = difference(&found, &[(*id, *bits)]) {
+            return Err(format!("detection: epoch {epoch} with a corrupt filter, id {id:x}: {what}"));
+        }
+    }
+    if corrupt_filters == 0 {
+        return Err(format!("detection: epoch {epoch}: no lookup reports that a filter is corrupt"));
+    }
+    coverage.met("hash: corrupt filter noticed");
+    Ok(())
+}
+
+/// Checks lookups in an epoch with corrupt data.
+fn doubt_lookups(
+    dataset: &Dataset,
+    (epoch, records): (u64, &[(u64, u32)]),
+    coverage: &mut Coverage,
+) -> Result<(), String> {
+    for (id, bits) in records.iter().step_by((records.len() / 16).max(1)) {
+        let query = Query::new().epochs(epoch).threads(1).columns(["key", "id"]).filter(lookup(&[*id]));
+        match ask(dataset, &query) {
+            Ok(found) => {
+                if let Some(what) = difference(&found, &[(*id, *bits)]) {
+                    return Err(format!("detection: epoch {epoch} after damage, id {id:x}: {what}"));
+                }
+                coverage.met("hash: lookup in an epoch with corruption");
+            }
+            Err(Error::Corruption { .. } | Error::Version { .. }) => coverage.met("reader: damage told"),
+            Err(error) => return Err(format!("detection: damage of epoch {epoch} shows as: {error}")),
         }
     }
     Ok(())

@@ -1,15 +1,20 @@
 //! The records that ranks append. A record's key follows from its ID, so every altered, lost or duplicated record is
 //! detected.
 
-use turbidite::{Column, ColumnView, DataType, Schema};
+use turbidite::{Clustering, Column, ColumnView, DataType, Schema};
 
 use crate::random::{Random, mix};
 
 /// Bytes of a stored record: an f32 key and a u64 ID.
 pub(crate) const ROW_BYTES: usize = 12;
 
-pub(crate) fn schema() -> Result<Schema, turbidite::SchemaError> {
-    Schema::new(vec![Column::new("key", DataType::F32), Column::new("id", DataType::U64)], "key")
+/// Returns the schema of a dataset that is clustered by ranges of the key, or by the hash of the ID.
+pub(crate) fn schema(clustering: Clustering) -> Result<Schema, turbidite::SchemaError> {
+    let key = match clustering {
+        Clustering::Range => "key",
+        Clustering::Hash => "hash:id",
+    };
+    Schema::new(vec![Column::new("key", DataType::F32), Column::new("id", DataType::U64)], key)
 }
 
 /// The distribution of keys.

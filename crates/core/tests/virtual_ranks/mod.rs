@@ -9,8 +9,18 @@ use turbidite::runtime::sim::{SimOptions, SimReport, Simulation, Turn};
 use turbidite::{Column, DataType, Schema};
 
 pub(crate) fn schema() -> Arc<Schema> {
+    clustered_by("key")
+}
+
+/// Returns the schema of the same records, clustered by the hash of their ids.
+#[allow(dead_code, reason = "not of all tests of virtual ranks")]
+pub(crate) fn schema_by_hash() -> Arc<Schema> {
+    clustered_by("hash:id")
+}
+
+fn clustered_by(key: &str) -> Arc<Schema> {
     let columns = vec![Column::new("key", DataType::F32), Column::new("id", DataType::U64)];
-    Arc::new(Schema::new(columns, "key").unwrap())
+    Arc::new(Schema::new(columns, key).unwrap())
 }
 
 pub(crate) fn bits(seed: u64) -> u64 {

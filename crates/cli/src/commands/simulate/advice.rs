@@ -33,6 +33,9 @@ const TOLERATED: f64 = 0.003;
 const MOST_FILES: u64 = 100_000;
 
 pub(super) fn advise(plan: &Plan, ranks: u32, records: &Records, forecast: &Forecast) -> Result<Vec<Advice>, Failure> {
+    if forecast.is_by_hash() {
+        return Ok(vec![parts(forecast)]);
+    }
     Ok(vec![pivots(plan, ranks, records)?, interval(plan, ranks, records)?, parts(forecast)])
 }
 

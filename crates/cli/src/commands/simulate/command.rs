@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use turbidite::Routing;
 use turbidite::expr::DerivationSet;
 use turbidite::runtime::machine::{Costs, Link, Machine, StorageModel};
+use turbidite::{ClusterKey, Clustering, Routing};
 
 use super::forecast::{Forecast, Plan};
 use super::program::{Distribution, Keys, MOST_TRACED, Records};
@@ -31,12 +31,13 @@ If a run has more records than --most-records, every rank appends only the first
 times, messages and files are then scaled up, and the output says so.
 
   turbidite simulate --nodes 32 --ranks-per-node 64 --records 1000000 --record-bytes 64
+  turbidite simulate --nodes 32 --ranks-per-node 64 --records 1000000 --key hash:id
   turbidite simulate dumps --key energy --derive 'energy=sqrt(1+ux*ux+uy*uy+uz*uz)-1' --nodes 16 --ranks-per-node 128")]
 pub(crate) struct Simulate {
     /// A folder or file with a trace of keys, in the order of its records; without it, keys come from --distribution
     source: Option<PathBuf>,
-    /// The key column of the trace
-    #[arg(long, value_name = "COLUMN", requires = "source")]
+    /// The cluster key: a column of the trace, or the hash of a column; without a trace, hash:id has random ids
+    #[arg(long, value_name = "KEY")]
     key: Option<String>,
     /// A column of the trace to compute, as for `ingest` (may be repeated)
     #[arg(long, value_name = "DERIVATION", requires = "source")]
@@ -50,9 +51,9 @@ pub(crate) struct Simulate {
     /// The epoch of the trace [default: the first]
     #[arg(long, value_name = "E", requires = "source")]
     epoch: Option<u64>,
-    /// Distribution of the keys, without a trace
-    #[arg(long, value_enum, default_value_t = Distribution::Lognormal, conflicts_with = "source")]
-    distribution: Distribution,
+    /// Distribution of the keys, without a trace [default: lognormal]
+    #[arg(long, value_enum, conflicts_with_all = ["source", "key"])]
+    distribution: Option<Distribution>,
     /// Factor by which keys grow from the beginning of the epoch to its end
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     drift: f64,
@@ -217,8 +218,21 @@ impl Simulate {
 
     /// Returns the generator of the ranks' records.
     fn records(&self) -> Result<Records, Failure> {
+        let key = self.key.as_deref().map(str::parse::<ClusterKey>).transpose()?;
+        let clustering = key.as_ref().map_or(Clustering::Range, |key| key.clustering);
+        if clustering == Clustering::Hash && self.drift != 1.0 {
+            return Err(Failure::Usage("--drift: keys that are ids do not grow".into()));
+        }
+        let records = |keys| Records::new(keys, clustering, self.record_bytes, self.drift, self.seed);
         let Some(path) = &self.source else {
-            return Records::new(Keys::Named(self.distribution), self.record_bytes, self.drift, self.seed);
+            return match key {
+                None => records(Keys::Named(self.distribution.unwrap_or(Distribution::Lognormal))),
+                Some(key) if clustering == Clustering::Hash && key.columns.len() == 1 => records(Keys::Ids),
+                Some(_) => Err(Failure::Usage(
+                    "--key: a key other than hash:id needs a trace of its values; name its folder or file, SOURCE"
+                        .into(),
+                )),
+            };
         };
         let options = SourceOptions {
             species: self.species.clone(),
@@ -236,13 +250,12 @@ impl Simulate {
             .map_err(|error| Failure::Usage(format!("--derive: {error}")))?;
         let mut recipe = RecordMapping { source: &source, derivations, stored: Vec::new() };
         let columns = recipe.columns();
-        let Some(name) = &self.key else {
+        let Some(key) = key else {
             return Err(Failure::Usage("--key is required with a trace: the name of its key column".into()));
         };
-        if name.starts_with("hash:") {
-            let what = "--key: a dataset that is clustered by hash needs no tables and has even parts; simulate a key";
-            return Err(Failure::Usage(what.to_owned()));
-        }
+        let [name] = &key.columns[..] else {
+            return Err(Failure::Usage("--key: a simulation takes one column of a trace".into()));
+        };
         let Some(index) = columns.iter().position(|column| column.name == *name) else {
             let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
             return Err(Failure::Usage(format!(
@@ -252,8 +265,7 @@ impl Simulate {
         };
         recipe.stored = vec![index];
         let values = recipe.values(epoch, source.ranks().max(1), 0, MOST_TRACED)?;
-        let key = Keys::Traced { data_type: columns[index].data_type, values };
-        Records::new(key, self.record_bytes, self.drift, self.seed)
+        records(Keys::Traced { data_type: columns[index].data_type, values })
     }
 }
 

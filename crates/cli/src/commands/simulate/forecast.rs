@@ -4,7 +4,7 @@ use serde::Serialize;
 use turbidite::format::EpochStatistics;
 use turbidite::runtime::MEMTABLES_PER_PART;
 use turbidite::runtime::machine::{Costs, Machine, MachineJob, MachineOptions, MachineReport, manifest_bytes};
-use turbidite::{Renegotiation, Routing, Schema};
+use turbidite::{Clustering, Renegotiation, Routing, Schema};
 
 use super::program::Records;
 use crate::commands::feed::{FIRST_TURN, TURN_SHARE};
@@ -65,6 +65,10 @@ pub(super) struct Forecast {
     pub(super) runs: u64,
     pub(super) manifest_bytes: u64,
     pub(super) stored_bytes: u64,
+    /// Method by which the records are clustered: `range` or `hash`.
+    pub(super) clustering: &'static str,
+    /// Size of the Bloom filters of a dataset that is clustered by hash.
+    pub(super) filter_bytes: u64,
     pub(super) ingest_s: f64,
     /// Time in which every rank would write the same records unsorted to its own file and sync the file.
     pub(super) plain_s: f64,
@@ -140,6 +144,7 @@ impl Forecast {
         let control: u64 = report.traffic.control.iter().sum();
         let rows = plan.records * u64::from(ranks);
         let stored_bytes = rows * row_bytes as u64;
+        let filter_bytes = (report.stored.filter_bytes as f64 * scale) as u64;
         // A run is a full memtable, so the number of runs grows with the number of records. Every receiver has at least
         // one run.
         let full_runs = (rows as f64 / memtable_rows(options, row_bytes)).ceil() as u64;
@@ -177,9 +182,12 @@ impl Forecast {
             runs,
             manifest_bytes: manifest_bytes(schema, report.stored.files, runs * ROW_GROUPS_PER_RUN)?,
             stored_bytes,
+            clustering: schema.clustering().name(),
+            filter_bytes,
             // The time until the last record arrives grows with the number of records, and so does the time of the last
             // writes.
-            ingest_s: (report.arrived_s * scale + tail_s).max(stored_bytes as f64 / throughput + commit_s),
+            ingest_s: (report.arrived_s * scale + tail_s)
+                .max((stored_bytes + filter_bytes) as f64 / throughput + commit_s),
             plain_s,
             processor_s: report.busy_s * scale,
             loads,
@@ -187,12 +195,17 @@ impl Forecast {
         })
     }
 
+    /// Returns whether the records are clustered by hash, so that no partition tables are negotiated.
+    pub(super) fn is_by_hash(&self) -> bool {
+        self.clustering == Clustering::Hash.name()
+    }
+
     /// Returns the data for the page's plots.
     pub(super) fn plots(&self) -> ForecastPlots {
         ForecastPlots {
             title: format!("{} ranks on {} nodes", self.ranks, self.nodes),
             loads: self.loads.clone(),
-            rounds: self.rounds.clone(),
+            rounds: (!self.is_by_hash()).then(|| self.rounds.clone()),
         }
     }
 }

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 use turbidite::random;
 use turbidite::runtime::machine::Program;
-use turbidite::{Column, DataType, Schema, Value};
+use turbidite::{ClusterKey, Clustering, Column, DataType, Schema, Value};
 
 use crate::failure::Failure;
 
@@ -31,6 +31,8 @@ pub(crate) enum Distribution {
 #[derive(Debug)]
 pub(super) enum Keys {
     Named(Distribution),
+    /// Random ids of 64 bits.
+    Ids,
     /// Packed keys in the order of the trace.
     Traced {
         data_type: DataType,
@@ -48,9 +50,17 @@ pub(super) struct Records {
 }
 
 impl Records {
-    pub(super) fn new(keys: Keys, record_bytes: usize, drift: f64, seed: u64) -> Result<Self, Failure> {
+    /// Creates a generator of records with these keys, by which the records are clustered.
+    pub(super) fn new(
+        keys: Keys,
+        clustering: Clustering,
+        record_bytes: usize,
+        drift: f64,
+        seed: u64,
+    ) -> Result<Self, Failure> {
         let data_type = match &keys {
             Keys::Named(_) => DataType::F32,
+            Keys::Ids => DataType::U64,
             Keys::Traced { data_type, .. } => *data_type,
         };
         if record_bytes < data_type.width() {
@@ -65,7 +75,14 @@ impl Records {
             columns.push(Column::new(format!("rest{}", columns.len()), DataType::FixedBytes(bytes as u32)));
             rest -= bytes;
         }
-        Ok(Self { keys, schema: Arc::new(Schema::new(columns, "key")?), drift, seed })
+        let key = ClusterKey { clustering, columns: vec!["key".to_owned()] };
+        let schema = Arc::new(Schema::new(columns, &key.to_string())?);
+        Ok(Self { keys, schema, drift, seed })
+    }
+
+    /// Returns how the records are clustered.
+    pub(super) fn clustering(&self) -> Clustering {
+        self.schema.clustering()
     }
 
     /// Returns the records of a job of `ranks` ranks with `records` records each.
@@ -81,6 +98,7 @@ impl Records {
                 let key = distribution.key(random) * growth;
                 out.extend_from_slice(&(key as f32).to_le_bytes());
             }
+            Keys::Ids => out.extend_from_slice(&random.to_le_bytes()),
             Keys::Traced { data_type, values } => {
                 let width = data_type.width();
                 let count = (values.len() / width) as u64;
@@ -88,6 +106,11 @@ impl Records {
                 let place = (u64::from(rank) * count / u64::from(ranks) + number) % count.max(1);
                 let start = place as usize * width;
                 let Some(value) = values.get(start..start + width) else { return out.resize(out.len() + width, 0) };
+                if self.clustering() == Clustering::Hash {
+                    // The trace's ids are distinct in a longer run, too.
+                    let copy = (u64::from(rank) * rows + number) / count.max(1);
+                    return out.extend(other_id(value, copy));
+                }
                 match (growth != 1.0, data_type) {
                     (true, DataType::F32) => {
                         let value = Value::from_stored(*data_type, value).as_f64() * growth;
@@ -122,6 +145,12 @@ impl Distribution {
 fn normal(random: u64) -> f64 {
     let part = |bits: u64| ((bits & 0xFFFF_FFFF) as f64 + 0.5) / 4_294_967_296.0;
     (-2.0 * part(random).ln()).sqrt() * (std::f64::consts::TAU * part(random >> 32)).cos()
+}
+
+/// Returns an id that replaces `id` in a copy of the trace, which is the id itself in the first copy.
+fn other_id(id: &[u8], copy: u64) -> impl Iterator<Item = u8> {
+    let shift = if copy == 0 { 0 } else { mix(copy) };
+    id.iter().zip(shift.to_le_bytes()).map(|(byte, shift)| byte ^ shift)
 }
 
 /// Returns SplitMix64's output at an index, from an initial state of 0.
@@ -173,7 +202,7 @@ mod tests {
     fn a_trace_is_shared_out_and_drifts() {
         let values: Vec<u8> = (0..8u32).flat_map(|value| (value as f32).to_le_bytes()).collect();
         let keys = Keys::Traced { data_type: DataType::F32, values };
-        let records = Records::new(keys, 6, 4.0, 1).unwrap();
+        let records = Records::new(keys, Clustering::Range, 6, 4.0, 1).unwrap();
         let mut rows = Vec::new();
         records.of_job(2, 4).fill(1, 0, 4, &mut rows);
         assert_eq!(rows.len(), 24);
@@ -181,6 +210,22 @@ mod tests {
         // Rank 1 of 2 begins with the fifth key. Keys grow by a factor of four until the end.
         let expected = [4.0, 5.0 * 4f64.powf(0.25) as f32, 12.0, 7.0 * 4f64.powf(0.75) as f32];
         assert!(keys.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 1e-4), "{keys:?}");
-        assert!(Records::new(Keys::Named(Distribution::Uniform), 3, 1.0, 1).is_err(), "no room for the key");
+        let narrow = Records::new(Keys::Named(Distribution::Uniform), Clustering::Range, 3, 1.0, 1);
+        assert!(narrow.is_err(), "no room for the key");
+    }
+
+    /// A run that is four times as long as the trace has as many ids as records, and those of the trace first.
+    #[test]
+    fn ids_of_a_trace_stay_distinct() {
+        let values: Vec<u8> = (0..1_000u32).flat_map(u32::to_le_bytes).collect();
+        let keys = Keys::Traced { data_type: DataType::U32, values };
+        let records = Records::new(keys, Clustering::Hash, 4, 1.0, 1).unwrap();
+        let mut rows = Vec::new();
+        (0..4).for_each(|rank| records.of_job(4, 1_000).fill(rank, 0, 1_000, &mut rows));
+        let mut ids: Vec<u32> = rows.as_chunks().0.iter().map(|id| u32::from_le_bytes(*id)).collect();
+        assert_eq!(ids[..1_000], (0..1_000).collect::<Vec<_>>());
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), 4_000);
     }
 }

@@ -12,30 +12,37 @@ pub(super) fn of(plan: &Plan, forecast: &Forecast, advice: &[Advice], page: Opti
     let seconds = |seconds: f64| text::duration(Duration::from_secs_f64(seconds.max(0.0)));
     let row = |name: &str, value: String| vec![name.to_owned(), value];
     let bytes = |bytes: u64| text::bytes(bytes);
-    let rows = vec![
-        row("load imbalance", text::percent(forecast.load_imbalance)),
-        row("largest receiver over the mean", text::three_digits(forecast.largest_load)),
-        row("strays", text::percent(forecast.strays)),
-        row("spills", text::percent(forecast.spills)),
-        row("partition tables", text::count(forecast.tables as u64)),
-        row("messages per table", text::count(forecast.negotiation_messages_per_table)),
-        row("depth of the control tree", forecast.tree_depth.to_string()),
-        row("renegotiation time, mean", seconds(forecast.negotiation_s_mean)),
-        row("renegotiation time, maximum", seconds(forecast.negotiation_s_most)),
-        row("table size", bytes(forecast.table_bytes as u64)),
-        row("messages in total", text::count(forecast.messages)),
-        row("open batches of a rank, 3 hops", bytes(forecast.buffer_bytes_three_hops)),
-        row("open batches of a rank, 1 hop", bytes(forecast.buffer_bytes_one_hop)),
-        row("buffers of a rank, observed", bytes(forecast.buffer_bytes_seen as u64)),
-        row("files", text::count(forecast.files)),
-        row("runs", text::count(forecast.runs)),
-        row("manifest", bytes(forecast.manifest_bytes)),
-        row("records", bytes(forecast.stored_bytes)),
-        row("plain writes", seconds(forecast.plain_s)),
-        row("ingest", seconds(forecast.ingest_s)),
-        row("ingest over plain writes", text::three_digits(forecast.ingest_s / forecast.plain_s.max(1e-9))),
-        row("processor time", seconds(forecast.processor_s)),
-    ];
+    let is_by_hash = forecast.is_by_hash();
+    let by_range = |row: Vec<String>| (!is_by_hash).then_some(row);
+    let rows: Vec<Vec<String>> = [
+        Some(row("load imbalance", text::percent(forecast.load_imbalance))),
+        Some(row("largest receiver over the mean", text::three_digits(forecast.largest_load))),
+        by_range(row("strays", text::percent(forecast.strays))),
+        Some(row("spills", text::percent(forecast.spills))),
+        is_by_hash.then(|| row("partition tables", "none: receivers follow from the hash".to_owned())),
+        by_range(row("partition tables", text::count(forecast.tables as u64))),
+        by_range(row("messages per table", text::count(forecast.negotiation_messages_per_table))),
+        Some(row("depth of the control tree", forecast.tree_depth.to_string())),
+        by_range(row("renegotiation time, mean", seconds(forecast.negotiation_s_mean))),
+        by_range(row("renegotiation time, maximum", seconds(forecast.negotiation_s_most))),
+        by_range(row("table size", bytes(forecast.table_bytes as u64))),
+        Some(row("messages in total", text::count(forecast.messages))),
+        Some(row("open batches of a rank, 3 hops", bytes(forecast.buffer_bytes_three_hops))),
+        Some(row("open batches of a rank, 1 hop", bytes(forecast.buffer_bytes_one_hop))),
+        Some(row("buffers of a rank, observed", bytes(forecast.buffer_bytes_seen as u64))),
+        Some(row("files", text::count(forecast.files))),
+        Some(row("runs", text::count(forecast.runs))),
+        Some(row("manifest", bytes(forecast.manifest_bytes))),
+        Some(row("records", bytes(forecast.stored_bytes))),
+        is_by_hash.then(|| row("filters", bytes(forecast.filter_bytes))),
+        Some(row("plain writes", seconds(forecast.plain_s))),
+        Some(row("ingest", seconds(forecast.ingest_s))),
+        Some(row("ingest over plain writes", text::three_digits(forecast.ingest_s / forecast.plain_s.max(1e-9)))),
+        Some(row("processor time", seconds(forecast.processor_s))),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
     let mut lines = vec![
         format!(
             "{} on {}, {} of {} bytes each",

@@ -232,6 +232,8 @@ pub(in crate::format) struct ParsedChunk {
     pub(in crate::format) pages: Range<u64>,
     pub(in crate::format) offset_index: Range<u64>,
     pub(in crate::format) column_index: Option<Range<u64>>,
+    /// The chunk's Bloom filter, if it has one.
+    pub(in crate::format) filter: Option<Range<u64>>,
 }
 
 /// A row group in a decoded footer.
@@ -353,6 +355,7 @@ fn decode_row_group(reader: &mut Reader<'_>) -> Result<ParsedRowGroup, Malformed
 
 fn decode_chunk(reader: &mut Reader<'_>) -> Result<ParsedChunk, Malformed> {
     let (mut start, mut bytes) = (None, None);
+    let (mut filter, mut filter_bytes) = (None, None);
     let mut index = [None; 4];
     reader.structure(|reader, field| {
         match field.id {
@@ -360,6 +363,8 @@ fn decode_chunk(reader: &mut Reader<'_>) -> Result<ParsedChunk, Malformed> {
                 match field.id {
                     7 => bytes = Some(reader.integer(field)?),
                     9 => start = Some(reader.integer(field)?),
+                    14 => filter = Some(reader.integer(field)?),
+                    15 => filter_bytes = Some(reader.integer(field)?),
                     _ => return Ok(false),
                 }
                 Ok(true)
@@ -376,6 +381,10 @@ fn decode_chunk(reader: &mut Reader<'_>) -> Result<ParsedChunk, Malformed> {
         column_index: match column_index {
             None => None,
             start => Some(range(start, column_index_bytes)?),
+        },
+        filter: match filter {
+            None => None,
+            start => Some(range(start, filter_bytes)?),
         },
     })
 }

@@ -348,6 +348,14 @@ impl PartReader {
         })
     }
 
+    /// Returns the byte range of a column chunk's Bloom filter in the file, by the footer. `None` if it has none.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] if the row group does not exist.
+    pub(crate) fn filter_range(&self, row_group: u32, column: usize) -> Result<Option<Range<u64>>> {
+        Ok(self.in_footer(row_group)?.filter(column).cloned())
+    }
+
     /// Returns the locations of a column chunk's pages by the footer, in row order. The pages have no gaps between
     /// them.
     ///

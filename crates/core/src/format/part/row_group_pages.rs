@@ -35,6 +35,8 @@ struct ColumnPages {
     data_type: DataType,
     /// Range of the chunk in the file, if a footer states it.
     chunk: Option<Range<u64>>,
+    /// Range of the chunk's Bloom filter in the file, if a footer states it.
+    filter: Option<Range<u64>>,
     /// Ranges in [`RowGroupPages::index`].
     offset_index: Option<Range<usize>>,
     column_index: Option<Range<usize>>,
@@ -45,7 +47,7 @@ struct ColumnPages {
 impl ColumnPages {
     fn new(data_type: DataType) -> Self {
         let (locations, ranges) = (OnceLock::new(), OnceLock::new());
-        Self { data_type, chunk: None, offset_index: None, column_index: None, locations, ranges }
+        Self { data_type, chunk: None, filter: None, offset_index: None, column_index: None, locations, ranges }
     }
 }
 
@@ -65,6 +67,7 @@ impl RowGroupPages {
             pages.offset_index = Some(within(&place.offset_index));
             pages.column_index = place.column_index.as_ref().map(within);
             pages.chunk = Some(place.pages);
+            pages.filter = place.filter;
             pages
         };
         Self { rows: group.rows, columns: columns.map(column).collect(), index: Arc::clone(tail), layout: None }
@@ -127,6 +130,11 @@ impl RowGroupPages {
     /// Returns the range of a column chunk in the file, if a footer states it.
     pub(in crate::format) fn chunk(&self, column: usize) -> Option<&Range<u64>> {
         self.columns.get(column)?.chunk.as_ref()
+    }
+
+    /// Returns the range of a column chunk's Bloom filter in the file, if a footer states it.
+    pub(in crate::format) fn filter(&self, column: usize) -> Option<&Range<u64>> {
+        self.columns.get(column)?.filter.as_ref()
     }
 
     /// Returns the locations of a column's pages, in row order. The pages have no gaps between them.

@@ -2,11 +2,13 @@
 //!
 //! Map: `distribution` computes histograms and quantiles, bounded by statistics or exact, with `bins` (edges),
 //! `estimate` (bounds and estimates) and `tally` (exact counts). `histogram_2d` counts rows by two columns. `profile`
-//! computes the row groups that a look-up of one key touches. `tracks` follows particles through all epochs.
+//! computes the row groups that a look-up of one key touches. `frequent` finds keys that have many rows. `tracks`
+//! follows particles through all epochs.
 
 pub(super) mod bins;
 pub(super) mod distribution;
 pub(super) mod estimate;
+pub(super) mod frequent;
 pub(super) mod histogram_2d;
 pub(super) mod profile;
 pub(super) mod tally;

@@ -192,7 +192,7 @@ impl MachineJob {
             ranks: (0..options.ranks).map(virtual_rank).collect(),
             network: Network::new(&options),
             processors: Processors::new(&options.machine, options.nodes()),
-            store: Store::new(&options, schema.row_bytes()),
+            store: Store::new(&options, &schema),
             heap: BinaryHeap::new(),
             now: 0,
             begun: 0,
@@ -253,7 +253,7 @@ impl MachineJob {
         (self.steps, self.ranks_over) = (0, 0);
         self.processors.busy_ns = 0;
         self.network.traffic = super::report::MessageTotals::default();
-        self.store = Store::new(&self.options, self.schema.row_bytes());
+        self.store = Store::new(&self.options, &self.schema);
         if let (Some(rows), Some(first)) = (self.options.stated_rows, self.ranks.first_mut()) {
             first.engine.expect_rows(rows);
         }

@@ -7,7 +7,7 @@ use crate::format::{
     ColumnStatistics, EpochManifest, EpochStatistics, FormatVersion, PageDirectory, PartEntry, PartId, RowGroupEntry,
     RunKind,
 };
-use crate::schema::Schema;
+use crate::schema::{Clustering, Schema};
 
 /// Number of parts and row groups in the encoded sample.
 const SAMPLED: u32 = 256;
@@ -35,8 +35,12 @@ fn encoded_bytes(schema: &Schema, parts: u32, row_groups: u32) -> Result<u64> {
         range: crate::schema::KeyOrder::new(column.data_type).map(crate::schema::KeyOrder::extremes),
         nan_count: 0,
     };
-    let first_keys = Some(vec![0; SAMPLED_PAGES - 1]);
-    let pages = PageDirectory { page_rows: 2048, first_keys, ..PageDirectory::default() };
+    let by_hash = schema.clustering() == Clustering::Hash;
+    // Pages of a dataset that is clustered by hash have a quarter of the rows.
+    let (page_rows, sampled_pages, filter_bytes) =
+        if by_hash { (512, 4 * SAMPLED_PAGES, 1 << 16) } else { (2048, SAMPLED_PAGES, 0) };
+    let first_keys = Some(vec![0; sampled_pages - 1]);
+    let pages = PageDirectory { page_rows, first_keys, filter_bytes, ..PageDirectory::default() };
     let run = |number: u32| RowGroupEntry {
         part: part(number),
         run: 0,
@@ -46,15 +50,19 @@ fn encoded_bytes(schema: &Schema, parts: u32, row_groups: u32) -> Result<u64> {
         rows: 1 << 17,
         kind: RunKind::Regular,
         table_version: 1,
-        bounds: Some(schema.key_order().extremes()),
+        bounds: (!by_hash).then(|| schema.key_order().extremes()),
         checksum: u64::MAX,
         columns: schema.columns().iter().map(summary).collect(),
         pages: Some(pages.clone()),
     };
-    let entry = |number: u32| PartEntry::new(part(number), 64 << 20, 63 << 20, u64::MAX);
+    let entry = |number: u32| PartEntry {
+        filter_offset: by_hash.then_some(62 << 20),
+        partition: by_hash.then_some(number),
+        ..PartEntry::new(part(number), 64 << 20, 63 << 20, u64::MAX)
+    };
     let statistics = EpochStatistics { rows_per_receiver: vec![1 << 20; parts as usize], ..EpochStatistics::default() };
     let manifest = EpochManifest {
-        partitions: None,
+        partitions: by_hash.then_some(parts),
         epoch: 1,
         commit: Uuid::nil(),
         parts: (0..parts).map(entry).collect(),

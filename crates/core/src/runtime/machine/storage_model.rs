@@ -6,6 +6,7 @@
 
 use super::options::{MachineOptions, StorageModel, Time, nanoseconds};
 use crate::format::RunKind;
+use crate::schema::{Clustering, Schema};
 
 /// Maximum number of sampled keys of the current run.
 const REMEMBERED: usize = 32;
@@ -18,6 +19,9 @@ const MIN_RUN_FRACTION: u64 = 8;
 
 /// Maximum share of a run's records outside the new partition, as in the writer. Above it, the run ends.
 const MAX_OUTSIDE: f64 = 0.5;
+
+/// Bits of a filter per record. Row groups have 9 to 11.
+const FILTER_BITS: u64 = 10;
 
 /// The state of one receiver's memtables and part file.
 #[derive(Debug, Clone, Default)]
@@ -45,6 +49,8 @@ pub struct Stored {
     pub runs: u64,
     /// Number of records.
     pub rows: u64,
+    /// Size of the Bloom filters in bytes, if the records are clustered by hash.
+    pub filter_bytes: u64,
     /// Time at which the last byte is stored, in seconds since the epoch began.
     pub written_s: f64,
 }
@@ -55,6 +61,8 @@ pub(super) struct Store {
     model: StorageModel,
     ranks_per_node: u32,
     row_bytes: u64,
+    /// Bits that a record has in the filter of its row group.
+    filter_bits: u64,
     capacity_rows: u64,
     receivers: Vec<Receiver>,
     /// Time at which each node's link to the storage is free.
@@ -72,12 +80,13 @@ pub(super) struct FullMemtable {
 }
 
 impl Store {
-    pub(super) fn new(options: &MachineOptions, row_bytes: usize) -> Self {
-        let row_bytes = row_bytes.max(1) as u64;
+    pub(super) fn new(options: &MachineOptions, schema: &Schema) -> Self {
+        let row_bytes = schema.row_bytes().max(1) as u64;
         Self {
             model: options.machine.storage,
             ranks_per_node: options.machine.ranks_per_node.max(1),
             row_bytes,
+            filter_bits: if schema.clustering() == Clustering::Hash { FILTER_BITS } else { 0 },
             // A memtable with buckets is flushed when its first bucket is full, shortly before the memtable is full.
             capacity_rows: (options.memtable_bytes as u64 * 19 / 20 / row_bytes)
                 .clamp(1, crate::writer::MAX_RUN_ROWS as u64),
@@ -138,7 +147,9 @@ impl Store {
     /// Writes a memtable that was encoded at `now`. Returns the time at which the write ends.
     pub(super) fn write(&mut self, rank: u32, rows: u64, now: Time) -> Time {
         let node = (rank / self.ranks_per_node) as usize;
-        let bytes = (rows * self.row_bytes) as f64;
+        let filter_bytes = self.filter_bits * rows / 8;
+        self.stored.filter_bytes += filter_bytes;
+        let bytes = (rows * self.row_bytes + filter_bytes) as f64;
         let receiver = &mut self.receivers[rank as usize];
         let mut begins = now.max(receiver.written);
         if !std::mem::replace(&mut receiver.opened, true) {

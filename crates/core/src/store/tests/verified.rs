@@ -4,15 +4,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use xxhash_rust::xxh3::xxh3_64;
+
 use super::super::{
     DatasetDescriptor, EpochCommit, Finding, FindingKind, IfExists, VerifyOptions, VerifyReport, load_manifest,
     verify_on,
 };
 use super::{PARTS, RUN_ROWS, contents, dataset, ids, open, paths, write_parts};
 use crate::error::Error;
-use crate::format::{EpochManifest, RunKind};
-use crate::schema::Value;
+use crate::format::{EpochManifest, FormatVersion, RunKind};
+use crate::schema::{Column, ColumnView, DataType, Schema, Value};
 use crate::storage::{Fault, FaultStorage, MemoryStorage, Storage, read_all};
+use crate::{LocalJob, WriteOptions};
 
 fn check(storage: &Arc<dyn Storage>) -> VerifyReport {
     verify_on(storage, &paths(), &VerifyOptions { threads: 1, ..VerifyOptions::default() }, &|_| ()).unwrap()
@@ -199,4 +202,55 @@ fn every_figure_of_the_manifest_is_compared_with_the_data() {
     // Two runs are listed as one. Each of them is sorted, but their concatenation is not.
     let said = with_manifest(|manifest| manifest.row_groups.to_mut().iter_mut().for_each(|run| run.run = 0));
     assert!(said.contains("do not ascend"), "{said}");
+}
+
+/// Returns the bytes of a Thrift integer, as in a footer.
+fn thrift_integer(number: u64) -> Vec<u8> {
+    let (mut left, mut bytes) = (number << 1, Vec::new());
+    while left >= 0x80 {
+        bytes.push(left as u8 | 0x80);
+        left >>= 7;
+    }
+    bytes.push(left as u8);
+    bytes
+}
+
+/// The footer and the manifest state where filters are. Queries use the manifest, and other engines the footer.
+#[test]
+fn filters_that_the_footer_misplaces_are_found() {
+    let memory = Arc::new(MemoryStorage::new());
+    let schema = Schema::new(vec![Column::new("id", DataType::U32)], "hash:id").unwrap();
+    let job = LocalJob::open_with(memory.clone(), paths().root(), schema.clone(), WriteOptions::new(1)).unwrap();
+    job.begin_epoch(1).unwrap();
+    job.append(0, &[ColumnView::from(&(0..1_000u32).collect::<Vec<_>>())]).unwrap();
+    job.end_epoch().unwrap();
+    job.close().unwrap();
+    let storage: Arc<dyn Storage> = memory.clone();
+    assert!(check(&storage).findings.is_empty());
+    let descriptor = DatasetDescriptor::read(&*storage, &paths()).unwrap();
+    let mut manifest = load_manifest(&*storage, &paths(), &descriptor, 1).unwrap();
+    let entry = &mut manifest.parts[0];
+    let path = paths().part(1, entry.part);
+    let mut content = read_all(&*storage, &path, 1 << 20).unwrap();
+    // Field 14 of a chunk's metadata, an i64 that follows field 12.
+    let stated = [vec![0x26], thrift_integer(entry.filter_offset.unwrap())].concat();
+    let footer = entry.footer_offset as usize;
+    let places: Vec<usize> = content
+        .windows(stated.len())
+        .enumerate()
+        .skip(footer)
+        .filter(|(_, bytes)| *bytes == stated)
+        .map(|(at, _)| at)
+        .collect();
+    assert_eq!(places.len(), 1);
+    content[places[0] + 1] ^= 0x04;
+    entry.footer_checksum = xxh3_64(&content[footer..]);
+    let encoded = manifest.encode(&schema, FormatVersion::LATEST).unwrap();
+    for (path, content) in [(path, content), (paths().manifest(1, manifest.commit), encoded)] {
+        memory.remove_file(&path).unwrap();
+        memory.create(&path).unwrap().write_at(0, &content).unwrap();
+    }
+    let found = check(&storage).findings;
+    assert!(texts(&found).contains("the footer states a filter in bytes"), "{}", texts(&found));
+    assert_eq!(found.len(), 1, "{}", texts(&found));
 }
