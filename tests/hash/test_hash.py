@@ -147,7 +147,7 @@ def test_a_corrupt_filter_costs_time_and_no_row(scattered, tmp_path):
     done = turbidite(*query)
     assert done.stdout.split()[0] == "200" and "filter" in done.stderr, done.stdout + done.stderr
     opened = package.open(dataset)
-    with pytest.warns(RuntimeWarning, match="corrupt filters were ignored; the rows are complete"):
+    with pytest.warns(RuntimeWarning, match="corrupt filters or indexes were ignored; the rows are complete"):
         assert len(opened.query(f"id IN ({', '.join(map(str, ids))})", epochs=1).to_numpy()["id"]) == 200
     with warnings.catch_warnings():
         warnings.simplefilter("error")

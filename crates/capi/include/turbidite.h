@@ -243,9 +243,9 @@ typedef struct turbidite_request {
  * outlive the reader. */
 turbidite_status turbidite_query(turbidite_reader *reader, const turbidite_request *request, struct ArrowArrayStream *stream);
 
-/* Returns how many times queries of the reader found the Bloom filters of a part corrupt. Their rows are complete, but
+/* Returns how many times queries of the reader found Bloom filters or an index corrupt. Their rows are complete, but
  * took more reads: run "turbidite verify". 0 for NULL. */
-uint64_t turbidite_reader_corrupt_filters(const turbidite_reader *reader);
+uint64_t turbidite_reader_ignored_corruption(const turbidite_reader *reader);
 
 /* Frees the reader. NULL is allowed. */
 void turbidite_reader_close(turbidite_reader *reader);

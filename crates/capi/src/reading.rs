@@ -112,14 +112,14 @@ impl RecordBatchReader for Rows {
     }
 }
 
-/// Returns how many times queries of a reader found the filters of a part corrupt.
+/// Returns how many times queries of a reader found filters or an index corrupt.
 ///
 /// # Safety
 /// `reader` is NULL or an open handle.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn turbidite_reader_corrupt_filters(reader: *const CReader) -> u64 {
+pub unsafe extern "C" fn turbidite_reader_ignored_corruption(reader: *const CReader) -> u64 {
     // SAFETY: guaranteed by the caller.
-    unsafe { reader.as_ref() }.map_or(0, |reader| reader.dataset.corrupt_filters())
+    unsafe { reader.as_ref() }.map_or(0, |reader| reader.dataset.ignored_corruption())
 }
 
 /// Frees a reader.

@@ -15,7 +15,7 @@ use turbidite::storage::{Fault, FaultStorage, MemoryStorage, Storage};
 use turbidite::{ColumnView, Dataset, LocalJob, RankJob, Renegotiation, Schema, WriteOptions};
 
 use crate::reading::{
-    CReader, turbidite_query, turbidite_reader_close, turbidite_reader_corrupt_filters, turbidite_reader_open,
+    CReader, turbidite_query, turbidite_reader_close, turbidite_reader_ignored_corruption, turbidite_reader_open,
 };
 use crate::status::{OK, turbidite_abi_version, turbidite_last_error, turbidite_version};
 use crate::structs::{self, CColumn, COptions, CRequest, CStatistics, CView};
@@ -460,12 +460,12 @@ fn corrupt_filters_are_counted() {
             assert_eq!(turbidite_query(reader, &raw const request, &raw mut stream), OK, "{}", said());
             let batches = ArrowArrayStreamReader::from_raw(&raw mut stream).unwrap();
             let rows: usize = batches.map(|batch| batch.unwrap().num_rows()).sum();
-            let counted = turbidite_reader_corrupt_filters(reader);
+            let counted = turbidite_reader_ignored_corruption(reader);
             turbidite_reader_close(reader);
             (rows, counted)
         };
         assert_eq!((rows, counted > 0), (1, is_corrupt));
     }
     // SAFETY: NULL is allowed.
-    assert_eq!(unsafe { turbidite_reader_corrupt_filters(null()) }, 0);
+    assert_eq!(unsafe { turbidite_reader_ignored_corruption(null()) }, 0);
 }

@@ -11,7 +11,7 @@ use turbidite::query::{Bounded, ParticleId, Piece, Precision, Query, TrackReques
 use crate::counting::{self, Counted, PhaseSpaceArguments};
 use crate::errors::{exception, usage};
 use crate::owned::Owned;
-use crate::stream::{Batches, FilterWarning, Stream};
+use crate::stream::{Batches, CorruptionWarning, Stream};
 use crate::values::{Range, bins_of, number, selection};
 use crate::watch::Watch;
 
@@ -23,7 +23,7 @@ pub(crate) struct Dataset {
     /// Locked only with the interpreter's lock, so that no other thread holds it during a fork.
     opened: Mutex<Owned<turbidite::Dataset>>,
     /// Whether a corrupt filter was reported.
-    filters: FilterWarning,
+    corruption: CorruptionWarning,
 }
 
 /// The arguments of a query, as the package's `Query` holds them.
@@ -183,7 +183,7 @@ impl Dataset {
         let dataset = watch.over(&opened);
         let found = watch.run(py, move || work(&dataset))?.map_err(|error| exception(py, &error))?;
         watch.finish(py)?;
-        self.filters.raise(py, &opened)?;
+        self.corruption.raise(py, &opened)?;
         Ok(found)
     }
 }
@@ -193,7 +193,7 @@ impl Dataset {
     #[new]
     fn new(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         let dataset = open(py, path.clone())?;
-        Ok(Self { path, opened: Mutex::new(Owned::new(dataset)), filters: FilterWarning::default() })
+        Ok(Self { path, opened: Mutex::new(Owned::new(dataset)), corruption: CorruptionWarning::default() })
     }
 
     /// The labels of the epochs, ascending.
@@ -234,7 +234,7 @@ impl Dataset {
         let dataset = watch.over(&opened);
         // It lists the epochs. A thread of its own would take longer than a small query.
         let batches = py.detach(|| dataset.run(&query)).map_err(|error| exception(py, &error))?;
-        Ok(Stream::of_query(batches, watch, self.filters.clone(), opened))
+        Ok(Stream::of_query(batches, watch, self.corruption.clone(), opened))
     }
 
     /// Counts the rows of a query.

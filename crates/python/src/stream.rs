@@ -57,31 +57,32 @@ struct Reading {
     batches: Option<Batches>,
     has_ended: bool,
     watch: Watch,
-    /// The dataset of a query, and what reports its corrupt filters.
-    filters: Option<(FilterWarning, Dataset)>,
+    /// The dataset of a query, and what reports that parts of it are corrupt.
+    corruption: Option<(CorruptionWarning, Dataset)>,
 }
 
-/// Reports once for each dataset that filters are corrupt.
+/// Reports once for each dataset that filters or indexes are corrupt.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct FilterWarning {
+pub(crate) struct CorruptionWarning {
     is_raised: Arc<AtomicBool>,
 }
 
-impl FilterWarning {
-    /// Raises a RuntimeWarning if requests have found filters of `dataset` corrupt, unless one was raised before.
+impl CorruptionWarning {
+    /// Raises a RuntimeWarning if requests have found filters or indexes of `dataset` corrupt, unless one was raised
+    /// before.
     pub(crate) fn raise(&self, py: Python<'_>, dataset: &Dataset) -> PyResult<()> {
-        if dataset.corrupt_filters() == 0 || self.is_raised.swap(true, Ordering::Relaxed) {
+        if dataset.ignored_corruption() == 0 || self.is_raised.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
-        let what = c"corrupt filters were ignored; the rows are complete; run 'turbidite verify'";
+        let what = c"corrupt filters or indexes were ignored; the rows are complete; run 'turbidite verify'";
         PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), what, 1)
     }
 }
 
 impl Reading {
-    /// Reports corrupt filters that the query has found.
+    /// Reports corrupt filters and indexes that the query has found.
     fn warn(&self, py: Python<'_>) -> PyResult<()> {
-        self.filters.as_ref().map_or(Ok(()), |(filters, dataset)| filters.raise(py, dataset))
+        self.corruption.as_ref().map_or(Ok(()), |(warning, dataset)| warning.raise(py, dataset))
     }
 
     /// Takes the batches out. `gone` says why there may be none.
@@ -139,13 +140,13 @@ pub(crate) struct Stream {
 
 impl Stream {
     pub(crate) fn new(batches: Batches, watch: Watch) -> Self {
-        Self::of(Reading { batches: Some(batches), has_ended: false, watch, filters: None })
+        Self::of(Reading { batches: Some(batches), has_ended: false, watch, corruption: None })
     }
 
-    /// Creates the stream of a query, whose end reports filters of `dataset` that are corrupt.
-    pub(crate) fn of_query(stream: QueryStream, watch: Watch, filters: FilterWarning, dataset: Dataset) -> Self {
-        let (batches, filters) = (Some(Batches::Query(stream)), Some((filters, dataset)));
-        Self::of(Reading { batches, has_ended: false, watch, filters })
+    /// Creates the stream of a query, whose end reports filters and indexes of `dataset` that are corrupt.
+    pub(crate) fn of_query(stream: QueryStream, watch: Watch, warning: CorruptionWarning, dataset: Dataset) -> Self {
+        let (batches, corruption) = (Some(Batches::Query(stream)), Some((warning, dataset)));
+        Self::of(Reading { batches, has_ended: false, watch, corruption })
     }
 
     fn of(reading: Reading) -> Self {

@@ -57,8 +57,8 @@ pub(super) struct Catalog {
     filters: Mutex<Cache<(Uuid, PartId), Arc<PartFilters>>>,
     /// The indexes of the dataset, in the order of their names.
     indexes: Vec<Box<dyn AccessPath>>,
-    /// Number of times that a part's filters were corrupt.
-    corrupt_filters: AtomicU64,
+    /// Number of times that a part's filters or an index were corrupt.
+    ignored_corruption: AtomicU64,
     /// Recycled memory for columns.
     pub(super) recycler: Arc<Recycler>,
 }
@@ -97,7 +97,7 @@ impl Catalog {
             parts: Mutex::new(Cache::new(CACHED_PARTS, CACHED_FOOTER_BYTES)),
             filters: Mutex::new(Cache::new(usize::MAX, CACHED_FILTER_BYTES)),
             indexes: Vec::new(),
-            corrupt_filters: AtomicU64::new(0),
+            ignored_corruption: AtomicU64::new(0),
             recycler: Arc::default(),
         })
     }
@@ -293,7 +293,7 @@ impl Catalog {
         let row_groups = manifest.row_groups.iter().filter(|entry| entry.part == part);
         let read = PartFilters::read(&**open.file(), open.path(), entry, row_groups);
         if let Err(Error::Corruption { .. }) = read {
-            self.corrupt_filters.fetch_add(1, Ordering::Relaxed);
+            self.ignore_corruption(1);
         }
         let filters = Arc::new(read?);
         let weight = filters.memory_bytes() as u64;
@@ -303,9 +303,14 @@ impl Catalog {
 }
 
 impl Catalog {
-    /// Returns how many times queries found the filters of a part corrupt, and did without them.
-    pub(super) fn corrupt_filters(&self) -> u64 {
-        self.corrupt_filters.load(Ordering::Relaxed)
+    /// Returns how many times queries found the filters of a part or an index corrupt, and did without them.
+    pub(super) fn ignored_corruption(&self) -> u64 {
+        self.ignored_corruption.load(Ordering::Relaxed)
+    }
+
+    /// Counts filters or indexes that a query has found corrupt.
+    pub(super) fn ignore_corruption(&self, times: u64) {
+        self.ignored_corruption.fetch_add(times, Ordering::Relaxed);
     }
 }
 

@@ -245,10 +245,10 @@ impl Dataset {
         distribution::quantiles(&self.catalog, column, shares, &epochs, precision, &self.counters())
     }
 
-    /// Returns how many times requests found the Bloom filters of a part corrupt. They then return the right rows from
-    /// the records, but read more of them. 0 if the dataset has no filters.
-    pub fn corrupt_filters(&self) -> u64 {
-        self.catalog.corrupt_filters()
+    /// Returns how many times requests found Bloom filters or an index corrupt. They then return the right rows from
+    /// the records, but read more of them.
+    pub fn ignored_corruption(&self) -> u64 {
+        self.catalog.ignored_corruption()
     }
 
     /// Returns the keys of an epoch of which the manifest alone proves that they have at least `least` rows each, by

@@ -54,6 +54,8 @@ pub(in crate::query) struct Narrowed {
     pub(in crate::query) selections: Option<HashMap<usize, RowSelection>>,
     /// The access paths that could answer the predicate.
     pub(in crate::query) alternatives: Vec<Alternative>,
+    /// Number of indexes that are corrupt, and were not used.
+    pub(in crate::query) corrupt_indexes: u64,
 }
 
 /// Chooses access paths, and keeps the rows that they return. `choices` are the row groups that statistics leave.
@@ -67,108 +69,122 @@ pub(in crate::query) fn narrow(
     choices: Vec<GroupChoice>,
     counters: &Counters,
 ) -> Result<Narrowed> {
-    let unchanged = |choices, alternatives| Ok(Narrowed { choices, selections: None, alternatives });
-    if let Use::Index(name) = &resolved.access
-        && !paths.iter().any(|path| path.name() == name)
-    {
-        let known: Vec<&str> = paths.iter().map(|path| path.name()).collect();
-        let what = format!("there is no index '{name}'; the dataset has [{}]", known.join(", "));
-        return Err(UsageError::Option { option: "use", what }.into());
-    }
-    let Some(predicate) = &resolved.predicate else { return unchanged(choices, Vec::new()) };
-    let tested = |choice: &&GroupChoice| !choice.is_exact;
-    let rows: u64 = choices.iter().filter(tested).map(|choice| manifest.row_groups[choice.entry].rows).sum();
-    if paths.is_empty() || rows == 0 {
-        return unchanged(choices, Vec::new());
-    }
-    let candidates = candidates(paths, resolved, predicate, manifest, counters)?;
-    let mut alternatives: Vec<Alternative> = candidates
-        .iter()
-        .map(|(path, entries_most)| Alternative {
-            path: path.name().to_owned(),
-            entries_most: *entries_most,
-            is_used: false,
-        })
-        .collect();
-    let found = gather(&candidates, &mut alternatives, resolved, (predicate, manifest), rows, counters)?;
-    let narrowed = found.and_then(|places| apply(&places, manifest, &choices, resolved.access != Use::Automatic));
+    check_named(paths, &resolved.access)?;
+    let tested = choices.iter().filter(|choice| !choice.is_exact);
+    let rows: u64 = tested.map(|choice| manifest.row_groups[choice.entry].rows).sum();
+    let Some(predicate) = resolved.predicate.as_ref().filter(|_| !paths.is_empty() && rows > 0) else {
+        return Ok(Narrowed { choices, ..Narrowed::default() });
+    };
+    let mut choice = Choice { access: &resolved.access, predicate, manifest, rows, counters, corrupt_indexes: 0 };
+    let candidates = choice.candidates(paths)?;
+    let alternative = |(path, entries_most): &(&dyn AccessPath, u64)| Alternative {
+        path: path.name().to_owned(),
+        entries_most: *entries_most,
+        is_used: false,
+    };
+    let mut alternatives: Vec<Alternative> = candidates.iter().map(alternative).collect();
+    let found = choice.gather(&candidates, &mut alternatives)?;
+    let narrowed = found.and_then(|places| apply(&places, manifest, &choices, choice.is_forced()));
     if narrowed.is_none() {
         alternatives.iter_mut().for_each(|alternative| alternative.is_used = false);
     }
     alternatives.push(Alternative { path: SCAN.to_owned(), entries_most: rows, is_used: narrowed.is_none() });
-    match narrowed {
-        Some((choices, selections)) => Ok(Narrowed { choices, selections: Some(selections), alternatives }),
-        None => unchanged(choices, alternatives),
-    }
+    let (choices, selections) = match narrowed {
+        Some((choices, selections)) => (choices, Some(selections)),
+        None => (choices, None),
+    };
+    Ok(Narrowed { choices, selections, alternatives, corrupt_indexes: choice.corrupt_indexes })
 }
 
-/// Returns the paths that the query may use, the most selective first, with the number of entries that each reads.
-fn candidates<'a>(
-    paths: &'a [Box<dyn AccessPath>],
-    resolved: &ResolvedQuery,
-    predicate: &Predicate,
-    manifest: &EpochManifest,
-    counters: &Counters,
-) -> Result<Vec<(&'a dyn AccessPath, u64)>> {
-    let mut candidates = Vec::new();
-    for path in paths {
-        let is_allowed = match &resolved.access {
-            Use::Automatic => true,
-            Use::Scan => false,
-            Use::Index(name) => path.name() == name,
-        };
-        if !is_allowed {
-            continue;
-        }
-        if let Some(Some(entries)) = readable(path.estimate(predicate, manifest), counters)? {
-            candidates.push((&**path, entries));
-        }
+/// Checks that the index that a query requires exists.
+fn check_named(paths: &[Box<dyn AccessPath>], access: &Use) -> Result<()> {
+    let Use::Index(name) = access else { return Ok(()) };
+    if paths.iter().any(|path| path.name() == name) {
+        return Ok(());
     }
-    candidates.sort_by_key(|(_, entries)| *entries);
-    Ok(candidates)
+    let known: Vec<&str> = paths.iter().map(|path| path.name()).collect();
+    let what = format!("there is no index '{name}'; the dataset has [{}]", known.join(", "));
+    Err(UsageError::Option { option: "use", what }.into())
 }
 
-/// Returns the result of an index, or `None` if the index is corrupt. Such an index is not used.
-fn readable<T>(read: Result<T>, counters: &Counters) -> Result<Option<T>> {
-    match read {
-        Ok(read) => Ok(Some(read)),
-        Err(Error::Corruption { .. } | Error::Version { .. } | Error::Feature { .. }) => {
-            add(&counters.corrupt_indexes, 1);
-            Ok(None)
-        }
-        Err(error) => Err(error),
-    }
-}
-
-/// Returns the places that all indexes worth reading agree on, sorted. `None` if a scan is better.
-fn gather(
-    candidates: &[(&dyn AccessPath, u64)],
-    alternatives: &mut [Alternative],
-    resolved: &ResolvedQuery,
-    (predicate, manifest): (&Predicate, &EpochManifest),
+/// The choice of access paths in one epoch.
+struct Choice<'a> {
+    access: &'a Use,
+    predicate: &'a Predicate,
+    manifest: &'a EpochManifest,
+    /// Number of rows that a scan would test.
     rows: u64,
-    counters: &Counters,
-) -> Result<Option<Vec<RecordPlace>>> {
-    let is_forced = resolved.access != Use::Automatic;
-    let mut found: Option<Vec<RecordPlace>> = None;
-    for ((path, entries), alternative) in candidates.iter().zip(alternatives) {
-        let pays = match &found {
-            None => rows > FEW_ROWS && entries.saturating_mul(ROWS_PER_ENTRY) <= rows,
-            Some(places) => places.len() > FEW_PLACES && *entries <= places.len() as u64 * 2,
-        };
-        if !pays && !is_forced {
-            break;
-        }
-        let Some(Some(mut places)) = readable(path.places(predicate, manifest, counters), counters)? else { continue };
-        alternative.is_used = true;
-        places.sort_unstable();
-        places.dedup();
-        if let Some(others) = &found {
-            places.retain(|place| others.binary_search(place).is_ok());
-        }
-        found = Some(places);
+    counters: &'a Counters,
+    corrupt_indexes: u64,
+}
+
+impl Choice<'_> {
+    fn is_forced(&self) -> bool {
+        *self.access != Use::Automatic
     }
-    Ok(found)
+
+    /// Returns the paths that the query may use, the most selective first, with the number of entries that each reads.
+    fn candidates<'p>(&mut self, paths: &'p [Box<dyn AccessPath>]) -> Result<Vec<(&'p dyn AccessPath, u64)>> {
+        let mut candidates = Vec::new();
+        for path in paths {
+            let is_allowed = match self.access {
+                Use::Automatic => true,
+                Use::Scan => false,
+                Use::Index(name) => path.name() == name,
+            };
+            if !is_allowed {
+                continue;
+            }
+            let estimate = path.estimate(self.predicate, self.manifest);
+            if let Some(entries) = self.readable(estimate)? {
+                candidates.push((&**path, entries));
+            }
+        }
+        candidates.sort_by_key(|(_, entries)| *entries);
+        Ok(candidates)
+    }
+
+    /// Returns the places that all indexes worth reading agree on, sorted. `None` if a scan is better.
+    fn gather(
+        &mut self,
+        candidates: &[(&dyn AccessPath, u64)],
+        alternatives: &mut [Alternative],
+    ) -> Result<Option<Vec<RecordPlace>>> {
+        let mut found: Option<Vec<RecordPlace>> = None;
+        for ((path, entries), alternative) in candidates.iter().zip(alternatives) {
+            let pays = match &found {
+                None => self.rows > FEW_ROWS && entries.saturating_mul(ROWS_PER_ENTRY) <= self.rows,
+                Some(places) => places.len() > FEW_PLACES && *entries <= places.len() as u64 * 2,
+            };
+            if !pays && !self.is_forced() {
+                break;
+            }
+            let read = path.places(self.predicate, self.manifest, self.counters);
+            let Some(mut places) = self.readable(read)? else { continue };
+            alternative.is_used = true;
+            places.sort_unstable();
+            places.dedup();
+            if let Some(others) = &found {
+                places.retain(|place| others.binary_search(place).is_ok());
+            }
+            found = Some(places);
+        }
+        Ok(found)
+    }
+
+    /// Returns the answer of an index, or `None` if it has none. An index that is corrupt, or has been removed, has
+    /// none.
+    fn readable<T>(&mut self, answer: Result<Option<T>>) -> Result<Option<T>> {
+        match answer {
+            Err(Error::Corruption { .. } | Error::Version { .. } | Error::Feature { .. }) => {
+                self.corrupt_indexes += 1;
+                add(&self.counters.corrupt_indexes, 1);
+                Ok(None)
+            }
+            Err(Error::EpochMissing { .. }) => Ok(None),
+            answer => answer,
+        }
+    }
 }
 
 /// Keeps the rows at these ascending places. Returns `None` if they lie in so many pages that a scan reads as much, and

@@ -214,6 +214,7 @@ fn plan(
         let chosen_groups = chosen.len();
         let choices = filters::retain(dataset, resolved, manifest, chosen, counters)?;
         let narrowed = narrow(dataset.indexes(), resolved, manifest, choices, counters)?;
+        dataset.ignore_corruption(narrowed.corrupt_indexes);
         let excluded = chosen_groups.saturating_sub(narrowed.choices.len());
         let scan = open_scan(dataset, resolved, manifest, narrowed, needed)?;
         announce(&scan);
@@ -257,7 +258,7 @@ fn open_scan(
     narrowed: Narrowed,
     page_statistics: PageStatistics,
 ) -> Result<EpochScan> {
-    let Narrowed { choices, selections, alternatives } = narrowed;
+    let Narrowed { choices, selections, alternatives, .. } = narrowed;
     let page_statistics = if selections.is_some() { page_statistics.without_selecting() } else { page_statistics };
     if let Some(piece) = &resolved.piece {
         piece.check_commit(dataset.root(), manifest)?;
