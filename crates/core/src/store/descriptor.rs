@@ -58,6 +58,9 @@ struct Fields {
     source: Option<String>,
 }
 
+/// The feature of datasets with a key by hash that is not one integer. Older releases do not know such keys.
+const WIDE_KEYS: &str = "wide_keys";
+
 /// Names of the features that a dataset of format version 2 uses.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Features {
@@ -109,7 +112,12 @@ impl DatasetDescriptor {
                 let requires_to_write = self.requires_to_write.clone();
                 let ClusterKey { clustering, columns } = self.schema.cluster_key();
                 let clustering = StoredClustering { method: clustering.name().to_owned(), columns };
-                (Some(Features { requires: Vec::new(), requires_to_write }), None, Some(clustering))
+                let wide_keys = (!self.schema.has_numeric_key()).then(|| WIDE_KEYS.to_owned());
+                (
+                    Some(Features { requires: wide_keys.into_iter().collect(), requires_to_write }),
+                    None,
+                    Some(clustering),
+                )
             }
         };
         let fields = Fields {
@@ -147,7 +155,7 @@ impl DatasetDescriptor {
             serde_json::from_slice(bytes).map_err(|error| corruption(&format!("it has no format version: {error}")))?;
         let format_version = FormatVersion::stated(header.format_version, path)?;
         let unknown = |feature: &String| Error::Feature { path: path.to_owned(), feature: feature.clone() };
-        if let Some(feature) = header.requires.first() {
+        if let Some(feature) = header.requires.iter().find(|feature| *feature != WIDE_KEYS) {
             return Err(unknown(feature));
         }
         let fields: Fields =
