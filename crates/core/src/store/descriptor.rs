@@ -14,7 +14,7 @@ use super::files::{create_dir_synced, write_synced};
 use super::paths::DatasetPaths;
 use crate::error::{Error, IoContext, Result};
 use crate::format::FormatVersion;
-use crate::schema::{ClusterKey, Clustering, Column, Schema};
+use crate::schema::{ClusterKey, Clustering, Column, Schema, SchemaError};
 use crate::storage::{FileKind, Storage, read_all};
 
 /// Maximum size of `dataset.json` in bytes, sufficient for the largest schema.
@@ -168,7 +168,15 @@ impl DatasetDescriptor {
             }
             _ => return Err(corruption("it does not state its key")),
         };
-        let schema = Schema::clustered(fields.columns, &key).map_err(|error| corruption(&error.to_string()))?;
+        let schema = Schema::clustered(fields.columns, &key).map_err(|error| match error {
+            // A newer release may hash keys that this one refuses.
+            SchemaError::HashedType { .. } | SchemaError::KeyColumns { .. } | SchemaError::KeyBytes { .. }
+                if key.clustering == Clustering::Hash =>
+            {
+                unknown(&format!("the key {key}"))
+            }
+            error => corruption(&error.to_string()),
+        })?;
         let uuid = Uuid::try_parse(&fields.uuid).map_err(|error| corruption(&error.to_string()))?;
         Ok(Self {
             format_version,
@@ -389,6 +397,9 @@ mod tests {
             let error = decode(&signed(&covered.replace(from, to))).unwrap_err();
             assert!(matches!(&error, Error::Feature { feature, .. } if feature == "levels"), "{error}");
         }
+        let wide = covered.replace("\"range\"", "\"hash\"");
+        let error = decode(&signed(&wide)).unwrap_err();
+        assert!(matches!(&error, Error::Feature { feature, .. } if feature == "the key hash:energy"), "{error}");
         assert!(matches!(decode(&signed(&covered.replace("\"range\"", "7"))), Err(Error::Corruption { .. })));
         decode(&signed(&format!("{covered},\n  \"later\": 1"))).unwrap();
         let nonsense = signed("{\n  \"format_version\": 1");
