@@ -14,8 +14,8 @@ pub(super) type KeyColumn = (usize, DataType);
 /// Packed keys. Lists are short, since long ones prune nothing.
 type Keys = BTreeSet<Vec<u8>>;
 
-/// Returns packed keys of `columns` among which are the keys of all matching rows. Returns `None` if the plan implies no
-/// list of at most `most` keys.
+/// Returns packed keys of `columns` among which are the keys of all matching rows. Returns `None` if the plan implies
+/// no list of at most `most` keys.
 pub(super) fn keys_of(plan: &ExpressionPlan, columns: &[KeyColumn], most: usize) -> Option<Keys> {
     let keys = match plan {
         ExpressionPlan::Tuple { columns: sources, members, inside: true } if members.len() <= most => {

@@ -141,6 +141,11 @@ impl std::str::FromStr for DataType {
     }
 }
 
+/// Returns the width of a key column's value as Parquet stores it, in bytes: narrow integers have 32 bits.
+pub(super) fn hashed_width(data_type: DataType) -> usize {
+    if data_type.is_integer() { data_type.width().max(4) } else { data_type.width() }
+}
+
 /// One column of a schema.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Column {

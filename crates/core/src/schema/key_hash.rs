@@ -6,14 +6,9 @@
 
 use xxhash_rust::xxh64::xxh64;
 
-use super::columns::{DataType, MAX_KEY_BYTES};
+use super::columns::{DataType, MAX_KEY_BYTES, hashed_width};
 use super::record::Schema;
 use crate::random;
-
-/// Returns the width of a key column's value as Parquet stores it, in bytes: narrow integers have 32 bits.
-pub(super) fn hashed_width(data_type: DataType) -> usize {
-    if data_type.is_integer() { data_type.width().max(4) } else { data_type.width() }
-}
 
 /// The hash function of a dataset's key.
 #[derive(Debug, Clone)]

@@ -3,8 +3,7 @@
 //! A *stored row* contains the columns' little-endian values in schema order, without padding. Memtables, shuffle
 //! batches and raw spools store rows in this format. [`ordinal`] maps keys of every type to `u64`, so that the
 //! partitioner, the engine and the sort handle one key type. [`key_hash`] hashes keys of datasets that are clustered by
-//! hash. [`sort_keys`] orders records by all columns of the key. [`view`] describes a caller's columns in
-//! memory.
+//! hash. [`sort_keys`] orders records by all columns of the key. [`view`] describes a caller's columns in memory.
 
 mod cluster_key;
 mod columns;

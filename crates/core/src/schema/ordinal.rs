@@ -1,8 +1,8 @@
 //! Order-preserving mapping of keys of every type to `u64`.
 //!
 //! For numbers of one type, `ordinal(a) < ordinal(b)` exactly when `a < b`. The ordinal of a byte string is the
-//! big-endian number of its first eight bytes, so longer strings may share one. -0.0 and 0.0 share an ordinal. NaN maps to
-//! [`NAN_ORDINAL`], which is the ordinal of no other float. It may be the ordinal of an integer: see
+//! big-endian number of its first eight bytes, so longer strings may share one. -0.0 and 0.0 share an ordinal. NaN maps
+//! to [`NAN_ORDINAL`], which is the ordinal of no other float. It may be the ordinal of an integer: see
 //! [`KeyOrder::is_nan`].
 
 use super::columns::{DataType, MAX_KEY_BYTES};

@@ -7,8 +7,8 @@ use arrow_schema::{Field, SchemaRef};
 use super::cluster_key::{ClusterKey, Clustering};
 use super::columns::{
     Column, DataType, EPOCH_COLUMN, MAX_COLUMNS, MAX_FIXED_BYTES, MAX_KEY_BYTES, MAX_KEY_COLUMNS, SchemaError,
+    hashed_width,
 };
-use super::key_hash::hashed_width;
 use super::ordinal::KeyOrder;
 
 /// The columns of a dataset and its key.
@@ -77,8 +77,8 @@ impl Schema {
     ///
     /// # Errors
     /// [`SchemaError`] for an empty schema or too many columns, an empty, reserved or repeated name, a width of zero or
-    /// beyond [`MAX_FIXED_BYTES`], a missing key, a key by ranges that is not one numeric column, and a key by hash with
-    /// a float or beyond [`super::MAX_KEY_COLUMNS`] and [`super::MAX_KEY_BYTES`].
+    /// beyond [`MAX_FIXED_BYTES`], a missing key, a key by ranges that is not one numeric column, and a key by hash
+    /// with a float or beyond [`super::MAX_KEY_COLUMNS`] and [`super::MAX_KEY_BYTES`].
     pub fn clustered(columns: Vec<Column>, key: &ClusterKey) -> Result<Self, SchemaError> {
         if columns.is_empty() || columns.len() > MAX_COLUMNS {
             return Err(SchemaError::ColumnCount { columns: columns.len() });

@@ -1,8 +1,7 @@
 //! Collects rows in memory and encodes them as row groups.
 //!
 //! `memtable` and `column_table` collect rows. `sort` orders them by key. `drain` and `row_group_builder` split them
-//! into columns. `pages` encodes row groups, and `key_filter` builds
-//! their filters.
+//! into columns. `pages` encodes row groups, and `key_filter` builds their filters.
 
 pub(super) mod column_table;
 pub(super) mod drain;

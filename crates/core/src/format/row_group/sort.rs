@@ -1,10 +1,10 @@
 //! Sorts memtables: returns row numbers in key order. Rows with equal keys keep the order of arrival.
 //!
 //! Keys are converted to prefixes (`u64`, see [`crate::schema::SortKeys`]). For a key of one number, its prefix is its
-//! ordinal, and equal prefixes mean equal keys. The difference from the smallest prefix is
-//! reduced to the top 32 bits of the span. These bits and the row number are packed into one `u64`, and the packed
-//! numbers are radix-sorted. Keys with equal top bits are then sorted by comparison. In practice few keys need this.
-//! NaN has the highest ordinal, so rows with a NaN key come last.
+//! ordinal, and equal prefixes mean equal keys. The difference from the smallest prefix is reduced to the top 32 bits
+//! of the span. These bits and the row number are packed into one `u64`, and the packed numbers are radix-sorted. Keys
+//! with equal top bits are then sorted by comparison. In practice few keys need this. NaN has the highest ordinal, so
+//! rows with a NaN key come last.
 
 use crate::error::Result;
 use crate::format::row_group::memtable::Memtable;
@@ -63,8 +63,8 @@ impl SortBuffers {
         &self.order
     }
 
-    /// Sorts the prefixes in `packed`. `rows` are their row numbers, in ascending order. Writes the sorted row numbers to
-    /// `order`.
+    /// Sorts the prefixes in `packed`. `rows` are their row numbers, in ascending order. Writes the sorted row numbers
+    /// to `order`.
     fn sort_prefixes(&mut self, keys: &SortKeys<'_>, rows: impl Iterator<Item = usize>) {
         let count = self.packed.len();
         let whole = (u64::MAX, u64::MIN);
