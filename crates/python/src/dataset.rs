@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use serde_json::{Value as Json, json};
 use turbidite::Error;
 use turbidite::query::{Bounded, ParticleId, Piece, Precision, Query, TrackRequest, Use};
@@ -78,14 +79,32 @@ enum Particles {
 #[derive(Debug, FromPyObject)]
 enum Id {
     Whole(i128),
-    Bytes(Vec<u8>),
+    Bytes(PyBackedBytes),
+    Tuple(Vec<IdValue>),
+}
+
+/// The value of one column of an id.
+#[derive(Debug, FromPyObject)]
+enum IdValue {
+    Whole(i128),
+    Bytes(PyBackedBytes),
+}
+
+impl From<IdValue> for ParticleId {
+    fn from(value: IdValue) -> Self {
+        match value {
+            IdValue::Whole(whole) => whole.into(),
+            IdValue::Bytes(bytes) => bytes.to_vec().into(),
+        }
+    }
 }
 
 impl From<Id> for ParticleId {
     fn from(id: Id) -> Self {
         match id {
             Id::Whole(whole) => whole.into(),
-            Id::Bytes(bytes) => bytes.into(),
+            Id::Bytes(bytes) => bytes.to_vec().into(),
+            Id::Tuple(values) => values.into_iter().map(ParticleId::from).collect::<Vec<_>>().into(),
         }
     }
 }
@@ -208,6 +227,11 @@ impl Dataset {
         let columns = schema.columns().iter();
         let columns = columns.map(|column| (column.name.clone(), column.data_type.to_string(), column.unit.clone()));
         Ok((columns.collect(), schema.key().name.clone()))
+    }
+
+    /// The names of all columns of the key, most significant first.
+    fn key_columns(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        Ok(self.opened(py)?.schema().cluster_key().columns)
     }
 
     /// The statistics of an epoch, as JSON.

@@ -8,7 +8,7 @@ use serde_json::json;
 use turbidite::format::{EpochManifest, PartId, RowGroupEntry, RunKind};
 use turbidite::query::Dataset;
 use turbidite::store::{EpochRange, parse_epoch};
-use turbidite::{Clustering, Schema, Value};
+use turbidite::{Clustering, DataType, Schema, Value};
 
 use super::answers::{aligned, say, say_json};
 use super::epochs::chosen_epochs;
@@ -143,13 +143,13 @@ fn describe(dataset: &Dataset, path: &Path) -> String {
         "{} columns, {} bytes per row, {order} {}:",
         schema.columns().len(),
         schema.row_bytes(),
-        schema.key().name
+        schema.cluster_key().columns.join(", ")
     ));
     let mut rows = Vec::new();
     for (index, column) in schema.columns().iter().enumerate() {
         let derived = descriptor.derivations.iter().find(|text| derived_name(text) == column.name);
         let mut remarks = Vec::new();
-        if index == schema.key_index() {
+        if schema.key_columns().contains(&index) {
             remarks.push("key".to_owned());
         }
         remarks.extend(column.unit.iter().map(|unit| format!("in {unit}")));
@@ -229,9 +229,16 @@ fn epoch_line(manifest: &EpochManifest, schema: &Schema) -> Vec<String> {
 /// Returns the bounds of a key range as text, with the digits of the key's type.
 fn in_words(range: Option<(Value, Value)>, schema: &Schema) -> (String, String) {
     let value = |value: Value| match value {
-        Value::Float(float) if schema.key().data_type == turbidite::DataType::F32 => format!("{:?}", float as f32),
+        Value::Float(float) if schema.key().data_type == DataType::F32 => format!("{:?}", float as f32),
         Value::Float(float) => format!("{float:?}"),
-        Value::Int(integer) => integer.to_string(),
+        // The value of a byte string is its first eight bytes.
+        Value::Int(integer) => match schema.key().data_type {
+            DataType::FixedBytes(width) => {
+                let digits = format!("{integer:016x}");
+                format!("x'{}'{}", &digits[..2 * width.min(8) as usize], if width > 8 { "…" } else { "" })
+            }
+            _ => integer.to_string(),
+        },
     };
     range.map_or_else(|| ("-".to_owned(), "-".to_owned()), |(low, high)| (value(low), value(high)))
 }

@@ -21,7 +21,7 @@ use crate::failure::Failure;
   turbidite tracks particles --ids 17,42 --id id
   turbidite tracks particles --ids @chosen.txt --id id
 
-An id is an integer or fixed_bytes (in hexadecimal digits); at most 1,000,000 particles are tracked at once. Rows are sorted
+An id is an integer, fixed_bytes (in hexadecimal digits), or several of them with colons between them; at most 1,000,000 particles are tracked at once. Rows are sorted
 in 64 MiB of memory; beyond that they spill to an unnamed temporary file in the output's folder, or, without -o, in $TMPDIR.")]
 pub(crate) struct TracksCommand {
     /// The dataset

@@ -19,8 +19,8 @@ use crate::text;
 /// The options of commands that print trajectories.
 #[derive(Debug, Args)]
 pub(super) struct TrajectoryOptions {
-    /// The column that identifies particles [default: the key, if it is an integer or fixed_bytes]
-    #[arg(long, value_name = "COLUMN")]
+    /// The column that identifies particles, or several, separated by commas [default: the key, if it has no float]
+    #[arg(long, value_name = "COLUMN,…")]
     id: Option<String>,
     /// Return their rows of one epoch, or a range with both ends included [default: all]
     #[arg(long, value_name = "E|A..B")]
@@ -75,7 +75,7 @@ impl TrajectoryOptions {
         let begun = Instant::now();
         let dataset = Dataset::open(path)?;
         let id = self.id(dataset.schema())?;
-        let request = self.with_options(request(dataset.schema(), id)?);
+        let request = self.with_options(request(dataset.schema(), &id)?);
         let bar = progress_bar(as_json);
         let advance = |progress: TrackProgress| {
             bar.set_length(progress.epochs);
@@ -101,17 +101,18 @@ impl TrajectoryOptions {
             Some(_) if as_json => say_json(&summary)?,
             // Standard output contains the rows.
             None if as_json => complain(&to_json(&summary)?),
-            _ => self.tell(id, &summary),
+            _ => self.tell(&id, &summary),
         }
         Ok(())
     }
 
-    /// Returns the column that identifies particles.
-    fn id<'a>(&'a self, schema: &'a Schema) -> Result<&'a str, Failure> {
+    /// Returns the column that identifies particles, or several, separated by commas.
+    fn id(&self, schema: &Schema) -> Result<String, Failure> {
         let key = schema.key();
         match &self.id {
-            Some(id) => Ok(id),
-            None if key.data_type.is_integer() || matches!(key.data_type, DataType::FixedBytes(_)) => Ok(&key.name),
+            Some(id) => Ok(id.clone()),
+            // A key of several columns has no floats.
+            None if !key.data_type.is_float() => Ok(schema.cluster_key().columns.join(",")),
             None => Err(Failure::Usage(format!(
                 "--id COLUMN: state which column identifies particles; the key, '{}', is {}",
                 key.name, key.data_type
@@ -194,13 +195,17 @@ impl TrajectoryOptions {
 
 /// Returns the ids of texts that are separated by commas or white space.
 pub(super) fn parse_ids(texts: &[String], schema: &Schema, id: &str) -> Result<Vec<ParticleId>, Failure> {
+    let single = schema.index_of(id).map(|_| vec![id]);
+    let names = single.unwrap_or_else(|| id.split(',').map(str::trim).collect());
+    let type_of = |name: &&str| schema.index_of(name).map(|index| schema.columns()[index].data_type);
     // The request is refused for a column that does not exist.
-    let Some(column) = schema.columns().iter().find(|column| column.name == id) else { return Ok(Vec::new()) };
+    let Some(types) = names.iter().map(type_of).collect::<Option<Vec<DataType>>>() else { return Ok(Vec::new()) };
+    let stated = types.iter().map(DataType::to_string).collect::<Vec<_>>().join(":");
     let each = texts.iter().flat_map(|text| text.split(|letter: char| letter == ',' || letter.is_whitespace()));
     each.filter(|text| !text.is_empty())
         .map(|text| {
-            ParticleId::parse(text, column.data_type)
-                .ok_or_else(|| Failure::Usage(format!("'{text}' is no id: '{id}' is {}", column.data_type)))
+            ParticleId::parse_tuple(text, &types)
+                .ok_or_else(|| Failure::Usage(format!("'{text}' is no id: '{id}' is {stated}")))
         })
         .collect()
 }

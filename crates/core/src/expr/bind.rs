@@ -32,7 +32,7 @@ pub(super) enum Names<'a> {
 
 /// A binder of expressions to columns. The binder collects the source constants that the expressions use.
 pub(super) struct Binder<'a> {
-    source: SourceText<'a>,
+    pub(super) source: SourceText<'a>,
     columns: &'a [Column],
     names: Names<'a>,
     constants: RefCell<Vec<Arc<str>>>,
@@ -49,7 +49,7 @@ type Result<T> = std::result::Result<T, ExpressionError>;
 /// Returns the start of an expression, or (1, 1) if sqlparser does not provide it.
 ///
 /// sqlparser's own `span()` is recursive, and the depth of sqlparser's tree is not limited yet.
-fn place(mut expr: &Expr) -> Location {
+pub(super) fn place(mut expr: &Expr) -> Location {
     loop {
         expr = match expr {
             Expr::BinaryOp { left, .. } => left,
@@ -153,7 +153,7 @@ impl<'a> Binder<'a> {
         }
     }
 
-    fn number(&self, expr: &Expr, depth: usize) -> Result<Number> {
+    pub(super) fn number(&self, expr: &Expr, depth: usize) -> Result<Number> {
         match self.bind(expr, depth)? {
             Bound::Number(number) => Ok(number),
             Bound::Condition(_) => {
@@ -187,6 +187,9 @@ impl<'a> Binder<'a> {
                 self.between(value, *negated, low, high, depth).map(Bound::Condition)
             }
             Expr::InList { expr: value, list, negated } => {
+                if let Some(condition) = self.tuple_list(value, list, *negated)? {
+                    return Ok(Bound::Condition(condition));
+                }
                 let value = self.number(value, depth)?;
                 let item = |item| Ok(round_to(&value, self.number(item, depth)?));
                 let list = list.iter().map(item).collect::<Result<Vec<_>>>()?;
@@ -250,6 +253,9 @@ impl<'a> Binder<'a> {
         if arithmetic.is_none() && comparison.is_none() {
             return Err(self.source.syntax(place(whole), "not supported in an expression"));
         }
+        if let Some(condition) = self.tuple_compare(comparison, left, right)? {
+            return Ok(Bound::Condition(condition));
+        }
         let left = self.number(left, depth)?;
         let right = self.number(right, depth)?;
         Ok(match (arithmetic, comparison) {
@@ -281,7 +287,10 @@ impl<'a> Binder<'a> {
                 let number = text.parse().map_err(|_| self.source.syntax(place, "not a number"))?;
                 Ok(Bound::Number(Number::Literal(Value::Float(number))))
             }
-            _ => Err(self.source.syntax(place, "only numbers, TRUE and FALSE are supported as literals")),
+            SqlValue::HexStringLiteral(_) => {
+                Err(self.source.syntax(place, "byte strings can be compared with fixed_bytes columns only"))
+            }
+            _ => Err(self.source.syntax(place, "only numbers, x'…', TRUE and FALSE are supported as literals")),
         }
     }
 
@@ -322,7 +331,6 @@ impl<'a> Binder<'a> {
     }
 
     fn identifier(&self, name: &Ident) -> Result<Number> {
-        let position = self.source.position(name.span.start);
         if name.quote_style.is_none() {
             let literal = match name.value.to_ascii_lowercase().as_str() {
                 "inf" | "infinity" => Some(f64::INFINITY),
@@ -336,13 +344,24 @@ impl<'a> Binder<'a> {
         if matches!(self.names, Names::Predicate) && name.value.eq_ignore_ascii_case(EPOCH_COLUMN) {
             return Ok(Number::Epoch);
         }
-        let index = self.find(&name.value, position)?;
-        let column = &self.columns[index];
+        let column = self.column(name)?;
         if !column.data_type.is_numeric() {
-            let (name, data_type) = (column.name.clone(), column.data_type);
-            return Err(ExpressionError::Opaque { position, name, data_type });
+            return Err(self.opaque(&column, name.span.start));
         }
-        Ok(Number::Column(ColumnRef { index, data_type: column.data_type, name: column.name.as_str().into() }))
+        Ok(Number::Column(column))
+    }
+
+    /// Returns the column with this name.
+    pub(super) fn column(&self, name: &Ident) -> Result<ColumnRef> {
+        let index = self.find(&name.value, self.source.position(name.span.start))?;
+        let Column { name, data_type, .. } = &self.columns[index];
+        Ok(ColumnRef { index, data_type: *data_type, name: name.as_str().into() })
+    }
+
+    /// Returns the error that a column has no order.
+    pub(super) fn opaque(&self, column: &ColumnRef, place: Location) -> ExpressionError {
+        let (position, name, data_type) = (self.source.position(place), column.name.to_string(), column.data_type);
+        ExpressionError::Opaque { position, name, data_type }
     }
 
     /// Returns the index of the column with this name, or else of the only column whose name differs in case only.

@@ -32,6 +32,7 @@ impl Comparison<'_> {
         };
         match self.plan {
             ExpressionPlan::Range { source: of, .. } | ExpressionPlan::Member { source: of, .. } => source(of),
+            ExpressionPlan::Tuple { columns, .. } => columns.iter().for_each(source),
             ExpressionPlan::Whole { left, right, .. } => [left, right].into_iter().for_each(source),
             ExpressionPlan::Compare { left, right, .. } => {
                 gather(&left.tree, &mut columns, &mut epoch);
@@ -69,6 +70,7 @@ pub(super) fn fold<T, E>(
         | ExpressionPlan::Whole { .. }
         | ExpressionPlan::Compare { .. }
         | ExpressionPlan::ComputedMember { .. }
+        | ExpressionPlan::Tuple { .. }
         | ExpressionPlan::IsNan(_) => return comparison(&Comparison { plan }),
     };
     let mut joined = Vec::with_capacity(operands.len());

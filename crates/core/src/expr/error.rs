@@ -30,7 +30,7 @@ pub enum ExpressionError {
     #[error("at character {position}: '{name}' is ambiguous: {}; use the exact name", candidates.join(", "))]
     AmbiguousColumn { position: usize, name: String, candidates: Vec<String> },
     #[error(
-        "at character {position}: column '{name}' is {data_type}, which can be stored and returned, but not used in expressions"
+        "at character {position}: column '{name}' is {data_type}, which can be stored and returned, and compared by = and IN with literals such as x'0a1b'"
     )]
     Opaque { position: usize, name: String, data_type: DataType },
     #[error(

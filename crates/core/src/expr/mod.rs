@@ -5,6 +5,8 @@
 //!
 //! - Numbers: `7`, `0.05`, `1.5e-3`, `inf`, `-inf`, `nan`.
 //! - Column names match exactly, or else case-insensitively if that match is unique. Any name may be quoted: `"time"`.
+//! - Byte strings: `x'0a1b'`. A `fixed_bytes` column compares with them by `=`, `<>` and `IN`.
+//! - Tuples of integers and byte strings: `(cpu, id) = (3, 17)`, `(cpu, id) IN ((3, 17), (4, 5))`, and their negations.
 //! - `epoch` is a column of every predicate. `header.x0` is a constant of the source file, in derivations.
 //! - `+ - * / %`, unary minus, `abs(x)`, `sqrt(x)`, `floor(x)`, and `bits_i32(x)`: the bits of an `f32` column as an
 //!   `i32`.
@@ -29,16 +31,18 @@
 //! # Map
 //!
 //! `builder` converts expressions composed by a program to text. `parse` parses text to sqlparser's tree within fixed
-//! limits. `bind` resolves names and types, and converts that tree to our typed `tree`. `plan` chooses the execution of
-//! each comparison: on native slices (`mask`) or in `f64` chunks (`program`). `comparison` folds a predicate over its
-//! comparisons. [`Predicate`] evaluates and prunes (`prune`: interval arithmetic over column statistics).
-//! [`Derivation`] computes columns.
+//! limits. `bind` (`bind_tuple` for tuples) resolves names and types, and converts that tree to our typed `tree`.
+//! `plan` chooses the execution of each comparison: on native slices (`mask`) or in `f64` chunks (`program`).
+//! `comparison` folds a predicate over its comparisons. [`Predicate`] evaluates and prunes (`prune`: interval
+//! arithmetic over column statistics; `keys`: lists of keys). [`Derivation`] computes columns.
 
 mod bind;
+mod bind_tuple;
 mod builder;
 mod comparison;
 mod derive;
 mod error;
+mod keys;
 mod mask;
 mod members;
 mod parse;
@@ -47,6 +51,7 @@ mod predicate;
 mod program;
 mod prune;
 mod tree;
+mod tuples;
 
 #[cfg(test)]
 mod tests;

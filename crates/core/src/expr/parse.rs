@@ -125,7 +125,7 @@ fn admit(source: &SourceText<'_>, tokens: Vec<TokenWithSpan>) -> Result<Vec<Toke
             }
             // Whitespace is dropped, since the parser's look-ahead skips it token by token.
             Token::Whitespace(_) => continue,
-            Token::Number(_, false) | Token::Comma | Token::Period | Token::EOF => {}
+            Token::Number(_, false) | Token::HexStringLiteral(_) | Token::Comma | Token::Period | Token::EOF => {}
             Token::LParen => {
                 depth += 1;
                 if depth > MAX_DEPTH {

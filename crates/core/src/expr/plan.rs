@@ -6,12 +6,14 @@
 //! pass. Pruning is an overlap test. NaN lies in no interval, so NaN follows IEEE 754 without a special case.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 use crate::schema::{DataType, Value};
 
 use super::members::Members;
 use super::program::Program;
-use super::tree::{CompareOp, Condition, Number, rounded};
+use super::tree::{ColumnRef, CompareOp, Condition, Number, rounded};
+use super::tuples::TupleSet;
 
 /// A value that is read without arithmetic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +69,12 @@ pub(super) enum ExpressionPlan {
     ComputedMember {
         value: Computed,
         members: Members,
+        inside: bool,
+    },
+    /// The values of columns are one of the tuples, at least one.
+    Tuple {
+        columns: Vec<Source>,
+        members: Arc<TupleSet>,
         inside: bool,
     },
     IsNan(Computed),
@@ -191,7 +199,7 @@ fn cost(plan: &ExpressionPlan) -> usize {
         ExpressionPlan::Member { .. } => 3,
         ExpressionPlan::Whole { .. } => 4,
         ExpressionPlan::Compare { .. } | ExpressionPlan::IsNan(_) => 10,
-        ExpressionPlan::ComputedMember { .. } => 13,
+        ExpressionPlan::ComputedMember { .. } | ExpressionPlan::Tuple { .. } => 13,
         ExpressionPlan::Not(inner) => cost(inner),
         ExpressionPlan::And(inner) | ExpressionPlan::Or(inner) => inner.iter().map(cost).sum(),
     }
@@ -204,6 +212,14 @@ impl ExpressionPlanner<'_> {
             Condition::Compare(op, left, right) => self.compare(*op, left, right),
             Condition::Between { value, low, high, negated } => self.between(value, low, high, *negated),
             Condition::In { value, list, negated } => self.member(value, list, *negated),
+            Condition::Tuple { columns, members, negated } => {
+                let source = |column: &ColumnRef| {
+                    let ColumnRef { index, data_type, .. } = *column;
+                    Source::Column { slot: self.slot(index), index, data_type }
+                };
+                let columns = columns.iter().map(source).collect();
+                ExpressionPlan::Tuple { columns, members: Arc::new(members.clone()), inside: !negated }
+            }
             Condition::IsNan(value) => match self.source(value) {
                 // Integers are never NaN.
                 Some(source) if !source.data_type().is_float() => ExpressionPlan::Constant(false),

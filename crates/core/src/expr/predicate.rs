@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::fmt;
+use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -15,6 +16,7 @@ use crate::schema::{DataType, Schema, Value};
 use super::ExpressionError;
 use super::bind::{Binder, Names};
 use super::comparison::{Comparison, Connective, fold};
+use super::keys::keys_of;
 use super::mask::{Mask, WORD_ROWS};
 use super::members::{Code, Members};
 use super::parse::{SourceText, parse};
@@ -22,6 +24,7 @@ use super::plan::{Computed, ExpressionPlan, ExpressionPlanner, Source, type_rang
 use super::program::{CHUNK_ROWS, Chunks, Scalar, Stack};
 use super::prune::{ColumnBounds, Pruner, TruthValue, range_of, values_of};
 use super::tree::{CompareOp, Condition, gather};
+use super::tuples::TupleSet;
 
 /// A condition on records, bound to a schema.
 ///
@@ -80,6 +83,8 @@ enum Slice<'a> {
     U64(&'a [u64]),
     F32(&'a [f32]),
     F64(&'a [f64]),
+    /// Byte strings of one length, concatenated. Only tuples read them.
+    Bytes(&'a [u8]),
 }
 
 /// Evaluates `$body` with the native values of a column of any type.
@@ -96,6 +101,7 @@ macro_rules! with_values {
             Slice::U64($values) => $body,
             Slice::F32($values) => $body,
             Slice::F64($values) => $body,
+            Slice::Bytes(_) => unreachable!("binding accepts byte strings in tuples only"),
         }
     };
 }
@@ -118,7 +124,18 @@ impl<'a> Slice<'a> {
             DataType::U64 => values!(U64, UInt64Type),
             DataType::F32 => values!(F32, Float32Type),
             DataType::F64 => values!(F64, Float64Type),
-            DataType::FixedBytes(_) => None,
+            DataType::FixedBytes(width) => {
+                let array = array.as_fixed_size_binary_opt().filter(|array| array.value_length() as u32 == width)?;
+                Some(Self::Bytes(array.value_data()))
+            }
+        }
+    }
+
+    /// Appends the stored bytes of a row's value.
+    fn pack(self, row: usize, width: usize, out: &mut Vec<u8>) {
+        match self {
+            Self::Bytes(values) => out.extend_from_slice(&values[row * width..][..width]),
+            _ => with_values!(self, values => out.extend_from_slice(&values[row].to_le_bytes())),
         }
     }
 }
@@ -223,6 +240,10 @@ impl<'a> PredicateInput<'a> {
                 let mask = self.members(value, members, stack);
                 if *inside { mask } else { mask.negate() }
             }
+            ExpressionPlan::Tuple { columns, members, inside } => {
+                let mask = self.tuples(columns, members);
+                if *inside { mask } else { mask.negate() }
+            }
             ExpressionPlan::IsNan(value) => self.each_chunk(value, stack, f64::is_nan),
             ExpressionPlan::Not(inner) => self.mask(inner, stack).negate(),
             ExpressionPlan::And(inner) => self.joined(inner, stack, true),
@@ -261,6 +282,26 @@ impl<'a> PredicateInput<'a> {
             self.load_whole(left, first_row, &mut a[..rows]);
             self.load_whole(right, first_row, &mut b[..rows]);
             mask.set_pairs(first_row, &a[..rows], &b[..rows], |a, b| op.holds(a, b));
+        }
+        mask
+    }
+
+    fn tuples(&self, columns: &[Source], members: &TupleSet) -> Mask {
+        let mut mask = Mask::constant(self.rows, false);
+        let mut tuple = Vec::with_capacity(members.width());
+        let mut found = [false; WORD_ROWS];
+        for first_row in (0..self.rows).step_by(WORD_ROWS) {
+            let rows = WORD_ROWS.min(self.rows - first_row);
+            for (row, found) in found[..rows].iter_mut().enumerate() {
+                tuple.clear();
+                for source in columns {
+                    if let Source::Column { slot, data_type, .. } = *source {
+                        self.columns[slot].pack(first_row + row, data_type.width(), &mut tuple);
+                    }
+                }
+                *found = members.contains(&tuple);
+            }
+            mask.set(first_row, &found[..rows], |found| found);
         }
         mask
     }
@@ -335,6 +376,7 @@ fn gather_all(condition: &Condition, columns: &mut Vec<usize>, epoch: &mut bool)
             gather(value, columns, epoch);
             list.iter().for_each(|number| gather(number, columns, epoch));
         }
+        Condition::Tuple { columns: of, .. } => columns.extend(of.iter().map(|column| column.index)),
         Condition::IsNan(value) => gather(value, columns, epoch),
         Condition::Not(operand) => gather_all(operand, columns, epoch),
         Condition::And(operands) | Condition::Or(operands) => {
@@ -380,6 +422,31 @@ impl Predicate {
         let plan = ExpressionPlan::any_of(source, Members::new(values.map(Value::Int).filter(fits)), true);
         let text = format!("{} IN (…)", stated.name);
         Ok(Self { text, plan, columns: vec![column], types: vec![stated.data_type], uses_epoch: false })
+    }
+
+    /// Returns the predicate that the values of columns are one of the packed tuples, for lists that are too long to
+    /// parse from text. The columns are integers or byte strings.
+    pub(crate) fn any_tuple_of(schema: &Schema, columns: &[usize], packed: &[u8]) -> Self {
+        let mut read = columns.to_vec();
+        read.sort_unstable();
+        read.dedup();
+        let data_type = |index: &usize| schema.columns()[*index].data_type;
+        let source = |index: &usize| {
+            let slot = read.partition_point(|column| column < index);
+            Source::Column { slot, index: *index, data_type: data_type(index) }
+        };
+        let members = TupleSet::new(columns.iter().map(data_type).collect(), packed);
+        let plan = match members.len() {
+            0 => ExpressionPlan::Constant(false),
+            _ => ExpressionPlan::Tuple {
+                columns: columns.iter().map(source).collect(),
+                members: Arc::new(members),
+                inside: true,
+            },
+        };
+        let names: Vec<&str> = columns.iter().map(|index| schema.columns()[*index].name.as_str()).collect();
+        let types = read.iter().map(data_type).collect();
+        Self { text: format!("({}) IN (…)", names.join(", ")), plan, columns: read, types, uses_epoch: false }
     }
 
     /// Returns the columns that the predicate reads, as ascending indexes into the schema, without `epoch`.
@@ -438,6 +505,15 @@ impl Predicate {
     /// finite list.
     pub fn values_of(&self, column: usize) -> Option<Vec<Value>> {
         values_of(&self.plan, column)
+    }
+
+    /// Returns keys among which are the keys of all matching rows: the stored values of the key's columns, packed.
+    /// Returns `None` if the predicate implies no list of at most `most` keys.
+    pub(crate) fn keys_of(&self, schema: &Schema, most: usize) -> Option<Vec<u8>> {
+        let column = |index: &usize| (*index, schema.columns()[*index].data_type);
+        let columns: Vec<_> = schema.key_columns().iter().map(column).collect();
+        let keys = keys_of(&self.plan, &columns, most)?;
+        Some(keys.into_iter().flatten().collect())
     }
 
     /// Folds the predicate bottom-up: `comparison` returns the value of a comparison, and `join` joins the values of a

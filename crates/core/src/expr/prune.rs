@@ -278,6 +278,15 @@ impl Pruner<'_> {
                 let truth = self.member(Known { range, can_be_nan }, members);
                 if *inside { truth } else { truth.opposite() }
             }
+            ExpressionPlan::Tuple { columns, members, inside } => {
+                let bounds = |source: &Source| match *source {
+                    Source::Column { index, .. } => (self.summary)(index)?.range,
+                    Source::Epoch => None,
+                };
+                let bounds: Vec<_> = columns.iter().map(bounds).collect();
+                let truth = TruthValue::of(members.any_within(&bounds), true);
+                if *inside { truth } else { truth.opposite() }
+            }
             ExpressionPlan::IsNan(value) => {
                 let Interval { range, can_be_nan } = self.computed(value);
                 TruthValue::of(can_be_nan, range.is_some())

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use crate::schema::{DataType, EPOCH_COLUMN, Value};
 
+use super::tuples::TupleSet;
+
 /// A column by its index in the schema (or among the source columns).
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ColumnRef {
@@ -169,8 +171,23 @@ pub(super) fn rounded(data_type: DataType, literal: Value) -> Value {
 pub(super) enum Condition {
     Constant(bool),
     Compare(CompareOp, Number, Number),
-    Between { value: Number, low: Number, high: Number, negated: bool },
-    In { value: Number, list: Vec<Number>, negated: bool },
+    Between {
+        value: Number,
+        low: Number,
+        high: Number,
+        negated: bool,
+    },
+    In {
+        value: Number,
+        list: Vec<Number>,
+        negated: bool,
+    },
+    /// The values of columns are one of the tuples, at least one.
+    Tuple {
+        columns: Vec<ColumnRef>,
+        members: TupleSet,
+        negated: bool,
+    },
     IsNan(Number),
     Not(Box<Condition>),
     And(Vec<Condition>),
@@ -293,6 +310,20 @@ impl fmt::Display for Condition {
                     write!(f, "{item}")?;
                 }
                 f.write_str(")")
+            }
+            Self::Tuple { columns, members, negated } => {
+                let open = |text| if columns.len() > 1 { text } else { "" };
+                f.write_str(open("("))?;
+                for (place, column) in columns.iter().enumerate() {
+                    f.write_str(if place > 0 { ", " } else { "" })?;
+                    write_name(f, &column.name)?;
+                }
+                f.write_str(open(")"))?;
+                match (members.len(), negated) {
+                    (1, false) => write!(f, " = {members}"),
+                    (1, true) => write!(f, " <> {members}"),
+                    (_, negated) => write!(f, "{} IN ({members})", not(negated)),
+                }
             }
             Self::IsNan(value) => write!(f, "isnan({value})"),
             Self::Not(operand) => {

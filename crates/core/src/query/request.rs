@@ -261,6 +261,10 @@ impl ResolvedQuery {
         if let Some(piece) = &query.piece {
             piece.check()?;
         }
+        if query.ordered && !schema.has_numeric_key() {
+            let what = format!("the key '{}' is not one number; sort the rows after the query", schema.cluster_key());
+            return Err(UsageError::Option { option: "ordered", what }.into());
+        }
         let predicate = query.filter.as_deref().map(|text| Predicate::parse(text, schema)).transpose()?;
         let named = match &query.columns {
             None => (0..schema.columns().len()).map(Some).chain([None]).collect(),

@@ -12,7 +12,13 @@ pub const MAX_FIXED_BYTES: u32 = 1 << 16;
 /// Maximum number of columns in a schema.
 pub const MAX_COLUMNS: usize = 1 << 12;
 
-/// All types that a key may have.
+/// Maximum number of columns in a key that is hashed.
+pub(super) const MAX_KEY_COLUMNS: usize = 4;
+
+/// Maximum total width of the columns in a key that is hashed, as Parquet stores them, in bytes.
+pub(super) const MAX_KEY_BYTES: usize = 64;
+
+/// All types that a key by ranges may have.
 #[cfg(test)]
 pub(crate) const KEY_TYPES: [DataType; 10] = [
     DataType::I8,
@@ -42,7 +48,7 @@ pub enum DataType {
     U64,
     F32,
     F64,
-    /// An opaque payload of this many bytes. Payloads are stored and returned, but cannot be compared.
+    /// A byte string of this length. It is stored, returned and compared for equality, but no range of it is known.
     FixedBytes(u32),
 }
 
@@ -135,6 +141,11 @@ impl std::str::FromStr for DataType {
     }
 }
 
+/// Returns the width of a key column's value as Parquet stores it, in bytes: narrow integers have 32 bits.
+pub(super) fn hashed_width(data_type: DataType) -> usize {
+    if data_type.is_integer() { data_type.width().max(4) } else { data_type.width() }
+}
+
 /// One column of a schema.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Column {
@@ -180,11 +191,15 @@ pub enum SchemaError {
     #[error("the key '{name}' is {data_type}, which has no order")]
     KeyType { name: String, data_type: DataType },
     #[error(
-        "the key 'hash:{name}' is {data_type}: records are clustered by the hash of integers; use the key '{name}' instead"
+        "the key '{key}' has the column '{name}', which is {data_type}: records are clustered by the hash of integers and fixed_bytes; use the key '{name}' instead"
     )]
-    HashedType { name: String, data_type: DataType },
-    #[error("the key '{key}' has {columns} columns; a key has one")]
+    HashedType { key: String, name: String, data_type: DataType },
+    #[error("the key '{key}' has {columns} columns; a key by hash has 1 to {MAX_KEY_COLUMNS}, a key by ranges has one")]
     KeyColumns { key: String, columns: usize },
+    #[error("the key '{key}' has {bytes} bytes; the maximum of a key by hash is {MAX_KEY_BYTES}")]
+    KeyBytes { key: String, bytes: usize },
+    #[error("the key '{key}' has the column '{name}' twice")]
+    RepeatedKey { key: String, name: String },
     #[error("'{text}' is not a type; types are i8 to i64, u8 to u64, f32, f64 and fixed_bytes(n)")]
     UnknownType { text: String },
     #[error("{found} columns were appended to a schema of {expected}")]

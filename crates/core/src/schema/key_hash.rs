@@ -1,40 +1,48 @@
 //! The hash of a key: XXH64 with seed 0 of the value's Parquet bytes, as Parquet's Bloom filters have it; and the
-//! partition of a key, which follows from a mix of its hash.
+//! partition of a key, which follows from a mix of its hash. The bytes of a key of several columns are concatenated.
 //!
 //! The hash itself would not do for partitions: the filters of a part choose a block by the upper bits of the hash,
 //! which would be nearly the same for all keys of a partition.
 
 use xxhash_rust::xxh64::xxh64;
 
-use super::columns::DataType;
+use super::columns::{DataType, MAX_KEY_BYTES, hashed_width};
 use super::record::Schema;
-use super::value::Value;
 use crate::random;
 
 /// The hash function of a dataset's key.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct KeyHash {
-    data_type: DataType,
-    offset: usize,
+    /// Type and place of each column. The place is an offset in a row.
+    columns: Vec<(DataType, usize)>,
 }
 
 impl KeyHash {
-    /// Returns the hash function of the key column of `schema`.
+    /// Returns the hash function of the key in stored rows of `schema`.
     pub(crate) fn new(schema: &Schema) -> Self {
-        Self { data_type: schema.key().data_type, offset: schema.offset(schema.key_index()) }
+        let column = |index: &usize| (schema.columns()[*index].data_type, schema.offset(*index));
+        Self { columns: schema.key_columns().iter().map(column).collect() }
     }
 
-    /// Returns the hash function of packed values of a type.
-    pub(crate) fn of_values(data_type: DataType) -> Self {
-        Self { data_type, offset: 0 }
+    /// Returns the hash function of packed keys of `schema`: the stored values of the key's columns, one after another.
+    pub(crate) fn of_keys(schema: &Schema) -> Self {
+        let mut offset = 0;
+        let mut column = |index: &usize| {
+            let data_type = schema.columns()[*index].data_type;
+            offset += data_type.width();
+            (data_type, offset - data_type.width())
+        };
+        Self { columns: schema.key_columns().iter().map(&mut column).collect() }
     }
 
-    /// Appends the hash of every stored row's key to `out`. The rows are at a distance of `stride` bytes, the first at
-    /// the start of `rows`.
+    /// Appends the hash of every row's key to `out`. The rows are at a distance of `stride` bytes, the first at the
+    /// start of `rows`.
     pub(crate) fn hashes(&self, rows: &[u8], stride: usize, out: &mut Vec<u64>) {
-        let keys = rows.chunks(stride).map(|row| &row[self.offset..]);
-        // Parquet stores narrow integers as 32-bit integers.
-        match self.data_type {
+        let [(data_type, offset)] = *self.columns.as_slice() else {
+            return out.extend(rows.chunks(stride).map(|row| self.hash(row)));
+        };
+        let keys = rows.chunks(stride).map(|row| &row[offset..]);
+        match data_type {
             DataType::I8 => out.extend(keys.map(|key| hash_of(&i32::from(key[0] as i8).to_le_bytes()))),
             DataType::U8 => out.extend(keys.map(|key| hash_of(&u32::from(key[0]).to_le_bytes()))),
             DataType::I16 => {
@@ -43,19 +51,26 @@ impl KeyHash {
             DataType::U16 => {
                 out.extend(keys.map(|key| hash_of(&u32::from(u16::from_le_bytes([key[0], key[1]])).to_le_bytes())))
             }
+            DataType::I64 | DataType::U64 => out.extend(keys.map(|key| hash_of(&key[..8]))),
+            DataType::FixedBytes(16) => out.extend(keys.map(|key| hash_of(&key[..16]))),
             data_type => out.extend(keys.map(|key| hash_of(&key[..data_type.width()]))),
         }
     }
-}
 
-/// Returns the hash of an integer of this type. Returns `None` for values of other types.
-pub(crate) fn hash_of_value(data_type: DataType, value: Value) -> Option<u64> {
-    let Value::Int(value) = value else { return None };
-    match data_type {
-        DataType::I64 | DataType::U64 => Some(hash_of(&(value as u64).to_le_bytes())),
-        // Parquet stores narrow integers as 32-bit integers.
-        data_type if data_type.is_integer() => Some(hash_of(&(value as u32).to_le_bytes())),
-        _ => None,
+    /// Returns the hash of the key in a row: that of its columns' values as Parquet stores them, one after another.
+    fn hash(&self, row: &[u8]) -> u64 {
+        let mut physical = [0; MAX_KEY_BYTES];
+        let mut end = 0;
+        for (data_type, offset) in &self.columns {
+            let stored = &row[*offset..offset + data_type.width()];
+            physical[end..end + stored.len()].copy_from_slice(stored);
+            let width = hashed_width(*data_type);
+            // Parquet extends the sign of narrow integers.
+            let is_negative = matches!(data_type, DataType::I8 | DataType::I16) && stored[stored.len() - 1] > 0x7f;
+            physical[end + stored.len()..end + width].fill(if is_negative { 0xff } else { 0 });
+            end += width;
+        }
+        hash_of(&physical[..end])
     }
 }
 
@@ -108,10 +123,30 @@ mod tests {
         }
         assert_eq!(hash(DataType::I8, &[0xFE]), hash(DataType::I32, &(-2i32).to_le_bytes()));
         assert_ne!(hash(DataType::U8, &[0xFE]), hash(DataType::I8, &[0xFE]));
-        for (data_type, key) in [(DataType::I8, &[0xFE][..]), (DataType::U16, &[0xFE, 1]), (DataType::I64, &[0xFE; 8])]
-        {
-            let value = Value::from_stored(data_type, key);
-            assert_eq!(hash_of_value(data_type, value), Some(hash(data_type, key)), "{data_type}");
+    }
+
+    #[test]
+    fn hashes_of_several_columns_are_those_of_their_concatenated_values() {
+        let columns = vec![
+            Column::new("uuid", DataType::FixedBytes(5)),
+            Column::new("other", DataType::U16),
+            Column::new("cpu", DataType::I8),
+            Column::new("id", DataType::U64),
+        ];
+        let schema = Schema::new(columns, "hash:cpu,id,uuid").unwrap();
+        let mut hashes = Vec::new();
+        let row = [&b"abcde\x07\x07\xFE"[..], &17u64.to_le_bytes()].concat();
+        KeyHash::new(&schema).hashes(&row.repeat(2), row.len(), &mut hashes);
+        KeyHash::of_keys(&schema).hashes(&[&[0xFE][..], &17u64.to_le_bytes(), b"abcde"].concat(), 14, &mut hashes);
+        let physical = [&(-2i32).to_le_bytes()[..], &17u64.to_le_bytes(), b"abcde"].concat();
+        assert_eq!(hashes, [hash_of(&physical); 3]);
+    }
+
+    #[test]
+    fn hashes_of_byte_strings_are_those_of_their_bytes() {
+        for width in [1, 8, 16, 33, 64] {
+            let key: Vec<u8> = (0..width).map(|byte| byte as u8).collect();
+            assert_eq!(hash(DataType::FixedBytes(width), &key), hash_of(&key));
         }
     }
 }

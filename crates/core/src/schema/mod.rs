@@ -3,7 +3,7 @@
 //! A *stored row* contains the columns' little-endian values in schema order, without padding. Memtables, shuffle
 //! batches and raw spools store rows in this format. [`ordinal`] maps keys of every type to `u64`, so that the
 //! partitioner, the engine and the sort handle one key type. [`key_hash`] hashes keys of datasets that are clustered by
-//! hash. [`view`] describes a caller's columns in memory.
+//! hash. [`sort_keys`] orders records by all columns of the key. [`view`] describes a caller's columns in memory.
 
 mod cluster_key;
 mod columns;
@@ -12,6 +12,7 @@ mod ordinal;
 mod packing;
 pub(crate) mod radix;
 mod record;
+mod sort_keys;
 mod steps;
 mod value;
 mod view;
@@ -20,10 +21,11 @@ pub use cluster_key::{ClusterKey, Clustering};
 #[cfg(test)]
 pub(crate) use columns::KEY_TYPES;
 pub use columns::{Column, DataType, EPOCH_COLUMN, MAX_COLUMNS, MAX_FIXED_BYTES, SchemaError};
-pub(crate) use key_hash::{KeyHash, even_share, hash_of, hash_of_value, partition_of_hash, partition_ordinal};
+pub(crate) use key_hash::{KeyHash, even_share, hash_of, partition_of_hash, partition_ordinal};
 pub use ordinal::{KeyOrder, NAN_ORDINAL};
 pub(crate) use packing::Packing;
 pub use record::Schema;
+pub(crate) use sort_keys::SortKeys;
 pub(crate) use steps::{MAX_STEPS, STEP, by_steps, copy_in_steps};
 pub use value::Value;
 pub use view::ColumnView;

@@ -1,10 +1,11 @@
 //! Order-preserving mapping of keys of every type to `u64`.
 //!
-//! For values of one type, `ordinal(a) < ordinal(b)` exactly when `a < b`. -0.0 and 0.0 share an ordinal. NaN maps to
-//! [`NAN_ORDINAL`], which is the ordinal of no other float. It may be the ordinal of an integer: see
+//! For numbers of one type, `ordinal(a) < ordinal(b)` exactly when `a < b`. The ordinal of a byte string is the
+//! big-endian number of its first eight bytes, so longer strings may share one. -0.0 and 0.0 share an ordinal. NaN maps
+//! to [`NAN_ORDINAL`], which is the ordinal of no other float. It may be the ordinal of an integer: see
 //! [`KeyOrder::is_nan`].
 
-use super::columns::DataType;
+use super::columns::{DataType, MAX_KEY_BYTES};
 use super::value::Value;
 
 /// The ordinal of NaN in float columns. For 64-bit integer columns it is the ordinal of the largest value.
@@ -16,7 +17,7 @@ pub struct KeyOrder {
     number: NumberType,
 }
 
-/// A type that has an order: any type but `fixed_bytes`.
+/// A type that has an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NumberType {
     I8,
@@ -29,6 +30,8 @@ enum NumberType {
     U64,
     F32,
     F64,
+    /// A byte string of this length, compared as unsigned bytes. Only keys have this order.
+    Bytes(u8),
 }
 
 impl NumberType {
@@ -53,8 +56,71 @@ fn ordinal_f64(value: f64) -> u64 {
     (bits ^ flip) | u64::from(value.is_nan()).wrapping_neg()
 }
 
+/// Returns the ordinal of a byte string: its first eight bytes, or zeros for missing ones.
+#[inline]
+fn ordinal_bytes(bytes: &[u8], width: usize) -> u64 {
+    match bytes.first_chunk::<8>() {
+        Some(first) if width >= 8 => u64::from_be_bytes(*first),
+        _ => {
+            let mut first = [0; 8];
+            first[..width].copy_from_slice(&bytes[..width]);
+            u64::from_be_bytes(first)
+        }
+    }
+}
+
 impl KeyOrder {
-    /// Returns the order of a numeric type, or `None` for `fixed_bytes`. [`super::Schema::new`] rejects such keys.
+    /// Returns the order of a key column: that of numbers, or of byte strings with at most [`MAX_KEY_BYTES`] bytes.
+    /// Returns `None` for longer ones.
+    pub(crate) fn of_key(data_type: DataType) -> Option<Self> {
+        match data_type {
+            DataType::FixedBytes(bytes) if bytes as usize <= MAX_KEY_BYTES => {
+                Some(Self { number: NumberType::Bytes(bytes as u8) })
+            }
+            _ => Self::new(data_type),
+        }
+    }
+
+    /// Returns the order of the numbers that stand for keys in manifests: of the keys themselves, or of the ordinals of
+    /// byte strings.
+    pub(crate) fn of_values(self) -> Self {
+        match self.number {
+            NumberType::Bytes(_) => Self { number: NumberType::U64 },
+            _ => self,
+        }
+    }
+
+    /// Returns whether keys with equal ordinals are equal, except for the zeros of floats.
+    pub(crate) fn is_exact(self) -> bool {
+        !matches!(self.number, NumberType::Bytes(9..))
+    }
+
+    /// Returns the number of low bits in which the ordinals of the type differ after [`KeyOrder::narrowed`].
+    pub(super) fn bits(self) -> u32 {
+        8 * self.data_type().width().min(8) as u32
+    }
+
+    /// Returns the ordinal less the smallest ordinal of the type, in [`KeyOrder::bits`] bits.
+    pub(super) fn narrowed(self, ordinal: u64) -> u64 {
+        match self.number {
+            NumberType::Bytes(_) => ordinal >> (u64::BITS - self.bits()),
+            NumberType::I8 => ordinal.wrapping_sub(i64::from(i8::MIN) as u64 ^ (1 << 63)),
+            NumberType::I16 => ordinal.wrapping_sub(i64::from(i16::MIN) as u64 ^ (1 << 63)),
+            NumberType::I32 => ordinal.wrapping_sub(i64::from(i32::MIN) as u64 ^ (1 << 63)),
+            _ => ordinal,
+        }
+    }
+
+    /// Compares two keys, each at the start of its slice.
+    #[inline]
+    pub(super) fn compare(self, one: &[u8], other: &[u8]) -> std::cmp::Ordering {
+        match self.number {
+            NumberType::Bytes(width) => one[..usize::from(width)].cmp(&other[..usize::from(width)]),
+            _ => self.ordinal(one).cmp(&self.ordinal(other)),
+        }
+    }
+
+    /// Returns the order of a numeric type, or `None` for `fixed_bytes`.
     pub fn new(data_type: DataType) -> Option<Self> {
         let number = match data_type {
             DataType::I8 => NumberType::I8,
@@ -85,6 +151,7 @@ impl KeyOrder {
             NumberType::U64 => DataType::U64,
             NumberType::F32 => DataType::F32,
             NumberType::F64 => DataType::F64,
+            NumberType::Bytes(width) => DataType::FixedBytes(width.into()),
         }
     }
 
@@ -114,6 +181,7 @@ impl KeyOrder {
             NumberType::I16 => raw!(i16) as i64 as u64 ^ (1 << 63),
             NumberType::I32 => raw!(i32) as i64 as u64 ^ (1 << 63),
             NumberType::I64 => raw!(i64) as u64 ^ (1 << 63),
+            NumberType::Bytes(width) => ordinal_bytes(bytes, width.into()),
         }
     }
 
@@ -200,10 +268,12 @@ impl KeyOrder {
             NumberType::U64 => each!(u64, |one, next| one <= next),
             NumberType::F32 => each!(f32, |one: f32, next: f32| (one <= next) | next.is_nan()),
             NumberType::F64 => each!(f64, |one: f64, next: f64| (one <= next) | next.is_nan()),
+            NumberType::Bytes(width) => keys.chunks_exact(width.into()).is_sorted(),
         }
     }
 
-    /// Returns the ordinal of a value of this type, as stored in manifests and page indexes.
+    /// Returns the ordinal of a value of this type, as stored in manifests and page indexes. The value of a byte string
+    /// is its ordinal.
     pub fn ordinal_of(self, value: Value) -> u64 {
         macro_rules! whole {
             ($type:ty) => {
@@ -221,7 +291,10 @@ impl KeyOrder {
             NumberType::U8 => whole!(u8),
             NumberType::U16 => whole!(u16),
             NumberType::U32 => whole!(u32),
-            NumberType::U64 => whole!(u64),
+            NumberType::U64 | NumberType::Bytes(_) => match value {
+                Value::Int(value) => value as u64,
+                Value::Float(value) => value as u64,
+            },
             NumberType::F32 => ordinal_f32(value.as_f64() as f32),
             NumberType::F64 => ordinal_f64(value.as_f64()),
         }
@@ -242,7 +315,7 @@ impl KeyOrder {
             NumberType::U8 => whole!(u8),
             NumberType::U16 => whole!(u16),
             NumberType::U32 => whole!(u32),
-            NumberType::U64 => whole!(u64),
+            NumberType::U64 | NumberType::Bytes(_) => whole!(u64),
             NumberType::F32 | NumberType::F64 => (Value::Float(f64::NEG_INFINITY), Value::Float(f64::INFINITY)),
         }
     }
@@ -281,7 +354,9 @@ impl KeyOrder {
                 let bits = if ordinal >> 63 == 1 { ordinal ^ (1 << 63) } else { !ordinal };
                 Value::Float(f64::from_bits(bits))
             }
-            NumberType::U8 | NumberType::U16 | NumberType::U32 | NumberType::U64 => Value::Int(i128::from(ordinal)),
+            NumberType::U8 | NumberType::U16 | NumberType::U32 | NumberType::U64 | NumberType::Bytes(_) => {
+                Value::Int(i128::from(ordinal))
+            }
             NumberType::I8 | NumberType::I16 | NumberType::I32 | NumberType::I64 => {
                 Value::Int(i128::from((ordinal ^ (1 << 63)) as i64))
             }

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use arrow_schema::{Field, SchemaRef};
 
 use super::cluster_key::{ClusterKey, Clustering};
-use super::columns::{Column, DataType, EPOCH_COLUMN, MAX_COLUMNS, MAX_FIXED_BYTES, SchemaError};
+use super::columns::{
+    Column, DataType, EPOCH_COLUMN, MAX_COLUMNS, MAX_FIXED_BYTES, MAX_KEY_BYTES, MAX_KEY_COLUMNS, SchemaError,
+    hashed_width,
+};
 use super::ordinal::KeyOrder;
 
 /// The columns of a dataset and its key.
@@ -25,9 +28,39 @@ pub struct Schema {
     /// Byte offset of each column in a stored row.
     offsets: Vec<usize>,
     row_bytes: usize,
-    key: usize,
+    /// Columns of the key, most significant first. At least one.
+    key: Vec<usize>,
+    /// The order of the first column of the key.
     key_order: KeyOrder,
     clustering: Clustering,
+}
+
+/// Returns the columns of a key, and the order of the first.
+fn find_key(columns: &[Column], key: &ClusterKey) -> Result<(Vec<usize>, KeyOrder), SchemaError> {
+    let most = if key.clustering == Clustering::Hash { MAX_KEY_COLUMNS } else { 1 };
+    if key.columns.is_empty() || key.columns.len() > most {
+        return Err(SchemaError::KeyColumns { key: key.to_string(), columns: key.columns.len() });
+    }
+    let (mut indexes, mut bytes) = (Vec::with_capacity(key.columns.len()), 0);
+    for name in &key.columns {
+        let index = columns.iter().position(|column| column.name == *name);
+        let index = index.ok_or_else(|| SchemaError::MissingKey { name: name.clone() })?;
+        let data_type = columns[index].data_type;
+        if indexes.contains(&index) {
+            return Err(SchemaError::RepeatedKey { key: key.to_string(), name: name.clone() });
+        }
+        if key.clustering == Clustering::Range && !data_type.is_numeric() {
+            return Err(SchemaError::KeyType { name: name.clone(), data_type });
+        }
+        if key.clustering == Clustering::Hash && data_type.is_float() {
+            return Err(SchemaError::HashedType { key: key.to_string(), name: name.clone(), data_type });
+        }
+        indexes.push(index);
+        bytes += hashed_width(data_type);
+    }
+    let order = KeyOrder::of_key(columns[indexes[0]].data_type).filter(|_| bytes <= MAX_KEY_BYTES);
+    let order = order.ok_or_else(|| SchemaError::KeyBytes { key: key.to_string(), bytes })?;
+    Ok((indexes, order))
 }
 
 impl Schema {
@@ -44,8 +77,8 @@ impl Schema {
     ///
     /// # Errors
     /// [`SchemaError`] for an empty schema or too many columns, an empty, reserved or repeated name, a width of zero or
-    /// beyond [`MAX_FIXED_BYTES`], a missing or non-numeric key, and a key of several columns or of floats that is
-    /// hashed.
+    /// beyond [`MAX_FIXED_BYTES`], a missing key, a key by ranges that is not one numeric column, and a key by hash
+    /// with a float or beyond [`super::MAX_KEY_COLUMNS`] and [`super::MAX_KEY_BYTES`].
     pub fn clustered(columns: Vec<Column>, key: &ClusterKey) -> Result<Self, SchemaError> {
         if columns.is_empty() || columns.len() > MAX_COLUMNS {
             return Err(SchemaError::ColumnCount { columns: columns.len() });
@@ -72,21 +105,8 @@ impl Schema {
             // At most 2^12 columns of 2^16 bytes cannot overflow.
             row_bytes += column.data_type.width();
         }
-        let [name] = key.columns.as_slice() else {
-            return Err(SchemaError::KeyColumns { key: key.to_string(), columns: key.columns.len() });
-        };
-        let key_index = columns
-            .iter()
-            .position(|column| column.name == *name)
-            .ok_or_else(|| SchemaError::MissingKey { name: name.clone() })?;
-        let data_type = columns[key_index].data_type;
-        if key.clustering == Clustering::Hash && !data_type.is_integer() {
-            return Err(SchemaError::HashedType { name: name.clone(), data_type });
-        }
-        let Some(key_order) = KeyOrder::new(data_type) else {
-            return Err(SchemaError::KeyType { name: name.clone(), data_type });
-        };
-        Ok(Self { columns, offsets, row_bytes, key: key_index, key_order, clustering: key.clustering })
+        let (indexes, key_order) = find_key(&columns, key)?;
+        Ok(Self { columns, offsets, row_bytes, key: indexes, key_order, clustering: key.clustering })
     }
 
     /// Returns the columns in stored order.
@@ -99,14 +119,39 @@ impl Schema {
         self.columns.iter().position(|column| column.name == name)
     }
 
-    /// Returns the index of the key column.
+    /// Returns the index of the key column, or of the first one.
     pub fn key_index(&self) -> usize {
-        self.key
+        self.key[0]
     }
 
-    /// Returns the key column.
+    /// Returns the key column, or the first one.
     pub fn key(&self) -> &Column {
-        &self.columns[self.key]
+        &self.columns[self.key[0]]
+    }
+
+    /// Returns the indexes of all columns of the key, most significant first.
+    pub fn key_columns(&self) -> &[usize] {
+        &self.key
+    }
+
+    /// Returns whether the key has one column of numbers. Otherwise, it has several columns or byte strings.
+    pub fn has_numeric_key(&self) -> bool {
+        self.key.len() == 1 && self.key().data_type.is_numeric()
+    }
+
+    /// Returns the type of a column's statistics: the column's own for numbers, u64 for the ordinals of byte strings
+    /// that begin the key. Returns `None` for columns without statistics.
+    pub(crate) fn statistics_type(&self, index: usize) -> Option<DataType> {
+        match self.columns[index].data_type {
+            DataType::FixedBytes(_) if index == self.key[0] => Some(self.key_order.of_values().data_type()),
+            DataType::FixedBytes(_) => None,
+            numeric => Some(numeric),
+        }
+    }
+
+    /// Returns the type of the numbers that stand for keys in manifests.
+    pub(crate) fn key_value_type(&self) -> DataType {
+        self.key_order.of_values().data_type()
     }
 
     /// Returns how records are divided among receivers.
@@ -116,10 +161,13 @@ impl Schema {
 
     /// Returns the clustering method with the key's columns.
     pub fn cluster_key(&self) -> ClusterKey {
-        ClusterKey { clustering: self.clustering, columns: vec![self.key().name.clone()] }
+        ClusterKey {
+            clustering: self.clustering,
+            columns: self.key.iter().map(|index| self.columns[*index].name.clone()).collect(),
+        }
     }
 
-    /// Returns the order of the key's values.
+    /// Returns the order of the values of the key, or of its first column.
     #[doc(hidden)]
     pub fn key_order(&self) -> KeyOrder {
         self.key_order

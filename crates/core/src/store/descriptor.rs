@@ -14,7 +14,7 @@ use super::files::{create_dir_synced, write_synced};
 use super::paths::DatasetPaths;
 use crate::error::{Error, IoContext, Result};
 use crate::format::FormatVersion;
-use crate::schema::{ClusterKey, Clustering, Column, Schema};
+use crate::schema::{ClusterKey, Clustering, Column, Schema, SchemaError};
 use crate::storage::{FileKind, Storage, read_all};
 
 /// Maximum size of `dataset.json` in bytes, sufficient for the largest schema.
@@ -57,6 +57,9 @@ struct Fields {
     #[serde(default)]
     source: Option<String>,
 }
+
+/// The feature of datasets with a key by hash that is not one integer. Older releases do not know such keys.
+const WIDE_KEYS: &str = "wide_keys";
 
 /// Names of the features that a dataset of format version 2 uses.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -109,7 +112,12 @@ impl DatasetDescriptor {
                 let requires_to_write = self.requires_to_write.clone();
                 let ClusterKey { clustering, columns } = self.schema.cluster_key();
                 let clustering = StoredClustering { method: clustering.name().to_owned(), columns };
-                (Some(Features { requires: Vec::new(), requires_to_write }), None, Some(clustering))
+                let wide_keys = (!self.schema.has_numeric_key()).then(|| WIDE_KEYS.to_owned());
+                (
+                    Some(Features { requires: wide_keys.into_iter().collect(), requires_to_write }),
+                    None,
+                    Some(clustering),
+                )
             }
         };
         let fields = Fields {
@@ -147,7 +155,7 @@ impl DatasetDescriptor {
             serde_json::from_slice(bytes).map_err(|error| corruption(&format!("it has no format version: {error}")))?;
         let format_version = FormatVersion::stated(header.format_version, path)?;
         let unknown = |feature: &String| Error::Feature { path: path.to_owned(), feature: feature.clone() };
-        if let Some(feature) = header.requires.first() {
+        if let Some(feature) = header.requires.iter().find(|feature| *feature != WIDE_KEYS) {
             return Err(unknown(feature));
         }
         let fields: Fields =
@@ -160,7 +168,15 @@ impl DatasetDescriptor {
             }
             _ => return Err(corruption("it does not state its key")),
         };
-        let schema = Schema::clustered(fields.columns, &key).map_err(|error| corruption(&error.to_string()))?;
+        let schema = Schema::clustered(fields.columns, &key).map_err(|error| match error {
+            // A newer release may hash keys that this one refuses.
+            SchemaError::HashedType { .. } | SchemaError::KeyColumns { .. } | SchemaError::KeyBytes { .. }
+                if key.clustering == Clustering::Hash =>
+            {
+                unknown(&format!("the key {key}"))
+            }
+            error => corruption(&error.to_string()),
+        })?;
         let uuid = Uuid::try_parse(&fields.uuid).map_err(|error| corruption(&error.to_string()))?;
         Ok(Self {
             format_version,
@@ -381,6 +397,9 @@ mod tests {
             let error = decode(&signed(&covered.replace(from, to))).unwrap_err();
             assert!(matches!(&error, Error::Feature { feature, .. } if feature == "levels"), "{error}");
         }
+        let wide = covered.replace("\"range\"", "\"hash\"");
+        let error = decode(&signed(&wide)).unwrap_err();
+        assert!(matches!(&error, Error::Feature { feature, .. } if feature == "the key hash:energy"), "{error}");
         assert!(matches!(decode(&signed(&covered.replace("\"range\"", "7"))), Err(Error::Corruption { .. })));
         decode(&signed(&format!("{covered},\n  \"later\": 1"))).unwrap();
         let nonsense = signed("{\n  \"format_version\": 1");

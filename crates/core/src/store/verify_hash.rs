@@ -4,13 +4,16 @@ use std::path::Path;
 
 use super::findings::Finding;
 use crate::format::{EpochManifest, PartEntry, PartFilters, PartReader, RowGroupEntry, RunKind};
-use crate::schema::{Clustering, KeyHash, Schema, partition_of_hash};
+use crate::schema::{Clustering, KeyHash, Schema, SortKeys, partition_of_hash};
 
 /// The check of a part's keys against its partition and its filters.
 #[derive(Debug)]
 pub(super) struct HashCheck {
     hash: KeyHash,
-    width: usize,
+    /// The columns of the key with their widths.
+    columns: Vec<(usize, usize)>,
+    /// Packed values of each key column in the current row group.
+    values: Vec<Vec<u8>>,
     /// `None` if the filters are corrupt.
     filters: Option<PartFilters>,
     /// The part's partition and the number of partitions.
@@ -39,21 +42,34 @@ impl HashCheck {
             let what = format!("the manifest states partition {partition} of {partitions}");
             findings.push(Finding::corruption_at(path, "partition", what));
         }
-        let data_type = schema.key().data_type;
+        let width = |index: &usize| (*index, schema.columns()[*index].data_type.width());
         Some(Self {
-            hash: KeyHash::of_values(data_type),
-            width: data_type.width(),
+            hash: KeyHash::of_keys(schema),
+            columns: schema.key_columns().iter().map(width).collect(),
+            values: vec![Vec::new(); schema.key_columns().len()],
             filters,
             partition,
             hashes: Vec::new(),
         })
     }
 
-    /// Compares packed keys of a row group with the partition and the filter. Returns a description of the first
-    /// difference.
-    pub(super) fn difference(&mut self, run: &RowGroupEntry, keys: &[u8]) -> Option<String> {
-        self.hashes.clear();
-        self.hash.hashes(keys, self.width, &mut self.hashes);
+    /// Adds packed values of a column of the current row group. Other columns than the key's are ignored.
+    pub(super) fn add_values(&mut self, column: usize, values: &[u8]) {
+        if let Some(place) = self.columns.iter().position(|(key, _)| *key == column) {
+            self.values[place].extend_from_slice(values);
+        }
+    }
+
+    /// Compares the keys of a row group, all of which have been added, with their order, the partition and the filter.
+    /// Returns a description of the first difference. Removes the keys.
+    pub(super) fn difference(&mut self, run: &RowGroupEntry, schema: &Schema) -> Option<String> {
+        self.hash_keys();
+        let keys = SortKeys::of_key_columns(schema, &self.values);
+        let ascend = (1..self.hashes.len()).all(|row| keys.compare(row - 1, row).is_le());
+        self.values.iter_mut().for_each(Vec::clear);
+        if !ascend {
+            return Some("its keys do not ascend".to_owned());
+        }
         if let (RunKind::Regular, Some((partition, partitions))) = (run.kind, self.partition)
             && self.hashes.iter().any(|hash| partition_of_hash(*hash, partitions) != partition)
         {
@@ -65,5 +81,22 @@ impl HashCheck {
         }
         let lacks = self.hashes.iter().any(|hash| !filters.may_contain(run.row_group, *hash));
         lacks.then(|| "its filter lacks keys that it has".to_owned())
+    }
+
+    /// Replaces the hashes with those of the keys whose columns have all been read.
+    fn hash_keys(&mut self) {
+        self.hashes.clear();
+        let stride = self.columns.iter().map(|(_, width)| width).sum();
+        if let [values] = self.values.as_slice() {
+            return self.hash.hashes(values, stride, &mut self.hashes);
+        }
+        let rows = self.values.iter().zip(&self.columns).map(|(values, (_, width))| values.len() / width).min();
+        let mut keys = Vec::new();
+        for row in 0..rows.unwrap_or(0) {
+            for (values, (_, width)) in self.values.iter().zip(&self.columns) {
+                keys.extend_from_slice(&values[row * width..][..*width]);
+            }
+        }
+        self.hash.hashes(&keys, stride, &mut self.hashes);
     }
 }

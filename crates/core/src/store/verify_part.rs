@@ -16,7 +16,7 @@ use crate::format::{
     EpochManifest, MAX_GAP_BYTES, PartEntry, PartIdentity, PartReader, RowGroupEntry, RunKind, SealedRowGroup,
     SealedRun, padding, scan_seals,
 };
-use crate::schema::{DataType, Schema, Value};
+use crate::schema::{DataType, KeyOrder, Schema, Value};
 use crate::storage::{ReadableFile, Storage};
 
 /// Magic number at the start of a Parquet file.
@@ -118,7 +118,14 @@ fn observe(data_type: DataType, values: &[u8]) -> Observed {
         DataType::U64 => each!(u64, |value| Value::Int(value.into())),
         DataType::F32 => each!(f32, |value| Value::Float(value.into())),
         DataType::F64 => each!(f64, |value| Value::Float(value)),
-        DataType::FixedBytes(_) => Observed::NOTHING,
+        // The statistics of byte strings that begin a key are those of their ordinals.
+        DataType::FixedBytes(_) => {
+            let Some(order) = KeyOrder::of_key(data_type) else { return Observed::NOTHING };
+            let mut ordinals = Vec::with_capacity(values.len() / data_type.width());
+            order.ordinals(values, data_type.width(), values.len() / data_type.width(), &mut ordinals);
+            let range = ordinals.iter().min().zip(ordinals.iter().max());
+            Observed { range: range.map(|(low, high)| (order.value(*low), order.value(*high))), nan_count: 0 }
+        }
     }
 }
 
@@ -250,6 +257,10 @@ impl PartCheck<'_> {
             }
             whole &= observed.is_some();
         }
+        let difference = self.hash.as_mut().and_then(|hash| hash.difference(run, self.schema));
+        if let Some(what) = difference.filter(|_| whole) {
+            self.corruption(place(run), what);
+        }
         if position != run.offset.saturating_add(run.bytes) || checksum.digest() != run.checksum {
             self.corruption(place(run), "checksum mismatch with the manifest");
         }
@@ -307,7 +318,10 @@ impl PartCheck<'_> {
                 }
             }
             self.report.pages += 1;
-            let found = observe(data_type, &values);
+            let found = match self.schema.statistics_type(column) {
+                Some(_) => observe(data_type, &values),
+                None => Observed::NOTHING,
+            };
             let said = self.reader.page_range(run.row_group, column, index);
             if said.is_some() && !(same_range(said, found.range) && found.nan_count == 0) {
                 let what =
@@ -317,9 +331,9 @@ impl PartCheck<'_> {
             observed.add(found);
             if column == self.schema.key_index() {
                 self.key_order(run, &values, last_key);
-                if let Some(what) = self.hash.as_mut().and_then(|hash| hash.difference(run, &values)) {
-                    self.corruption(place(run), what);
-                }
+            }
+            if let Some(hash) = &mut self.hash {
+                hash.add_values(column, &values);
             }
         }
         Some(observed)

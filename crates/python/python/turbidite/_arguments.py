@@ -33,7 +33,7 @@ class HistogramArguments(TypedDict):
 class TrackArguments(TypedDict):
     """The arguments of trajectories."""
 
-    particles: tuple[str, int] | list[int | bytes]
+    particles: tuple[str, int] | list[int | bytes | tuple[int | bytes, ...]]
     id: str
     epochs: list[int] | None
     columns: list[str] | None

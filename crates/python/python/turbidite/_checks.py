@@ -13,8 +13,11 @@ from turbidite.errors import UsageError
 Epochs = int | range | slice | Iterable[int] | None
 """The epochs of a query: a label, several, a slice of labels such as ``slice(100, 400)`` (both included), or all."""
 
-Ids = int | bytes | Iterable[int | bytes]
-"""The ids of particles: whole numbers, or bytes as columns store them."""
+Id = int | bytes | tuple[int | bytes, ...]
+"""The id of a particle: a whole number, bytes as a column stores them, or a tuple of these if several columns identify it."""
+
+Ids = Id | Iterable[Id]
+"""The ids of particles. NumPy arrays may be structured, or have two dimensions."""
 
 
 def whole(name: str, value: Any) -> int:
@@ -63,20 +66,47 @@ def selection(epochs: Epochs) -> list[int] | slice | None:
     return [natural("epochs", epochs)]
 
 
-def particle_ids(name: str, ids: Ids) -> list[int | bytes]:
-    """Returns ids of particles: whole numbers, or bytes as columns store them."""
-    if isinstance(ids, numpy.ndarray) and ids.dtype.kind in "iu":
-        numbers: list[int | bytes] = ids.reshape(-1).tolist()
-        return numbers
-    if isinstance(ids, numpy.ndarray) and ids.dtype.kind in "SV":
-        # NumPy cuts off the zeros at the end of text, not those of opaque values.
-        opaque = numpy.ascontiguousarray(ids).reshape(-1).view(f"V{ids.dtype.itemsize}")
-        return [value.tobytes() for value in opaque]
+def particle_ids(name: str, ids: Ids, columns: int = 1) -> list[Id]:
+    """Returns ids of particles, which `columns` columns identify: values, or tuples of values."""
+    if columns > 1:
+        return _tuples(name, ids, columns)
+    if isinstance(ids, numpy.ndarray) and ids.dtype.kind in "iuSV":
+        return _values(ids.reshape(-1))
     if isinstance(ids, str):
         raise UsageError(f"{name}: ids are whole numbers or bytes, not the text {ids!r}")
     if isinstance(ids, bytes) or not isinstance(ids, Iterable):
         ids = [ids]
-    return [bytes(one) if isinstance(one, (bytes, numpy.void)) else _particle_id(name, one) for one in ids]
+    return [_value(name, one) for one in ids]
+
+
+def _tuples(name: str, ids: Any, columns: int) -> list[Id]:
+    """Returns ids that are tuples of as many values as columns."""
+    if isinstance(ids, numpy.ndarray) and ids.dtype.names is not None:
+        fields = [_values(ids[field].reshape(-1)) for field in ids.dtype.names]
+        found: list[Any] = list(zip(*fields, strict=True))
+    elif isinstance(ids, numpy.ndarray) and ids.ndim == 2:
+        found = [tuple(_values(row)) for row in ids]
+    elif isinstance(ids, tuple) and not any(isinstance(one, (tuple, list)) for one in ids):
+        found = [ids]
+    else:
+        found = list(ids) if isinstance(ids, Iterable) and not isinstance(ids, (str, bytes)) else [ids]
+    for one in found:
+        if not isinstance(one, (tuple, list, numpy.ndarray)) or len(one) != columns:
+            raise UsageError(f"{name}: an id is a tuple of {columns} values here, not {one!r}")
+    return [tuple(_value(name, value) for value in one) for one in found]
+
+
+def _values(array: Any) -> list[Any]:
+    """Returns the numbers or byte strings of an array."""
+    if array.dtype.kind not in "SV":
+        return list(array.tolist())
+    # NumPy cuts off the zeros at the end of text, not those of opaque values.
+    opaque = numpy.ascontiguousarray(array).view(f"V{array.dtype.itemsize}")
+    return [value.tobytes() for value in opaque]
+
+
+def _value(name: str, value: Any) -> int | bytes:
+    return bytes(value) if isinstance(value, (bytes, numpy.void)) else _particle_id(name, value)
 
 
 def _particle_id(name: str, value: Any) -> int:

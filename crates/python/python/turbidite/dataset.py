@@ -12,7 +12,7 @@ import numpy
 
 from turbidite import _core, _tables, phase_space, pictures
 from turbidite._arguments import Arguments, HistogramArguments, TrackArguments
-from turbidite._checks import Epochs, Ids, names, natural, optional, particle_ids, selection
+from turbidite._checks import Epochs, Id, Ids, names, natural, optional, particle_ids, selection
 from turbidite._command import run
 from turbidite._progress import Progress, Tell, checked, watching
 from turbidite._result import Result
@@ -339,7 +339,8 @@ class Dataset:
     ) -> Tracks:
         """Returns the rows of one or more particles, ordered by id and epoch.
 
-        An id is a whole number, or bytes. The column `id` identifies particles; the key does, unless it is a float.
+        An id is a whole number, bytes, or a tuple of these. The column `id` identifies particles, or several columns with
+        commas between them; the key does, unless it is a float.
 
         >>> dataset.get(17, id="id", columns=["energy"]).to_numpy()["epoch"]
         array([100, 200], dtype=uint64)
@@ -360,22 +361,25 @@ class Dataset:
     ) -> Tracks:
         """Returns the trajectories, through all epochs, of the particles that satisfy `of` at epoch `at`, or have these ids.
 
-        The column `id` identifies particles; the key does, unless it is a float.
+        The column `id` identifies particles, or several columns with commas between them; the key does, unless it is a
+        float.
 
         >>> tracks = dataset.tracks(of="energy >= 9.99", at=200, id="id")
         >>> tracks.to_numpy()["epoch"]
         array([100, 200, 100, 200], dtype=uint64)
         """
-        particles: tuple[str, int] | list[int | bytes]
+        identity = self._identity() if id is None else id
+        particles: tuple[str, int] | list[Id]
         if ids is not None and of is None and at is None:
-            particles = particle_ids("ids", ids)
+            columns_of_id = 1 if identity in self.schema.names else identity.count(",") + 1
+            particles = particle_ids("ids", ids, columns_of_id)
         elif ids is None and of is not None and at is not None:
             particles = (of, natural("at", at))
         else:
             raise UsageError("tracks: state either of and at, or ids")
         arguments: TrackArguments = {
             "particles": particles,
-            "id": self._identity() if id is None else id,
+            "id": identity,
             "epochs": None,
             "columns": names("columns", columns),
             "limit": optional("limit", limit),
@@ -384,11 +388,11 @@ class Dataset:
         return Tracks(self, selection(epochs), arguments)
 
     def _identity(self) -> str:
-        """Returns the key, as the column that identifies particles."""
+        """Returns the columns of the key, as those that identify particles."""
         key = self._key()
         if key.type in ("f32", "f64"):
             raise UsageError(f"id: state which column identifies particles; the key, '{key.name}', is {key.type}")
-        return key.name
+        return ",".join(self._core.key_columns())
 
     def histogram(
         self,

@@ -112,6 +112,8 @@ class Tracks(Result):
         """Returns the name of the id column as the dataset has it."""
         stated = self._arguments["id"]
         names = self._dataset.schema.names
+        if "," in stated and stated not in names:
+            raise UsageError(f"the columns {stated} identify particles: plots and xarray need a single id column")
         return stated if stated in names else next((name for name in names if name.lower() == stated.lower()), stated)
 
     def to_xarray(self) -> xarray.Dataset:

@@ -27,7 +27,7 @@ fn each_mistake_has_its_message() {
         ("single > 1 and\n nope < 2", "at character 17: there is no column 'nope'"),
         (
             "single > payload",
-            "at character 10: column 'payload' is fixed_bytes(3), which can be stored and returned, but not",
+            "at character 10: column 'payload' is fixed_bytes(3), which can be stored and returned, and compared by = and IN",
         ),
         ("isnan(PAYLOAD)", "at character 7: column 'payload' is fixed_bytes(3)"),
         (
@@ -60,10 +60,28 @@ fn each_mistake_has_its_message() {
         ("single > /* a */ 2", "at character 10, near '/* a */ 2': this starts a comment in SQL"),
         ("single ^ 2 > 1", "at character 8, near '^ 2 > 1': not supported"),
         ("single && 2", "at character 8, near '&& 2': not supported"),
-        ("single >= 1 and (single, int) > 2", "at character 18, near 'single, int) > 2': not supported"),
+        (
+            "single >= 1 and (single, int) > 2",
+            "at character 18, near 'single, int) > 2': column 'single' is f32, but tuples",
+        ),
+        (
+            "(int, long) > (2, 3)",
+            "at character 2, near 'int, long) > (2, 3)': tuples can be compared with =, <> and IN only",
+        ),
+        ("(int, long) = (2, 3, 4)", "at character 16, near '2, 3, 4)': expected a tuple of 2 values"),
+        ("(int, long) IN (2, 3)", "at character 17, near '2, 3)': expected a tuple of 2 values"),
+        ("(int, nope) = (2, 3)", "at character 7: there is no column 'nope'"),
+        ("(int, 3) = (2, 3)", "at character 13, near '2, 3)': expected a column in the tuple"),
+        ("(int, long) = (2, 3.5)", "at character 19, near '3.5)': expected an integer for column 'long'"),
+        ("(int, epoch) = (2, 3)", "at character 7: there is no column 'epoch'"),
+        ("payload = x'0a1b'", "at character 11, near 'x'0a1b'': expected a literal of 3 bytes for column 'payload'"),
+        ("payload = 7", "at character 11, near '7': expected a literal of 3 bytes for column 'payload'"),
+        ("payload IN (x'0a1b2c', x'0a1b2')", "at character 24, near 'x'0a1b2')': expected a literal of 3 bytes"),
+        ("int = x'0a1b2c'", "at character 7, near 'x'0a1b2c'': byte strings can be compared with fixed_bytes columns"),
+        ("payload BETWEEN x'00' AND x'01'", "at character 1: column 'payload' is fixed_bytes(3)"),
         ("single IS NULL", "at character 8, near 'IS NULL': expected an operator"),
         ("single in (select 1)", "at character 19, near '1)': "),
-        ("single > 0x1F", "at character 10, near '0x1F': not supported"),
+        ("single > 0x1F", "at character 10, near '0x1F': byte strings can be compared with fixed_bytes columns only"),
         ("single > 10L", "at character 10, near '10L': not supported"),
     ] {
         assert!(message(text).starts_with(beginning), "{text:?} gives {:?}", message(text));

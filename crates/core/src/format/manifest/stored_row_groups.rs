@@ -13,7 +13,7 @@ use crate::format::manifest::page_directory::PageDirectory;
 use crate::format::manifest::row_group_entry::RowGroupEntry;
 use crate::format::manifest::row_group_statistics::RowGroupStatistics;
 use crate::format::manifest::stored_statistics::{StoredColumn, StoredRange, StoredStatistics};
-use crate::schema::{Column, KeyOrder, Schema};
+use crate::schema::{KeyOrder, Schema};
 
 /// The location of a row group.
 #[derive(Debug, Clone, Copy)]
@@ -115,10 +115,10 @@ impl StoredRowGroups {
         let checksums = numbers_of::<UInt64Type>(columns.next()?)?;
         let mut range =
             |data_type| Some(StoredRange { data_type, least: columns.next()?.clone(), most: columns.next()?.clone() });
-        let origin = Some(StoredOrigin { table_versions, checksums, bounds: range(schema.key().data_type)? });
+        let origin = Some(StoredOrigin { table_versions, checksums, bounds: range(schema.key_value_type())? });
         let mut column_statistics = Vec::with_capacity(schema.columns().len());
-        for &Column { data_type, .. } in schema.columns() {
-            column_statistics.push(if data_type.is_numeric() {
+        for index in 0..schema.columns().len() {
+            column_statistics.push(if let Some(data_type) = schema.statistics_type(index) {
                 let range = StoredRange { data_type, least: columns.next()?.clone(), most: columns.next()?.clone() };
                 let nan_counts =
                     if data_type.is_float() { Some(numbers_of::<UInt64Type>(columns.next()?)?) } else { None };
@@ -190,7 +190,7 @@ impl StoredRowGroups {
     /// is unknown.
     pub(in crate::format) fn ordinals(&self, column: usize, order: KeyOrder) -> (Vec<u64>, Vec<u64>) {
         match self.column_statistics.columns.get(column) {
-            Some(StoredColumn::Known { range, .. }) => range.ordinals(order),
+            Some(StoredColumn::Known { range, .. }) => range.ordinals(order.of_values()),
             _ => (vec![0; self.len()], vec![u64::MAX; self.len()]),
         }
     }

@@ -24,7 +24,7 @@ use crate::format::manifest::row_group_entries::RowGroupEntries;
 use crate::format::manifest::row_group_entry::RowGroupEntry;
 use crate::format::manifest::stored_row_groups::StoredRowGroups;
 use crate::format::version::FormatVersion;
-use crate::schema::{Column, DataType, Schema, Value};
+use crate::schema::{DataType, Schema, Value};
 
 /// Magic number at the end of a manifest.
 const MANIFEST_MAGIC: &[u8; 8] = b"TBDTMANI";
@@ -52,10 +52,11 @@ pub(super) fn fields(schema: &Schema, [lower, upper]: [&str; 2]) -> Vec<Field> {
     let mut fields: Vec<Field> =
         FIXED.iter().map(|(name, data_type)| Field::new(*name, data_type.clone(), false)).collect();
     fields.push(Field::new("checksum", ArrowType::UInt64, false));
-    let key = schema.key().data_type.arrow();
+    let key = schema.key_value_type().arrow();
     fields.push(Field::new(lower, key.clone(), true));
     fields.push(Field::new(upper, key, true));
-    for Column { name, data_type, .. } in numeric_columns(schema).map(|(_, column)| column) {
+    for (name, data_type) in known_columns(schema).map(|(index, data_type)| (&schema.columns()[index].name, data_type))
+    {
         fields.push(Field::new(format!("min:{name}"), data_type.arrow(), true));
         fields.push(Field::new(format!("max:{name}"), data_type.arrow(), true));
         if data_type.is_float() {
@@ -65,8 +66,9 @@ pub(super) fn fields(schema: &Schema, [lower, upper]: [&str; 2]) -> Vec<Field> {
     fields
 }
 
-pub(super) fn numeric_columns(schema: &Schema) -> impl Iterator<Item = (usize, &Column)> {
-    schema.columns().iter().enumerate().filter(|(_, column)| column.data_type.is_numeric())
+/// Returns the columns that have statistics, and the types of these.
+fn known_columns(schema: &Schema) -> impl Iterator<Item = (usize, DataType)> {
+    (0..schema.columns().len()).filter_map(|index| schema.statistics_type(index).map(|data_type| (index, data_type)))
 }
 
 /// Converts an error of Arrow's encoder. Only a bug can cause such an error, since the arrays match the schema.
@@ -131,13 +133,13 @@ pub(super) fn arrays(manifest: &EpochManifest, schema: &Schema) -> Vec<ArrayRef>
     let typed = |data_type: DataType, pick: &dyn Fn(&RowGroupEntry) -> Option<Value>| -> Option<ArrayRef> {
         with_arrow_type!(data_type, T => Some(numbers::<T>(runs.iter().map(pick))), otherwise None)
     };
-    let key = schema.key().data_type;
+    let key = schema.key_value_type();
     arrays.extend(typed(key, &|run| run.bounds.map(|bounds| bounds.0)));
     arrays.extend(typed(key, &|run| run.bounds.map(|bounds| bounds.1)));
-    for (index, column) in numeric_columns(schema) {
-        arrays.extend(typed(column.data_type, &|run| run.columns[index].range.map(|range| range.0)));
-        arrays.extend(typed(column.data_type, &|run| run.columns[index].range.map(|range| range.1)));
-        if column.data_type.is_float() {
+    for (index, data_type) in known_columns(schema) {
+        arrays.extend(typed(data_type, &|run| run.columns[index].range.map(|range| range.0)));
+        arrays.extend(typed(data_type, &|run| run.columns[index].range.map(|range| range.1)));
+        if data_type.is_float() {
             let counts = runs.iter().map(|run| Some(run.columns[index].nan_count));
             arrays.push(Arc::new(counts.collect::<PrimitiveArray<UInt64Type>>()));
         }

@@ -65,7 +65,7 @@ fn bounds(schema: &Schema) -> [String; 2] {
 
 /// Returns the type of the column of first keys: lists of keys.
 fn first_keys_type(schema: &Schema) -> ArrowType {
-    ArrowType::List(Arc::new(Field::new_list_field(schema.key().data_type.arrow(), false)))
+    ArrowType::List(Arc::new(Field::new_list_field(schema.key_value_type().arrow(), false)))
 }
 
 /// Encodes a manifest, whose row groups have statistics of all columns.
@@ -146,7 +146,7 @@ fn first_keys(manifest: &EpochManifest, schema: &Schema) -> ArrayRef {
     let keys_of = |entry: &RowGroupEntry| entry.pages.as_ref().and_then(|pages| pages.first_keys.clone());
     let mut lists: Vec<Option<Vec<u64>>> = manifest.row_groups.iter().map(keys_of).collect();
     let keys: usize = lists.iter().flatten().map(Vec::len).sum();
-    let bytes = (keys * schema.key().data_type.width()) as u64;
+    let bytes = (keys * schema.key_value_type().width()) as u64;
     if bytes.saturating_mul(FIRST_KEYS_SHARE) > manifest.page_bytes() {
         // A single page needs no first key, since the row group's own range is that of the page.
         lists.iter_mut().for_each(|list| *list = list.take().filter(Vec::is_empty));
@@ -154,11 +154,11 @@ fn first_keys(manifest: &EpochManifest, schema: &Schema) -> ArrayRef {
     let order = schema.key_order();
     let ordinals = lists.iter().flatten().flatten();
     let values: Option<ArrayRef> = with_arrow_type!(
-        schema.key().data_type,
+        schema.key_value_type(),
         T => Some(numbers::<T>(ordinals.map(|ordinal| Some(order.value(*ordinal))))),
         otherwise None
     );
-    let values = values.unwrap_or_else(|| arrow_array::new_empty_array(&schema.key().data_type.arrow()));
+    let values = values.unwrap_or_else(|| arrow_array::new_empty_array(&schema.key_value_type().arrow()));
     let offsets = OffsetBuffer::from_lengths(lists.iter().map(|list| list.as_ref().map_or(0, Vec::len)));
     let nulls = NullBuffer::from_iter(lists.iter().map(Option::is_some));
     let field = Arc::new(Field::new_list_field(values.data_type().clone(), false));
@@ -306,7 +306,7 @@ impl<'a> GroupPlaces<'a> {
         let u32s = |name| columns.place(name, &ArrowType::UInt32);
         let u64s = |name: &str| columns.place(name, &ArrowType::UInt64);
         let [lower, upper] = bounds(schema);
-        let key_type = schema.key().data_type.arrow();
+        let key_type = schema.key_value_type().arrow();
         let bound = |name: &str| columns.place(name, &key_type);
         let first_keys = columns.place("first_keys", &first_keys_type(schema))?;
         let (origin, index) = match wanted {
@@ -323,11 +323,12 @@ impl<'a> GroupPlaces<'a> {
             Wanted::Scan(_) => (None, None),
         };
         let mut statistics = Vec::with_capacity(schema.columns().len());
-        for (index, Column { name, data_type, .. }) in schema.columns().iter().enumerate() {
-            if !data_type.is_numeric() || !wanted.has_statistics(index, schema.key_index()) {
+        for (index, Column { name, .. }) in schema.columns().iter().enumerate() {
+            let data_type = schema.statistics_type(index);
+            let Some(data_type) = data_type.filter(|_| wanted.has_statistics(index, schema.key_index())) else {
                 statistics.push(None);
                 continue;
-            }
+            };
             let place = |what: &str| columns.place(&format!("{what}:{name}"), &data_type.arrow());
             let nan_counts = if data_type.is_float() { Some(u64s(&format!("nan:{name}"))?) } else { None };
             statistics.push(Some(StatisticsPlaces { range: [place("min")?, place("max")?], nan_counts }));
@@ -385,20 +386,20 @@ impl<'a> GroupPlaces<'a> {
             })
         };
         let mut columns = Vec::with_capacity(schema.columns().len());
-        for (places, &Column { data_type, .. }) in self.statistics.iter().zip(schema.columns()) {
-            columns.push(match places {
-                Some(places) => StoredColumn::Known {
+        for (index, places) in self.statistics.iter().enumerate() {
+            columns.push(match (places, schema.statistics_type(index)) {
+                (Some(places), Some(data_type)) => StoredColumn::Known {
                     range: range(places.range, data_type)?,
                     nan_counts: match places.nan_counts {
                         Some(place) => Some(u64s(place)?),
                         None => None,
                     },
                 },
-                None if data_type.is_numeric() => StoredColumn::Unread,
-                None => StoredColumn::Opaque,
+                (None, Some(_)) => StoredColumn::Unread,
+                (_, None) => StoredColumn::Opaque,
             });
         }
-        let key = schema.key().data_type;
+        let key = schema.key_value_type();
         let origin = match self.origin {
             Some([table_versions, checksums, lower, upper]) => Some(StoredOrigin {
                 table_versions: u32s(table_versions)?,
@@ -432,7 +433,7 @@ impl<'a> GroupPlaces<'a> {
                     Some([bytes, checksums]) => Some((u32s(bytes)?, u64s(checksums)?)),
                     None => None,
                 },
-                order: schema.key_order(),
+                order: schema.key_order().of_values(),
             }),
         })
     }

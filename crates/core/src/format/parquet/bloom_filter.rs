@@ -76,7 +76,8 @@ impl BloomFilterBuilder {
         }
     }
 
-    fn add(&mut self, hash: u64) {
+    /// Adds the key with this hash.
+    pub(in crate::format) fn add(&mut self, hash: u64) {
         let Place { block, masks } = Place::new(hash, self.blocks.len());
         self.blocks[block].iter_mut().zip(masks).for_each(|(word, mask)| *word |= mask);
     }

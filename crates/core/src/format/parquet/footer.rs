@@ -186,8 +186,8 @@ fn encode_row_group(writer: &mut Writer<'_>, footer: &Footer<'_>, ordinal: usize
     writer.i64(2, group.bytes() as i64);
     writer.i64(3, group.rows as i64);
     if group.sorted {
-        writer.structures(4, std::iter::once(footer.schema.key_index()), |writer, key| {
-            writer.i32(1, key as i32);
+        writer.structures(4, footer.schema.key_columns().iter(), |writer, key| {
+            writer.i32(1, *key as i32);
             writer.bool(2, false);
             writer.bool(3, false);
         });
@@ -210,7 +210,8 @@ fn encode_chunk(writer: &mut Writer<'_>, footer: &Footer<'_>, column: &Column, c
         writer.i64(7, chunk.bytes as i64);
         writer.i64(9, chunk.offset as i64);
         encode_statistics(writer, 12, column.data_type, chunk.summary);
-        if !chunk.filter.is_empty() {
+        // A filter of keys of several columns is none of a column. Only the manifest has its place.
+        if !chunk.filter.is_empty() && footer.schema.key_columns().len() == 1 {
             writer.i64(14, footer.filter_offset as i64 + chunk.filter.start as i64);
             writer.i32(15, chunk.filter.len() as i32);
         }

@@ -3,7 +3,7 @@
 use crate::format::manifest::entries::ColumnStatistics;
 use crate::format::parquet::physical::{Bound, encode_bound};
 use crate::format::parquet::thrift::{Malformed, Reader, Writer};
-use crate::schema::{DataType, Value};
+use crate::schema::{DataType, KeyOrder, Value};
 
 /// Parquet's code for data pages of version 1.
 const DATA_PAGE: i32 = 0;
@@ -85,8 +85,9 @@ pub(in crate::format) fn encode_statistics(
         bytes.clear();
         encode_bound(data_type, low, Bound::Low, &mut bytes);
         writer.binary(6, &bytes);
-        writer.bool(7, true);
-        writer.bool(8, true);
+        let is_exact = KeyOrder::of_key(data_type).is_some_and(KeyOrder::is_exact);
+        writer.bool(7, is_exact);
+        writer.bool(8, is_exact);
     });
 }
 

@@ -5,7 +5,7 @@
 //! branches per value.
 
 use crate::format::manifest::entries::ColumnStatistics;
-use crate::schema::{DataType, Value};
+use crate::schema::{DataType, KeyOrder, Schema, Value};
 
 /// The physical types, with Parquet's codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -191,6 +191,18 @@ pub(in crate::format) fn summarize(data_type: DataType, physical: &[u8]) -> Colu
     }
 }
 
+/// Returns the statistics of a column's packed physical values like [`summarize`]. The range of byte strings that begin
+/// the key is that of their ordinals.
+pub(in crate::format) fn summarize_column(schema: &Schema, column: usize, physical: &[u8]) -> ColumnStatistics {
+    let data_type = schema.columns()[column].data_type;
+    if data_type.is_numeric() || column != schema.key_index() {
+        return summarize(data_type, physical);
+    }
+    let ordinals = || physical.chunks_exact(data_type.width()).map(|key| schema.key_order().ordinal(key));
+    let range = ordinals().min().zip(ordinals().max());
+    ColumnStatistics { range: range.map(|(low, high)| (Value::Int(low.into()), Value::Int(high.into()))), nan_count: 0 }
+}
+
 #[inline]
 fn fold<T: Copy + PartialOrd, const WIDTH: usize>(
     physical: &[u8],
@@ -243,9 +255,16 @@ pub(in crate::format) enum Bound {
 /// Appends a bound in the encoding of Parquet's statistics: PLAIN, in physical width.
 ///
 /// The zero bound of a float column is -0.0 at the low end and +0.0 at the high end, since the data may contain both
-/// zeros.
+/// zeros. The bounds of byte strings are those with the ordinal `value`.
 pub(in crate::format) fn encode_bound(data_type: DataType, value: Value, bound: Bound, out: &mut Vec<u8>) {
     match value {
+        // Parquet allows bounds that are no values of the column.
+        Value::Int(value) if !data_type.is_numeric() => {
+            let (first, width) = ((value as u64).to_be_bytes(), data_type.width());
+            let known = width.min(first.len());
+            out.extend_from_slice(&first[..known]);
+            out.resize(out.len() + width - known, if bound == Bound::Low { 0 } else { u8::MAX });
+        }
         Value::Int(value) if physical_width(data_type) == 4 => out.extend_from_slice(&(value as u32).to_le_bytes()),
         Value::Int(value) => out.extend_from_slice(&(value as u64).to_le_bytes()),
         Value::Float(value) => {
@@ -262,8 +281,8 @@ pub(in crate::format) fn encode_bound(data_type: DataType, value: Value, bound: 
     }
 }
 
-/// Decodes a bound. The inverse of [`encode_bound`]. Returns `None` for a wrong width, for NaN, and for types without
-/// bounds.
+/// Decodes a bound. The inverse of [`encode_bound`]. Returns `None` for a wrong width, for NaN, and for byte strings
+/// that are too long for a key.
 pub(in crate::format) fn decode_bound(data_type: DataType, bytes: &[u8]) -> Option<Value> {
     macro_rules! number {
         ($type:ty, $kind:ident, $wide:ty) => {
@@ -277,7 +296,10 @@ pub(in crate::format) fn decode_bound(data_type: DataType, bytes: &[u8]) -> Opti
         DataType::U64 => number!(u64, Int, i128),
         DataType::F32 => number!(f32, Float, f64),
         DataType::F64 => number!(f64, Float, f64),
-        DataType::FixedBytes(_) => return None,
+        DataType::FixedBytes(width) => {
+            let order = KeyOrder::of_key(data_type).filter(|_| bytes.len() == width as usize)?;
+            Value::Int(order.ordinal(bytes).into())
+        }
     };
     match value {
         Value::Float(number) if number.is_nan() => None,

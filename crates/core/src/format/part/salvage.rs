@@ -9,16 +9,16 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::error::{Error, IoContext, Result};
 use crate::format::manifest::entries::{ColumnStatistics, PartEntry, PartId, RunKind};
 use crate::format::manifest::row_group_entry::RowGroupEntry;
-use crate::format::parquet::bloom_filter::BloomFilterBuilder;
 use crate::format::parquet::footer::{PartIdentity, WrittenRowGroup};
 use crate::format::parquet::page_header::decode_page_header;
 use crate::format::parquet::page_layout::PageLayout;
-use crate::format::parquet::physical::{physical_width, summarize};
+use crate::format::parquet::physical::{physical_width, summarize_column};
 use crate::format::parquet::thrift::Malformed;
 use crate::format::part::part_writer::{PartOptions, PartWriter, RunContext};
 use crate::format::part::seal::SealedRun;
+use crate::format::row_group::key_filter::KeyFilterBuilder;
 use crate::format::row_group::pages::ChunkBuilder;
-use crate::schema::{Clustering, DataType, Schema};
+use crate::schema::{Clustering, Schema};
 use crate::storage::{ReadableFile, Storage};
 
 /// The result of recovering a part.
@@ -106,12 +106,11 @@ pub fn recover_part(
                     if columns.len() == schema.key_index() {
                         first_keys = chunk.first_keys(schema.key_order());
                     }
-                    let mut written = chunk.finish(&mut tail.indexes);
-                    if has_filter && columns.len() == schema.key_index() {
-                        written.filter = append_filter(group, pages, column.data_type, &mut tail.filters)
-                            .map_err(|malformed| Error::corruption_at(source, "page header", malformed.0))?;
-                    }
-                    columns.push(written);
+                    columns.push(chunk.finish(&mut tail.indexes));
+                }
+                if has_filter {
+                    columns[schema.key_index()].filter = append_filter(group, schema, &mut tail.filters)
+                        .map_err(|malformed| Error::corruption_at(source, "page header", malformed.0))?;
                 }
                 let sorted = run.kind != RunKind::NanKey;
                 let (keys, page_rows) = (Vec::new(), group.page_rows(run, schema));
@@ -124,23 +123,18 @@ pub fn recover_part(
     Ok(RecoveredPart { entry: writer.finish()?, runs: entries, corrupt })
 }
 
-/// Appends the Bloom filter of a chunk's values to `filters`. Returns its range.
-fn append_filter(
-    group: &FoundRowGroup,
-    pages: &[FoundPage],
-    data_type: DataType,
-    filters: &mut Vec<u8>,
-) -> Result<Range<usize>, Malformed> {
-    let rows = pages.iter().map(|page| page.rows as usize).sum();
-    let mut filter = BloomFilterBuilder::new(rows);
-    for page in pages {
-        let page = &group.content[page.range.clone()];
-        let (_, header_bytes) = decode_page_header(page)?;
-        filter.add_values(&page[header_bytes..], physical_width(data_type));
+/// Appends the filter of a row group's keys to `filters`. Returns its range.
+fn append_filter(group: &FoundRowGroup, schema: &Schema, filters: &mut Vec<u8>) -> Result<Range<usize>, Malformed> {
+    // The rows of the pages are no more than their bytes.
+    let mut filter = KeyFilterBuilder::new(schema, group.rows as usize);
+    for column in schema.key_columns() {
+        for page in &group.columns[*column] {
+            let page = &group.content[page.range.clone()];
+            let (_, header_bytes) = decode_page_header(page)?;
+            filter.add_values(*column, &page[header_bytes..]);
+        }
     }
-    let start = filters.len();
-    filter.encode(filters);
-    Ok(start..filters.len())
+    Ok(filter.finish(filters))
 }
 
 /// Reads and verifies all row groups of a run.
@@ -183,7 +177,7 @@ fn find_pages(content: &[u8], rows: u64, schema: &Schema) -> Result<Vec<Vec<Foun
             if !fits || header.rows == 0 || crc32fast::hash(body) != header.crc {
                 return Err(Malformed("a page does not match its header"));
             }
-            let summary = summarize(column.data_type, body);
+            let summary = summarize_column(schema, columns.len(), body);
             pages.push(FoundPage { range: position..end, rows: header.rows, summary });
             found_rows += u64::from(header.rows);
             position = end;

@@ -48,12 +48,12 @@ impl ColumnTable {
     }
 
     /// Sorts the rows by key. Rows with equal keys keep their order. `check` is called before sorting, with the
-    /// ordinals of the keys in row order.
+    /// ordinals of the first key column in row order.
     ///
     /// # Errors
     /// The error of `check`.
     pub fn sort(&mut self, check: impl FnOnce(&[u64]) -> Result<()>) -> Result<()> {
-        self.sort.sort_column(self.schema.key_order(), &self.columns[self.schema.key_index()], check)
+        self.sort.sort_columns(&self.schema, &self.columns, check)
     }
 
     /// Returns the values of all columns.

@@ -9,6 +9,7 @@ use std::time::Instant;
 use crate::format::row_group::memtable::{BUCKETS, BucketBounds, Memtable};
 use crate::format::row_group::row_group_builder::RowGroupBuilder;
 use crate::format::row_group::sort::SortBuffers;
+use crate::schema::SortKeys;
 
 /// An iteration over a memtable's rows in key order.
 pub(in crate::format) struct Drain<'a> {
@@ -53,11 +54,11 @@ impl<'a> Drain<'a> {
         self.next_bucket += 1;
         self.taken = 0;
         let schema = self.table.schema();
-        let (key_order, offset) = (schema.key_order(), schema.offset(schema.key_index()));
+        let keys = SortKeys::of_rows(schema, self.table.slots());
         for (bound, number) in self.bounds.iter_mut().zip(1..) {
             let place = self.table.rows() * number / BUCKETS;
             if let Some(slot) = place.checked_sub(self.before).and_then(|place| self.sort.order().get(place)) {
-                *bound = key_order.ordinal(&self.table.slots()[*slot as usize * schema.row_bytes() + offset..]);
+                *bound = keys.prefix(*slot as usize);
             }
         }
         self.sort_s += begun.elapsed().as_secs_f64();

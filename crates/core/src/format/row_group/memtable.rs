@@ -15,7 +15,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::schema::{STEP, Schema, by_steps, copy_in_steps};
+use crate::schema::{STEP, Schema, SortKeys, by_steps, copy_in_steps};
 
 /// Number of buckets in a memtable.
 pub(in crate::format) const BUCKETS: usize = 16;
@@ -36,7 +36,7 @@ const MIN_CHUNKS: usize = 8 * BUCKETS;
 pub struct BucketBounds(pub(in crate::format) [u64; BUCKETS - 1]);
 
 impl BucketBounds {
-    /// Returns the bucket of a key: the number of bounds at or below its ordinal.
+    /// Returns the bucket of a key: the number of bounds at or below its prefix ([`SortKeys::prefix`]).
     #[inline]
     fn bucket(&self, ordinal: u64) -> usize {
         let mut bucket = 0;
@@ -78,7 +78,7 @@ pub struct Memtable {
     /// Always `BUCKETS` buckets. Without bounds, only the first is used.
     buckets: Vec<Bucket>,
     rows: usize,
-    /// Scratch memory for the key ordinals of the rows being pushed.
+    /// Scratch memory for the key prefixes of the rows being pushed.
     ordinals: Vec<u64>,
 }
 
@@ -265,8 +265,7 @@ impl Memtable {
         let row_bytes = self.schema.row_bytes();
         let mut ordinals = std::mem::take(&mut self.ordinals);
         ordinals.clear();
-        let key = rows.get(self.schema.offset(self.schema.key_index())..).unwrap_or_default();
-        self.schema.key_order().ordinals(key, row_bytes, rows.len() / row_bytes, &mut ordinals);
+        SortKeys::of_rows(&self.schema, rows).prefixes(0..rows.len() / row_bytes, &mut ordinals);
         let mut taken = 0;
         for (row, &ordinal) in rows.chunks_exact(row_bytes).zip(&ordinals) {
             let number = bounds.bucket(ordinal);

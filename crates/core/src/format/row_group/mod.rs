@@ -1,10 +1,11 @@
 //! Collects rows in memory and encodes them as row groups.
 //!
 //! `memtable` and `column_table` collect rows. `sort` orders them by key. `drain` and `row_group_builder` split them
-//! into columns. `pages` encodes row groups.
+//! into columns. `pages` encodes row groups, and `key_filter` builds their filters.
 
 pub(super) mod column_table;
 pub(super) mod drain;
+pub(super) mod key_filter;
 pub(super) mod memtable;
 pub(super) mod pages;
 pub(super) mod row_group_builder;

@@ -3,14 +3,14 @@
 use crate::error::Result;
 use crate::format::manifest::entries::ColumnStatistics;
 use crate::format::manifest::range_counts::RangeCount;
-use crate::format::parquet::bloom_filter::BloomFilterBuilder;
 use crate::format::parquet::footer::{WrittenChunk, WrittenRowGroup};
 use crate::format::parquet::page_header::{PageHeader, encode_page_header, trusted_range};
 use crate::format::parquet::page_index::{PageLocation, WrittenPage, encode_column_index, encode_offset_index};
 use crate::format::parquet::page_layout::PageLayout;
-use crate::format::parquet::physical::{merge, physical_width, pick_column, summarize};
+use crate::format::parquet::physical::{merge, physical_width, pick_column, summarize_column};
 use crate::format::part::stream::AlignedStream;
 use crate::format::row_group::drain::Drain;
+use crate::format::row_group::key_filter::KeyFilterBuilder;
 use crate::format::row_group::row_group_builder::{RowBlock, RowGroupBuilder};
 use crate::schema::{DataType, KeyOrder, Schema};
 
@@ -123,7 +123,7 @@ pub(in crate::format) struct RowGroupEncoder<'a> {
     pub(in crate::format) run_rows: usize,
     /// Whether the rows are sorted by an order that all engines share. False for NaN keys.
     pub(in crate::format) sorted: bool,
-    /// Whether each row group gets a Bloom filter of the key.
+    /// Whether each row group gets a filter of the key.
     pub(in crate::format) has_filter: bool,
 }
 
@@ -176,7 +176,7 @@ impl RowGroupEncoder<'_> {
         }
         let mut columns = Vec::with_capacity(self.schema.columns().len());
         let (mut keys, mut first_keys, mut fits) = (Vec::new(), None, true);
-        let mut filter = self.has_filter.then(|| BloomFilterBuilder::new(layout.rows()));
+        let mut filter = self.has_filter.then(|| KeyFilterBuilder::new(self.schema, layout.rows()));
         for (index, column) in self.schema.columns().iter().enumerate() {
             let data_type = column.data_type;
             let mut chunk = ChunkBuilder::new(data_type, begin + room.appended() as u64);
@@ -187,12 +187,12 @@ impl RowGroupEncoder<'_> {
                     pick_column(&columns[index], data_type, order, &mut room.memory[place.clone()]);
                 }
                 let body = &room.memory[place.clone()];
-                let summary = summarize(data_type, body);
+                let summary = summarize_column(self.schema, index, body);
                 if index == self.schema.key_index() {
                     self.range_count(body, summary, first + rows.start, &mut keys);
-                    if let Some(filter) = &mut filter {
-                        filter.add_values(body, physical_width(data_type));
-                    }
+                }
+                if let Some(filter) = &mut filter {
+                    filter.add_values(index, body);
                 }
                 let rows = rows.len() as u32;
                 let header = PageHeader { body_bytes: body.len(), crc: crc32fast::hash(body), rows };
@@ -213,13 +213,10 @@ impl RowGroupEncoder<'_> {
             if index == self.schema.key_index() {
                 first_keys = chunk.first_keys(self.schema.key_order());
             }
-            let mut chunk = chunk.finish(&mut tail.indexes);
-            if let Some(filter) = filter.take_if(|_| index == self.schema.key_index()) {
-                let start = tail.filters.len();
-                filter.encode(&mut tail.filters);
-                chunk.filter = start..tail.filters.len();
-            }
-            columns.push(chunk);
+            columns.push(chunk.finish(&mut tail.indexes));
+        }
+        if let Some(filter) = filter {
+            columns[self.schema.key_index()].filter = filter.finish(&mut tail.filters);
         }
         let page_rows = if fits { self.page_rows } else { 0 };
         Ok(WrittenRowGroup { rows: layout.rows() as u64, sorted: self.sorted, columns, keys, page_rows, first_keys })

@@ -1,13 +1,14 @@
 //! Sorts memtables: returns row numbers in key order. Rows with equal keys keep the order of arrival.
 //!
-//! Keys are converted to ordinals (`u64`, see [`crate::schema::KeyOrder`]). The difference from the smallest ordinal is
-//! reduced to the top 32 bits of the span. These bits and the row number are packed into one `u64`, and the packed
-//! numbers are radix-sorted. Keys with equal top bits are then sorted by comparison. In practice few keys need this.
-//! NaN has the highest ordinal, so rows with a NaN key come last.
+//! Keys are converted to prefixes (`u64`, see [`crate::schema::SortKeys`]). For a key of one number, its prefix is its
+//! ordinal, and equal prefixes mean equal keys. The difference from the smallest prefix is reduced to the top 32 bits
+//! of the span. These bits and the row number are packed into one `u64`, and the packed numbers are radix-sorted. Keys
+//! with equal top bits are then sorted by comparison. In practice few keys need this. NaN has the highest ordinal, so
+//! rows with a NaN key come last.
 
 use crate::error::Result;
 use crate::format::row_group::memtable::Memtable;
-use crate::schema::{KeyOrder, radix};
+use crate::schema::{Schema, SortKeys, radix};
 
 /// Buffers for sorting, reused between memtables: 20 bytes per row.
 #[derive(Debug, Default)]
@@ -21,29 +22,34 @@ impl SortBuffers {
     /// Sorts the slots of a bucket's rows by key. [`SortBuffers::order`] returns the result.
     pub(in crate::format) fn sort_bucket(&mut self, table: &Memtable, number: usize) {
         let schema = table.schema();
-        let (order, offset, stride) = (schema.key_order(), schema.offset(schema.key_index()), schema.row_bytes());
-        let bytes = table.slots().get(offset..).unwrap_or_default();
+        let keys = SortKeys::of_rows(schema, table.slots());
         self.packed.clear();
         for slots in table.bucket(number) {
-            order.ordinals(&bytes[slots.start * stride..], stride, slots.len(), &mut self.packed);
+            keys.prefixes(slots, &mut self.packed);
         }
-        self.sort_ordinals(&Keys { order, bytes, stride }, table.bucket(number).flatten());
+        self.sort_prefixes(&keys, table.bucket(number).flatten());
     }
 
-    /// Sorts the row numbers of packed keys by key. [`SortBuffers::order`] returns the result. `check` is called before
-    /// sorting, with the ordinals of the keys in row order.
-    pub(in crate::format) fn sort_column(
+    /// Sorts the row numbers of packed columns by key. [`SortBuffers::order`] returns the result. `check` is called
+    /// before sorting, with the ordinals of the first key column in row order.
+    pub(in crate::format) fn sort_columns(
         &mut self,
-        order: KeyOrder,
-        keys: &[u8],
+        schema: &Schema,
+        columns: &[Vec<u8>],
         check: impl FnOnce(&[u64]) -> Result<()>,
     ) -> Result<()> {
-        let stride = order.data_type().width();
-        let count = keys.len() / stride;
-        let keys = Keys { order, bytes: keys, stride };
-        self.take_ordinals(&keys, count);
+        let (first, width) = (&columns[schema.key_index()], schema.key().data_type.width());
+        let count = first.len() / width;
+        self.packed.clear();
+        self.packed.reserve_exact(count);
+        schema.key_order().ordinals(first, width, count, &mut self.packed);
         check(&self.packed)?;
-        self.sort_ordinals(&keys, 0..count);
+        let keys = SortKeys::of_columns(schema, columns);
+        if schema.key_columns().len() > 1 {
+            self.packed.clear();
+            keys.prefixes(0..count, &mut self.packed);
+        }
+        self.sort_prefixes(&keys, 0..count);
         Ok(())
     }
 
@@ -57,16 +63,9 @@ impl SortBuffers {
         &self.order
     }
 
-    /// Replaces the content of `packed` with the ordinals of the keys.
-    fn take_ordinals(&mut self, keys: &Keys<'_>, count: usize) {
-        self.packed.clear();
-        self.packed.reserve_exact(count);
-        keys.order.ordinals(keys.bytes, keys.stride, count, &mut self.packed);
-    }
-
-    /// Sorts the ordinals in `packed`. `rows` are their row numbers, in ascending order. Writes the sorted row numbers
+    /// Sorts the prefixes in `packed`. `rows` are their row numbers, in ascending order. Writes the sorted row numbers
     /// to `order`.
-    fn sort_ordinals(&mut self, keys: &Keys<'_>, rows: impl Iterator<Item = usize>) {
+    fn sort_prefixes(&mut self, keys: &SortKeys<'_>, rows: impl Iterator<Item = usize>) {
         let count = self.packed.len();
         let whole = (u64::MAX, u64::MIN);
         let (low, high) = self.packed.iter().fold(whole, |(low, high), key| (low.min(*key), high.max(*key)));
@@ -76,8 +75,8 @@ impl SortBuffers {
             *packed = ((*packed - low) >> shift) << 32 | row as u64;
         }
         radix::sort(&mut self.packed, &mut self.other, 32, bits.min(32));
-        if shift > 0 {
-            keys.settle_ties(&mut self.packed);
+        if shift > 0 || !keys.is_exact() {
+            settle_ties(keys, &mut self.packed);
         }
         self.order.clear();
         self.order.reserve_exact(count);
@@ -85,24 +84,18 @@ impl SortBuffers {
     }
 }
 
-/// Keys at a fixed distance of `stride` bytes. The first key is at the start of `bytes`.
-struct Keys<'a> {
-    order: KeyOrder,
-    bytes: &'a [u8],
-    stride: usize,
-}
-
-impl Keys<'_> {
-    fn ordinal(&self, packed: u64) -> u64 {
-        self.order.ordinal(&self.bytes[packed as u32 as usize * self.stride..])
-    }
-
-    /// Sorts each sequence with equal top bits by ordinal and row number.
-    fn settle_ties(&self, packed: &mut [u64]) {
-        for ties in packed.chunk_by_mut(|one, other| one >> 32 == other >> 32) {
-            if ties.len() > 1 {
-                ties.sort_unstable_by_key(|packed| (self.ordinal(*packed), *packed as u32));
-            }
+/// Sorts each sequence with equal top bits by key and row number.
+fn settle_ties(keys: &SortKeys<'_>, packed: &mut [u64]) {
+    let row = |packed: u64| packed as u32 as usize;
+    let is_exact = keys.is_exact();
+    for ties in packed.chunk_by_mut(|one, other| one >> 32 == other >> 32) {
+        if ties.len() < 2 {
+            continue;
+        }
+        if is_exact {
+            ties.sort_unstable_by_key(|packed| (keys.prefix(row(*packed)), *packed as u32));
+        } else {
+            ties.sort_unstable_by(|one, other| keys.compare(row(*one), row(*other)).then(one.cmp(other)));
         }
     }
 }
@@ -113,14 +106,24 @@ mod tests {
 
     use super::*;
     use crate::format::row_group::memtable::{BUCKETS, BucketBounds};
-    use crate::schema::{Column, DataType, Schema};
+    use crate::schema::{Column, DataType, KeyOrder};
     use proptest::prelude::*;
 
     /// Returns all rows of a memtable, ordered by a stable sort of their ordinals.
     fn plain_order(schema: &Schema, rows: &[u8]) -> Vec<Vec<u8>> {
-        let key = schema.offset(schema.key_index());
+        // The expected order of byte strings is that of the slices. All columns of the key are compared.
+        let key = |row: &Vec<u8>| -> Vec<(u64, Vec<u8>)> {
+            let column = |index: &usize| {
+                let (data_type, offset) = (schema.columns()[*index].data_type, schema.offset(*index));
+                match KeyOrder::new(data_type) {
+                    Some(order) => (order.ordinal(&row[offset..]), Vec::new()),
+                    None => (0, row[offset..offset + data_type.width()].to_vec()),
+                }
+            };
+            schema.key_columns().iter().map(column).collect()
+        };
         let mut rows: Vec<Vec<u8>> = rows.chunks(schema.row_bytes()).map(<[u8]>::to_vec).collect();
-        rows.sort_by_key(|row| schema.key_order().ordinal(&row[key..]));
+        rows.sort_by_key(key);
         rows
     }
 
@@ -136,15 +139,17 @@ mod tests {
         rows
     }
 
-    fn key_types() -> impl Strategy<Value = DataType> {
+    fn keys() -> impl Strategy<Value = Vec<DataType>> {
         use DataType::*;
-        prop::sample::select(vec![I8, I16, I32, I64, U8, U16, U32, U64, F32, F64])
+        let single = [I8, I16, I32, I64, U8, U16, U32, U64, F32, F64, FixedBytes(5), FixedBytes(16)];
+        let several = [vec![U32, U64], vec![I16, I8], vec![U64, I64, U8], vec![FixedBytes(3), U32, FixedBytes(9)]];
+        prop::sample::select(single.map(|data_type| vec![data_type]).into_iter().chain(several).collect::<Vec<_>>())
     }
 
     proptest! {
         #[test]
         fn order_is_that_of_a_stable_sort(
-            data_type in key_types(),
+            types in keys(),
             // Few rows are sorted by comparison, many by radix passes. Masks create many equal keys, keys that differ
             // only in high or low bits, infinities and NaN.
             mask in prop::sample::select(vec![u64::MAX, 0, 3, 0xff, 0xffff_0000_0000_0000, 0xffff_ffff_0000_0001, 0x7ff8_0000_7fc0_0000]),
@@ -154,16 +159,23 @@ mod tests {
             // Size of the reused memory in bytes. `None` creates a memtable that grows.
             memory in prop::option::of(prop::sample::select(vec![0usize, 1000, 3 << 20])),
         ) {
-            let columns = vec![Column::new("number", DataType::U32), Column::new("key", data_type)];
-            let schema = Arc::new(Schema::new(columns, "key").unwrap());
+            let mut columns = vec![Column::new("number", DataType::U32)];
+            columns.extend((0..).zip(&types).map(|(index, data_type)| Column::new(format!("key{index}"), *data_type)));
+            let names: Vec<&str> = columns[1..].iter().map(|column| column.name.as_str()).collect();
+            let method = if types[0].is_float() { "range" } else { "hash" };
+            let key = format!("{method}:{}", names.join(","));
+            let schema = Arc::new(Schema::new(columns, &key).unwrap());
             let mut state = seed | 1;
             let mut rows = Vec::new();
             for number in 0..count as u32 {
-                state ^= state << 13;
-                state ^= state >> 7;
-                state ^= state << 17;
                 rows.extend_from_slice(&number.to_le_bytes());
-                rows.extend_from_slice(&(state & mask).to_le_bytes()[..data_type.width()]);
+                for data_type in &types {
+                    state ^= state << 13;
+                    state ^= state >> 7;
+                    state ^= state << 17;
+                    let value = (state & mask).to_le_bytes().repeat(2);
+                    rows.extend_from_slice(&value[..data_type.width()]);
+                }
             }
             let bounds = bounds.map(|mut bounds| {
                 bounds.sort_unstable();

@@ -13,7 +13,7 @@ use crate::query::catalog::Catalog;
 use crate::query::metrics::{Counters, add};
 use crate::query::planning::pruning::GroupChoice;
 use crate::query::request::ResolvedQuery;
-use crate::schema::{Clustering, hash_of_value, partition_of_hash};
+use crate::schema::{Clustering, KeyHash, partition_of_hash};
 
 /// Maximum number of keys that are looked up in filters. More of them would be in nearly every row group.
 const MAX_KEYS: usize = 4096;
@@ -30,15 +30,17 @@ pub(in crate::query) fn retain(
     counters: &Counters,
 ) -> Result<Vec<GroupChoice>> {
     let schema = &resolved.schema;
-    let keys = resolved.predicate.as_ref().and_then(|predicate| predicate.values_of(schema.key_index()));
-    let (Clustering::Hash, Some(keys)) = (schema.clustering(), keys) else { return Ok(choices) };
-    if keys.len() > MAX_KEYS {
+    if schema.clustering() != Clustering::Hash {
         return Ok(choices);
     }
+    let keys = resolved.predicate.as_ref().and_then(|predicate| predicate.keys_of(schema, MAX_KEYS));
+    let Some(keys) = keys else { return Ok(choices) };
+    let mut hashes = Vec::new();
+    let stride = schema.key_columns().iter().map(|index| schema.columns()[*index].data_type.width()).sum();
+    KeyHash::of_keys(schema).hashes(&keys, stride, &mut hashes);
     // Epochs that were compacted or salvaged state no partitions.
     let partition_of = |hash| manifest.partitions.map(|partitions| partition_of_hash(hash, partitions));
-    let hash = |key| hash_of_value(schema.key().data_type, key).map(|hash| (hash, partition_of(hash)));
-    let Some(hashes) = keys.into_iter().map(hash).collect::<Option<Vec<_>>>() else { return Ok(choices) };
+    let hashes: Vec<_> = hashes.into_iter().map(|hash| (hash, partition_of(hash))).collect();
     let partitions: HashMap<PartId, Option<u32>> =
         manifest.parts.iter().map(|part| (part.part, part.partition)).collect();
     let mut filters: HashMap<PartId, Option<Arc<PartFilters>>> = HashMap::new();

@@ -1,9 +1,10 @@
 //! Trajectories: particles that satisfy a predicate at one epoch, or are listed, are followed through the epochs.
 //!
 //! A request by predicate needs two scans. The first scan reads the ids of the particles at the one epoch (`ids`). The
-//! second scan reads the rows with these ids, epoch by epoch. A request by list needs only the second. Integer ids
-//! become a predicate, so row groups and pages whose id range contains none of them are not read. Opaque ids have no
-//! statistics, so the second scan reads every row. The rows are sorted by id and epoch (`sorter`).
+//! second scan reads the rows with these ids, epoch by epoch. A request by list needs only the second. The ids become a
+//! predicate, so row groups and pages that cannot contain any of them are not read, as far as their statistics and
+//! filters tell. Byte strings have statistics only if they begin the key. The rows are sorted by id and epoch
+//! (`sorter`).
 //!
 //! Ids need not be complete or unique: a particle may have no row at some epochs, and several rows of one epoch may
 //! have the same id. [`TrackMetrics`] counts both cases.

@@ -62,7 +62,8 @@ enum Particles {
 
 impl TrackRequest {
     /// Requests the trajectories, through all epochs, of the particles that satisfy the expression `of` at epoch `at`.
-    /// The column `id` identifies particles. Its type is an integer type or `fixed_bytes`.
+    /// The column `id` identifies particles, or several columns, separated by commas. Their types are integer types or
+    /// `fixed_bytes`.
     pub fn new(of: impl Into<String>, at: u64, id: impl Into<String>) -> Self {
         Self::of_particles(Particles::Matching { of: of.into(), at }, id.into())
     }
@@ -201,13 +202,15 @@ pub struct TrackMetrics {
     pub read: QueryMetrics,
 }
 
-/// Rows sorted by id and epoch, as Arrow batches of [`Tracks::schema`]. The id is the first column, and the epoch the
-/// second.
+/// Rows sorted by id and epoch, as Arrow batches of [`Tracks::schema`]. The columns of the id come first, then the
+/// epoch.
 #[derive(Debug)]
 pub struct Tracks {
     schema: SchemaRef,
-    /// Types of a packed row's columns. The id is the first column.
+    /// Types of a packed row's columns. The id comes first.
     types: Vec<DataType>,
+    /// Number of columns of the id.
+    id_columns: usize,
     epochs: Vec<u64>,
     rows: Option<Sorted>,
     batch_rows: usize,
@@ -224,24 +227,30 @@ pub(in crate::query) fn follow(
     advance: &dyn Fn(TrackProgress),
 ) -> Result<Tracks> {
     let schema = &dataset.schema;
-    let id = id_column(schema, &request.id)?;
-    let others = other_columns(schema, id, request.columns.as_deref())?;
+    let id = id_columns(schema, &request.id)?;
+    let others = other_columns(schema, &id, request.columns.as_deref())?;
     let epochs = dataset.select_epochs(&request.epochs)?;
     // Which of these row groups have such particles is not known yet.
     let in_epochs =
         || announce(dataset, epochs.iter().copied(), &counters, 1, &[], |manifest| manifest.row_groups.len());
-    let ids = find_ids(dataset, request, id, &counters, in_epochs)?;
+    let ids = find_ids(dataset, request, &id, &counters, in_epochs)?;
 
     let name = |column: &usize| schema.columns()[*column].name.clone();
-    let query = request.query().columns([id].iter().chain(&others).map(name)).using(request.access.clone());
+    let query = request.query().columns(id.iter().chain(&others).map(name)).using(request.access.clone());
     let mut resolved = ResolvedQuery::resolve(&query, schema)?;
-    resolved.predicate = ids.predicate(schema, id)?;
+    resolved.predicate = Some(ids.predicate(schema, &id)?);
     let types: Vec<DataType> = resolved.stored.iter().map(|column| schema.columns()[*column].data_type).collect();
-    let arrow = with_epoch(&resolved.arrow);
+    let arrow = with_epoch(&resolved.arrow, id.len());
     let row_bytes = types.iter().map(|data_type| data_type.width()).sum();
     let sorter = Sorter::new(row_bytes, request.sort_bytes, request.scratch.clone());
-    let mut gathering =
-        SecondScan { ids: &ids, epochs: &epochs, types: &types, sorter, presence: Presence::new(ids.len()) };
+    let mut gathering = SecondScan {
+        ids: &ids,
+        id_columns: id.len(),
+        epochs: &epochs,
+        types: &types,
+        sorter,
+        presence: Presence::new(ids.len()),
+    };
     if ids.len() > 0 {
         let scan = Scan::new(dataset.clone(), Arc::new(resolved), counters.clone(), epochs.clone());
         scan.skip_others()?;
@@ -260,16 +269,17 @@ pub(in crate::query) fn follow(
     };
     let batch_rows = (BATCH_BYTES / usize::max(row_bytes, 1)).clamp(1, BATCH_ROWS);
     let rows = Some(sorter.finish()?);
-    Ok(Tracks { schema: arrow, types, epochs, rows, batch_rows, open: request.limit, metrics })
+    Ok(Tracks { schema: arrow, types, id_columns: id.len(), epochs, rows, batch_rows, open: request.limit, metrics })
 }
 
-/// Returns the column that identifies particles.
-fn id_column(schema: &Schema, name: &str) -> Result<usize> {
-    let found = resolve_columns(&[name.to_owned()], schema)?;
-    let Some(Some(column)) = found.first().copied() else {
-        return Err(wrong_id(format!("'{EPOCH_COLUMN}' identifies timesteps, not particles")));
+/// Returns the columns that identify particles: the one with this name, or those of a list with commas.
+fn id_columns(schema: &Schema, name: &str) -> Result<Vec<usize>> {
+    let names: Vec<String> = match schema.index_of(name) {
+        Some(_) => vec![name.to_owned()],
+        None => name.split(',').map(|name| name.trim().to_owned()).collect(),
     };
-    Ok(column)
+    let found: Option<Vec<usize>> = resolve_columns(&names, schema)?.into_iter().collect();
+    found.ok_or_else(|| wrong_id(format!("'{EPOCH_COLUMN}' identifies timesteps, not particles")))
 }
 
 fn wrong_id(what: String) -> Error {
@@ -277,18 +287,18 @@ fn wrong_id(what: String) -> Error {
 }
 
 /// Returns the columns that follow the id and the epoch.
-fn other_columns(schema: &Schema, id: usize, names: Option<&[String]>) -> Result<Vec<usize>> {
+fn other_columns(schema: &Schema, id: &[usize], names: Option<&[String]>) -> Result<Vec<usize>> {
     let named = match names {
         Some(names) => resolve_columns(names, schema)?,
         None => (0..schema.columns().len()).map(Some).collect(),
     };
-    Ok(named.into_iter().flatten().filter(|column| *column != id).collect())
+    Ok(named.into_iter().flatten().filter(|column| !id.contains(column)).collect())
 }
 
-/// Inserts the epoch after the first column of a schema.
-fn with_epoch(schema: &SchemaRef) -> SchemaRef {
+/// Inserts the epoch after the columns of the id.
+fn with_epoch(schema: &SchemaRef, id_columns: usize) -> SchemaRef {
     let mut fields: Vec<_> = schema.fields().iter().cloned().collect();
-    fields.insert(1, Arc::new(Field::new(EPOCH_COLUMN, ArrowType::UInt64, false)));
+    fields.insert(id_columns, Arc::new(Field::new(EPOCH_COLUMN, ArrowType::UInt64, false)));
     Arc::new(arrow_schema::Schema::new(fields))
 }
 
@@ -298,33 +308,45 @@ fn with_epoch(schema: &SchemaRef) -> SchemaRef {
 fn find_ids(
     dataset: &Arc<Catalog>,
     request: &TrackRequest,
-    id: usize,
+    id: &[usize],
     counters: &Arc<Counters>,
     announce: impl FnOnce() -> Result<()>,
 ) -> Result<IdSet> {
-    let stated = &dataset.schema.columns()[id];
-    let gatherer = IdGatherer::new(stated.data_type).ok_or_else(|| {
-        wrong_id(format!("'{}' is {}; ids must be integers or fixed_bytes", stated.name, stated.data_type))
-    })?;
+    let stated: Vec<&Column> = id.iter().map(|index| &dataset.schema.columns()[*index]).collect();
+    if let Some(Column { name, data_type, .. }) = stated.iter().find(|column| column.data_type.is_float()) {
+        return Err(wrong_id(format!("'{name}' is {data_type}; ids must be integers or fixed_bytes")));
+    }
+    let types: Vec<DataType> = stated.iter().map(|column| column.data_type).collect();
+    let gatherer = IdGatherer::new(&types).ok_or_else(|| Error::internal("an id is a float".to_owned()))?;
     match &request.particles {
         Particles::Matching { of, at } => {
-            matching_ids(dataset, request, (of, *at), (stated, gatherer), counters, announce)
+            matching_ids(dataset, request, (of, *at), (&stated, gatherer), counters, announce)
         }
         Particles::Listed(ids) => {
             announce()?;
-            listed_ids(ids, stated, gatherer)
+            listed_ids(ids, &stated, gatherer)
         }
     }
 }
 
+/// Returns the names of columns, separated by commas.
+fn names(columns: &[&Column]) -> String {
+    columns.iter().map(|column| column.name.as_str()).collect::<Vec<_>>().join(",")
+}
+
 /// Returns the ids of a list.
-fn listed_ids(ids: &[ParticleId], column: &Column, mut gatherer: IdGatherer) -> Result<IdSet> {
+fn listed_ids(ids: &[ParticleId], columns: &[&Column], mut gatherer: IdGatherer) -> Result<IdSet> {
     let most = gatherer.most();
     let too_many = || wrong_id(format!("more than {most} particles are listed; request fewer at a time"));
+    let types: Vec<DataType> = columns.iter().map(|column| column.data_type).collect();
+    let mut packed = Vec::new();
     for id in ids {
-        let packed = id.pack(column.data_type).ok_or_else(|| {
-            wrong_id(format!("{id} is no possible value of '{}', which is {}", column.name, column.data_type))
-        })?;
+        packed.clear();
+        if !id.pack_tuple(&types, &mut packed) {
+            let types: Vec<String> = types.iter().map(DataType::to_string).collect();
+            let (names, types) = (names(columns), types.join(", "));
+            return Err(wrong_id(format!("{id} is no possible value of '{names}', which is {types}")));
+        }
         if !gatherer.add(&packed) {
             return Err(too_many());
         }
@@ -337,34 +359,53 @@ fn matching_ids(
     dataset: &Arc<Catalog>,
     request: &TrackRequest,
     (of, at): (&str, u64),
-    (column, mut gatherer): (&Column, IdGatherer),
+    (columns, mut gatherer): (&[&Column], IdGatherer),
     counters: &Arc<Counters>,
     announce: impl FnOnce() -> Result<()>,
 ) -> Result<IdSet> {
-    let query = request.query().filter(of).columns([&column.name]);
+    let query = request.query().filter(of).columns(columns.iter().map(|column| &column.name));
     let resolved = ResolvedQuery::resolve(&query, &dataset.schema)?;
     let epochs = dataset.select_epochs(&at.into())?;
     let most = gatherer.most();
     let too_many = || {
         wrong_id(format!(
             "more than {most} particles match '{of}' at epoch {at}; select fewer, or sort the output of a query by '{}'",
-            column.name
+            names(columns)
         ))
     };
     let mut scan = Scan::new(dataset.clone(), Arc::new(resolved), counters.clone(), epochs);
     scan.announce(1)?;
     announce()?;
+    let widths: Vec<usize> = columns.iter().map(|column| column.data_type.width()).collect();
+    let mut id = Vec::new();
     while let Some(packed) = scan.next_piece()? {
-        if !gatherer.add(&packed.columns[0]) {
+        let is_added = match packed.columns.as_slice() {
+            [ids] => gatherer.add(ids),
+            several => (0..packed.rows).all(|row| {
+                pack_id(several, &widths, row, &mut id);
+                gatherer.add(&id)
+            }),
+        };
+        if !is_added {
             return Err(too_many());
         }
     }
     gatherer.finish().ok_or_else(too_many)
 }
 
+/// Replaces the content of `id` with the values of a row in some columns, packed.
+fn pack_id(columns: &[Buffer], widths: &[usize], row: usize, id: &mut Vec<u8>) {
+    id.clear();
+    for (values, width) in columns.iter().zip(widths) {
+        id.extend_from_slice(&values[row * width..][..*width]);
+    }
+}
+
 /// The state of the second scan, which reads the rows of the particles.
 struct SecondScan<'a> {
     ids: &'a IdSet,
+    /// Number of columns of an id, which come first.
+    id_columns: usize,
     epochs: &'a [u64],
     types: &'a [DataType],
     sorter: Sorter,
@@ -398,8 +439,10 @@ impl SecondScan<'_> {
     /// Adds the rows of requested particles to the sorter.
     fn take(&mut self, columns: &[Buffer], rows: usize, epoch: usize) -> Result<()> {
         let widths: Vec<usize> = self.types.iter().map(|data_type| data_type.width()).collect();
+        let mut id = Vec::new();
         for row in 0..rows {
-            let Some(place) = self.ids.place(&columns[0][row * widths[0]..][..widths[0]]) else { continue };
+            pack_id(&columns[..self.id_columns], &widths, row, &mut id);
+            let Some(place) = self.ids.place(&mut id) else { continue };
             self.presence.see(place);
             // Both fit 32 bits, since the number of ids is bounded, and no folder has 2^32 epochs.
             let key = (place as u64) << 32 | epoch as u64;
@@ -491,7 +534,7 @@ impl Tracks {
         let stored =
             self.types.iter().zip(columns).map(|(data_type, bytes)| array(*data_type, Buffer::from_vec(bytes)));
         let mut arrays: Vec<ArrayRef> = stored.collect();
-        arrays.insert(1, Arc::new(UInt64Array::from(epochs)));
+        arrays.insert(self.id_columns, Arc::new(UInt64Array::from(epochs)));
         let batch = RecordBatch::try_new(self.schema.clone(), arrays);
         batch.map(Some).map_err(|cause| Error::internal(format!("a batch does not fit its schema: {cause}")))
     }

@@ -1,0 +1,134 @@
+//! Binding of comparisons of tuples and byte strings: `(cpu, id) IN ((3, 17))`, `uuid = x'0a1b'`.
+
+use sqlparser::ast::{Expr, Value as SqlValue};
+
+use crate::schema::{DataType, Value};
+
+use super::ExpressionError;
+use super::bind::{Binder, place};
+use super::tree::{ColumnRef, CompareOp, Condition};
+use super::tuples::{TupleSet, pack_integer};
+
+type Result<T> = std::result::Result<T, ExpressionError>;
+
+/// Returns the expression in parentheses.
+fn bare(mut expr: &Expr) -> &Expr {
+    while let Expr::Nested(inner) = expr {
+        expr = inner;
+    }
+    expr
+}
+
+/// Decodes pairs of hexadecimal digits.
+fn decode_hex(digits: &str) -> Option<Vec<u8>> {
+    let digits: Option<Vec<u8>> = digits.chars().map(|digit| digit.to_digit(16).map(|digit| digit as u8)).collect();
+    let digits = digits.filter(|digits| digits.len() % 2 == 0)?;
+    Some(digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect())
+}
+
+impl Binder<'_> {
+    /// Returns the columns that an expression names, if it is a tuple or a `fixed_bytes` column.
+    fn tuple_columns(&self, expr: &Expr) -> Result<Option<Vec<ColumnRef>>> {
+        match bare(expr) {
+            Expr::Tuple(items) => items.iter().map(|item| self.tuple_column(item)).collect::<Result<_>>().map(Some),
+            Expr::Identifier(name) => {
+                let is_bytes = |column: &ColumnRef| !column.data_type.is_numeric();
+                Ok(self.column(name).ok().filter(is_bytes).map(|column| vec![column]))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn tuple_column(&self, item: &Expr) -> Result<ColumnRef> {
+        let Expr::Identifier(name) = bare(item) else {
+            return Err(self.source.syntax(place(item), "expected a column in the tuple"));
+        };
+        let column = self.column(name)?;
+        if column.data_type.is_float() {
+            let what =
+                format!("column '{}' is {}, but tuples have integers and fixed_bytes", column.name, column.data_type);
+            return Err(self.source.syntax(place(item), what));
+        }
+        Ok(column)
+    }
+
+    /// Appends the stored bytes of a literal. Returns false if an integer is outside its column's type.
+    fn pack_literal(&self, column: &ColumnRef, item: &Expr, out: &mut Vec<u8>) -> Result<bool> {
+        let DataType::FixedBytes(width) = column.data_type else {
+            let Some(Value::Int(value)) = self.number(item, 0)?.literal() else {
+                let what = format!("expected an integer for column '{}'", column.name);
+                return Err(self.source.syntax(place(item), what));
+            };
+            return Ok(pack_integer(column.data_type, value, out));
+        };
+        let bytes = match bare(item) {
+            Expr::Value(value) => match &value.value {
+                SqlValue::HexStringLiteral(digits) => decode_hex(digits),
+                _ => None,
+            },
+            _ => None,
+        };
+        let bytes = bytes.filter(|bytes| bytes.len() == width as usize).ok_or_else(|| {
+            let what = format!("expected a literal of {width} bytes for column '{}', such as x'0a1b'", column.name);
+            self.source.syntax(place(item), what)
+        })?;
+        out.extend_from_slice(&bytes);
+        Ok(true)
+    }
+
+    /// Returns the condition that the columns have one of the listed values.
+    fn tuple_in(&self, columns: Vec<ColumnRef>, list: &[&Expr], negated: bool) -> Result<Condition> {
+        let (mut packed, mut tuple) = (Vec::new(), Vec::new());
+        for item in list {
+            let values = match (bare(item), columns.len()) {
+                (Expr::Tuple(values), _) => values.as_slice(),
+                (value, 1) => std::slice::from_ref(value),
+                _ => &[],
+            };
+            if values.len() != columns.len() {
+                let what = format!("expected a tuple of {} values", columns.len());
+                return Err(self.source.syntax(place(item), what));
+            }
+            tuple.clear();
+            let mut fits = true;
+            for (column, value) in columns.iter().zip(values) {
+                fits &= self.pack_literal(column, value, &mut tuple)?;
+            }
+            if fits {
+                packed.extend_from_slice(&tuple);
+            }
+        }
+        let members = TupleSet::new(columns.iter().map(|column| column.data_type).collect(), &packed);
+        if members.len() == 0 {
+            // No row has an integer outside its column's type.
+            return Ok(Condition::Constant(negated));
+        }
+        Ok(Condition::Tuple { columns, members, negated })
+    }
+
+    /// Binds `IN` with a tuple or a `fixed_bytes` column before it. Returns `None` for other values.
+    pub(super) fn tuple_list(&self, value: &Expr, list: &[Expr], negated: bool) -> Result<Option<Condition>> {
+        let Some(columns) = self.tuple_columns(value)? else { return Ok(None) };
+        self.tuple_in(columns, &list.iter().collect::<Vec<_>>(), negated).map(Some)
+    }
+
+    /// Binds a comparison with a tuple or a `fixed_bytes` column on one side. Returns `None` for others.
+    pub(super) fn tuple_compare(&self, op: Option<CompareOp>, left: &Expr, right: &Expr) -> Result<Option<Condition>> {
+        let is_named = |expr: &Expr| match bare(expr) {
+            Expr::Tuple(items) => items.iter().all(|item| matches!(bare(item), Expr::Identifier(_))),
+            Expr::Identifier(_) => true,
+            _ => false,
+        };
+        let (named, other) = if is_named(left) { (left, right) } else { (right, left) };
+        let Some(columns) = self.tuple_columns(named)? else { return Ok(None) };
+        let negated = match op {
+            Some(CompareOp::Equal) => false,
+            Some(CompareOp::NotEqual) => true,
+            _ if columns.len() > 1 => {
+                return Err(self.source.syntax(place(named), "tuples can be compared with =, <> and IN only"));
+            }
+            _ => return Err(self.opaque(&columns[0], place(named))),
+        };
+        self.tuple_in(columns, &[other], negated).map(Some)
+    }
+}

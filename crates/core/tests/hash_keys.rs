@@ -1,0 +1,301 @@
+//! Tests of datasets that are clustered by the hash of byte strings and of several columns.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::UInt32Type;
+use bytes::Bytes;
+use parquet::file::properties::ReaderProperties;
+use parquet::file::reader::FileReader;
+use parquet::file::serialized_reader::{ReadOptionsBuilder, SerializedFileReader};
+use turbidite::query::{ParticleId, TrackRequest};
+use turbidite::storage::{MemoryStorage, Storage};
+use turbidite::store::{DatasetPaths, verify_on};
+use turbidite::{
+    Column, ColumnView, DataType, Dataset, EpochRange, LocalJob, Query, Schema, VerifyOptions, WriteOptions,
+};
+
+use DataType::{FixedBytes, I16, I64, U8, U16, U32, U64};
+
+/// Keys of every form: byte strings shorter and longer than a prefix, and several columns.
+fn keys() -> Vec<Vec<DataType>> {
+    vec![
+        vec![FixedBytes(3)],
+        vec![FixedBytes(8)],
+        vec![FixedBytes(16)],
+        vec![FixedBytes(64)],
+        vec![U32, U64],
+        vec![I16, U8],
+        vec![U64, I64, U16, U8],
+        vec![FixedBytes(16), U32],
+        vec![U16, FixedBytes(20)],
+    ]
+}
+
+/// Records with a key of some types: a number, then the columns of the key, which begin at the second.
+struct Records {
+    types: Vec<DataType>,
+    /// Stored values of each key column.
+    columns: Vec<Vec<u8>>,
+    rows: usize,
+}
+
+impl Records {
+    /// Creates records of which about `distinct` have different keys, and half of the others the first key.
+    fn new(types: &[DataType], rows: usize, distinct: u64) -> Self {
+        let mut columns = vec![Vec::new(); types.len()];
+        for row in 0..rows as u64 {
+            let number = if row.is_multiple_of(2) { row % distinct } else { (row / 2 % 7) * (row % 3) };
+            for (place, (column, data_type)) in columns.iter_mut().zip(types).enumerate() {
+                let scattered = (number / (1 << place)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+                // Long strings differ after their first eight bytes only.
+                let mut value = if data_type.width() > 8 { vec![7; data_type.width() - 8] } else { Vec::new() };
+                value.extend_from_slice(&scattered.to_le_bytes());
+                column.extend_from_slice(&value[..data_type.width()]);
+            }
+        }
+        Self { types: types.to_vec(), columns, rows }
+    }
+
+    fn schema(&self) -> Schema {
+        let mut columns = vec![Column::new("number", U32)];
+        let name = |place: usize| format!("k{place}");
+        columns.extend(self.types.iter().enumerate().map(|(place, data_type)| Column::new(name(place), *data_type)));
+        let key: Vec<String> = (0..self.types.len()).map(name).collect();
+        Schema::new(columns, &format!("hash:{}", key.join(","))).unwrap()
+    }
+
+    /// Returns the stored values of a row's key.
+    fn key(&self, row: usize) -> Vec<&[u8]> {
+        let columns = self.columns.iter().zip(&self.types);
+        columns.map(|(column, data_type)| &column[row * data_type.width()..][..data_type.width()]).collect()
+    }
+
+    /// Returns the literals of a row's key.
+    fn literals(&self, row: usize) -> Vec<String> {
+        let hex = |value: &[u8]| format!("x'{}'", value.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+        let literal = |(value, data_type): (&[u8], &DataType)| match data_type {
+            FixedBytes(_) => hex(value),
+            _ => turbidite::Value::from_stored(*data_type, value).to_string(),
+        };
+        self.key(row).into_iter().zip(&self.types).map(literal).collect()
+    }
+
+    fn write(&self, storage: &Arc<MemoryStorage>, options: WriteOptions) {
+        let ranks = options.ranks;
+        let job = LocalJob::open_with(storage.clone(), "/ds", self.schema(), options).unwrap();
+        for epoch in [0, 5] {
+            job.begin_epoch(epoch).unwrap();
+            for (rank, begin) in (0..).zip((0..self.rows).step_by(500)) {
+                let end = (begin + 500).min(self.rows);
+                let numbers: Vec<u32> = (begin as u32..end as u32).collect();
+                let mut views = vec![ColumnView::from(&numbers)];
+                for (column, data_type) in self.columns.iter().zip(&self.types) {
+                    let width = data_type.width();
+                    let bytes = &column[begin * width..end * width];
+                    views.push(ColumnView::new(bytes, width, end - begin, *data_type).unwrap());
+                }
+                job.append(rank % ranks, &views).unwrap();
+            }
+            job.end_epoch().unwrap();
+        }
+        job.close().unwrap();
+    }
+
+    /// Returns the numbers of the rows with the key of a row.
+    fn with_key_of(&self, row: usize) -> Vec<u32> {
+        (0..self.rows).filter(|other| self.key(*other) == self.key(row)).map(|row| row as u32).collect()
+    }
+}
+
+fn numbers(dataset: &Dataset, predicate: &str) -> Vec<u32> {
+    let query = Query::new().epochs(EpochRange::one(5)).columns(["number"]).filter(predicate);
+    let batches = dataset.run(&query).unwrap();
+    let mut found: Vec<u32> =
+        batches.flat_map(|batch| batch.unwrap().column(0).as_primitive::<UInt32Type>().values().to_vec()).collect();
+    found.sort_unstable();
+    found
+}
+
+fn assert_verified(storage: &Arc<MemoryStorage>) {
+    let storage: Arc<dyn Storage> = storage.clone();
+    let report = verify_on(&storage, &DatasetPaths::new("/ds"), &VerifyOptions::default(), &|_| ()).unwrap();
+    assert!(report.findings.is_empty(), "{:?}", report.findings);
+}
+
+#[test]
+fn every_record_is_found_by_its_key() {
+    for types in keys() {
+        let storage = Arc::new(MemoryStorage::new());
+        let records = Records::new(&types, 12_000, 5_000);
+        let mut options = WriteOptions::new(5);
+        (options.memtable_bytes, options.row_groups_per_part) = (32 << 10, 3);
+        records.write(&storage, options);
+        assert_verified(&storage);
+        let dataset = Dataset::open_with(storage.clone(), "/ds").unwrap();
+        assert_eq!(numbers(&dataset, "true"), (0..12_000).collect::<Vec<u32>>(), "{types:?}");
+        let names: Vec<String> = (0..types.len()).map(|place| format!("k{place}")).collect();
+        for row in [0, 1, 2, 500, 7_001, 11_998] {
+            let (expected, literals) = (records.with_key_of(row), records.literals(row));
+            let each: Vec<String> =
+                names.iter().zip(&literals).map(|(name, value)| format!("{name} = {value}")).collect();
+            let (tuple, values) = match names.len() {
+                1 => (names[0].clone(), literals[0].clone()),
+                _ => (format!("({})", names.join(", ")), format!("({})", literals.join(", "))),
+            };
+            let forms = [
+                each.join(" AND "),
+                format!("{tuple} = {values}"),
+                format!("{values} = {tuple}"),
+                format!("{tuple} IN ({values})"),
+            ];
+            for form in forms {
+                assert_eq!(numbers(&dataset, &form), expected, "{form}");
+            }
+            let others = numbers(&dataset, &format!("{tuple} <> {values}"));
+            assert_eq!(others.len() + expected.len(), 12_000, "{types:?}");
+        }
+        let two = format!(
+            "({}) OR ({})",
+            condition(&names, &records.literals(500)),
+            condition(&names, &records.literals(502))
+        );
+        let mut expected = [records.with_key_of(500), records.with_key_of(502)].concat();
+        expected.sort_unstable();
+        expected.dedup();
+        assert_eq!(numbers(&dataset, &two), expected, "{two}");
+    }
+}
+
+fn condition(names: &[String], literals: &[String]) -> String {
+    let each: Vec<String> = names.iter().zip(literals).map(|(name, value)| format!("{name} = {value}")).collect();
+    each.join(" AND ")
+}
+
+#[test]
+fn trajectories_are_those_of_their_keys() {
+    for types in keys() {
+        let storage = Arc::new(MemoryStorage::new());
+        let records = Records::new(&types, 3_000, 1_000);
+        let mut options = WriteOptions::new(3);
+        options.memtable_bytes = 16 << 10;
+        records.write(&storage, options);
+        let dataset = Dataset::open_with(storage, "/ds").unwrap();
+        let id: Vec<String> = (0..types.len()).map(|place| format!("k{place}")).collect();
+        let rows = [0, 500, 2_998];
+        let ids = rows.map(|row| {
+            let text = records.literals(row).join(":");
+            ParticleId::parse_tuple(&text, &types).unwrap()
+        });
+        let mut found: HashMap<u64, Vec<u32>> = HashMap::new();
+        let tracks = dataset.tracks(&TrackRequest::of_ids(ids, id.join(",")), &|_| ()).unwrap();
+        assert_eq!(tracks.metrics().absent_ids, 0);
+        assert_eq!(tracks.schema().field(types.len()).name(), "epoch");
+        for batch in tracks {
+            let batch = batch.unwrap();
+            let epochs = batch.column(types.len()).as_primitive::<arrow_array::types::UInt64Type>().values().to_vec();
+            let numbers = batch.column(types.len() + 1).as_primitive::<UInt32Type>().values().to_vec();
+            epochs.into_iter().zip(numbers).for_each(|(epoch, number)| found.entry(epoch).or_default().push(number));
+        }
+        let mut expected: Vec<u32> = rows.iter().flat_map(|row| records.with_key_of(*row)).collect();
+        expected.sort_unstable();
+        expected.dedup();
+        for epoch in [0, 5] {
+            let mut numbers = found.remove(&epoch).unwrap();
+            numbers.sort_unstable();
+            assert_eq!(numbers, expected, "{types:?}");
+        }
+    }
+}
+
+/// A lookup of a key reads few row groups, whether it is a tuple or a conjunction.
+#[test]
+fn filters_prune_row_groups() {
+    for types in [vec![FixedBytes(16)], vec![U32, U64]] {
+        let storage = Arc::new(MemoryStorage::new());
+        let records = Records::new(&types, 60_000, 1 << 40);
+        let mut options = WriteOptions::new(8);
+        options.memtable_bytes = 32 << 10;
+        records.write(&storage, options);
+        let dataset = Dataset::open_with(storage, "/ds").unwrap();
+        let names: Vec<String> = (0..types.len()).map(|place| format!("k{place}")).collect();
+        let (mut considered, mut touched) = (0, 0);
+        for row in (0..60_000).step_by(2_000) {
+            let predicate = format!("{} AND number >= 0", condition(&names, &records.literals(row)));
+            let mut stream = dataset.run(&Query::new().epochs(EpochRange::one(5)).filter(predicate)).unwrap();
+            let rows: usize = stream.by_ref().map(|batch| batch.unwrap().num_rows()).sum();
+            assert!(rows > 0);
+            if rows == 1 {
+                considered += stream.metrics().runs_considered;
+                touched += stream.metrics().runs_touched;
+            }
+        }
+        assert!(touched * 10 < considered, "{types:?}: {touched} of {considered} row groups");
+    }
+}
+
+/// The `parquet` crate finds each byte string in the filter of its row group. A filter of several columns is no filter
+/// of a column.
+#[test]
+fn filters_of_single_columns_are_standard_parquet() {
+    for types in [vec![FixedBytes(16)], vec![U32, U64]] {
+        let storage = Arc::new(MemoryStorage::new());
+        let records = Records::new(&types, 20_000, 1 << 40);
+        records.write(&storage, WriteOptions::new(2));
+        let mut checked = 0;
+        for entry in storage.list("/ds/data/epoch=5".as_ref()).unwrap() {
+            let file = storage.open(&std::path::Path::new("/ds/data/epoch=5").join(entry.name)).unwrap();
+            let mut bytes = vec![0; file.bytes() as usize];
+            file.read_at(0, &mut bytes).unwrap();
+            let properties = ReaderProperties::builder().set_read_bloom_filter(true).build();
+            let options = ReadOptionsBuilder::new().with_reader_properties(properties).build();
+            let reader = SerializedFileReader::new_with_options(Bytes::from(bytes), options).unwrap();
+            for number in 0..reader.num_row_groups() {
+                let group = reader.get_row_group(number).unwrap();
+                let sorted = reader.metadata().row_group(number).sorting_columns().unwrap();
+                assert_eq!(sorted.len(), types.len());
+                let Some(filter) = group.get_column_bloom_filter(1) else {
+                    assert!(types.len() > 1);
+                    continue;
+                };
+                assert!(types.len() == 1 && group.get_column_bloom_filter(0).is_none());
+                let statistics = reader.metadata().row_group(number).column(1).statistics().unwrap();
+                for row in group.get_row_iter(None).unwrap() {
+                    let row = row.unwrap();
+                    let id = parquet::record::RowAccessor::get_bytes(&row, 1).unwrap();
+                    assert!(filter.check(id));
+                    let (low, high) = (statistics.min_bytes_opt().unwrap(), statistics.max_bytes_opt().unwrap());
+                    assert!(low <= id.data() && id.data() <= high);
+                    checked += 1;
+                }
+            }
+        }
+        assert_eq!(checked, if types.len() == 1 { 20_000 } else { 0 });
+    }
+}
+
+#[test]
+fn keys_beyond_the_limits_are_refused() {
+    let columns = || {
+        let mut columns = vec![Column::new("energy", DataType::F32), Column::new("long", FixedBytes(65))];
+        columns.extend((0..5).map(|place| Column::new(format!("k{place}"), U64)));
+        columns.push(Column::new("bytes", FixedBytes(60)));
+        columns
+    };
+    for (key, message) in [
+        ("hash:energy", "has the column 'energy', which is f32"),
+        ("hash:k0,energy", "has the column 'energy', which is f32"),
+        ("hash:long", "has 65 bytes; the maximum"),
+        ("hash:bytes,k0", "has 68 bytes; the maximum"),
+        ("hash:k0,k1,k2,k3,k4", "has 5 columns"),
+        ("hash:k0,k0", "has the column 'k0' twice"),
+        ("hash:k0,other", "'other' is not one of the columns"),
+        ("bytes", "fixed_bytes(60), which has no order"),
+    ] {
+        let error = Schema::new(columns(), key).unwrap_err().to_string();
+        assert!(error.contains(message), "{key}: {error}");
+    }
+}
