@@ -446,6 +446,49 @@ fn break_lock(storage: &MemoryStorage) {
     }
 }
 
+/// Ids of 16 bytes, and a value.
+#[test]
+fn byte_strings_are_indexed_by_hash() {
+    let columns = vec![Column::new("energy", DataType::F32), Column::new("uuid", DataType::FixedBytes(16))];
+    let storage = Arc::new(MemoryStorage::new());
+    let schema = Schema::new(columns, "energy").unwrap();
+    let mut options = WriteOptions::new(RANKS);
+    options.memtable_bytes = 128 << 10;
+    options.page_rows = 256;
+    let job = LocalJob::open_with(storage.clone(), "/ds", schema, options).unwrap();
+    job.begin_epoch(10).unwrap();
+    let mut random = Random::new(1);
+    let energies: Vec<f32> = (0..30_000).map(|_| random.below(1 << 20) as f32).collect();
+    let ids: Vec<u8> = (0..60_000).flat_map(|_| random.below(u64::MAX).to_le_bytes()).collect();
+    let view = ColumnView::new(&ids, 16, 30_000, DataType::FixedBytes(16)).unwrap();
+    job.append(0, &[ColumnView::from(&energies), view]).unwrap();
+    job.end_epoch().unwrap();
+    job.close().unwrap();
+    let range = IndexBuild::open_with(storage.clone(), "/ds", &"uuid".parse().unwrap(), None).unwrap_err();
+    assert!(range.to_string().contains("uuid"), "{range}");
+    add(&storage, "hash:uuid");
+    let dataset = Dataset::open_with(storage, "/ds").unwrap();
+    let hex = |row: usize| ids[16 * row..][..16].iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    for (text, rows) in [
+        (format!("uuid = x'{}'", hex(17)), vec![17]),
+        (format!("uuid IN (x'{}', x'{}')", hex(3), hex(29_999)), vec![3, 29_999]),
+        (format!("uuid = x'{}' AND energy < 0", hex(17)), vec![]),
+        (format!("uuid = x'{}'", "00".repeat(16)), vec![]),
+    ] {
+        let mut stream = dataset.run(&Query::new().filter(&*text).columns(["energy"])).unwrap();
+        let mut found: Vec<f32> = Vec::new();
+        for batch in &mut stream {
+            found.extend(batch.unwrap().column(0).as_primitive::<Float32Type>().values());
+        }
+        found.sort_by(f32::total_cmp);
+        let mut expected: Vec<f32> = rows.iter().map(|row: &usize| energies[*row]).collect();
+        expected.sort_by(f32::total_cmp);
+        assert_eq!(found, expected, "{text}");
+        assert!(stream.metrics().entries_read >= rows.len() as u64, "{text}");
+        assert!(stream.metrics().pages_read < 30, "{text}: {} pages", stream.metrics().pages_read);
+    }
+}
+
 #[test]
 fn requests_that_make_no_sense_are_refused() {
     let storage = Arc::new(MemoryStorage::new());

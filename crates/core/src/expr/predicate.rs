@@ -510,10 +510,13 @@ impl Predicate {
     /// Returns keys among which are the keys of all matching rows: the stored values of the key's columns, packed.
     /// Returns `None` if the predicate implies no list of at most `most` keys.
     pub(crate) fn keys_of(&self, schema: &Schema, most: usize) -> Option<Vec<u8>> {
-        let column = |index: &usize| (*index, schema.columns()[*index].data_type);
-        let columns: Vec<_> = schema.key_columns().iter().map(column).collect();
-        let keys = keys_of(&self.plan, &columns, most)?;
-        Some(keys.into_iter().flatten().collect())
+        self.tuples_of(schema, schema.key_columns(), most).map(|keys| keys.concat())
+    }
+
+    /// Returns packed values of some columns, like [`Predicate::keys_of`], each tuple by itself.
+    pub(crate) fn tuples_of(&self, schema: &Schema, columns: &[usize], most: usize) -> Option<Vec<Vec<u8>>> {
+        let columns: Vec<_> = columns.iter().map(|index| (*index, schema.columns()[*index].data_type)).collect();
+        Some(keys_of(&self.plan, &columns, most)?.into_iter().collect())
     }
 
     /// Folds the predicate bottom-up: `comparison` returns the value of a comparison, and `join` joins the values of a

@@ -78,7 +78,7 @@ impl Schema {
     /// # Errors
     /// [`SchemaError`] for an empty schema or too many columns, an empty, reserved or repeated name, a width of zero or
     /// beyond [`MAX_FIXED_BYTES`], a missing key, a key by ranges that is not one numeric column, and a key by hash
-    /// with a float or beyond [`super::MAX_KEY_COLUMNS`] and [`super::MAX_KEY_BYTES`].
+    /// with a float or beyond `MAX_KEY_COLUMNS` and `MAX_KEY_BYTES`.
     pub fn clustered(columns: Vec<Column>, key: &ClusterKey) -> Result<Self, SchemaError> {
         if columns.is_empty() || columns.len() > MAX_COLUMNS {
             return Err(SchemaError::ColumnCount { columns: columns.len() });

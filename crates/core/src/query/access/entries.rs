@@ -21,6 +21,9 @@ use crate::store::{DatasetPaths, list_indexes};
 /// Number of entries that cost as much as finding the entries of one value: a page is read and tested for it.
 const ENTRIES_PER_VALUE: u64 = 32;
 
+/// Maximum number of byte strings that are looked up.
+const MOST_BYTE_STRINGS: usize = 4096;
+
 /// Maximum number of row groups of entries whose pages are judged by an estimate.
 const JUDGED_GROUPS: usize = 64;
 
@@ -28,7 +31,9 @@ const JUDGED_GROUPS: usize = 64;
 #[derive(Debug)]
 struct EntryIndex {
     name: String,
-    /// Position of the indexed column among the records' columns.
+    /// The columns of the records.
+    records: Arc<Schema>,
+    /// Position of the indexed column among them.
     column: usize,
     /// The entries, or why they cannot be read.
     entries: std::result::Result<Arc<Catalog>, String>,
@@ -49,7 +54,8 @@ pub(in crate::query) fn open_indexes(
         let Some(column) = dataset.schema.columns().iter().position(|column| column.name == name) else { continue };
         let path = paths.index(&name).root().to_owned();
         let entries = open_entries(storage, &path, &name, dataset).map_err(|error| error.to_string());
-        opened.push(Box::new(EntryIndex { name, column, entries, path }));
+        let records = dataset.schema.clone();
+        opened.push(Box::new(EntryIndex { name, records, column, entries, path }));
     }
     Ok(opened)
 }
@@ -81,19 +87,28 @@ impl EntryIndex {
     /// predicate does not limit the indexed column.
     fn query(&self, catalog: &Catalog, predicate: &Predicate) -> Result<Option<(ResolvedQuery, Option<u64>)>> {
         let schema = &catalog.schema;
-        let listed = predicate.values_of(self.column);
-        let values = listed.as_ref().map(|values| values.len() as u64);
-        let Some(wanted) = (match listed {
-            Some(values) => Some(with_values(schema, &values)?),
-            None => predicate.range_of(self.column).map(|range| in_range(schema, range)).transpose()?,
-        }) else {
-            return Ok(None);
-        };
+        let Some((wanted, values)) = self.condition(schema, predicate)? else { return Ok(None) };
         let names = [EntryLayout::PART, EntryLayout::ROW].map(|column| schema.columns()[column].name.clone());
         // Planning already runs on one of the query's threads.
         let mut resolved = ResolvedQuery::resolve(&Query::new().columns(names).threads(1), schema)?;
         resolved.predicate = Some(wanted);
         Ok(Some((resolved, values)))
+    }
+
+    /// Returns the condition on entries that a predicate implies, and the number of values that it lists.
+    fn condition(&self, entries: &Schema, predicate: &Predicate) -> Result<Option<(Predicate, Option<u64>)>> {
+        let count = |values: usize| Some(values as u64);
+        if !entries.columns()[EntryLayout::VALUE].data_type.is_numeric() {
+            let Some(values) = predicate.tuples_of(&self.records, &[self.column], MOST_BYTE_STRINGS) else {
+                return Ok(None);
+            };
+            return Ok(Some((with_byte_strings(entries, &values)?, count(values.len()))));
+        }
+        Ok(match (predicate.values_of(self.column), predicate.range_of(self.column)) {
+            (Some(values), _) => Some((with_values(entries, &values)?, count(values.len()))),
+            (None, Some(range)) => Some((in_range(entries, range)?, None)),
+            (None, None) => None,
+        })
     }
 
     /// Returns whether the index has entries of this commit of the epoch.
@@ -181,6 +196,20 @@ fn with_values(schema: &Schema, values: &[Value]) -> Result<Predicate> {
     let text = match listed.as_slice() {
         [] => "false".to_owned(),
         listed => format!("{} IN ({})", col(&column.name), listed.join(", ")),
+    };
+    Ok(Predicate::parse(&text, schema)?)
+}
+
+/// Returns the predicate that an entry has one of these byte strings.
+fn with_byte_strings(schema: &Schema, values: &[Vec<u8>]) -> Result<Predicate> {
+    let literal = |value: &Vec<u8>| {
+        let digits: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("x'{digits}'")
+    };
+    let listed: Vec<String> = values.iter().map(literal).collect();
+    let text = match listed.as_slice() {
+        [] => "false".to_owned(),
+        listed => format!("{} IN ({})", col(&schema.columns()[EntryLayout::VALUE].name), listed.join(", ")),
     };
     Ok(Predicate::parse(&text, schema)?)
 }
