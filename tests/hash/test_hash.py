@@ -228,7 +228,7 @@ def test_what_cannot_be_clustered_by_hash_is_refused(scattered, tmp_path):
         (tmp_path / "new", "hash:value", "'value'"),
         (tmp_path / "new", "hash:nothing", "'nothing' is not a column"),
         (tmp_path / "new", "hash:", "'' is not a column"),
-        (tmp_path / "new", "hash:id,id", "a key has one"),
+        (tmp_path / "new", "hash:id,id", "has the column 'id' twice"),
         (tmp_path / "new", "hashed:id", "'hashed:id' is not a column"),
         (before, "hash:id", "its key is 'id', but 'hash:id' was requested"),
         (dataset, "id", "its key is 'hash:id', but 'id' was requested"),

@@ -7,6 +7,7 @@ import numpy
 import pyarrow.parquet
 import pytest
 
+import turbidite as package
 from support import raw
 from support.command import USAGE, answer, turbidite
 from support.engines import duckdb_scan
@@ -79,6 +80,24 @@ def test_all_trajectories_are_those_of_numpy(dataset, source, tmp_path):
     if names == ["cpu", "id"]:
         keys = list(zip(*(table.column(name).to_pylist() for name in ("cpu", "id", "epoch"))))
         assert keys == sorted(keys)
+
+
+def test_python_takes_every_form_of_ids(dataset, source):
+    out, names = dataset
+    opened, rows = package.open(out), source[1][2]
+    some = rows[[1, 17, 199_999]]
+    plain = [tuple(row[name].tobytes() if name == "uuid" else int(row[name]) for name in names) for row in some]
+    masks = [numpy.logical_and.reduce([rows[name] == row[name] for name in names]) for row in some]
+    expected = numpy.sort(rows["value"][numpy.logical_or.reduce(masks)])
+    forms = [plain if len(names) > 1 else [one for (one,) in plain], some[names] if len(names) > 1 else some[names[0]]]
+    forms += [numpy.array([(row["cpu"], row["id"]) for row in some], "u8")] if names == ["cpu", "id"] else []
+    for ids in forms:
+        found = opened.get(ids, epochs=2, columns=["value"]).to_numpy()
+        assert numpy.array_equal(numpy.sort(found["value"]), expected), ids
+    one = opened.get(plain[0] if len(names) > 1 else plain[0][0], epochs=2, columns=["value"]).to_numpy()
+    assert numpy.array_equal(numpy.sort(one["value"]), numpy.sort(rows["value"][masks[0]]))
+    with pytest.raises(package.UsageError):
+        opened.get((1, 2, 3, 4, 5), columns=["value"])
 
 
 def test_duckdb_skips_row_groups_by_the_filters_of_byte_strings(source, scratch, tmp_path):

@@ -233,7 +233,7 @@ def test_indexes_are_made_beside_a_writer_and_of_version_1(tmp_path):
 def test_requests_that_make_no_sense_are_refused(by_energy, indexed, tmp_path):
     for arguments, words, code in (
         (["index", "add", by_energy, "speed"], "no column 'speed'", USAGE),
-        (["index", "add", by_energy, "hash:uy"], "'hash:uy' is f32", USAGE),
+        (["index", "add", by_energy, "hash:uy"], "the column 'uy', which is f32", USAGE),
         (["index", "add", by_energy, "a/b"], "cannot be indexed", USAGE),
         (["index", "add", tmp_path / "nowhere", "id"], "nowhere", FAILED),
         (["index", "add", indexed, "hash:id"], "its key is 'id', but 'hash:id' was requested", FAILED),

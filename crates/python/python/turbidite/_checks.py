@@ -106,7 +106,9 @@ def _values(array: Any) -> list[Any]:
 
 
 def _value(name: str, value: Any) -> int | bytes:
-    return bytes(value) if isinstance(value, (bytes, numpy.void)) else _particle_id(name, value)
+    if isinstance(value, numpy.void):
+        return value.tobytes()
+    return bytes(value) if isinstance(value, bytes) else _particle_id(name, value)
 
 
 def _particle_id(name: str, value: Any) -> int:
