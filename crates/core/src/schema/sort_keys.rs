@@ -17,12 +17,20 @@ struct SortColumn<'a> {
     /// The first value is at the start.
     bytes: &'a [u8],
     stride: usize,
+    /// The smallest ordinal, and the number of bits in which the others differ from it.
+    least: u64,
+    bits: u32,
 }
 
 impl<'a> SortColumn<'a> {
     #[inline]
     fn value(&self, row: usize) -> &'a [u8] {
         &self.bytes[row * self.stride..]
+    }
+
+    #[inline]
+    fn ordinal(&self, row: usize) -> u64 {
+        self.order.narrowed(self.order.ordinal(self.value(row)))
     }
 }
 
@@ -37,14 +45,14 @@ impl<'a> SortKeys<'a> {
     /// Creates keys. `place` returns the first value and the stride of a key column, given its position in the key and
     /// its index in the schema.
     fn new(schema: &Schema, place: impl Fn(usize, usize) -> (&'a [u8], usize)) -> Self {
-        let unused = SortColumn { order: schema.key_order(), bytes: &[], stride: 0 };
+        let unused = SortColumn { order: schema.key_order(), bytes: &[], stride: 0, least: 0, bits: 0 };
         let mut columns = [unused; MAX_KEY_COLUMNS];
         for (position, (column, index)) in columns.iter_mut().zip(schema.key_columns()).enumerate() {
             let (bytes, stride) = place(position, *index);
             let data_type = schema.columns()[*index].data_type;
             // The schema has checked that each column has an order.
             let order = KeyOrder::of_key(data_type).unwrap_or(schema.key_order());
-            *column = SortColumn { order, bytes, stride };
+            *column = SortColumn { order, bytes, stride, least: 0, bits: order.bits() };
         }
         Self { columns, used: schema.key_columns().len() }
     }
@@ -64,11 +72,25 @@ impl<'a> SortKeys<'a> {
         Self::new(schema, |position, index| (columns[position].as_slice(), schema.columns()[index].data_type.width()))
     }
 
+    /// Makes prefixes of several columns tell more keys of these rows apart: each column then takes only the bits in
+    /// which the rows differ. Prefixes of these rows must not be compared with those of others.
+    pub(crate) fn narrow_to(&mut self, rows: impl Iterator<Item = usize> + Clone) {
+        if self.is_exact() || self.used == 1 {
+            return;
+        }
+        for column in self.columns[..self.used].iter_mut().filter(|column| column.order.is_exact()) {
+            let ordinals = rows.clone().map(|row| column.ordinal(row));
+            let (least, most) = ordinals.fold((u64::MAX, 0), |(least, most), one| (one.min(least), one.max(most)));
+            column.least = least;
+            column.bits = u64::BITS - most.saturating_sub(least).leading_zeros();
+        }
+    }
+
     /// Returns whether keys with equal prefixes are equal.
     pub(crate) fn is_exact(&self) -> bool {
         let columns = &self.columns[..self.used];
         columns.iter().all(|column| column.order.is_exact())
-            && (columns.len() == 1 || columns.iter().map(|column| column.order.bits()).sum::<u32>() <= u64::BITS)
+            && (columns.len() == 1 || columns.iter().map(|column| column.bits).sum::<u32>() <= u64::BITS)
     }
 
     /// Returns the prefix of a row's key.
@@ -78,17 +100,18 @@ impl<'a> SortKeys<'a> {
         if self.used == 1 {
             return first.order.ordinal(first.value(row));
         }
-        let narrowed = |column: &SortColumn<'_>| column.order.narrowed(column.order.ordinal(column.value(row)));
-        let mut room = u64::BITS - first.order.bits();
-        let mut prefix = narrowed(first) << room;
+        let narrowed = |column: &SortColumn<'_>| column.ordinal(row) - column.least;
+        let mut room = u64::BITS - first.bits;
+        // A column in which all rows are equal has no bits.
+        let mut prefix = narrowed(first).checked_shl(room).unwrap_or(0);
         for column in &rest[..self.used - 1] {
-            let bits = column.order.bits();
+            let bits = column.bits;
             if bits > room {
                 // The whole of the shift is below 64, since a column has 64 bits at most.
                 return if room == 0 { prefix } else { prefix | narrowed(column) >> (bits - room) };
             }
             room -= bits;
-            prefix |= narrowed(column) << room;
+            prefix |= narrowed(column).checked_shl(room).unwrap_or(0);
         }
         prefix
     }
@@ -96,7 +119,7 @@ impl<'a> SortKeys<'a> {
     /// Appends the prefixes of rows to `out`.
     pub(crate) fn prefixes(&self, rows: Range<usize>, out: &mut Vec<u64>) {
         if self.used == 1 {
-            let SortColumn { order, bytes, stride } = self.columns[0];
+            let SortColumn { order, bytes, stride, .. } = self.columns[0];
             let bytes = bytes.get(rows.start * stride..).unwrap_or_default();
             order.ordinals(bytes, stride, rows.len(), out);
         } else {
@@ -144,8 +167,13 @@ mod tests {
             assert_eq!(keys.is_exact(), is_exact, "{key} of {types:?}");
             let mut prefixes = Vec::new();
             keys.prefixes(0..200, &mut prefixes);
+            let mut narrowed = keys;
+            narrowed.narrow_to(0..200);
+            let narrow: Vec<u64> = (0..200).map(|row| narrowed.prefix(row)).collect();
             for (one, other) in (0..200).flat_map(|one| (0..200).map(move |other| (one, other))) {
                 let order = keys.compare(one, other);
+                assert!(narrow[one].cmp(&narrow[other]).then(order) == order, "narrowed {types:?}: {one} {other}");
+                assert!(!narrowed.is_exact() || (narrow[one] == narrow[other]) == order.is_eq());
                 assert_eq!(prefixes[one], keys.prefix(one));
                 assert!(prefixes[one].cmp(&prefixes[other]).then(order) == order, "{types:?}: {one} {other}");
                 assert!(!is_exact || (prefixes[one] == prefixes[other]) == order.is_eq());

@@ -22,7 +22,8 @@ impl SortBuffers {
     /// Sorts the slots of a bucket's rows by key. [`SortBuffers::order`] returns the result.
     pub(in crate::format) fn sort_bucket(&mut self, table: &Memtable, number: usize) {
         let schema = table.schema();
-        let keys = SortKeys::of_rows(schema, table.slots());
+        let mut keys = SortKeys::of_rows(schema, table.slots());
+        keys.narrow_to(table.bucket(number).flatten());
         self.packed.clear();
         for slots in table.bucket(number) {
             keys.prefixes(slots, &mut self.packed);
@@ -44,7 +45,8 @@ impl SortBuffers {
         self.packed.reserve_exact(count);
         schema.key_order().ordinals(first, width, count, &mut self.packed);
         check(&self.packed)?;
-        let keys = SortKeys::of_columns(schema, columns);
+        let mut keys = SortKeys::of_columns(schema, columns);
+        keys.narrow_to(0..count);
         if schema.key_columns().len() > 1 {
             self.packed.clear();
             keys.prefixes(0..count, &mut self.packed);
