@@ -215,6 +215,22 @@ fn lookups_read_few_pages() {
     }
 }
 
+/// A value that many records have is found by a scan, after a few of its entries.
+#[test]
+fn frequent_values_are_scanned() {
+    const ROWS: u32 = 200_000;
+    let storage = Arc::new(MemoryStorage::new());
+    let records: Vec<Record> = (0..ROWS).map(|number| ((number % 977) as f32, number % 3, 0.5)).collect();
+    write(&storage, "energy", &[(10, records.clone())]);
+    add(&storage, "id");
+    let dataset = Dataset::open_with(storage, "/ds").unwrap();
+    let (numbers, by_default) = read(&dataset, 10, "id = 1", Use::Automatic, false);
+    assert_eq!(numbers.len(), expected(&records, |record| record.1 == 1).len());
+    assert!(by_default.entries < u64::from(ROWS) / 10, "{} entries", by_default.entries);
+    let (same, by_index) = read(&dataset, 10, "id = 1", Use::Index("id".into()), false);
+    assert_eq!((same, by_index.entries), (numbers, u64::from(ROWS) / 3 + 1));
+}
+
 #[test]
 fn tracks_follow_particles_by_the_index() {
     let storage = Arc::new(MemoryStorage::new());

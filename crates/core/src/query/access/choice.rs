@@ -159,7 +159,9 @@ impl Choice<'_> {
             if !pays && !self.is_forced() {
                 break;
             }
-            let read = path.places(self.predicate, self.manifest, self.counters);
+            // A value of a list may have more entries than were expected.
+            let most = if self.is_forced() { u64::MAX } else { (self.rows / ROWS_PER_ENTRY).max(FEW_ROWS) };
+            let read = path.places(self.predicate, self.manifest, most, self.counters);
             let Some(mut places) = self.readable(read)? else { continue };
             alternative.is_used = true;
             places.sort_unstable();

@@ -111,6 +111,14 @@ impl EntryIndex {
         })
     }
 
+    /// Adds the cost of reading entries to that of the query.
+    fn count(own: &Counters, entries: usize, counters: &Counters) {
+        let read = own.metrics();
+        add(&counters.bytes_read, read.bytes_read);
+        add(&counters.pages_read, read.pages_read);
+        add(&counters.entries_read, entries as u64);
+    }
+
     /// Returns whether the index has entries of this commit of the epoch.
     fn manifest_of(&self, catalog: &Catalog, records: &EpochManifest) -> Result<Option<Arc<EpochManifest>>> {
         for _ in 0..2 {
@@ -158,25 +166,28 @@ impl AccessPath for EntryIndex {
         &self,
         predicate: &Predicate,
         records: &EpochManifest,
+        most: u64,
         counters: &Counters,
     ) -> Result<Option<Vec<RecordPlace>>> {
         let catalog = self.catalog()?;
-        let Some((resolved, _)) = self.query(catalog, predicate)? else { return Ok(None) };
+        let Some((mut resolved, _)) = self.query(catalog, predicate)? else { return Ok(None) };
+        resolved.limit = most.saturating_add(1);
         if self.manifest_of(catalog, records)?.is_none() {
             return Ok(None);
         }
         let own = Arc::new(Counters::new(catalog.recycler.clone(), None));
         let mut scan = Scan::new(catalog.clone(), Arc::new(resolved), own.clone(), vec![records.epoch]);
-        let mut places = Vec::new();
+        let mut places: Vec<RecordPlace> = Vec::new();
         while let Some(packed) = scan.next_piece()? {
             counters.check()?;
+            if (places.len() + packed.rows) as u64 > most {
+                Self::count(&own, places.len() + packed.rows, counters);
+                return Ok(None);
+            }
             let (parts, rows) = (packed.columns[0].typed_data::<u32>(), packed.columns[1].typed_data::<u32>());
             places.extend(parts.iter().zip(rows).map(|(&part, &row)| RecordPlace { part, row }));
         }
-        let read = own.metrics();
-        add(&counters.bytes_read, read.bytes_read);
-        add(&counters.pages_read, read.pages_read);
-        add(&counters.entries_read, places.len() as u64);
+        Self::count(&own, places.len(), counters);
         // A scan reloads the manifest if the entries are replaced before it has opened them.
         Ok(self.manifest_of(catalog, records)?.map(|_| places))
     }

@@ -23,7 +23,8 @@ pub(in crate::query) trait AccessPath: Debug + Send + Sync {
     /// Corruption of the index; I/O errors.
     fn estimate(&self, predicate: &Predicate, manifest: &EpochManifest) -> Result<Option<u64>>;
 
-    /// Returns the places of all records that may match, in any order. `None` as for [`AccessPath::estimate`].
+    /// Returns the places of all records that may match, in any order. `None` as for [`AccessPath::estimate`], and if
+    /// there are more than `most` of them.
     ///
     /// # Errors
     /// Corruption of the index; I/O errors.
@@ -31,6 +32,7 @@ pub(in crate::query) trait AccessPath: Debug + Send + Sync {
         &self,
         predicate: &Predicate,
         manifest: &EpochManifest,
+        most: u64,
         counters: &Counters,
     ) -> Result<Option<Vec<RecordPlace>>>;
 }
