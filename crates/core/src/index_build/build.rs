@@ -17,6 +17,10 @@ use crate::store::{DatasetPaths, IfExists, LockNotice};
 /// Maximum number of ranks of a job in one process. More of them would only shorten the parts.
 const MOST_RANKS: u64 = 64;
 
+/// Number of rows of a page of entries. A lookup reads a page of each run of its partition, so pages are shorter than
+/// those of records.
+const PAGE_ROWS: u32 = 512;
+
 /// An index that is being built.
 ///
 /// ```no_run
@@ -160,6 +164,7 @@ fn options(dataset: &Dataset, ranks: u32) -> WriteOptions {
         if_exists: IfExists::Replace,
         source: Some(EntryLayout::source(dataset.descriptor())),
         match_source: true,
+        page_rows: PAGE_ROWS,
         ..WriteOptions::new(ranks)
     }
 }
