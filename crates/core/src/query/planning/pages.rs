@@ -44,7 +44,10 @@ pub(in crate::query) fn first_rows(manifest: &EpochManifest) -> Vec<u64> {
     for (number, entry) in manifest.row_groups.iter().enumerate() {
         order.push((entry.part, entry.row_group, number));
     }
-    order.sort_unstable();
+    // Turbidite lists row groups in this order. Other writers may not.
+    if !order.is_sorted() {
+        order.sort_unstable();
+    }
     let mut first_rows = vec![0; order.len()];
     let mut last: Option<(PartId, u64)> = None;
     for (part, _, number) in order {
