@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::format::EpochStatistics;
@@ -20,6 +21,9 @@ const MOST_RANKS: u64 = 64;
 /// Number of rows of a page of entries. A lookup reads a page of each run of its partition, so pages are shorter than
 /// those of records.
 const PAGE_ROWS: u32 = 512;
+
+/// Maximum time that a rank waits for others. Ranks that see different epochs would wait for ever.
+const STALL_LIMIT: Duration = Duration::from_secs(600);
 
 /// An index that is being built.
 ///
@@ -94,7 +98,7 @@ impl IndexBuild {
     ) -> Result<Self> {
         let storage: Arc<dyn Storage> = Arc::new(FileSystem::new());
         let Prepared { dataset, paths, column, entries } = prepare(&storage, path.as_ref(), definition)?;
-        let options = WriteOptions { topology, ..options(&dataset, ranks) };
+        let options = WriteOptions { topology, stall_limit: Some(STALL_LIMIT), ..options(&dataset, ranks) };
         let job = EntryJob::rank(&storage, paths.root(), entries, options, rank, transport)?;
         Ok(Self { dataset, storage, paths, column, job })
     }

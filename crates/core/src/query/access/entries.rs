@@ -83,32 +83,41 @@ impl EntryIndex {
         self.entries.as_ref().map_err(|what| Error::corruption(&self.path, what.clone()))
     }
 
-    /// Returns the query for the entries that may match, and the maximum number of values that it lists. `None` if the
-    /// predicate does not limit the indexed column.
-    fn query(&self, catalog: &Catalog, predicate: &Predicate) -> Result<Option<(ResolvedQuery, Option<u64>)>> {
+    /// Returns the query for the entries that may match. `None` if the predicate does not limit the indexed column.
+    fn query(&self, catalog: &Catalog, predicate: &Predicate) -> Result<Option<ResolvedQuery>> {
         let schema = &catalog.schema;
-        let Some((wanted, values)) = self.condition(schema, predicate)? else { return Ok(None) };
+        let Some(wanted) = self.condition(schema, predicate)? else { return Ok(None) };
         let names = [EntryLayout::PART, EntryLayout::ROW].map(|column| schema.columns()[column].name.clone());
         // Planning already runs on one of the query's threads.
         let mut resolved = ResolvedQuery::resolve(&Query::new().columns(names).threads(1), schema)?;
         resolved.predicate = Some(wanted);
-        Ok(Some((resolved, values)))
+        Ok(Some(resolved))
     }
 
-    /// Returns the condition on entries that a predicate implies, and the number of values that it lists.
-    fn condition(&self, entries: &Schema, predicate: &Predicate) -> Result<Option<(Predicate, Option<u64>)>> {
-        let count = |values: usize| Some(values as u64);
-        if !entries.columns()[EntryLayout::VALUE].data_type.is_numeric() {
-            let Some(values) = predicate.tuples_of(&self.records, &[self.column], MOST_BYTE_STRINGS) else {
-                return Ok(None);
-            };
-            return Ok(Some((with_byte_strings(entries, &values)?, count(values.len()))));
+    /// Returns the condition on entries that a predicate implies.
+    fn condition(&self, entries: &Schema, predicate: &Predicate) -> Result<Option<Predicate>> {
+        if !self.is_numeric() {
+            let values = predicate.tuples_of(&self.records, &[self.column], MOST_BYTE_STRINGS);
+            return values.map(|values| with_byte_strings(entries, &values)).transpose();
         }
-        Ok(match (predicate.values_of(self.column), predicate.range_of(self.column)) {
-            (Some(values), _) => Some((with_values(entries, &values)?, count(values.len()))),
-            (None, Some(range)) => Some((in_range(entries, range)?, None)),
-            (None, None) => None,
-        })
+        match predicate.values_of(self.column) {
+            Some(values) => with_values(entries, &values).map(Some),
+            None => predicate.range_of(self.column).map(|range| in_range(entries, range)).transpose(),
+        }
+    }
+
+    /// Returns the number of values that a predicate lists, if it does.
+    fn listed_values(&self, predicate: &Predicate) -> Option<u64> {
+        let values = if self.is_numeric() {
+            predicate.values_of(self.column)?.len()
+        } else {
+            predicate.tuples_of(&self.records, &[self.column], MOST_BYTE_STRINGS)?.len()
+        };
+        Some(values as u64)
+    }
+
+    fn is_numeric(&self) -> bool {
+        self.records.columns()[self.column].data_type.is_numeric()
     }
 
     /// Adds the cost of reading entries to that of the query.
@@ -144,15 +153,15 @@ impl AccessPath for EntryIndex {
 
     fn estimate(&self, predicate: &Predicate, records: &EpochManifest) -> Result<Option<u64>> {
         let catalog = self.catalog()?;
-        let Some((resolved, values)) = self.query(catalog, predicate)? else { return Ok(None) };
         let Some(manifest) = self.manifest_of(catalog, records)? else { return Ok(None) };
-        let chosen = choose(catalog, &resolved, &manifest);
-        let entries: u64 = chosen.iter().map(|choice| manifest.row_groups[choice.entry].rows).sum();
-        if let Some(values) = values {
-            return Ok(Some(values.saturating_mul(ENTRIES_PER_VALUE).min(entries)));
+        if let Some(values) = self.listed_values(predicate) {
+            return Ok(Some(values.saturating_mul(ENTRIES_PER_VALUE).min(manifest.rows())));
         }
+        let Some(resolved) = self.query(catalog, predicate)? else { return Ok(None) };
+        let chosen = choose(catalog, &resolved, &manifest);
         if chosen.len() > JUDGED_GROUPS {
-            return Ok(Some(entries));
+            let rows = chosen.iter().map(|choice| manifest.row_groups[choice.entry].rows);
+            return Ok(Some(rows.sum()));
         }
         let scan = plan_epoch(catalog, &resolved, records.epoch, &Counters::default())?;
         let mut entries = 0;
@@ -170,7 +179,7 @@ impl AccessPath for EntryIndex {
         counters: &Counters,
     ) -> Result<Option<Vec<RecordPlace>>> {
         let catalog = self.catalog()?;
-        let Some((mut resolved, _)) = self.query(catalog, predicate)? else { return Ok(None) };
+        let Some(mut resolved) = self.query(catalog, predicate)? else { return Ok(None) };
         resolved.limit = most.saturating_add(1);
         if self.manifest_of(catalog, records)?.is_none() {
             return Ok(None);
