@@ -1,15 +1,15 @@
-//! The indexes of a dataset, and their removal.
+//! The indexes of a dataset.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::error::{Error, IoContext, Result, UsageError};
+use crate::error::Result;
 use crate::index::IndexDefinition;
 use crate::query::Dataset;
 use crate::storage::{FileSystem, Storage};
-use crate::store::{DatasetPaths, WriterLock, list_indexes};
+use crate::store::{DatasetPaths, list_indexes};
 
 /// An index of a dataset.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -47,8 +47,9 @@ fn summarize(paths: &DatasetPaths, dataset: &Dataset, epochs: &[u64], name: Stri
     let mut summary = IndexSummary { name, definition, epochs: 0, missing: Vec::new(), entries: 0, bytes: 0 };
     for &epoch in epochs {
         let entries = match built.binary_search(&epoch) {
-            Ok(_) => Some(index.manifest(epoch)?)
-                .filter(|entries| dataset.manifest(epoch).is_ok_and(|records| records.commit == entries.commit)),
+            Ok(_) => Some(index.manifest(epoch)?).filter(|entries| {
+                dataset.manifest(epoch).is_ok_and(|records| entries.indexed_commit == Some(records.commit))
+            }),
             Err(_) => None,
         };
         let Some(entries) = entries else {
@@ -60,41 +61,4 @@ fn summarize(paths: &DatasetPaths, dataset: &Dataset, epochs: &[u64], name: Stri
         summary.bytes += entries.parts.iter().map(|part| part.bytes).sum::<u64>();
     }
     Ok(summary)
-}
-
-/// Removes an index of the dataset at `path`. Queries that are reading it go on by their open files, or without it.
-///
-/// # Errors
-/// If there is no dataset or no such index, the index is being built, or storage fails. The index is then whole, or
-/// removed by the next call.
-pub fn drop_index(path: impl AsRef<Path>, name: &str) -> Result<()> {
-    let storage: Arc<dyn Storage> = Arc::new(FileSystem::new());
-    let paths = DatasetPaths::new(path.as_ref());
-    Dataset::open(path.as_ref())?;
-    let known = list_indexes(&*storage, &paths)?;
-    if !known.iter().any(|index| index == name) {
-        let what = format!("there is no index '{name}'; the dataset has [{}]", known.join(", "));
-        return Err(UsageError::Option { option: "index", what }.into());
-    }
-    let index = paths.index(name);
-    let (lock, _) = WriterLock::acquire(&storage, &index, false)?;
-    // Without its description, the folder is no index.
-    let descriptor = index.descriptor();
-    storage.remove_file(&descriptor).at("remove", &descriptor)?;
-    storage.sync_dir(&index.control()).at("sync", &index.control())?;
-    for folder in [index.data(), index.manifests(), index.unfinished()] {
-        remove(&*storage, &folder)?;
-    }
-    lock.release()?;
-    remove(&*storage, index.root())
-}
-
-fn remove(storage: &dyn Storage, folder: &Path) -> Result<()> {
-    if storage.kind(folder).at("look up", folder)?.is_none() {
-        return Ok(());
-    }
-    match storage.remove_dir_all(folder) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        other => other.map_err(|source| Error::Io { operation: "remove", path: folder.to_owned(), source }),
-    }
 }

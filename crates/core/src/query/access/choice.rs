@@ -29,6 +29,9 @@ const FEW_ROWS: u64 = 4096;
 /// Number of rows of a page, for the estimate of the pages that an index touches.
 const PAGE_ROWS: u64 = 2048;
 
+/// Maximum number of entries that a query reads of an index that it requires, which bounds its memory.
+const MOST_ENTRIES: u64 = 1 << 24;
+
 /// Number of places that no second index narrows further.
 const FEW_PLACES: usize = 64;
 
@@ -159,8 +162,16 @@ impl Choice<'_> {
             if !pays && !self.is_forced() {
                 break;
             }
+            if self.is_forced() && *entries > MOST_ENTRIES {
+                let (name, epoch) = (path.name(), self.manifest.epoch);
+                let what = format!(
+                    "'{name}' may have {entries} entries for the predicate in epoch {epoch}, and at most {MOST_ENTRIES} \
+                     are read; a scan reads less"
+                );
+                return Err(UsageError::Option { option: "use", what }.into());
+            }
             // A value of a list may have more entries than were expected.
-            let most = if self.is_forced() { u64::MAX } else { (self.rows / ROWS_PER_ENTRY).max(FEW_ROWS) };
+            let most = if self.is_forced() { MOST_ENTRIES } else { (self.rows / ROWS_PER_ENTRY).max(FEW_ROWS) };
             let read = path.places(self.predicate, self.manifest, most, self.counters);
             let Some(mut places) = self.readable(read)? else { continue };
             alternative.is_used = true;
@@ -174,16 +185,22 @@ impl Choice<'_> {
         Ok(found)
     }
 
-    /// Returns the answer of an index, or `None` if it has none. An index that is corrupt, or has been removed, has
+    /// Returns the answer of an index, or `None` if it has none. An index that cannot be read, or has been removed, has
     /// none.
     fn readable<T>(&mut self, answer: Result<Option<T>>) -> Result<Option<T>> {
         match answer {
-            Err(Error::Corruption { .. } | Error::Version { .. } | Error::Feature { .. }) => {
+            Err(
+                Error::Corruption { .. }
+                | Error::Version { .. }
+                | Error::Feature { .. }
+                | Error::NotADataset { .. }
+                | Error::Io { .. },
+            ) => {
                 self.corrupt_indexes += 1;
                 add(&self.counters.corrupt_indexes, 1);
                 Ok(None)
             }
-            Err(Error::EpochMissing { .. }) => Ok(None),
+            Err(Error::EpochMissing { .. } | Error::EpochReplaced { .. }) => Ok(None),
             answer => answer,
         }
     }
