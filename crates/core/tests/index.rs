@@ -221,6 +221,51 @@ fn lookups_read_few_pages() {
     }
 }
 
+/// Alternatives are looked up by several indexes, or in several places of one, whose records are united.
+#[test]
+fn alternatives_are_looked_up_one_by_one() {
+    const ROWS: u32 = 200_000;
+    let storage = Arc::new(MemoryStorage::new());
+    let mut records = records(1, ROWS);
+    for (record, number) in records.iter_mut().zip(0..) {
+        record.2 = (number * 7_919 % ROWS) as f32 / 1000.0 - 100.0;
+    }
+    write(&storage, "energy", &[(10, records.clone())]);
+    let conditions: [(&str, &str, Condition); 3] = [
+        (
+            "index id or uy",
+            "id = 301 OR uy BETWEEN 3.0 AND 3.004",
+            Box::new(|record| record.1 == 301 || (3.0..=3.004).contains(&record.2)),
+        ),
+        (
+            "index uy",
+            "uy < -99.99 OR uy = 50 OR uy = 90.5",
+            Box::new(|record| record.2 < -99.99 || record.2 == 50.0 || record.2 == 90.5),
+        ),
+        (
+            "index id or uy",
+            "(uy > 99.995 OR id IN (7, 301)) AND energy < 1000",
+            Box::new(|record| (record.2 > 99.995 || [7, 301].contains(&record.1)) && record.0 < 1000.0),
+        ),
+    ];
+    add(&storage, "uy");
+    add(&storage, "id");
+    let dataset = Dataset::open_with(storage.clone(), "/ds").unwrap();
+    for (path, text, matches) in conditions {
+        let (numbers, by_index) = read(&dataset, 10, text, Use::Automatic, false);
+        let (_, by_scan) = read(&dataset, 10, text, Use::Scan, false);
+        let wanted = expected(&records, &matches);
+        assert!(!wanted.is_empty(), "{text}");
+        assert_eq!(numbers.into_iter().collect::<BTreeSet<_>>(), wanted, "{text}");
+        assert!(by_index.entries > 0 && by_scan.pages > 2 * by_index.pages, "{text}: {by_index:?}, {by_scan:?}");
+        let explained = dataset.explain(&Query::new().epochs(10).filter(text)).unwrap().to_string();
+        assert!(explained.contains(path), "{text}: {explained}");
+    }
+    // Without an index for each alternative, all rows are tested.
+    let (_, lacking) = read(&dataset, 10, "id = 301 OR number = 17", Use::Automatic, false);
+    assert_eq!(lacking.entries, 0);
+}
+
 /// A value that many records have is found by a scan, after a few of its entries.
 #[test]
 fn frequent_values_are_scanned() {
