@@ -210,19 +210,35 @@ impl List {
 }
 
 /// Returns one line on an index.
-fn in_words(index: &IndexSummary) -> String {
+pub(super) fn in_words(index: &IndexSummary) -> String {
+    if index.problem.is_some() && index.epochs == 0 {
+        return format!("{}: cannot be read; index drop and index add make it again", index.name);
+    }
     let missing = match index.missing.as_slice() {
         [] => String::new(),
         [epoch] => format!("; epoch {epoch} is missing"),
         missing => format!("; {} epochs are missing", missing.len()),
     };
     format!(
-        "{}: {} of {}, {}{missing}",
+        "{}: {} of {}, {}{missing}{}",
         index.definition,
         text::counted(index.entries, "entry", "entries"),
         text::counted(index.epochs, "epoch", "epochs"),
         text::bytes(index.bytes),
+        if index.problem.is_some() { "; entries that cannot be read are made again by index add" } else { "" },
     )
+}
+
+/// Makes indexes of a copy as those of its source.
+pub(super) fn add_as_in(source: &Path, run: &IndexRun<'_>) -> Result<Vec<Added>, Failure> {
+    let mut added = Vec::new();
+    for index in indexes(source)? {
+        match index.problem {
+            Some(problem) => complain(&format!("turbidite: index {} is not made in the copy: {problem}", index.name)),
+            None => added.push(run.add(&index.definition.parse()?, None)?),
+        }
+    }
+    Ok(added)
 }
 
 impl Drop {

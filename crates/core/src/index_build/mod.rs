@@ -15,4 +15,4 @@ mod summary;
 pub use build::IndexBuild;
 pub use options::IndexOptions;
 pub use removal::{drop_index, drop_index_with};
-pub use summary::{IndexSummary, indexes};
+pub use summary::{IndexSummary, IndexedEpoch, indexes};
