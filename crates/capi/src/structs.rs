@@ -1,7 +1,7 @@
 //! Mirrors the structs in turbidite.h, and converts them to core types.
 //!
-//! A struct that the caller fills contains its size, which shows that the struct was initialised. Statistics and metrics
-//! are copied up to the size of the struct in the caller's header.
+//! A struct that the caller fills contains its size, which shows that the struct was initialised. Statistics and
+//! metrics are copied up to the size of the struct in the caller's header.
 
 use std::ffi::{c_char, c_void};
 use std::time::Duration;
@@ -288,8 +288,8 @@ pub(crate) unsafe fn schema(columns: *const CColumn, count: usize, key: *const c
     Ok(Schema::new(columns, unsafe { text::required("key", key) }?)?)
 }
 
-/// Checks that numbers can be copied to a struct of the caller. `name` and `type_name` are the names of the argument and
-/// of its type in turbidite.h.
+/// Checks that numbers can be copied to a struct of the caller. `name` and `type_name` are the names of the argument
+/// and of its type in turbidite.h.
 ///
 /// # Safety
 /// `target` is NULL or points to an integer of 32 bits.

@@ -145,7 +145,8 @@ unsafe fn id_name(request: &CGetRequest, schema: &Schema) -> Result<String, Erro
         // A key of several columns has no floats.
         None if !key.data_type.is_float() => Ok(schema.cluster_key().columns.join(",")),
         None => {
-            let what = format!("is NULL, and the key, '{}', is {}; name the column of the ids", key.name, key.data_type);
+            let what =
+                format!("is NULL, and the key, '{}', is {}; name the column of the ids", key.name, key.data_type);
             Err(argument("id", what))
         }
     }
