@@ -200,3 +200,21 @@ unsafe fn with_options(mut request: TrackRequest, options: &CGetRequest) -> Resu
     }
     Ok(if options.limit > 0 { request.limit(options.limit) } else { request })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_keep_their_sign() {
+        let id = |value: &[u8], data_type| particle_id(&ColumnView::new(value, value.len(), 1, data_type).unwrap(), 0);
+        assert_eq!(id(&[0xfe], DataType::I8), ParticleId::Whole(-2));
+        assert_eq!(id(&[0xfe], DataType::U8), ParticleId::Whole(254));
+        assert_eq!(id(&(-300_i16).to_le_bytes(), DataType::I16), ParticleId::Whole(-300));
+        assert_eq!(id(&u16::MAX.to_le_bytes(), DataType::U16), ParticleId::Whole(65535));
+        assert_eq!(id(&i32::MIN.to_le_bytes(), DataType::I32), ParticleId::Whole(i32::MIN.into()));
+        assert_eq!(id(&i64::MIN.to_le_bytes(), DataType::I64), ParticleId::Whole(i64::MIN.into()));
+        assert_eq!(id(&u64::MAX.to_le_bytes(), DataType::U64), ParticleId::Whole(u64::MAX.into()));
+        assert_eq!(id(&[7, 0xff], DataType::FixedBytes(2)), ParticleId::Bytes(vec![7, 0xff]));
+    }
+}
