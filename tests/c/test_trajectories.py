@@ -1,6 +1,7 @@
 """Particles that a C program looks up and follows have the rows that NumPy finds in the records."""
 
 import json
+import subprocess
 from pathlib import Path
 
 import numpy
@@ -152,6 +153,27 @@ def test_ids_of_every_kind_are_found(program, keyed, tmp_path, key, is_hashed):
     assert metrics["incomplete_ids"] == len(wanted) - in_both + 1
     assert metrics["missing"] == 2 * (len(wanted) + 1) - len(pairs)
     assert metrics["duplicates"] == len(expected) - len(pairs) > 0
+
+
+def test_rows_beyond_the_memory_lie_in_the_scratch_folder(program, scratch, tmp_path):
+    """80 MB of rows, of which 64 MiB fit the memory for sorting."""
+    rows = numpy.zeros(20_000, [("id", "<u4"), ("rest", "V4096")])
+    rows["id"] = numpy.random.default_rng(3).permutation(len(rows))
+    rest = numpy.zeros((len(rows), 1024), "u4")
+    rest[:, 5] = rows["id"]
+    rows["rest"] = rest.view("V4096")[:, 0]
+    raw.write_source(scratch / "wide", {1: [rows]})
+    turbidite(*raw.ingest_arguments(scratch / "wide", tmp_path / "dataset", "hash:id", "--ranks", 2))
+    numpy.arange(len(rows), dtype="u4").tofile(tmp_path / "ids")
+    like = numpy.dtype([("id", "<u4"), ("epoch", "<u8"), ("rest", "V4096")])
+    for function in ("get", "tracks"):
+        arguments = (tmp_path / "dataset", function, "-", tmp_path / "ids", "4", "-", "-", "-", tmp_path / "rows")
+        run(program, *arguments, tmp_path)
+        found = numpy.fromfile(tmp_path / "rows", like)
+        expected = rows[numpy.argsort(rows["id"])]
+        assert found["id"].tobytes() == expected["id"].tobytes() and found["rest"].tobytes() == expected["rest"].tobytes()
+        nowhere = subprocess.run([program, *arguments, tmp_path / "nowhere"], capture_output=True, text=True)
+        assert nowhere.returncode == 1 and str(tmp_path / "nowhere") in nowhere.stderr, nowhere.stderr
 
 
 def test_wrong_requests_are_refused(program, by_energy):

@@ -1,9 +1,9 @@
 /*
  * Looks up and follows particles.
  *
- *     trajectories DATASET get ID IDS WIDTHS COLUMNS EPOCHS USE OUT
- *     trajectories DATASET tracks ID IDS WIDTHS COLUMNS EPOCHS USE OUT
- *     trajectories DATASET of ID PREDICATE AT COLUMNS EPOCHS USE OUT
+ *     trajectories DATASET get ID IDS WIDTHS COLUMNS EPOCHS USE OUT [SCRATCH]
+ *     trajectories DATASET tracks ID IDS WIDTHS COLUMNS EPOCHS USE OUT [SCRATCH]
+ *     trajectories DATASET of ID PREDICATE AT COLUMNS EPOCHS USE OUT [SCRATCH]
  *     trajectories DATASET mistakes
  *
  * IDS is a file of packed ids, whose columns have these WIDTHS in bytes: "4,8". COLUMNS are separated by commas. "-" stands
@@ -109,7 +109,7 @@ static void *read_ids(const char *path, char *stated_widths, turbidite_view *vie
     return ids;
 }
 
-static void follow(const char *path, char **arguments) {
+static void follow(const char *path, char **arguments, const char *scratch) {
     const char *columns[MOST];
     turbidite_view views[MOST];
     turbidite_track_request request = {.struct_size = sizeof request, .id = or_null(arguments[1])};
@@ -128,6 +128,7 @@ static void follow(const char *path, char **arguments) {
     request.epochs = or_null(arguments[5]);
     request.use = or_null(arguments[6]);
     request.threads = 2;
+    request.scratch = scratch;
     turbidite_reader *reader;
     CHECK(turbidite_reader_open(path, &reader) == TURBIDITE_OK);
     struct ArrowArrayStream stream;
@@ -135,7 +136,7 @@ static void follow(const char *path, char **arguments) {
     if (strcmp(arguments[0], "get") == 0) {
         turbidite_get_request listed = {.struct_size = sizeof listed, .threads = request.threads, .id = request.id,
             .ids = views, .view_count = request.view_count, .id_count = request.id_count, .columns = request.columns,
-            .column_count = request.column_count, .epochs = request.epochs, .use = request.use};
+            .column_count = request.column_count, .epochs = request.epochs, .use = request.use, .scratch = scratch};
         CHECK(turbidite_get(reader, &listed, &stream, &metrics) == TURBIDITE_OK);
     } else {
         CHECK(turbidite_tracks(reader, &request, &stream, &metrics) == TURBIDITE_OK);
@@ -225,8 +226,8 @@ static void mistakes(const char *path) {
 }
 
 int main(int argc, char **argv) {
-    CHECK(argc == 3 || argc == 10);
+    CHECK(argc == 3 || argc == 10 || argc == 11);
     if (argc == 3) mistakes(argv[1]);
-    else follow(argv[1], argv + 2);
+    else follow(argv[1], argv + 2, argc == 11 ? argv[10] : NULL);
     return 0;
 }
