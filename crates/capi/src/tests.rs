@@ -29,6 +29,7 @@ use crate::writing::{
 };
 
 const USAGE: i32 = 2;
+const CORRUPTION: i32 = 3;
 const RANKS: u32 = 2;
 /// Maximum number of messages in flight between two ranks on one channel.
 const CREDIT: usize = 2;
@@ -484,6 +485,52 @@ struct ShortMetrics {
     ids: u64,
 }
 
+/// Returns a request for the trajectories of `id_count` ids of the column `id`.
+fn track_request(views: &[CView], id_count: usize) -> CTrackRequest {
+    let listed = CGetRequest {
+        struct_size: size_of::<CTrackRequest>() as u32,
+        threads: 1,
+        id: c"id".as_ptr(),
+        ids: views.as_ptr(),
+        view_count: views.len(),
+        id_count,
+        columns: null(),
+        column_count: 0,
+        epochs: null(),
+        limit: 0,
+        access: null(),
+        scratch: null(),
+    };
+    CTrackRequest { listed, of: null(), at: 0 }
+}
+
+#[test]
+fn corrupt_rows_are_an_error_that_names_the_part() {
+    let memory: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let job = LocalJob::open_with(Arc::clone(&memory), "ds", schema(), options(1)).unwrap();
+    let (energies, ids): (Vec<f32>, Vec<u64>) = (0..100).map(record).unzip();
+    job.begin_epoch(1).unwrap();
+    job.append(0, &[ColumnView::from(&energies), ColumnView::from(&ids)]).unwrap();
+    job.end_epoch().unwrap();
+    job.close().unwrap();
+    let path = "ds/data/epoch=1/part-00000.parquet".into();
+    let corrupt = FaultStorage::with_fault(memory, Fault::Flip { path, offset: 100, mask: 1 });
+    let reader = Box::into_raw(Box::new(CReader { dataset: Dataset::open_with(Arc::new(corrupt), "ds").unwrap() }));
+    let views = [CView { data: ids.as_ptr().cast(), stride: 8 }];
+    let request = track_request(&views, ids.len());
+    let mut metrics = ShortMetrics { struct_size: size_of::<ShortMetrics>() as u32, epochs: 77, ids: 77 };
+    let mut stream = FFI_ArrowArrayStream::empty();
+    // SAFETY: the reader is open, and the view has the stated number of ids.
+    unsafe {
+        let short = (&raw mut metrics).cast::<CTrackMetrics>();
+        assert_eq!(turbidite_tracks(reader, &raw const request, &raw mut stream, short), CORRUPTION);
+        turbidite_reader_close(reader);
+    }
+    assert!(said().contains("part-00000.parquet"), "{}", said());
+    assert_eq!((metrics.epochs, metrics.ids), (77, 77));
+    assert!(stream.release.is_none());
+}
+
 #[test]
 fn ids_and_metrics_of_exact_sizes() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
@@ -501,24 +548,8 @@ fn ids_and_metrics_of_exact_sizes() {
         [150_u64, 900, 7, 42].iter().flat_map(|id| [&id.to_le_bytes()[..], &[0xEE; 4]].concat()).collect();
     let ids = ids[..3 * 12 + 8].to_vec();
     let views = [CView { data: ids.as_ptr().cast(), stride: 12 }];
-    let request = CTrackRequest {
-        listed: CGetRequest {
-            struct_size: size_of::<CTrackRequest>() as u32,
-            threads: 1,
-            id: c"id".as_ptr(),
-            ids: views.as_ptr(),
-            view_count: 1,
-            id_count: 4,
-            columns: null(),
-            column_count: 0,
-            epochs: null(),
-            limit: 3,
-            access: null(),
-            scratch: null(),
-        },
-        of: null(),
-        at: 0,
-    };
+    let mut request = track_request(&views, 4);
+    request.listed.limit = 3;
     let mut metrics = ShortMetrics { struct_size: size_of::<ShortMetrics>() as u32, epochs: 0, ids: 0 };
     let short = (&raw mut metrics).cast::<CTrackMetrics>();
     let mut stream = FFI_ArrowArrayStream::empty();
