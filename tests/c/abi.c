@@ -91,6 +91,47 @@ static void what_comes_back(void) {
     FIELD(turbidite_request, limit);
 }
 
+static void trajectories(void) {
+    STRUCT(turbidite_get_request);
+    FIELD(turbidite_get_request, struct_size);
+    FIELD(turbidite_get_request, threads);
+    FIELD(turbidite_get_request, id);
+    FIELD(turbidite_get_request, ids);
+    FIELD(turbidite_get_request, view_count);
+    FIELD(turbidite_get_request, id_count);
+    FIELD(turbidite_get_request, columns);
+    FIELD(turbidite_get_request, column_count);
+    FIELD(turbidite_get_request, epochs);
+    FIELD(turbidite_get_request, limit);
+    FIELD(turbidite_get_request, use);
+    FIELD(turbidite_get_request, scratch);
+    STRUCT(turbidite_track_request);
+    FIELD(turbidite_track_request, struct_size);
+    FIELD(turbidite_track_request, threads);
+    FIELD(turbidite_track_request, id);
+    FIELD(turbidite_track_request, ids);
+    FIELD(turbidite_track_request, view_count);
+    FIELD(turbidite_track_request, id_count);
+    FIELD(turbidite_track_request, columns);
+    FIELD(turbidite_track_request, column_count);
+    FIELD(turbidite_track_request, epochs);
+    FIELD(turbidite_track_request, limit);
+    FIELD(turbidite_track_request, use);
+    FIELD(turbidite_track_request, scratch);
+    FIELD(turbidite_track_request, of);
+    FIELD(turbidite_track_request, at);
+    STRUCT(turbidite_track_metrics);
+    FIELD(turbidite_track_metrics, struct_size);
+    FIELD(turbidite_track_metrics, epochs);
+    FIELD(turbidite_track_metrics, ids);
+    FIELD(turbidite_track_metrics, rows);
+    FIELD(turbidite_track_metrics, incomplete_ids);
+    FIELD(turbidite_track_metrics, absent_ids);
+    FIELD(turbidite_track_metrics, missing);
+    FIELD(turbidite_track_metrics, duplicates);
+    FIELD(turbidite_track_metrics, bytes_read);
+}
+
 static void transport(void) {
     STRUCT(turbidite_transport);
     FIELD(turbidite_transport, struct_size);
@@ -111,6 +152,7 @@ int main(void) {
     constants();
     what_is_handed_over();
     what_comes_back();
+    trajectories();
     transport();
     return 0;
 }

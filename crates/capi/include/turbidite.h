@@ -243,6 +243,75 @@ typedef struct turbidite_request {
  * outlive the reader. */
 turbidite_status turbidite_query(turbidite_reader *reader, const turbidite_request *request, struct ArrowArrayStream *stream);
 
+/* A request for the rows of particles with known ids. Zeroed memory with struct_size and the ids set selects all of
+ * their rows, in all epochs.
+ *
+ * Ids are given like records to turbidite_append, as one view per column of the id. A program has its ids in arrays or
+ * structs, and thus neither converts nor formats them. Values have the types of the dataset's columns. Repeated ids
+ * count once. A request for particles 17 and 42:
+ *
+ *     uint64_t ids[] = {17, 42};
+ *     turbidite_view view = {ids, sizeof ids[0]};
+ *     turbidite_get_request request = {sizeof request, .id = "id", .ids = &view, .view_count = 1, .id_count = 2};
+ */
+typedef struct turbidite_get_request {
+    uint32_t struct_size;       /* sizeof(turbidite_get_request) */
+    uint32_t threads;           /* 0: the number of cores */
+    const char *id;             /* the column of the ids, or several: "cpu,id"; NULL: the key, unless it is a float */
+    const turbidite_view *ids;  /* views of the columns of the id, in their order */
+    size_t view_count;
+    size_t id_count;            /* number of values of each view; at most 1,000,000 different ids */
+    const char *const *columns; /* names of columns that follow the id and the epoch; NULL for all */
+    size_t column_count;
+    const char *epochs;         /* "500" or "500..1500" (both included); NULL for all */
+    uint64_t limit;             /* maximum number of rows; 0 for no limit */
+    const char *use;            /* the index that finds the rows, or "scan" for none; NULL for whatever reads least */
+    const char *scratch;        /* folder of an unnamed file for rows beyond 64 MiB; NULL: $TMPDIR, or /tmp */
+} turbidite_get_request;
+
+/* A request for the trajectories of particles: those of a list, as in turbidite_get_request, or those that match a
+ * predicate at an epoch. Exactly one of `ids` and `of` is not NULL. */
+typedef struct turbidite_track_request {
+    uint32_t struct_size;       /* sizeof(turbidite_track_request) */
+    uint32_t threads;
+    const char *id;
+    const turbidite_view *ids;
+    size_t view_count;
+    size_t id_count;
+    const char *const *columns;
+    size_t column_count;
+    const char *epochs;         /* epochs of the trajectories, which need not contain `at` */
+    uint64_t limit;
+    const char *use;
+    const char *scratch;
+    const char *of;             /* "energy > 100" */
+    uint64_t at;                /* the epoch at which `of` selects particles */
+} turbidite_track_request;
+
+/* Metrics of a request for particles. They do not depend on its limit. */
+typedef struct turbidite_track_metrics {
+    uint32_t struct_size;    /* sizeof(turbidite_track_metrics), set by the caller */
+    uint32_t epochs;         /* epochs of the request */
+    uint64_t ids;            /* different ids */
+    uint64_t rows;           /* rows of the particles in these epochs */
+    uint64_t incomplete_ids; /* particles without a row in at least one of the epochs */
+    uint64_t absent_ids;     /* of these, particles without a row in any of the epochs */
+    uint64_t missing;        /* pairs of a particle and an epoch that have no row */
+    uint64_t duplicates;     /* rows beyond the first of the same particle and epoch */
+    uint64_t bytes_read;
+} turbidite_track_metrics;
+
+/* Finds the rows of particles by id, and returns them as a stream of Arrow record batches, sorted by id and epoch: the
+ * columns of the id, `epoch` (64-bit unsigned), and the other columns. All rows are read before the call returns; the
+ * stream may outlive the reader, and the caller releases it. An id that has no row is no error: `metrics`, which may be
+ * NULL, count such ids. An epoch that does not exist is one. */
+turbidite_status turbidite_get(turbidite_reader *reader, const turbidite_get_request *request,
+                               struct ArrowArrayStream *stream, turbidite_track_metrics *metrics);
+
+/* Follows particles through epochs. Rows, stream and metrics are as for turbidite_get. */
+turbidite_status turbidite_tracks(turbidite_reader *reader, const turbidite_track_request *request,
+                                  struct ArrowArrayStream *stream, turbidite_track_metrics *metrics);
+
 /* Returns how many times queries of the reader found Bloom filters or an index corrupt. Their rows are complete, but
  * took more reads: run "turbidite verify". 0 for NULL. */
 uint64_t turbidite_reader_ignored_corruption(const turbidite_reader *reader);

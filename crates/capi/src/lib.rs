@@ -5,7 +5,7 @@
 //! pointers are valid, or NULL where NULL is allowed, and one thread at a time uses a handle.
 //!
 //! Map: `status` converts results to statuses and stores the last error, `text` reads C strings, and `structs` mirrors
-//! the header's structs. `writing` and `reading` export the functions, and `tests` calls them.
+//! the header's structs. `writing`, `reading` and `trajectories` export the functions, and `tests` calls them.
 
 pub mod reading;
 pub mod status;
@@ -13,4 +13,5 @@ pub mod structs;
 #[cfg(test)]
 mod tests;
 mod text;
+pub mod trajectories;
 pub mod writing;

@@ -5,11 +5,10 @@ use std::ffi::c_char;
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
-use turbidite::query::QueryStream;
-use turbidite::{Dataset, EpochRange, Error, Query};
+use turbidite::{Dataset, Error, Query};
 
 use crate::status::{OK, answer, argument};
-use crate::structs::CRequest;
+use crate::structs::{self, CRequest};
 use crate::text;
 
 /// A dataset that is open for queries: `turbidite_reader` of turbidite.h.
@@ -56,11 +55,13 @@ pub unsafe extern "C" fn turbidite_query(
         // SAFETY: the header requires a handle or NULL.
         let reader = unsafe { reader.as_ref() }.ok_or_else(|| argument("reader", "is NULL"))?;
         // SAFETY: the header requires a request with valid strings and names, or NULL.
-        let query = unsafe { request.as_ref().map_or(Ok(Query::new()), |request| resolve(request)) }?;
-        let rows = Box::new(Rows { stream: reader.dataset.run(&query)? });
+        let query = unsafe {
+            structs::request(request, "turbidite_request")?.map_or(Ok(Query::new()), |request| resolve(request))
+        }?;
+        let batches = reader.dataset.run(&query)?;
         // SAFETY: `stream` is not NULL. Its old content is not released, since the Arrow C stream interface passes an
         // unfilled struct.
-        unsafe { stream.write(FFI_ArrowArrayStream::new(rows)) };
+        unsafe { stream.write(stream_of(batches.schema(), batches)) };
         Ok(OK)
     })
 }
@@ -70,46 +71,50 @@ pub unsafe extern "C" fn turbidite_query(
 /// # Safety
 /// Strings are NULL or C strings, and `columns` contains `column_count` names.
 unsafe fn resolve(request: &CRequest) -> Result<Query, Error> {
-    if request.struct_size as usize != size_of::<CRequest>() {
-        return Err(argument("request", "has no struct_size; set it to sizeof(turbidite_request)"));
-    }
     let mut query = Query::new().ordered(request.ordered != 0);
     // SAFETY: guaranteed by the caller.
-    if let Some(filter) = unsafe { text::optional("where", request.filter) }? {
+    let (filter, epochs, columns) = unsafe {
+        let filter = text::optional("where", request.filter)?;
+        (filter, text::epochs(request.epochs)?, text::columns(request.columns, request.column_count)?)
+    };
+    if let Some(filter) = filter {
         query = query.filter(filter);
     }
-    // SAFETY: as above.
-    if let Some(epochs) = unsafe { text::optional("epochs", request.epochs) }? {
-        let range: EpochRange = epochs.parse().map_err(|_| argument("epochs", format!("'{epochs}' is not a range")))?;
-        query = query.epochs(range);
+    if let Some(epochs) = epochs {
+        query = query.epochs(epochs);
     }
-    if !request.columns.is_null() {
-        // SAFETY: `columns` is not NULL, and the caller guarantees `column_count` names.
-        let names = unsafe { std::slice::from_raw_parts(request.columns, request.column_count) };
-        // SAFETY: as above.
-        let names = names.iter().map(|&name| unsafe { text::required("columns", name) }.map(str::to_owned));
-        query = query.columns(names.collect::<Result<Vec<_>, _>>()?);
+    if let Some(columns) = columns {
+        query = query.columns(columns);
     }
     Ok(if request.limit > 0 { query.limit(request.limit) } else { query })
 }
 
-/// A query's batches as an Arrow record batch reader.
-struct Rows {
-    stream: QueryStream,
+/// Batches of any request as an Arrow record batch reader.
+struct Rows<B> {
+    schema: SchemaRef,
+    batches: B,
 }
 
-impl Iterator for Rows {
+impl<B: Iterator<Item = Result<RecordBatch, Error>>> Iterator for Rows<B> {
     type Item = Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        Some(self.stream.next()?.map_err(|error| ArrowError::ExternalError(Box::new(error))))
+        Some(self.batches.next()?.map_err(|error| ArrowError::ExternalError(Box::new(error))))
     }
 }
 
-impl RecordBatchReader for Rows {
+impl<B: Iterator<Item = Result<RecordBatch, Error>>> RecordBatchReader for Rows<B> {
     fn schema(&self) -> SchemaRef {
-        self.stream.schema()
+        self.schema.clone()
     }
+}
+
+/// Returns batches as an Arrow C stream.
+pub(crate) fn stream_of<B>(schema: SchemaRef, batches: B) -> FFI_ArrowArrayStream
+where
+    B: Iterator<Item = Result<RecordBatch, Error>> + Send + 'static,
+{
+    FFI_ArrowArrayStream::new(Box::new(Rows { schema, batches }))
 }
 
 /// Returns how many times queries of a reader found filters or an index corrupt.

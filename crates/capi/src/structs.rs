@@ -1,13 +1,14 @@
 //! Mirrors the structs in turbidite.h, and converts them to core types.
 //!
-//! A struct that the caller fills contains its size, which shows that the struct was initialised. Statistics are copied
-//! up to the size of the struct in the caller's header.
+//! A struct that the caller fills contains its size, which shows that the struct was initialised. Statistics and
+//! metrics are copied up to the size of the struct in the caller's header.
 
 use std::ffi::{c_char, c_void};
 use std::time::Duration;
 
+use turbidite::query::TrackMetrics;
 use turbidite::runtime::ExchangeStatistics;
-use turbidite::{Column, DataType, EpochStatistics, Error, IfExists, Renegotiation, Schema, WriteOptions};
+use turbidite::{Column, ColumnView, DataType, EpochStatistics, Error, IfExists, Renegotiation, Schema, WriteOptions};
 
 use crate::status::argument;
 use crate::text;
@@ -47,6 +48,7 @@ pub struct COptions {
 
 /// Mirror of `turbidite_figures`.
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct CStatistics {
     struct_size: u32,
     ranks: u32,
@@ -76,6 +78,46 @@ pub struct CRequest {
     pub(crate) column_count: usize,
     pub(crate) epochs: *const c_char,
     pub(crate) limit: u64,
+}
+
+/// Mirror of `turbidite_get_request`.
+#[repr(C)]
+pub struct CGetRequest {
+    pub(crate) struct_size: u32,
+    pub(crate) threads: u32,
+    pub(crate) id: *const c_char,
+    pub(crate) ids: *const CView,
+    pub(crate) view_count: usize,
+    pub(crate) id_count: usize,
+    pub(crate) columns: *const *const c_char,
+    pub(crate) column_count: usize,
+    pub(crate) epochs: *const c_char,
+    pub(crate) limit: u64,
+    pub(crate) access: *const c_char,
+    pub(crate) scratch: *const c_char,
+}
+
+/// Mirror of `turbidite_track_request`, which begins like `turbidite_get_request`.
+#[repr(C)]
+pub struct CTrackRequest {
+    pub(crate) listed: CGetRequest,
+    pub(crate) of: *const c_char,
+    pub(crate) at: u64,
+}
+
+/// Mirror of `turbidite_track_metrics`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct CTrackMetrics {
+    pub(crate) struct_size: u32,
+    pub(crate) epochs: u32,
+    pub(crate) ids: u64,
+    pub(crate) rows: u64,
+    pub(crate) incomplete_ids: u64,
+    pub(crate) absent_ids: u64,
+    pub(crate) missing: u64,
+    pub(crate) duplicates: u64,
+    pub(crate) bytes_read: u64,
 }
 
 /// Default timeout of an append for a receiver's credit: long enough for a late rank, short compared with a dump.
@@ -176,6 +218,60 @@ impl CColumn {
     }
 }
 
+impl CView {
+    /// Returns the view as a column of `rows` values.
+    ///
+    /// # Safety
+    /// The values exist and stay unchanged for `'a`.
+    pub(crate) unsafe fn resolve<'a>(&self, rows: usize, data_type: DataType) -> Result<ColumnView<'a>, Error> {
+        // SAFETY: guaranteed by the caller.
+        let bytes = unsafe { strided(self.data, self.stride, data_type.width(), rows) }?;
+        Ok(ColumnView::new(bytes, self.stride, rows, data_type)?)
+    }
+}
+
+/// Returns the memory of `rows` values of `width` bytes, `stride` bytes apart.
+///
+/// # Safety
+/// The values exist and stay unchanged for `'a`.
+pub(crate) unsafe fn strided<'a>(
+    data: *const c_void,
+    stride: usize,
+    width: usize,
+    rows: usize,
+) -> Result<&'a [u8], Error> {
+    let Some(before_last) = rows.checked_sub(1) else { return Ok(&[]) };
+    if data.is_null() {
+        return Err(argument("data", "is NULL"));
+    }
+    if stride < width {
+        return Err(argument("stride", format!("{stride} is less than the {width} bytes of a value")));
+    }
+    let bytes = before_last.checked_mul(stride).and_then(|bytes| bytes.checked_add(width));
+    let bytes = bytes.filter(|&bytes| isize::try_from(bytes).is_ok());
+    let bytes = bytes.ok_or_else(|| argument("rows", format!("{rows} rows exceed the address space")))?;
+    // SAFETY: `data` is not NULL, the slice fits the address space, and the caller guarantees the values.
+    Ok(unsafe { std::slice::from_raw_parts(data.cast(), bytes) })
+}
+
+/// Returns a request of the caller, or `None` for NULL. `type_name` is its name in turbidite.h.
+///
+/// # Safety
+/// `request` is NULL or points to an integer of 32 bits. If that is the size of `T`, it begins a `T` that stays
+/// unchanged for `'a`.
+pub(crate) unsafe fn request<'a, T>(request: *const T, type_name: &str) -> Result<Option<&'a T>, Error> {
+    if request.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: `request` is not NULL, and every request begins with this field.
+    let struct_size = unsafe { request.cast::<u32>().read() };
+    if struct_size as usize != size_of::<T>() {
+        return Err(argument("request", format!("struct_size is {struct_size}; set it to sizeof({type_name})")));
+    }
+    // SAFETY: the caller guarantees a whole request of this size.
+    Ok(unsafe { request.as_ref() })
+}
+
 /// Returns the schema of the columns.
 ///
 /// # Safety
@@ -192,21 +288,48 @@ pub(crate) unsafe fn schema(columns: *const CColumn, count: usize, key: *const c
     Ok(Schema::new(columns, unsafe { text::required("key", key) }?)?)
 }
 
+/// Checks that numbers can be copied to a struct of the caller. `name` and `type_name` are the names of the argument
+/// and of its type in turbidite.h.
+///
+/// # Safety
+/// `target` is NULL or points to an integer of 32 bits.
+unsafe fn check_size<T>(target: *const T, name: &'static str, type_name: &str) -> Result<(), Error> {
+    if target.is_null() {
+        return Ok(());
+    }
+    // SAFETY: `target` is not NULL, and every version of the struct begins with this field.
+    let struct_size = unsafe { target.cast::<u32>().read() } as usize;
+    if (size_of::<u32>()..=size_of::<T>()).contains(&struct_size) {
+        return Ok(());
+    }
+    Err(argument(name, format!("struct_size is {struct_size}; set it to sizeof({type_name})")))
+}
+
+/// Copies numbers to a struct of the caller, from the field behind its size up to its size.
+///
+/// # Safety
+/// `target` is NULL or begins with its size in bytes, which [`check_size`] has accepted. Both structs are `repr(C)`.
+unsafe fn copy_sized<T: Copy>(filled: &T, target: *mut T) {
+    if target.is_null() {
+        return;
+    }
+    let (from, to) = (std::ptr::from_ref(filled).cast::<u8>(), target.cast::<u8>());
+    let field = size_of::<u32>();
+    // SAFETY: the caller's struct has `struct_size` bytes, and is not larger than ours. The two do not overlap.
+    unsafe {
+        let struct_size = target.cast::<u32>().read() as usize;
+        std::ptr::copy_nonoverlapping(from.add(field), to.add(field), struct_size - field);
+    }
+}
+
 impl CStatistics {
     /// Checks that statistics can be copied to the caller's struct.
     ///
     /// # Safety
     /// `target` is NULL or points to a `turbidite_figures`.
     pub(crate) unsafe fn check(target: *const Self) -> Result<(), Error> {
-        if target.is_null() {
-            return Ok(());
-        }
-        // SAFETY: `target` is not NULL, and every version of the struct begins with this field.
-        let struct_size = unsafe { (*target).struct_size } as usize;
-        if (size_of::<u32>()..=size_of::<Self>()).contains(&struct_size) {
-            return Ok(());
-        }
-        Err(argument("figures", format!("struct_size is {struct_size}; set it to sizeof(turbidite_figures)")))
+        // SAFETY: guaranteed by the caller.
+        unsafe { check_size(target, "figures", "turbidite_figures") }
     }
 
     /// Copies statistics to the caller's struct, up to its size.
@@ -214,13 +337,8 @@ impl CStatistics {
     /// # Safety
     /// As for [`CStatistics::check`], which must have succeeded.
     pub(crate) unsafe fn hand_over(target: *mut Self, statistics: &EpochStatistics, traffic: ExchangeStatistics) {
-        if target.is_null() {
-            return;
-        }
-        // SAFETY: as in `check`.
-        let struct_size = unsafe { (*target).struct_size } as usize;
         let filled = Self {
-            struct_size: struct_size as u32,
+            struct_size: size_of::<Self>() as u32,
             ranks: statistics.ranks,
             rows: statistics.rows,
             strays: statistics.strays,
@@ -237,8 +355,40 @@ impl CStatistics {
             open_batch_bytes: traffic.open_batch_bytes,
             batch_bytes: traffic.batch_bytes,
         };
-        // SAFETY: the caller's struct has `struct_size` bytes, and is not larger than ours. The two do not overlap.
-        unsafe { std::ptr::copy_nonoverlapping((&raw const filled).cast::<u8>(), target.cast(), struct_size) };
+        // SAFETY: guaranteed by the caller.
+        unsafe { copy_sized(&filled, target) };
+    }
+}
+
+impl CTrackMetrics {
+    /// Checks that metrics can be copied to the caller's struct.
+    ///
+    /// # Safety
+    /// `target` is NULL or points to a `turbidite_track_metrics`.
+    pub(crate) unsafe fn check(target: *const Self) -> Result<(), Error> {
+        // SAFETY: guaranteed by the caller.
+        unsafe { check_size(target, "metrics", "turbidite_track_metrics") }
+    }
+
+    /// Copies metrics to the caller's struct, up to its size.
+    ///
+    /// # Safety
+    /// As for [`CTrackMetrics::check`], which must have succeeded.
+    pub(crate) unsafe fn hand_over(target: *mut Self, metrics: &TrackMetrics) {
+        let filled = Self {
+            struct_size: size_of::<Self>() as u32,
+            // A folder has fewer than 2^32 epochs.
+            epochs: metrics.epochs as u32,
+            ids: metrics.ids,
+            rows: metrics.rows,
+            incomplete_ids: metrics.incomplete_ids,
+            absent_ids: metrics.absent_ids,
+            missing: metrics.missing,
+            duplicates: metrics.duplicates,
+            bytes_read: metrics.read.bytes_read,
+        };
+        // SAFETY: guaranteed by the caller.
+        unsafe { copy_sized(&filled, target) };
     }
 }
 
@@ -254,6 +404,9 @@ mod tests {
         assert_eq!(size_of::<COptions>(), 56);
         assert_eq!(size_of::<CStatistics>(), 112);
         assert_eq!(size_of::<CRequest>(), 48);
+        assert_eq!(size_of::<CGetRequest>(), 88);
+        assert_eq!(size_of::<CTrackRequest>(), 104);
+        assert_eq!(size_of::<CTrackMetrics>(), 64);
         assert_eq!(size_of::<turbidite::runtime::TransportTable>(), 80);
     }
 }

@@ -1,8 +1,8 @@
-//! Converts C strings to Rust strings.
+//! Converts C strings to Rust strings, and to what they state.
 
 use std::ffi::{CStr, c_char};
 
-use turbidite::Error;
+use turbidite::{EpochRange, Error};
 
 use crate::status::argument;
 
@@ -26,4 +26,28 @@ pub(crate) unsafe fn optional<'a>(name: &'static str, pointer: *const c_char) ->
 pub(crate) unsafe fn required<'a>(name: &'static str, pointer: *const c_char) -> Result<&'a str, Error> {
     // SAFETY: the caller gives the same guarantee.
     unsafe { optional(name, pointer) }?.ok_or_else(|| argument(name, "is NULL"))
+}
+
+/// Returns the column names at `names`, or `None` for NULL.
+///
+/// # Safety
+/// `names` is NULL or points to `count` pointers, each as for [`optional`].
+pub(crate) unsafe fn columns(names: *const *const c_char, count: usize) -> Result<Option<Vec<String>>, Error> {
+    if names.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: `names` is not NULL, and the caller guarantees `count` names.
+    let names = unsafe { std::slice::from_raw_parts(names, count) };
+    // SAFETY: as above.
+    names.iter().map(|&name| unsafe { required("columns", name) }.map(|name| Some(name.to_owned()))).collect()
+}
+
+/// Returns the epochs that the text at `pointer` states, or `None` for NULL.
+///
+/// # Safety
+/// As for [`optional`].
+pub(crate) unsafe fn epochs(pointer: *const c_char) -> Result<Option<EpochRange>, Error> {
+    // SAFETY: the caller gives the same guarantee.
+    let Some(stated) = unsafe { optional("epochs", pointer) }? else { return Ok(None) };
+    stated.parse().map(Some).map_err(|_| argument("epochs", format!("'{stated}' is not a range")))
 }

@@ -172,10 +172,8 @@ pub unsafe extern "C" fn turbidite_append(
         // SAFETY: `columns` is not NULL, and the caller guarantees `column_count` views.
         let given = unsafe { std::slice::from_raw_parts(columns, column_count) };
         let views = given.iter().zip(schema.columns()).map(|(view, column)| {
-            let width = column.data_type.width();
             // SAFETY: the caller guarantees `rows` values, `stride` bytes apart.
-            let bytes = unsafe { strided(view.data, view.stride, width, rows) }?;
-            Ok(ColumnView::new(bytes, view.stride, rows, column.data_type)?)
+            unsafe { view.resolve(rows, column.data_type) }
         });
         job.append(&views.collect::<Result<Vec<_>, Error>>()?)?;
         Ok(OK)
@@ -193,7 +191,7 @@ pub unsafe extern "C" fn turbidite_append_rows(dataset: *mut CDataset, rows: *co
         let CDataset { job, schema } = unsafe { handle(dataset) }?;
         let row_bytes = schema.row_bytes();
         // SAFETY: the caller guarantees `count` records without gaps.
-        let bytes = unsafe { strided(rows, row_bytes, row_bytes, count) }?;
+        let bytes = unsafe { structs::strided(rows, row_bytes, row_bytes, count) }?;
         let views = schema.columns().iter().enumerate().map(|(index, column)| {
             let first = bytes.get(schema.offset(index)..).unwrap_or_default();
             Ok(ColumnView::new(first, row_bytes, count, column.data_type)?)
@@ -201,25 +199,6 @@ pub unsafe extern "C" fn turbidite_append_rows(dataset: *mut CDataset, rows: *co
         job.append(&views.collect::<Result<Vec<_>, Error>>()?)?;
         Ok(OK)
     })
-}
-
-/// Returns the memory of `rows` values of `width` bytes, `stride` bytes apart.
-///
-/// # Safety
-/// The values exist and stay unchanged for `'a`.
-unsafe fn strided<'a>(data: *const c_void, stride: usize, width: usize, rows: usize) -> Result<&'a [u8], Error> {
-    let Some(before_last) = rows.checked_sub(1) else { return Ok(&[]) };
-    if data.is_null() {
-        return Err(argument("data", "is NULL"));
-    }
-    if stride < width {
-        return Err(argument("stride", format!("{stride} is less than the {width} bytes of a value")));
-    }
-    let bytes = before_last.checked_mul(stride).and_then(|bytes| bytes.checked_add(width));
-    let bytes = bytes.filter(|&bytes| isize::try_from(bytes).is_ok());
-    let bytes = bytes.ok_or_else(|| argument("rows", format!("{rows} rows exceed the address space")))?;
-    // SAFETY: `data` is not NULL, the slice fits the address space, and the caller guarantees the values.
-    Ok(unsafe { std::slice::from_raw_parts(data.cast(), bytes) })
 }
 
 /// Requests a new partition table.

@@ -62,6 +62,10 @@ impl Value {
 }
 
 /// Compares an integer and a float exactly: the integer is not rounded to 53 bits.
+///
+/// Inlined, its `floor` would be a function call in every comparison of two integers, since the compiler computes it
+/// speculatively.
+#[inline(never)]
 fn compare_mixed(integer: i128, float: f64) -> Option<Ordering> {
     if float.is_nan() {
         return None;
