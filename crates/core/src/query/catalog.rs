@@ -16,6 +16,7 @@ use super::request::EpochSelection;
 use crate::error::{Error, Result};
 use crate::format::{EpochManifest, FormatVersion, PartFilters, PartId, PartIdentity, PartReader};
 use crate::query::execution::recycle::Recycler;
+use crate::query::planning::partition_groups::PartitionGroups;
 use crate::query::planning::pruning::KeyRanges;
 use crate::schema::Schema;
 use crate::storage::Storage;
@@ -62,6 +63,8 @@ pub(super) struct Catalog {
     manifests: Mutex<Cache<u64, KnownManifest>>,
     /// Key ranges of the cached manifests, by commit.
     key_ranges: Mutex<Cache<Uuid, Arc<KeyRanges>>>,
+    /// Row groups by partition of the cached manifests, by commit.
+    partition_groups: Mutex<Cache<Uuid, Arc<PartitionGroups>>>,
     parts: Mutex<Cache<(Uuid, PartId), Arc<PartReader>>>,
     filters: Mutex<Cache<(Uuid, PartId), Arc<PartFilters>>>,
     /// The indexes of the dataset, in the order of their names.
@@ -103,6 +106,7 @@ impl Catalog {
             schema,
             manifests: Mutex::new(Cache::new(usize::MAX, budgets.row_groups)),
             key_ranges: Mutex::new(Cache::new(usize::MAX, budgets.row_groups)),
+            partition_groups: Mutex::new(Cache::new(usize::MAX, budgets.row_groups)),
             parts: Mutex::new(Cache::new(budgets.parts, budgets.footer_bytes)),
             filters: Mutex::new(Cache::new(usize::MAX, budgets.filter_bytes)),
             indexes: Vec::new(),
@@ -240,6 +244,17 @@ impl Catalog {
         let ranges = Arc::new(KeyRanges::of(manifest, self.schema.key_index(), self.schema.key_order()));
         lock(&self.key_ranges).insert(manifest.commit, ranges.clone(), manifest.row_groups.len() as u64);
         ranges
+    }
+
+    /// Returns the row groups of each partition of an epoch that is clustered by hash. Computes them if they are not
+    /// cached.
+    pub(super) fn partition_groups(&self, manifest: &EpochManifest) -> Arc<PartitionGroups> {
+        if let Some(groups) = lock(&self.partition_groups).get(&manifest.commit) {
+            return groups;
+        }
+        let groups = Arc::new(PartitionGroups::of(manifest));
+        lock(&self.partition_groups).insert(manifest.commit, groups.clone(), manifest.row_groups.len() as u64);
+        groups
     }
 
     /// Evicts a stale or suspect manifest from the cache.

@@ -8,6 +8,7 @@ use uuid::Uuid;
 use crate::error::{Result, UsageError};
 use crate::expr::Predicate;
 use crate::query::piece::Piece;
+use crate::query::planning::filters::key_hashes;
 use crate::query::planning::selection::{RowRange, RowSelection};
 use crate::schema::{EPOCH_COLUMN, Schema};
 use crate::store::EpochRange;
@@ -240,6 +241,8 @@ pub(super) struct ResolvedQuery {
     pub(super) check: bool,
     pub(super) piece: Option<Piece>,
     pub(super) access: Use,
+    /// Hashes of the keys that the predicate requires, if the dataset is clustered by hash.
+    pub(super) key_hashes: Option<Vec<u64>>,
     /// Commit of the records, if the query reads entries of an index.
     pub(super) indexed_commit: Option<Uuid>,
 }
@@ -295,6 +298,7 @@ impl ResolvedQuery {
         });
         Ok(Self {
             schema: schema.clone(),
+            key_hashes: key_hashes(schema, predicate.as_ref()),
             predicate,
             stored,
             key,
@@ -308,6 +312,12 @@ impl ResolvedQuery {
             access: query.access.clone(),
             indexed_commit: None,
         })
+    }
+
+    /// Sets the predicate.
+    pub(super) fn restrict(&mut self, predicate: Predicate) {
+        self.key_hashes = key_hashes(&self.schema, Some(&predicate));
+        self.predicate = Some(predicate);
     }
 
     /// Returns the schema indexes of the predicate's columns.

@@ -121,7 +121,7 @@ impl EntryIndex {
         let names = [EntryLayout::PART, EntryLayout::ROW].map(|column| schema.columns()[column].name.clone());
         // Planning already runs on one of the query's threads.
         let mut resolved = ResolvedQuery::resolve(&Query::new().columns(names).threads(1), schema)?;
-        resolved.predicate = Some(wanted);
+        resolved.restrict(wanted);
         resolved.indexed_commit = Some(records.commit);
         Ok(Some(resolved))
     }

@@ -8,15 +8,31 @@ use std::collections::hash_map::Entry as MapEntry;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::format::{EpochManifest, PartFilters, PartId, RunKind};
+use crate::expr::Predicate;
+use crate::format::{EpochManifest, PartFilters, PartId};
 use crate::query::catalog::Catalog;
 use crate::query::metrics::{Counters, add};
 use crate::query::planning::pruning::GroupChoice;
 use crate::query::request::ResolvedQuery;
-use crate::schema::{Clustering, KeyHash, partition_of_hash};
+use crate::schema::{Clustering, KeyHash, Schema};
 
 /// Maximum number of keys that are looked up in filters. More of them would be in nearly every row group.
 const MAX_KEYS: usize = 4096;
+
+/// Returns the hashes of the keys that a predicate requires, each once. `None` if the dataset is not clustered by hash,
+/// or the predicate implies no short list of keys.
+pub(in crate::query) fn key_hashes(schema: &Schema, predicate: Option<&Predicate>) -> Option<Vec<u64>> {
+    if schema.clustering() != Clustering::Hash {
+        return None;
+    }
+    let keys = predicate?.keys_of(schema, MAX_KEYS)?;
+    let stride = schema.key_columns().iter().map(|index| schema.columns()[*index].data_type.width()).sum();
+    let mut hashes = Vec::new();
+    KeyHash::of_keys(schema).hashes(&keys, stride, &mut hashes);
+    hashes.sort_unstable();
+    hashes.dedup();
+    Some(hashes)
+}
 
 /// Removes the row groups that certainly contain no key that the predicate allows. A corrupt filter removes nothing.
 ///
@@ -29,27 +45,13 @@ pub(in crate::query) fn retain(
     choices: Vec<GroupChoice>,
     counters: &Counters,
 ) -> Result<Vec<GroupChoice>> {
-    let schema = &resolved.schema;
-    if schema.clustering() != Clustering::Hash {
-        return Ok(choices);
-    }
-    let keys = resolved.predicate.as_ref().and_then(|predicate| predicate.keys_of(schema, MAX_KEYS));
-    let Some(keys) = keys else { return Ok(choices) };
-    let mut hashes = Vec::new();
-    let stride = schema.key_columns().iter().map(|index| schema.columns()[*index].data_type.width()).sum();
-    KeyHash::of_keys(schema).hashes(&keys, stride, &mut hashes);
-    // Epochs that were compacted or salvaged state no partitions.
-    let partition_of = |hash| manifest.partitions.map(|partitions| partition_of_hash(hash, partitions));
-    let hashes: Vec<_> = hashes.into_iter().map(|hash| (hash, partition_of(hash))).collect();
-    let partitions: HashMap<PartId, Option<u32>> =
-        manifest.parts.iter().map(|part| (part.part, part.partition)).collect();
+    let Some(hashes) = &resolved.key_hashes else { return Ok(choices) };
+    let groups = dataset.partition_groups(manifest);
     let mut filters: HashMap<PartId, Option<Arc<PartFilters>>> = HashMap::new();
     let mut kept = Vec::with_capacity(choices.len());
     for choice in choices {
         let entry = &manifest.row_groups[choice.entry];
-        let partition = partitions.get(&entry.part).copied().flatten().filter(|_| entry.kind == RunKind::Regular);
-        let may_have = |of_key: Option<u32>| partition.zip(of_key).is_none_or(|(ours, theirs)| ours == theirs);
-        let mut hashes = hashes.iter().filter(|(_, of_key)| may_have(*of_key)).peekable();
+        let mut hashes = hashes.iter().filter(|hash| groups.may_contain(choice.entry, **hash)).peekable();
         if hashes.peek().is_none() {
             continue;
         }
@@ -68,7 +70,7 @@ pub(in crate::query) fn retain(
                 })
             }
         };
-        if of_part.as_ref().is_none_or(|filters| hashes.any(|(hash, _)| filters.may_contain(entry.row_group, *hash))) {
+        if of_part.as_ref().is_none_or(|filters| hashes.any(|hash| filters.may_contain(entry.row_group, *hash))) {
             kept.push(choice);
         }
     }

@@ -45,16 +45,25 @@ pub(in crate::query) fn choose_groups(
     predicate: Option<&Predicate>,
     keys: Option<(&KeyRanges, (u64, u64))>,
 ) -> Vec<GroupChoice> {
+    match keys {
+        Some((keys, range)) => choose_among(manifest, predicate, keys.overlapping(range)),
+        None => choose_among(manifest, predicate, 0..manifest.row_groups.len()),
+    }
+}
+
+/// Returns those of the row groups at some positions that may match.
+pub(in crate::query) fn choose_among(
+    manifest: &EpochManifest,
+    predicate: Option<&Predicate>,
+    positions: impl Iterator<Item = usize>,
+) -> Vec<GroupChoice> {
     let judge = |entry: usize| {
         let run = manifest.row_groups.get(entry).filter(|run| run.rows > 0)?;
         let truth =
             predicate.map_or(TruthValue::Always, |predicate| judge_run(run, manifest.epoch, predicate, |_| true));
         (truth != TruthValue::Never).then_some(GroupChoice { entry, is_exact: truth == TruthValue::Always })
     };
-    match keys {
-        Some((keys, range)) => keys.overlapping(range).filter_map(judge).collect(),
-        None => (0..manifest.row_groups.len()).filter_map(judge).collect(),
-    }
+    positions.filter_map(judge).collect()
 }
 
 #[cfg(test)]

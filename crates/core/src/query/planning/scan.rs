@@ -18,7 +18,7 @@ use crate::query::catalog::Catalog;
 use crate::query::metrics::{Counters, add};
 use crate::query::planning::filters;
 use crate::query::planning::pages::{PageIndex, check_pages};
-use crate::query::planning::pruning::{GroupChoice, choose_groups};
+use crate::query::planning::pruning::{GroupChoice, choose_among, choose_groups};
 use crate::query::planning::selection::RowSelection;
 use crate::query::progress::QueryProgress;
 use crate::query::request::ResolvedQuery;
@@ -143,13 +143,17 @@ pub(in crate::query) fn choose(
 ) -> Vec<GroupChoice> {
     let predicate = resolved.predicate.as_ref();
     let range = predicate.and_then(|predicate| predicate.range_of(resolved.schema.key_index()));
-    let mut choices = match range {
-        Some((low, high)) => {
+    let mut choices = match (&resolved.key_hashes, range) {
+        (Some(hashes), _) => {
+            let positions = dataset.partition_groups(manifest).of_hashes(hashes);
+            choose_among(manifest, predicate, positions.into_iter())
+        }
+        (None, Some((low, high))) => {
             let order = resolved.schema.key_order();
             let range = (order.ordinal_of(low), order.ordinal_of(high));
             choose_groups(manifest, predicate, Some((&dataset.key_ranges(manifest), range)))
         }
-        None => choose_groups(manifest, predicate, None),
+        (None, None) => choose_groups(manifest, predicate, None),
     };
     if let Some(piece) = &resolved.piece {
         choices.retain(|choice| piece.contains(choice.entry));

@@ -238,7 +238,7 @@ pub(in crate::query) fn follow(
     let name = |column: &usize| schema.columns()[*column].name.clone();
     let query = request.query().columns(id.iter().chain(&others).map(name)).using(request.access.clone());
     let mut resolved = ResolvedQuery::resolve(&query, schema)?;
-    resolved.predicate = Some(ids.predicate(schema, &id)?);
+    resolved.restrict(ids.predicate(schema, &id)?);
     let types: Vec<DataType> = resolved.stored.iter().map(|column| schema.columns()[*column].data_type).collect();
     let arrow = with_epoch(&resolved.arrow, id.len());
     let row_bytes = types.iter().map(|data_type| data_type.width()).sum();
