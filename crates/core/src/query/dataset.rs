@@ -14,6 +14,7 @@ use crate::query::analytics::bins::Bins;
 use crate::query::analytics::distribution::{self, Histogram, Precision, Quantiles};
 use crate::query::analytics::frequent::{self, FrequentKey};
 use crate::query::analytics::histogram_2d::{self, Histogram2d};
+use crate::query::analytics::histogram_of_rows;
 use crate::query::analytics::profile::{self, KeyProfile};
 use crate::query::analytics::tracks::{self, TrackProgress, TrackRequest, Tracks};
 use crate::query::execution::stream::{self, QueryStream};
@@ -197,6 +198,28 @@ impl Dataset {
     ) -> Result<Histogram> {
         let epochs = self.catalog.select_epochs(&epochs.into())?;
         distribution::histogram(&self.catalog, column, bins, &epochs, precision, &self.counters())
+    }
+
+    /// Counts the rows of a query in bins of a column. Reads this column and the predicate's, without keeping rows. The
+    /// query's columns, order and limit are ignored.
+    ///
+    /// If the bins have no range, it is that of the finite values of the matching rows. Manifests state it for whole
+    /// epochs, unless values are infinite; otherwise, the rows are read twice.
+    ///
+    /// # Errors
+    /// Usage errors: a column without numbers, invalid bins, an invalid query; missing epochs; corruption.
+    ///
+    /// ```no_run
+    /// use turbidite::query::{Bins, Dataset, Query};
+    /// let dataset = Dataset::open("particles.tbd")?;
+    /// let corner = Query::new().epochs(4000).within("x=0:10,z=0:5");
+    /// let histogram = dataset.histogram_of(&corner, "energy", &Bins::new(20))?;
+    /// println!("{} rows", histogram.rows);
+    /// # Ok::<(), turbidite::Error>(())
+    /// ```
+    pub fn histogram_of(&self, query: &Query, column: &str, bins: &Bins) -> Result<Histogram> {
+        let epochs = self.catalog.select_epochs(&query.epochs)?;
+        histogram_of_rows::histogram_of(&self.catalog, query, (column, bins), &epochs, &self.counters())
     }
 
     /// Counts the rows of a query in bins of two columns, and optionally sums a third column in each bin. Reads these

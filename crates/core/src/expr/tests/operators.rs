@@ -306,12 +306,15 @@ fn pruning_says_what_is_certain() {
         ("-single > 0", Never, Never, Never),
         ("1 / single > 0", Always, Maybe, Never),
         ("1 / (single - 1) > 0", Maybe, Maybe, Maybe),
-        ("single % 2 > 5", Maybe, Maybe, Maybe),
+        ("single % 2 > 5", Never, Never, Never),
+        ("single % 8 >= 1", Always, Maybe, Never),
+        ("single % 3 > 2.5", Maybe, Maybe, Never),
+        ("single % (single - 2) > 0", Maybe, Maybe, Never),
         ("isnan(sqrt(-single))", Always, Always, Always),
         ("bits_i32(single) > 0", Always, Maybe, Maybe),
     ] {
         assert_eq!((clean(text), some(text)), (of_clean, of_some), "{text}");
-        // Division and % prune rows only if all of them are NaN.
+        // Division prunes rows only if all of them are NaN.
         if of_all != Maybe || text.contains("bits") {
             assert_eq!(all(text), of_all, "{text}");
         }

@@ -3,6 +3,7 @@
 
 mod answers;
 mod bounds;
+mod boxes;
 mod cold;
 mod damage;
 mod distribution;
