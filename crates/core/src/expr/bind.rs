@@ -96,7 +96,7 @@ fn fold_binary(op: BinaryOp, left: Number, right: Number) -> Number {
             BinaryOp::Multiply => a.checked_mul(b),
             BinaryOp::Divide | BinaryOp::Remainder => None,
         };
-        if let Some(whole) = whole.filter(|whole| whole.abs() <= MAX_WHOLE) {
+        if let Some(whole) = whole.filter(|whole| (-MAX_WHOLE..=MAX_WHOLE).contains(whole)) {
             return Number::Literal(Value::Int(whole));
         }
     }

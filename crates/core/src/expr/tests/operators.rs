@@ -275,6 +275,13 @@ fn the_shown_text_is_normal() {
     assert_eq!(shown("isnan(sqrt(single)) or single<-inf"), "isnan(sqrt(single)) OR single < -inf");
 }
 
+/// The product of the literals is the least `i128`, which has no absolute value.
+#[test]
+fn products_of_literals_do_not_overflow() {
+    assert_eq!(of_longs("long > -9223372036854775808 * 18446744073709551616", &[0]), [0]);
+    assert!(of_longs("long < -9223372036854775808 * (18446744073709551615 - -1)", &[0]).is_empty());
+}
+
 #[test]
 fn pruning_says_what_is_certain() {
     let truth = |text: &str, range: Option<(f64, f64)>, nan: NanPresence| {
