@@ -111,10 +111,14 @@ def test_random_boxes_match_a_full_scan(dataset, epochs):
         assert query.count() == len(expected), what
         shares.append(len(expected) / len(rows))
         inside = rows[drawn.mask(rows)]
-        crosses = (((inside[axis] < low) | (inside[axis] >= high)).any() for axis in drawn.period for low, high in [drawn.box[axis]])
+        crosses = (
+            ((inside[axis] < low) | (inside[axis] >= high)).any() for axis in drawn.period for low, high in [drawn.box[axis]]
+        )
         wrapped += any(crosses)
     shares = numpy.array(shares)
-    print(f"{BOXES} boxes, {wrapped} across a boundary, {int((shares == 0).sum())} empty, median {numpy.median(shares[shares > 0]):.2%}")
+    print(
+        f"{BOXES} boxes, {wrapped} across a boundary, {int((shares == 0).sum())} empty, median {numpy.median(shares[shares > 0]):.2%}"
+    )
     # The draw must cover what it claims to.
     assert wrapped > BOXES / 20 and (shares > 0.1).sum() > BOXES / 20
     assert ((shares > 0) & (shares < 0.01)).sum() > BOXES / 20
@@ -160,7 +164,10 @@ def test_the_command_and_every_request_agree(dataset, epochs, scratch):
     ("options", "message"),
     [
         (["--box", "x=5:5"], "--box 'x=5:5': the side is empty"),
-        (["--box", "z=-1:1,x=120:10", "--period", ",128"], "--box 'x=120:10': the bounds are in descending order; to cross the period, write x=120:138"),
+        (
+            ["--box", "z=-1:1,x=120:10", "--period", ",128"],
+            "--box 'x=120:10': the bounds are in descending order; to cross the period, write x=120:138",
+        ),
         (["--box", "x=0:1", "--period", "0"], "--period '0': a period is finite and above zero"),
         (["--period", "128"], "--box"),
         (["--box", "x=0:1", "--where", "energy >"], "--where 'energy >': at character"),

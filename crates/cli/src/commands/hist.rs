@@ -20,7 +20,8 @@ const BAR_WIDTH: usize = 40;
 /// Show a histogram of a column
 ///
 /// Estimated from the manifests alone, with guaranteed bounds, which are narrow for the key and wide for columns that
-/// the data is not clustered by. --where and --box select rows, which --exact counts. NaN, infinities and values outside the range are counted separately.
+/// the data is not clustered by. --where and --box select rows, which --exact counts. NaN, infinities and values
+/// outside the range are counted separately.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 A bin includes its lower edge and excludes its upper edge; the last bin includes both. Bins of an integer column are

@@ -11,9 +11,9 @@ use crate::failure::Failure;
 
 /// Track particles through epochs
 ///
-/// Selects the particles that match --of and lie within --box at epoch --at, or those of --ids, and prints their rows in all epochs: the id,
-/// the epoch, then the other columns, sorted by id and epoch. Particles that are missing in some epochs, and rows with
-/// a duplicate id and epoch, are counted on standard error.
+/// Selects the particles that match --of and lie within --box at epoch --at, or those of --ids, and prints their rows
+/// in all epochs: the id, the epoch, then the other columns, sorted by id and epoch. Particles that are missing in some
+/// epochs, and rows with a duplicate id and epoch, are counted on standard error.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
   turbidite tracks particles --of 'energy > 100' --at 4000 --id id -o hot.parquet

@@ -149,8 +149,8 @@ impl Remainders {
     }
 }
 
-/// Returns bounds of `dividend % divisor`. The remainder has the sign of the dividend. It is not above the dividend, and
-/// below the divisor, in magnitude.
+/// Returns bounds of `dividend % divisor`. The remainder has the sign of the dividend. It is not above the dividend,
+/// and below the divisor, in magnitude.
 fn remainder(dividend: Interval, divisor: Interval) -> Remainders {
     let (Some(a), Some(b)) = (dividend.range, divisor.range) else {
         return Remainders { pieces: [None; 2], can_be_nan: true };

@@ -1,14 +1,16 @@
 //! Boxes: half-open ranges of several columns, such as `x=0:10,y=-5:5`. A column may be periodic.
 //!
 //! A box becomes comparisons of the language. `x=0:10` is `x >= 0 AND x < 10`, with bounds rounded like any literal. A
-//! periodic side compares the remainder of the column by the period, which IEEE 754 computes exactly. The remainder lies
-//! between minus the period and the period, and has the coordinate's sign. There it meets at most three images of the
-//! side, so `x=120:138` with the period 128 is
+//! periodic side compares the remainder of the column by the period, which IEEE 754 computes exactly. The remainder
+//! lies between minus the period and the period, and has the coordinate's sign. There it meets at most three images of
+//! the side, so `x=120:138` with the period 128 is
 //! `x % 128 >= 120 OR x % 128 >= -8 AND x % 128 < 10 OR x % 128 < -118`.
 //!
 //! # Invariants
-//! * Boxes that divide a range divide its rows, periodic or not: each bound of a column rounds alike wherever it stands.
-//! * Nothing but a bound less its period is computed with rounding, and that in `f64`, once.
+//! * Boxes that divide a range divide its rows, periodic or not: each bound of a column rounds alike wherever it
+//!   stands.
+//! * Nothing but a bound less its period is computed with rounding, and that in `f64`, once. Like all arithmetic of the
+//!   language, remainders of integers beyond 2^53 are those of the nearest `f64`.
 
 use std::cmp::Ordering;
 
@@ -236,16 +238,26 @@ fn check_order(side: &Side<'_>, period: Option<Value>) -> Result<()> {
             Err(side.wrong("the side is empty, since the upper bound is not part of it; write a higher upper bound"))
         }
         (_, Some(period)) => {
-            let wrapped = match (high, period) {
-                (Value::Int(high), Value::Int(period)) => Value::Int(high + period),
-                _ => Value::Float(high.as_f64() + period.as_f64()),
-            };
-            let advice = format!("to cross the period, write {}={}:{}", side.column, shown(low), shown(wrapped));
+            let above = next_image(low, high, period);
+            let advice = format!("to cross the period, write {}={}:{}", side.column, shown(low), shown(above));
             Err(side.wrong(format!("the bounds are in descending order; {advice}")))
         }
         (_, None) => {
             let advice = format!("write {}={}:{}", side.column, shown(high), shown(low));
             Err(side.wrong(format!("the bounds are in descending order; {advice}")))
+        }
+    }
+}
+
+/// Returns the first number above `low` that differs from `high`, which is below, by whole periods.
+fn next_image(low: Value, high: Value, period: Value) -> Value {
+    match (low, high, period) {
+        (Value::Int(low), Value::Int(high), Value::Int(period)) => {
+            Value::Int(high + ((low - high) / period + 1) * period)
+        }
+        _ => {
+            let (low, high, period) = (low.as_f64(), high.as_f64(), period.as_f64());
+            Value::Float(high + (((low - high) / period).floor() + 1.0) * period)
         }
     }
 }
@@ -327,7 +339,7 @@ fn images((low, high): (f64, f64), period: f64) -> impl Iterator<Item = (f64, f6
     // their own remainders.
     let (from, to) = (low % period, high % period);
     let turns = if to < from { 1.0 } else { 0.0 };
-    [-2.0, -1.0, 0.0, 1.0].into_iter().map(move |turn| (from + turn * period, to + (turn + turns) * period))
+    [1.0, 0.0, -1.0, -2.0].into_iter().map(move |turn| (from + turn * period, to + (turn + turns) * period))
 }
 
 /// Returns a number as a literal: an integer, if it is one that is exact.
