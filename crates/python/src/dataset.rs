@@ -294,6 +294,13 @@ impl Dataset {
         Ok(pieces.iter().map(|piece| json!(piece).to_string()).collect())
     }
 
+    /// The pieces of a share of a query, each as JSON.
+    fn share(&self, py: Python<'_>, arguments: Arguments, index: u64, count: u64) -> PyResult<Vec<String>> {
+        let query = arguments.query(py)?;
+        let pieces = self.run(py, None, move |dataset| dataset.share(&query, index, count))?;
+        Ok(pieces.iter().map(|piece| json!(piece).to_string()).collect())
+    }
+
     /// A histogram of a column, as JSON.
     #[pyo3(signature = (arguments, tell = None))]
     fn histogram(&self, py: Python<'_>, arguments: HistogramArguments, tell: Option<Py<PyAny>>) -> PyResult<String> {

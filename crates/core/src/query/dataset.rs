@@ -142,16 +142,41 @@ impl Dataset {
     /// The errors of [`Dataset::run`], corrupt manifests, and a usage error for a query with a limit, since a piece
     /// does not know how many rows the others return.
     pub fn pieces(&self, query: &Query, bytes: u64) -> Result<Vec<Piece>> {
-        let unfit = |what: &str| UsageError::Option { option: "pieces", what: what.to_owned() };
-        if query.limit.is_some() {
-            return Err(unfit("cannot be made of a query with a limit").into());
-        }
-        if query.piece.is_some() {
-            return Err(unfit("cannot be made of a piece").into());
-        }
+        check_cuttable(query, "pieces")?;
         let resolved = ResolvedQuery::resolve(query, &self.catalog.schema)?;
         let epochs = self.catalog.select_epochs(&query.epochs)?;
         pieces::cut(&self.catalog, &resolved, &epochs, bytes)
+    }
+
+    /// Returns the pieces of one of `count` shares of a query, such as those of the ranks of a parallel program. Each
+    /// share is contiguous in the order of epochs, parts and row groups, and has at most one piece for each epoch.
+    /// Before the predicate, shares differ by at most one row. All processes compute the same cuts without messages, if
+    /// no epoch is replaced meanwhile.
+    ///
+    /// # Errors
+    /// The errors of [`Dataset::pieces`], and a usage error if there is no share `index`.
+    ///
+    /// ```no_run
+    /// use turbidite::query::{Dataset, Query};
+    /// let (rank, ranks) = (3, 8);
+    /// let dataset = Dataset::open("particles.tbd")?;
+    /// let query = Query::new().epochs(4000);
+    /// for piece in dataset.share(&query, rank, ranks)? {
+    ///     for batch in dataset.run(&query.clone().piece(piece))? {
+    ///         println!("{} rows", batch?.num_rows());
+    ///     }
+    /// }
+    /// # Ok::<(), turbidite::Error>(())
+    /// ```
+    pub fn share(&self, query: &Query, index: u64, count: u64) -> Result<Vec<Piece>> {
+        check_cuttable(query, "share")?;
+        if index >= count {
+            let what = format!("there is no share {index} of {count}; shares are counted from 0");
+            return Err(UsageError::Option { option: "share", what }.into());
+        }
+        let resolved = ResolvedQuery::resolve(query, &self.catalog.schema)?;
+        let epochs = self.catalog.select_epochs(&query.epochs)?;
+        pieces::share(&self.catalog, &resolved, &epochs, (index, count))
     }
 
     /// Returns the trajectories of the particles that satisfy a predicate at one epoch. Reads and sorts all rows before
@@ -312,4 +337,16 @@ impl Dataset {
     pub(super) fn catalog(&self) -> &Catalog {
         &self.catalog
     }
+}
+
+/// Refuses queries that cannot be cut into pieces.
+fn check_cuttable(query: &Query, option: &'static str) -> Result<()> {
+    let unfit = |what: &str| UsageError::Option { option, what: what.to_owned() };
+    if query.limit.is_some() {
+        return Err(unfit("cannot be made of a query with a limit").into());
+    }
+    if query.piece.is_some() {
+        return Err(unfit("cannot be made of a piece").into());
+    }
+    Ok(())
 }

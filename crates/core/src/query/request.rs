@@ -1,5 +1,6 @@
 //! A query as requested ([`Query`]), and as resolved against a dataset's schema ([`ResolvedQuery`]).
 
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use arrow_schema::{DataType as ArrowType, Field, SchemaRef};
@@ -243,8 +244,8 @@ impl Query {
         self.filter.is_some() || self.space.is_some()
     }
 
-    /// Returns a query for all columns of the rows of all epochs that satisfy the same expression and lie within the same
-    /// box.
+    /// Returns a query for all columns of the rows of all epochs that satisfy the same expression and lie within the
+    /// same box.
     pub(super) fn condition(&self) -> Self {
         Self {
             filter: self.filter.clone(),
@@ -364,6 +365,11 @@ impl ResolvedQuery {
             piece: query.piece.clone(),
             access: query.access.clone(),
         })
+    }
+
+    /// Returns the rows of a row group, which has `rows` rows, that belong to the query.
+    pub(super) fn rows_of(&self, entry: usize, rows: u64) -> Range<u64> {
+        self.piece.as_ref().map_or(0..rows, |piece| piece.rows_of(entry, rows))
     }
 
     /// Returns the schema indexes of the predicate's columns.

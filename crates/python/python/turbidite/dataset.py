@@ -321,13 +321,30 @@ class Dataset:
         >>> [(piece.epoch, piece.count()) for piece in pieces]
         [(100, 501), (200, 501)]
         """
+        arguments = self._cuttable("pieces", query)
+        made = self._core.pieces(arguments, natural("bytes", bytes))
+        return [Piece(self.path, {**arguments, "epochs": None, "piece": piece}) for piece in made]
+
+    def share(self, index: int, count: int, query: Query | str | None = None) -> list[Piece]:
+        """Returns the pieces of share `index` of `count` shares of a query, such as those of the ranks of a program.
+
+        A share is contiguous, and has at most one piece for each epoch. Before the predicate, shares differ by at most one
+        row. Processes need no messages to agree, unless an epoch is replaced meanwhile.
+
+        >>> [[piece.count() for piece in dataset.share(rank, 3, "energy >= 5")] for rank in range(3)]
+        [[167], [334, 0], [501]]
+        """
+        arguments = self._cuttable("share", query)
+        made = self._core.share(arguments, natural("share", index), natural("share", count))
+        return [Piece(self.path, {**arguments, "epochs": None, "piece": piece}) for piece in made]
+
+    def _cuttable(self, call: str, query: Query | str | None) -> Arguments:
+        """Returns the arguments of a query that a call cuts into pieces."""
         if not isinstance(query, Query):
             query = self.query(query)
         elif query._dataset.path != self.path:
-            raise UsageError(f"pieces: the query is of {query._dataset.path}, not of {self.path}")
-        arguments = query._resolved()
-        made = self._core.pieces(arguments, natural("bytes", bytes))
-        return [Piece(self.path, {**arguments, "epochs": None, "piece": piece}) for piece in made]
+            raise UsageError(f"{call}: the query is of {query._dataset.path}, not of {self.path}")
+        return query._resolved()
 
     def report(self, path: str | os.PathLike[str] = "report.html", *, epoch: int | None = None) -> str:
         """Writes an HTML page with plots: keys, loads, selectivity, sizes. Returns its path.

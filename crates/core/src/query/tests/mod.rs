@@ -11,6 +11,7 @@ mod effort;
 mod histogram_2d;
 mod merged;
 mod progress;
+mod shares;
 mod tracks;
 
 use std::path::{Path, PathBuf};
