@@ -10,10 +10,10 @@ use crate::failure::Failure;
 /// The options that state a box.
 #[derive(Debug, Args)]
 pub(super) struct BoxOptions {
-    /// Use only rows within a box, given by a range of each of its columns; ends are excluded
-    #[arg(long = "box", value_name = "X=A:B,Y=A:B,…", allow_hyphen_values = true)]
+    /// Use only rows within a box: a range for each of its columns, with the low end included and the high end excluded
+    #[arg(long = "box", value_name = "X=A:B,…", allow_hyphen_values = true)]
     sides: Option<String>,
-    /// The period of each side of the box, or nothing for a side that is not periodic
+    /// The period of each range of the box, in the same order, or nothing for a column that is not periodic
     #[arg(long = "period", value_name = "P,P,…", requires = "sides", allow_hyphen_values = true)]
     periods: Option<String>,
 }
