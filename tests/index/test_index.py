@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from xml.etree import ElementTree
 
 import duckdb
 import numpy
@@ -164,13 +165,21 @@ def test_the_life_of_an_index(by_energy, dumps, tmp_path):
     assert "missing" not in turbidite("index", "list", dataset).stdout
     compacted = tmp_path / "compacted"
     turbidite("compact", dataset, "--out", compacted)
-    assert answer("index", "list", compacted)["indexes"] == []
-    turbidite("index", "add", compacted, "id")
+    (original,), (copied,) = (answer("index", "list", path)["indexes"] for path in (dataset, compacted))
+    assert [copied[what] for what in ("definition", "entries", "missing", "problem")] == ["id", original["entries"], [], None]
     for place in (dataset, compacted):
         lines = turbidite("get", place, 80, 88, "--id", "id", "--use", "id", "--columns", "energy").stdout.splitlines()
         assert len(lines) == 7, lines
-    for command in (["stats"], ["inspect"], ["report", "-o", tmp_path / "report.html"], ["salvage"]):
-        assert "panic" not in turbidite(command[0], dataset, *command[1:]).stderr
+    found = answer("stats", dataset)
+    assert sum(epoch["indexes"][0]["entries"] for epoch in found) == original["entries"], found
+    assert "entries of indexes" in turbidite("stats", dataset).stdout
+    assert [index["bytes"] for index in answer("inspect", dataset)["indexes"]] == [original["bytes"]]
+    assert first.split(":")[0] == "id" and "indexes:\n  id: " in turbidite("inspect", dataset).stdout
+    turbidite("report", dataset, "-o", tmp_path / "report.html")
+    page = ElementTree.parse(tmp_path / "report.html").getroot()
+    cells = [cell.text for table in page.findall(".//{*}table[@id='indexes']") for cell in table.findall(".//{*}td")]
+    assert cells[:3] == ["id", "3", "0"], cells
+    assert "no unfinished epochs" in turbidite("salvage", dataset).stdout
     turbidite("index", "drop", dataset, "id")
     assert not (dataset / "_turbidite" / "index" / "id").exists()
     assert "no indexes" in turbidite("index", "list", dataset).stdout
@@ -190,9 +199,15 @@ def test_a_corrupt_index_costs_time_and_no_row(indexed, dumps, tmp_path):
     assert "index/id/" in done.stdout + done.stderr, done.stdout + done.stderr
     query = ["query", dataset, "--epoch", epoch, "--where", "id = 80", "--columns", "id", "--use", "id"]
     done = turbidite(*query, expect=OK)
-    assert done.stdout.split() == ["id", "80"] and "a corrupt index was ignored" in done.stderr, done.stdout + done.stderr
+    assert done.stdout.split() == ["id", "80"] and "an index that cannot be read was ignored" in done.stderr, done.stdout + done.stderr
     with pytest.warns(RuntimeWarning, match="indexes were ignored"):
         assert package.open(dataset).query("id = 80", epochs=epoch, columns=["id"], use="id").to_numpy()["id"].tolist() == [80]
+    (dataset / "_turbidite" / "index" / "id" / "_turbidite" / "dataset.json").write_text("no JSON")
+    (index,) = [index for index in answer("index", "list", dataset)["indexes"] if index["name"] == "id"]
+    assert "dataset.json" in index["problem"] and index["epochs"] == 0, index
+    assert "cannot be read" in turbidite("index", "list", dataset).stdout
+    done = turbidite("compact", dataset, "--out", tmp_path / "compacted")
+    assert "index id is not made" in done.stderr, done.stderr
     turbidite("index", "drop", dataset, "id")
     turbidite("index", "add", dataset, "id")
     turbidite("verify", dataset)

@@ -11,9 +11,10 @@ use arrow_array::types::{Float32Type, UInt32Type, UInt64Type};
 use turbidite::query::{TrackRequest, Use};
 use turbidite::random::Random;
 use turbidite::storage::{Fault, FaultStorage, FileKind, MemoryStorage, Storage};
-use turbidite::store::{DatasetPaths, IfExists, verify_on};
+use turbidite::store::{DatasetPaths, IfExists, WriterLock, truncate_after, verify_on};
 use turbidite::{
-    Column, ColumnView, DataType, Dataset, ErrorClass, IndexBuild, LocalJob, Query, Schema, VerifyOptions, WriteOptions,
+    Column, ColumnView, DataType, Dataset, ErrorClass, IndexBuild, IndexOptions, LocalJob, Query, Schema,
+    VerifyOptions, WriteOptions, drop_index_with,
 };
 
 const RANKS: u32 = 4;
@@ -86,8 +87,12 @@ fn write(storage: &Arc<MemoryStorage>, key: &str, epochs: &[(u64, Vec<Record>)])
     job.close().unwrap();
 }
 
+fn threads(threads: usize) -> IndexOptions {
+    IndexOptions { threads: Some(threads), ..IndexOptions::default() }
+}
+
 fn add(storage: &Arc<MemoryStorage>, definition: &str) -> Vec<u64> {
-    let mut build = IndexBuild::open_with(storage.clone(), "/ds", &definition.parse().unwrap(), Some(2)).unwrap();
+    let mut build = IndexBuild::open_with(storage.clone(), "/ds", &definition.parse().unwrap(), &threads(2)).unwrap();
     let missing = build.missing().unwrap();
     for epoch in &missing {
         build.build_epoch(*epoch, &|_| ()).unwrap();
@@ -162,7 +167,8 @@ fn every_plan_gives_the_same_rows() {
         assert_eq!(add(&storage, definition), EPOCHS);
         // An index of one column is defined once.
         if definition != other {
-            let error = IndexBuild::open_with(storage.clone(), "/ds", &other.parse().unwrap(), None).unwrap_err();
+            let error =
+                IndexBuild::open_with(storage.clone(), "/ds", &other.parse().unwrap(), &threads(1)).unwrap_err();
             assert!(error.to_string().contains("key"), "{error}");
         }
     }
@@ -213,6 +219,51 @@ fn lookups_read_few_pages() {
             assert!(by_scan.pages > 20 * by_index.pages, "{} pages", by_scan.pages);
         }
     }
+}
+
+/// Alternatives are looked up by several indexes, or in several places of one, whose records are united.
+#[test]
+fn alternatives_are_looked_up_one_by_one() {
+    const ROWS: u32 = 200_000;
+    let storage = Arc::new(MemoryStorage::new());
+    let mut records = records(1, ROWS);
+    for (record, number) in records.iter_mut().zip(0..) {
+        record.2 = (number * 7_919 % ROWS) as f32 / 1000.0 - 100.0;
+    }
+    write(&storage, "energy", &[(10, records.clone())]);
+    let conditions: [(&str, &str, Condition); 3] = [
+        (
+            "index id or uy",
+            "id = 301 OR uy BETWEEN 3.0 AND 3.004",
+            Box::new(|record| record.1 == 301 || (3.0..=3.004).contains(&record.2)),
+        ),
+        (
+            "index uy",
+            "uy < -99.99 OR uy = 50 OR uy = 90.5",
+            Box::new(|record| record.2 < -99.99 || record.2 == 50.0 || record.2 == 90.5),
+        ),
+        (
+            "index id or uy",
+            "(uy > 99.995 OR id IN (7, 301)) AND energy < 1000",
+            Box::new(|record| (record.2 > 99.995 || [7, 301].contains(&record.1)) && record.0 < 1000.0),
+        ),
+    ];
+    add(&storage, "uy");
+    add(&storage, "id");
+    let dataset = Dataset::open_with(storage.clone(), "/ds").unwrap();
+    for (path, text, matches) in conditions {
+        let (numbers, by_index) = read(&dataset, 10, text, Use::Automatic, false);
+        let (_, by_scan) = read(&dataset, 10, text, Use::Scan, false);
+        let wanted = expected(&records, &matches);
+        assert!(!wanted.is_empty(), "{text}");
+        assert_eq!(numbers.into_iter().collect::<BTreeSet<_>>(), wanted, "{text}");
+        assert!(by_index.entries > 0 && by_scan.pages > 2 * by_index.pages, "{text}: {by_index:?}, {by_scan:?}");
+        let explained = dataset.explain(&Query::new().epochs(10).filter(text)).unwrap().to_string();
+        assert!(explained.contains(path), "{text}: {explained}");
+    }
+    // Without an index for each alternative, all rows are tested.
+    let (_, lacking) = read(&dataset, 10, "id = 301 OR number = 17", Use::Automatic, false);
+    assert_eq!(lacking.entries, 0);
 }
 
 /// A value that many records have is found by a scan, after a few of its entries.
@@ -310,7 +361,7 @@ fn a_foreign_index_is_ignored_and_reported() {
     let dataset = Dataset::open_with(storage.clone(), "/ds").unwrap();
     let (numbers, read_of) = read(&dataset, 10, "id = 4", Use::Automatic, false);
     assert_eq!((numbers.len(), read_of.entries, read_of.corrupt), (1, 0, 1));
-    let error = IndexBuild::open_with(storage, "/ds", &"id".parse().unwrap(), None).unwrap_err();
+    let error = IndexBuild::open_with(storage, "/ds", &"id".parse().unwrap(), &threads(1)).unwrap_err();
     assert!(error.to_string().contains("index"), "{error}");
 }
 
@@ -374,6 +425,171 @@ fn damage_of_an_index_is_reported_and_changes_no_answer() {
     assert_eq!(add(&storage, "id"), [10]);
 }
 
+/// An index whose manifest is lost or corrupt is made again, and gives the rows of its own entries.
+#[test]
+fn an_index_without_a_readable_manifest_is_made_again() {
+    let records = records(5, 50_000);
+    for is_lost in [true, false] {
+        let storage = Arc::new(MemoryStorage::new());
+        write(&storage, "energy", &[(10, records.clone())]);
+        add(&storage, "id");
+        let paths = DatasetPaths::new("/ds").index("id");
+        for (path, content) in files(&storage, &paths.manifests()) {
+            match is_lost {
+                true => storage.remove_file(&path).unwrap(),
+                false => overwrite(&storage, &path, &content[..content.len() / 2]),
+            }
+        }
+        // Parts of another number of ranks have other contents under the same names.
+        let mut build =
+            IndexBuild::open_with(storage.clone(), "/ds", &"id".parse().unwrap(), &IndexOptions::default()).unwrap();
+        assert_eq!(build.missing().unwrap(), [10]);
+        for _ in 0..2 {
+            build.build_epoch(10, &|_| ()).unwrap();
+        }
+        assert_eq!(build.missing().unwrap(), Vec::<u64>::new());
+        build.close().unwrap();
+        let dataset = Dataset::open_with(storage.clone(), "/ds").unwrap();
+        for id in (1..150_000).step_by(1_371) {
+            let (numbers, read_of) = read(&dataset, 10, &format!("id = {id}"), Use::Index("id".into()), false);
+            assert_eq!(numbers.into_iter().collect::<BTreeSet<_>>(), expected(&records, |record| record.1 == id));
+            assert_eq!(read_of.corrupt, 0);
+        }
+        let shared: Arc<dyn Storage> = storage;
+        let report = verify_on(&shared, &DatasetPaths::new("/ds"), &VerifyOptions::default(), &|_| ()).unwrap();
+        assert!(report.findings.is_empty(), "{:?}", report.findings);
+    }
+}
+
+/// A dataset that is open while its index is removed, and made again in another way, goes on without it and with it.
+#[test]
+fn an_open_dataset_follows_an_index_that_is_removed_and_made_again() {
+    let storage = Arc::new(MemoryStorage::new());
+    let records = records(5, 50_000);
+    write(&storage, "energy", &[(10, records.clone())]);
+    add(&storage, "id");
+    let dataset = Dataset::open_with(storage.clone(), "/ds").unwrap();
+    let shared: Arc<dyn Storage> = storage.clone();
+    let check = |access: &Use, is_used: bool| {
+        for id in (1..150_000).step_by(9_371) {
+            let (numbers, read_of) = read(&dataset, 10, &format!("id = {id}"), access.clone(), false);
+            assert_eq!(numbers.into_iter().collect::<BTreeSet<_>>(), expected(&records, |record| record.1 == id));
+            assert_eq!((read_of.corrupt, read_of.entries > 0 || !is_used), (0, true), "id {id}");
+        }
+    };
+    check(&Use::Automatic, false);
+    check(&Use::Index("id".into()), false);
+    for definition in ["hash:id", "id", "hash:id"] {
+        drop_index_with(&shared, "/ds", "id", &IndexOptions::default()).unwrap();
+        check(&Use::Automatic, false);
+        add(&storage, definition);
+        check(&Use::Automatic, false);
+        let (_, read_of) = read(&dataset, 10, &format!("id = {}", records[7].1), Use::Automatic, false);
+        assert!(read_of.entries > 0, "{definition} is used");
+    }
+}
+
+/// A removal that is killed leaves the index whole or gone. It can be removed and made again in either case.
+#[test]
+fn removals_are_killed_before_every_storage_operation() {
+    let records = records(5, 1_500);
+    let prepared = || {
+        let storage = Arc::new(MemoryStorage::new());
+        write(&storage, "energy", &[(10, records.clone())]);
+        add(&storage, "id");
+        storage
+    };
+    let remove = |storage: Arc<dyn Storage>| drop_index_with(&storage, "/ds", "id", &IndexOptions::default());
+    let counted = FaultStorage::new(prepared());
+    remove(Arc::new(counted.clone())).unwrap();
+    let operations = counted.counters().operations;
+    assert!(operations > 5, "{operations}");
+    let wanted = expected(&records, |record| (300..330).contains(&record.1));
+    let (mut failed, mut whole) = (0, 0);
+    for at in 0..operations {
+        let storage = prepared();
+        let fault = Fault::Kill { at, torn: at % 2 == 1 };
+        failed += u64::from(remove(Arc::new(FaultStorage::with_fault(storage.clone(), fault))).is_err());
+        for after in [Arc::new(storage.crash()), Arc::new(storage.crash_keeping(at)), storage] {
+            let story = format!("killed at operation {at} of {operations}");
+            let dataset = Dataset::open_with(after.clone(), "/ds").unwrap();
+            let (numbers, read_of) = read(&dataset, 10, "id >= 300 AND id < 330", Use::Automatic, false);
+            assert_eq!(numbers.into_iter().collect::<BTreeSet<_>>(), wanted, "{story}");
+            assert_eq!(read_of.corrupt, 0, "{story}");
+            break_lock(&after);
+            whole += u64::from(remove(after.clone()).is_ok());
+            assert_eq!(add(&after, "id"), [10], "{story}");
+            let index = Path::new("/ds/_turbidite/index");
+            let names: Vec<_> = after.list(index).unwrap().into_iter().map(|entry| entry.name).collect();
+            assert_eq!(names, ["id"], "{story}");
+            remove(after.clone()).unwrap_or_else(|error| panic!("{story}: {error}"));
+            assert!(after.list(index).unwrap().is_empty(), "{story}");
+        }
+    }
+    assert!(failed > operations / 2 && whole > 0, "{failed} of {operations}, {whole} whole");
+}
+
+/// Folders of indexes that cannot be read do not keep a dataset from being opened, read and truncated.
+#[test]
+fn indexes_that_cannot_be_read_are_ignored() {
+    let records = records(5, 30_000);
+    let (paths, index) = (DatasetPaths::new("/ds"), DatasetPaths::new("/ds").index("id"));
+    for path in [paths.indexes(), index.descriptor(), index.data(), index.manifests()] {
+        let place = path.display();
+        let storage = Arc::new(MemoryStorage::new());
+        write(&storage, "energy", &[(10, records.clone()), (20, records.clone())]);
+        add(&storage, "id");
+        match storage.kind(&path).unwrap().unwrap() {
+            FileKind::Directory => {
+                storage.remove_dir_all(&path).unwrap();
+                storage.create(&path).unwrap();
+            }
+            FileKind::File => {
+                storage.remove_file(&path).unwrap();
+                storage.create_dir_all(&path).unwrap();
+            }
+        }
+        let dataset = Dataset::open_with(storage.clone(), "/ds").unwrap();
+        let (numbers, read_of) = read(&dataset, 10, "id = 4", Use::Automatic, false);
+        assert_eq!((numbers.len(), read_of.entries), (1, 0), "{place}");
+        // Without a folder of data, the index has no epochs.
+        if path != index.data() {
+            assert!(read_of.corrupt + dataset.ignored_corruption() > 0, "{place}");
+        }
+        let shared: Arc<dyn Storage> = storage;
+        let (lock, _) = WriterLock::acquire(&shared, &paths, false).unwrap();
+        assert_eq!(truncate_after(&shared, &paths, dataset.descriptor(), 10).unwrap(), [20], "{place}");
+        lock.release().unwrap();
+    }
+}
+
+/// The lock of an index whose holder cannot be checked is broken on request only.
+#[test]
+fn locks_of_indexes_are_broken_on_request() {
+    let storage = Arc::new(MemoryStorage::new());
+    write(&storage, "energy", &[(10, records(5, 1_000))]);
+    add(&storage, "id");
+    let shared: Arc<dyn Storage> = storage.clone();
+    let held = || {
+        let holder = r#"{"token":"0123456789abcdef0123456789abcdef","host":"elsewhere","boot":"","namespace":"","#;
+        let holder = format!("{holder}{}", r#""process":1,"started":null,"job":null}"#);
+        let lock = DatasetPaths::new("/ds").index("id").lock();
+        storage.create(&lock).unwrap().write_at(0, holder.as_bytes()).unwrap();
+    };
+    let breaking = IndexOptions { break_lock: true, ..IndexOptions::default() };
+    let open = |options: &IndexOptions| IndexBuild::open_with(shared.clone(), "/ds", &"id".parse().unwrap(), options);
+    held();
+    assert!(open(&IndexOptions::default()).unwrap_err().to_string().contains("elsewhere"));
+    let build = open(&breaking).unwrap();
+    assert!(build.lock_notice().unwrap().to_string().contains("elsewhere"));
+    build.close().unwrap();
+    held();
+    let drop = |options: &IndexOptions| drop_index_with(&shared, "/ds", "id", options);
+    assert!(drop(&IndexOptions::default()).unwrap_err().to_string().contains("elsewhere"));
+    assert!(drop(&breaking).unwrap().unwrap().to_string().contains("elsewhere"));
+    assert!(drop(&breaking).unwrap_err().to_string().contains("no index 'id'"));
+}
+
 #[test]
 fn columns_of_any_values_are_indexed() {
     for (name, velocity) in [
@@ -414,7 +630,7 @@ fn builds_are_killed_before_every_storage_operation() {
         storage
     };
     let build = |storage: Arc<dyn Storage>| -> turbidite::Result<()> {
-        let mut build = IndexBuild::open_with(storage, "/ds", &"id".parse()?, Some(1))?;
+        let mut build = IndexBuild::open_with(storage, "/ds", &"id".parse()?, &threads(1))?;
         for epoch in build.missing()? {
             build.build_epoch(epoch, &|_| ())?;
         }
@@ -480,7 +696,7 @@ fn byte_strings_are_indexed_by_hash() {
     job.append(0, &[ColumnView::from(&energies), view]).unwrap();
     job.end_epoch().unwrap();
     job.close().unwrap();
-    let range = IndexBuild::open_with(storage.clone(), "/ds", &"uuid".parse().unwrap(), None).unwrap_err();
+    let range = IndexBuild::open_with(storage.clone(), "/ds", &"uuid".parse().unwrap(), &threads(1)).unwrap_err();
     assert!(range.to_string().contains("uuid"), "{range}");
     add(&storage, "hash:uuid");
     let dataset = Dataset::open_with(storage, "/ds").unwrap();
@@ -509,7 +725,7 @@ fn byte_strings_are_indexed_by_hash() {
 fn requests_that_make_no_sense_are_refused() {
     let storage = Arc::new(MemoryStorage::new());
     write(&storage, "energy", &[(10, records(5, 1_000))]);
-    let open = |text: &str| IndexBuild::open_with(storage.clone(), "/ds", &text.parse().unwrap(), None);
+    let open = |text: &str| IndexBuild::open_with(storage.clone(), "/ds", &text.parse().unwrap(), &threads(1));
     for (text, words) in [("speed", "no column 'speed'"), ("hash:uy", "hash:uy")] {
         let error = open(text).unwrap_err();
         assert!(error.to_string().contains(words), "{error}");

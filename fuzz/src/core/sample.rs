@@ -214,6 +214,7 @@ impl Sample {
             let runs: Vec<RowGroupEntry> = runs.into_iter().flatten().collect();
             let statistics = statistics(&runs, parts.len() as u32);
             let manifest = EpochManifest {
+                indexed_commit: None,
                 partitions: None,
                 epoch: *epoch,
                 commit: identity(*epoch).commit,

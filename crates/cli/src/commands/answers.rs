@@ -51,7 +51,7 @@ fn report_filters(metrics: &QueryMetrics) {
 pub(super) fn report_ignored(metrics: &QueryMetrics) {
     report_filters(metrics);
     if metrics.corrupt_indexes > 0 {
-        complain("turbidite: a corrupt index was ignored; the rows are complete; run 'turbidite verify'");
+        complain("turbidite: an index that cannot be read was ignored; the rows are complete; run 'turbidite verify'");
     }
 }
 

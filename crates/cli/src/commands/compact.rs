@@ -14,6 +14,7 @@ use turbidite::store::EpochRange;
 use super::answers::{say, say_json};
 use super::epoch_statistics::write_amplification;
 use super::epochs::{Existing, chosen_epochs};
+use super::index::{self, Added, IndexRun};
 use crate::failure::{Failure, complain};
 use crate::text;
 
@@ -21,8 +22,8 @@ use crate::text;
 ///
 /// Ingest sorts each run by itself, and the key ranges of a receiver's runs overlap. In the copy no two runs overlap,
 /// and the order of the file names is the order of the key. The copy is an ordinary dataset, committed epoch by epoch.
-/// The original is only read, and its readers are not affected. To continue an interrupted copy, repeat the command
-/// with --if-exists skip.
+/// The original is only read, and its readers are not affected. Its indexes are made for the copy, too. To continue an
+/// interrupted copy, repeat the command with --if-exists skip.
 #[derive(Debug, Args)]
 pub(crate) struct Compact {
     /// The dataset to copy
@@ -92,6 +93,8 @@ struct Report {
     wall_s: f64,
     mb_per_s: f64,
     memory_bound_bytes: u64,
+    /// The indexes of the source, made for the copy.
+    indexes: Vec<Added>,
     notes: Vec<String>,
 }
 
@@ -125,6 +128,7 @@ impl Compact {
         }
         copy.close()?;
         progress.finish_and_clear();
+        let indexes = self.add_indexes(&epochs, !as_json)?;
         let sum = |of: fn(&EpochReport) -> u64| done.iter().map(of).sum::<u64>();
         let rows = sum(|epoch| epoch.statistics.as_ref().map_or(0, |statistics| statistics.rows));
         let (source_bytes, bytes_read) = (sum(|epoch| epoch.source_bytes), sum(|epoch| epoch.bytes_read));
@@ -144,9 +148,19 @@ impl Compact {
             mb_per_s: (rows * row_bytes as u64) as f64 / 1e6 / wall_s.max(1e-9),
             memory_bound_bytes,
             epochs: done,
+            indexes,
             notes,
         };
         if as_json { say_json(&report) } else { say(&report.in_words()) }
+    }
+
+    /// Makes the indexes of the source for the copied epochs: the places of records are others in the copy.
+    fn add_indexes(&self, epochs: &[u64], shows: bool) -> Result<Vec<Added>, Failure> {
+        let (Some(&first), Some(&last)) = (epochs.first(), epochs.last()) else { return Ok(Vec::new()) };
+        let threads = self.threads.map(|threads| u16::try_from(threads).unwrap_or(u16::MAX).max(1));
+        let epoch = Some(EpochRange { first, last });
+        let run = IndexRun { dataset: &self.out, epoch, threads, break_lock: self.break_lock, shows };
+        index::add_as_in(&self.dataset, &run)
     }
 
     fn options(&self) -> CompactOptions {
@@ -200,6 +214,7 @@ impl Report {
                 text::bytes(self.memory_bound_bytes),
             ));
         }
+        lines.extend(self.indexes.iter().map(Added::in_words));
         lines.push(format!("query it:        turbidite query {} --where '…'", self.dataset.display()));
         lines.push(format!("other tools:     {}", self.dataset.join("data").display()));
         lines.join("\n")

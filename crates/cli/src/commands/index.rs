@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde_json::json;
 use turbidite::store::EpochRange;
-use turbidite::{IndexBuild, IndexDefinition, IndexSummary, WriteOptions, drop_index, indexes};
+use turbidite::{IndexBuild, IndexDefinition, IndexOptions, IndexSummary, WriteOptions, drop_index, indexes};
 
 use super::answers::{say, say_json};
 use crate::failure::{Failure, complain};
@@ -51,6 +51,9 @@ struct Add {
     /// Threads that read records; under mpiexec each rank has one [default: the number of cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
+    /// Take over the index's lock; use it only if the holder is certainly gone
+    #[arg(long)]
+    break_lock: bool,
 }
 
 /// List the indexes of a dataset
@@ -67,6 +70,9 @@ struct Drop {
     dataset: PathBuf,
     /// The name of the index, which is its column's
     name: String,
+    /// Take over the index's lock; use it only if the holder is certainly gone
+    #[arg(long)]
+    break_lock: bool,
 }
 
 /// A run that adds an index to a dataset.
@@ -75,6 +81,8 @@ pub(super) struct IndexRun<'a> {
     /// The epochs to index: all, if there is no range.
     pub(super) epoch: Option<EpochRange>,
     pub(super) threads: Option<u16>,
+    /// Whether to take over the lock of another process.
+    pub(super) break_lock: bool,
     /// Whether this process shows its progress.
     pub(super) shows: bool,
 }
@@ -107,8 +115,13 @@ impl Add {
         let definition: IndexDefinition = self.definition.parse()?;
         let world = World::find()?;
         let leads = world.as_ref().is_none_or(|world| world.rank() == 0);
-        let build =
-            IndexRun { dataset: &self.dataset, epoch: self.epoch, threads: self.threads, shows: leads && !as_json };
+        let build = IndexRun {
+            dataset: &self.dataset,
+            epoch: self.epoch,
+            threads: self.threads,
+            break_lock: self.break_lock,
+            shows: leads && !as_json,
+        };
         let added = build.add(&definition, world.as_ref())?;
         world.map_or(Ok(()), World::leave)?;
         match (leads, as_json) {
@@ -123,13 +136,14 @@ impl IndexRun<'_> {
     /// Makes the entries of all epochs that an index lacks.
     pub(super) fn add(&self, definition: &IndexDefinition, world: Option<&World>) -> Result<Added, Failure> {
         let begun = Instant::now();
+        let index_options = IndexOptions { threads: self.threads.map(usize::from), break_lock: self.break_lock };
         let mut build = match world {
-            None => IndexBuild::open(self.dataset, definition, self.threads.map(usize::from))?,
+            None => IndexBuild::open(self.dataset, definition, &index_options)?,
             Some(world) => {
                 let options = WriteOptions::new(world.ranks());
                 let transport = Box::new(world.transport(options.credit_batches)?);
                 let place = (world.rank(), world.ranks());
-                IndexBuild::open_rank(self.dataset, definition, place, world.topology(), transport)?
+                IndexBuild::open_rank(self.dataset, definition, &index_options, place, world.topology(), transport)?
             }
         };
         if let Some(notice) = build.lock_notice().filter(|_| self.shows) {
@@ -196,24 +210,43 @@ impl List {
 }
 
 /// Returns one line on an index.
-fn in_words(index: &IndexSummary) -> String {
+pub(super) fn in_words(index: &IndexSummary) -> String {
+    if index.problem.is_some() && index.epochs == 0 {
+        return format!("{}: cannot be read; index drop and index add make it again", index.name);
+    }
     let missing = match index.missing.as_slice() {
         [] => String::new(),
         [epoch] => format!("; epoch {epoch} is missing"),
         missing => format!("; {} epochs are missing", missing.len()),
     };
     format!(
-        "{}: {} of {}, {}{missing}",
+        "{}: {} of {}, {}{missing}{}",
         index.definition,
         text::counted(index.entries, "entry", "entries"),
         text::counted(index.epochs, "epoch", "epochs"),
         text::bytes(index.bytes),
+        if index.problem.is_some() { "; entries that cannot be read are made again by index add" } else { "" },
     )
+}
+
+/// Makes indexes of a copy as those of its source.
+pub(super) fn add_as_in(source: &Path, run: &IndexRun<'_>) -> Result<Vec<Added>, Failure> {
+    let mut added = Vec::new();
+    for index in indexes(source)? {
+        match index.problem {
+            Some(problem) => complain(&format!("turbidite: index {} is not made in the copy: {problem}", index.name)),
+            None => added.push(run.add(&index.definition.parse()?, None)?),
+        }
+    }
+    Ok(added)
 }
 
 impl Drop {
     fn run(&self, as_json: bool) -> Result<(), Failure> {
-        drop_index(&self.dataset, &self.name)?;
+        let options = IndexOptions { break_lock: self.break_lock, ..IndexOptions::default() };
+        if let Some(notice) = drop_index(&self.dataset, &self.name, &options)? {
+            complain(&format!("turbidite: {notice}"));
+        }
         if as_json {
             return say_json(&json!({"dataset": self.dataset, "dropped": self.name}));
         }

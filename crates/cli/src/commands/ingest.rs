@@ -284,7 +284,13 @@ impl Ingest {
     fn add_indexes(&self, epochs: &[u64], world: Option<&World>, shows: bool) -> Result<Vec<Added>, Failure> {
         let (Some(&first), Some(&last)) = (epochs.first(), epochs.last()) else { return Ok(Vec::new()) };
         let threads = self.threads.map(|threads| u16::try_from(threads).unwrap_or(u16::MAX).max(1));
-        let run = IndexRun { dataset: &self.out, epoch: Some(EpochRange { first, last }), threads, shows };
+        let run = IndexRun {
+            dataset: &self.out,
+            epoch: Some(EpochRange { first, last }),
+            threads,
+            break_lock: self.break_lock,
+            shows,
+        };
         self.indexes()?.iter().map(|definition| run.add(definition, world)).collect()
     }
 

@@ -8,10 +8,11 @@ use serde_json::json;
 use turbidite::format::{EpochManifest, PartId, RowGroupEntry, RunKind};
 use turbidite::query::Dataset;
 use turbidite::store::{EpochRange, parse_epoch};
-use turbidite::{Clustering, DataType, Schema, Value};
+use turbidite::{Clustering, DataType, Schema, Value, indexes};
 
 use super::answers::{aligned, say, say_json};
 use super::epochs::chosen_epochs;
+use super::index;
 use crate::failure::Failure;
 use crate::text;
 
@@ -89,11 +90,15 @@ impl Inspect {
                 .iter()
                 .map(|manifest| entry(manifest, dataset.schema(), shows_runs.then_some(&is_shown)))
                 .collect();
-            return say_json(&self.document(&dataset, &target, &entries));
+            return say_json(&self.document(&dataset, &target, &entries)?);
         }
         let mut blocks = Vec::new();
         if !shows_runs {
             blocks.push(describe(&dataset, &target.dataset));
+            let lines: Vec<String> = indexes(&target.dataset)?.iter().map(index::in_words).collect();
+            if !lines.is_empty() {
+                blocks.push(format!("indexes:\n  {}", lines.join("\n  ")));
+            }
         }
         let mut rows =
             vec![["epoch", "rows", "files", "row groups", "size", "key from", "to"].map(str::to_owned).to_vec()];
@@ -113,9 +118,14 @@ impl Inspect {
         say(&blocks.join("\n\n"))
     }
 
-    fn document(&self, dataset: &Dataset, target: &Target, epochs: &[EpochEntry]) -> serde_json::Value {
+    fn document(
+        &self,
+        dataset: &Dataset,
+        target: &Target,
+        epochs: &[EpochEntry],
+    ) -> Result<serde_json::Value, Failure> {
         let descriptor = dataset.descriptor();
-        json!({
+        Ok(json!({
             "dataset": target.dataset,
             "format_version": descriptor.format_version.number(),
             "uuid": descriptor.uuid.to_string(),
@@ -125,7 +135,8 @@ impl Inspect {
             "row_bytes": dataset.schema().row_bytes(),
             "columns": dataset.schema().columns(),
             "epochs": epochs,
-        })
+            "indexes": indexes(&target.dataset)?,
+        }))
     }
 }
 

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
-use turbidite::Clustering;
 use turbidite::format::EpochStatistics;
 use turbidite::query::{Dataset, KeyProfile, ProfilePoint};
 use turbidite::store::EpochRange;
+use turbidite::{Clustering, IndexSummary, indexes};
 
 use super::answers::{aligned, json_number, say, say_json};
 use super::epoch_statistics::{largest_load, write_amplification};
@@ -44,8 +44,28 @@ struct EpochStats {
     profile: KeyProfile,
     /// Ids that have most of a receiver's mean share of the rows, if the dataset is clustered by hash.
     hot_ids: Vec<HotId>,
+    /// What the indexes have of the epoch.
+    indexes: Vec<EpochIndex>,
     #[serde(rename = "figures")]
     statistics: EpochStatistics,
+}
+
+/// The entries of an epoch in an index.
+#[derive(Debug, Serialize)]
+struct EpochIndex {
+    index: String,
+    entries: u64,
+    bytes: u64,
+}
+
+impl EpochIndex {
+    fn all(indexes: &[IndexSummary], epoch: u64) -> Vec<Self> {
+        let of = |index: &IndexSummary| {
+            let found = index.by_epoch.iter().find(|indexed| indexed.epoch == epoch)?;
+            Some(Self { index: index.definition.clone(), entries: found.entries, bytes: found.bytes })
+        };
+        indexes.iter().filter_map(of).collect()
+    }
 }
 
 /// An id that has so many rows that its receiver has more than others.
@@ -71,9 +91,10 @@ impl Stats {
     pub(crate) fn run(&self, as_json: bool) -> Result<(), Failure> {
         let dataset = Dataset::open(&self.dataset)?;
         let wanted = chosen_epochs(&dataset, &self.dataset, self.epoch)?;
+        let indexes = indexes(&self.dataset)?;
         let mut epochs = Vec::with_capacity(wanted.len());
         for epoch in wanted {
-            epochs.push(EpochStats::of(&dataset, epoch)?);
+            epochs.push(EpochStats::of(&dataset, epoch, &indexes)?);
         }
         if as_json {
             return say_json(&epochs);
@@ -111,12 +132,16 @@ impl Stats {
             );
             parts.push(hot_ids(&epochs));
         }
+        if epochs.iter().any(|epoch| !epoch.indexes.is_empty()) {
+            parts.push("entries of indexes:".to_owned());
+            parts.push(indexed(&epochs));
+        }
         say(&parts.join("\n\n"))
     }
 }
 
 impl EpochStats {
-    fn of(dataset: &Dataset, epoch: u64) -> Result<Self, Failure> {
+    fn of(dataset: &Dataset, epoch: u64, indexes: &[IndexSummary]) -> Result<Self, Failure> {
         let manifest = dataset.manifest(epoch)?;
         let statistics = manifest.statistics.clone();
         let mut runs: Vec<_> = manifest.row_groups.iter().map(|run| (run.part.rank, run.run)).collect();
@@ -133,6 +158,7 @@ impl EpochStats {
             write_amplification: write_amplification(&statistics, dataset.schema().row_bytes()),
             profile: dataset.key_profile(epoch)?,
             hot_ids: HotId::all(dataset, epoch, manifest.rows(), &statistics)?,
+            indexes: EpochIndex::all(indexes, epoch),
             statistics,
         })
     }
@@ -178,6 +204,22 @@ fn overview(epochs: &[EpochStats]) -> String {
             format!("{:.4}", epoch.write_amplification),
             format!("{:.3} s", statistics.wall_s),
         ]);
+    }
+    aligned(&rows)
+}
+
+fn indexed(epochs: &[EpochStats]) -> String {
+    let mut rows = vec![cells(&["epoch", "index", "entries", "size", "bytes per entry"])];
+    for epoch in epochs {
+        rows.extend(epoch.indexes.iter().map(|found| {
+            vec![
+                epoch.epoch.to_string(),
+                found.index.clone(),
+                text::count(found.entries),
+                text::bytes(found.bytes),
+                format!("{:.1}", text::share(found.bytes, found.entries)),
+            ]
+        }));
     }
     aligned(&rows)
 }

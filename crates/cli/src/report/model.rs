@@ -5,7 +5,7 @@ use std::path::Path;
 use turbidite::format::EpochStatistics;
 use turbidite::query::{BinScale, Bins, Dataset, Precision, ProfilePoint};
 use turbidite::store::EpochRange;
-use turbidite::{Clustering, Column, Value};
+use turbidite::{Clustering, Column, IndexSummary, Value, indexes};
 
 use super::axis::Axis;
 use super::largest::Largest;
@@ -48,6 +48,8 @@ pub(crate) struct ReportData {
     pub(super) shapes: Vec<KeyDistribution>,
     /// The selection of about the largest 1 % of keys, in the last epoch that has keys.
     pub(super) largest: Option<Largest>,
+    /// The indexes of the dataset.
+    pub(super) indexes: Vec<IndexSummary>,
 }
 
 /// The data of one epoch.
@@ -186,6 +188,7 @@ impl ReportData {
             key_axis: None,
             shapes: Vec::new(),
             largest: None,
+            indexes: indexes(path)?,
         };
         if let Some(last) = model.epochs.iter().rev().find(|epoch| epoch.rows > epoch.statistics.nan_keys) {
             model.largest = Largest::of(dataset, last.epoch)?;

@@ -8,7 +8,7 @@ use super::largest::Largest;
 use super::markup::{card, row};
 use super::model::{Buckets, Epoch, ReportData, sum};
 use super::svg::escape;
-use super::{distribution, loads, lookups, selectivity};
+use super::{distribution, indexes, loads, lookups, selectivity};
 use crate::text;
 
 /// Maximum number of the dataset's columns that are listed.
@@ -198,6 +198,7 @@ middle 80 %. The number above is the load imbalance.{}",
             with_fade(selectivity::ROW_GROUPS.draw(model)),
         )),
         if model.is_by_hash() { lookups::card(model) } else { String::new() },
+        indexes::card(&model.indexes),
     ];
     cards.concat()
 }

@@ -164,6 +164,7 @@ impl<'a> EpochWork<'a> {
         let identity = factory.identity;
         let mut manifest = EpochManifest {
             partitions: None,
+            indexed_commit: None,
             epoch: identity.epoch,
             commit: identity.commit,
             parts: Vec::new(),

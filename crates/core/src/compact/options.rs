@@ -131,6 +131,7 @@ mod tests {
         let schema = Schema::new(columns, "key").unwrap();
         let epoch = EpochManifest {
             partitions: None,
+            indexed_commit: None,
             epoch: 0,
             commit: Uuid::nil(),
             parts: Vec::new(),

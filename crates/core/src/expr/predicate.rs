@@ -552,6 +552,32 @@ impl Predicate {
         Some(keys_of(&self.plan, &columns, most)?.into_iter().collect())
     }
 
+    /// Returns alternatives of which every matching row satisfies at least one: the operands of an OR, together with
+    /// the conditions that it is joined to by AND. Returns nothing if there is no OR, or if there are more than `most`
+    /// alternatives.
+    pub(crate) fn branches(&self, most: usize) -> Vec<Self> {
+        let is_or = |plan: &ExpressionPlan| matches!(plan, ExpressionPlan::Or(_));
+        let (operands, others) = match &self.plan {
+            ExpressionPlan::Or(operands) => (operands, Vec::new()),
+            ExpressionPlan::And(terms) => match terms.iter().position(is_or).map(|place| (&terms[place], place)) {
+                Some((ExpressionPlan::Or(operands), place)) => {
+                    let others = terms.iter().enumerate().filter(|(other, _)| *other != place);
+                    (operands, others.map(|(_, term)| term.clone()).collect())
+                }
+                _ => return Vec::new(),
+            },
+            _ => return Vec::new(),
+        };
+        if operands.len() > most {
+            return Vec::new();
+        }
+        let joined = |operand: &ExpressionPlan| {
+            let terms: Vec<_> = [operand.clone()].into_iter().chain(others.iter().cloned()).collect();
+            Self { plan: ExpressionPlan::And(terms), ..self.clone() }
+        };
+        operands.iter().map(joined).collect()
+    }
+
     /// Folds the predicate bottom-up: `comparison` returns the value of a comparison, and `join` joins the values of a
     /// connective's operands.
     ///

@@ -84,6 +84,12 @@ impl RecordPlace {
         );
         UsageError::Option { option: "index", what }.into()
     }
+
+    /// Returns the error for a part with more rows than entries can name.
+    pub(crate) fn too_long(part: PartId) -> Error {
+        let what = format!("an index names at most 2^32 rows of a file, and {} has more", part.file_name());
+        UsageError::Option { option: "index", what }.into()
+    }
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 //!
 //! An index is a dataset of *entries* in the folder of the dataset that it belongs to. An entry has the value of a
 //! column, and the place of the record: its part and row. Entries are clustered by the value, by range or by hash, with
-//! the same partitioning, shuffle, layout and commits as records. An epoch of an index has the commit of the epoch that
-//! it was made from, so an index of replaced data is never used.
+//! the same partitioning, shuffle, layout and commits as records. The manifest of an epoch of an index states the
+//! commit of the records that it was made from, so an index of replaced data is never used.
 //!
 //! `definition` describes an index, `entry` its columns. The planner uses indexes through
 //! [`query::access`](crate::query), and [`index_build`](crate::index_build) makes them.

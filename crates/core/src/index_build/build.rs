@@ -8,6 +8,8 @@ use crate::error::{Error, Result};
 use crate::format::EpochStatistics;
 use crate::index::{EntryLayout, IndexDefinition};
 use crate::index_build::job::{EntryJob, IndexedColumn};
+use crate::index_build::options::IndexOptions;
+use crate::index_build::removal::remove_remains;
 use crate::query::{Dataset, EpochGroups};
 use crate::runtime::{MEMTABLES_PER_PART, WriteOptions};
 use crate::schema::Schema;
@@ -28,8 +30,8 @@ const STALL_LIMIT: Duration = Duration::from_secs(600);
 /// An index that is being built.
 ///
 /// ```no_run
-/// use turbidite::IndexBuild;
-/// let mut build = IndexBuild::open("particles.tbd", &"id".parse()?, None)?;
+/// use turbidite::{IndexBuild, IndexOptions};
+/// let mut build = IndexBuild::open("particles.tbd", &"id".parse()?, &IndexOptions::default())?;
 /// for epoch in build.missing()? {
 ///     let statistics = build.build_epoch(epoch, &|_rows| {})?;
 ///     println!("epoch {epoch}: {} entries", statistics.rows);
@@ -56,14 +58,13 @@ struct Prepared {
 }
 
 impl IndexBuild {
-    /// Opens an index of the dataset at `path`, or creates it. `threads` is the number of threads that read, by default
-    /// the number of cores.
+    /// Opens an index of the dataset at `path`, or creates it.
     ///
     /// # Errors
     /// If there is no such dataset or column, another process builds the index, or an index of this name exists that is
     /// defined otherwise or belongs to other data.
-    pub fn open(path: impl AsRef<Path>, definition: &IndexDefinition, threads: Option<usize>) -> Result<Self> {
-        Self::open_with(Arc::new(FileSystem::new()), path, definition, threads)
+    pub fn open(path: impl AsRef<Path>, definition: &IndexDefinition, options: &IndexOptions) -> Result<Self> {
+        Self::open_with(Arc::new(FileSystem::new()), path, definition, options)
     }
 
     /// Opens an index like [`IndexBuild::open`], on any storage.
@@ -75,12 +76,14 @@ impl IndexBuild {
         storage: Arc<dyn Storage>,
         path: impl AsRef<Path>,
         definition: &IndexDefinition,
-        threads: Option<usize>,
+        options: &IndexOptions,
     ) -> Result<Self> {
         let Prepared { dataset, paths, column, entries } = prepare(&storage, path.as_ref(), definition)?;
-        let threads = threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1);
-        let options = options(&dataset, ranks(&dataset, &entries)?);
-        let job = EntryJob::local(&storage, paths.root(), entries, options, threads)?;
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = options.threads.unwrap_or_else(cores).max(1);
+        let writing = writing(&dataset, ranks(&dataset, &entries)?, options);
+        let job = EntryJob::local(&storage, paths.root(), entries, writing, threads)?;
+        remove_remains(&*storage, &DatasetPaths::new(path.as_ref()))?;
         Ok(Self { dataset, storage, paths, column, job })
     }
 
@@ -92,14 +95,19 @@ impl IndexBuild {
     pub fn open_rank(
         path: impl AsRef<Path>,
         definition: &IndexDefinition,
+        options: &IndexOptions,
         (rank, ranks): (u32, u32),
         topology: Topology,
         transport: Box<dyn Transport + Send>,
     ) -> Result<Self> {
         let storage: Arc<dyn Storage> = Arc::new(FileSystem::new());
         let Prepared { dataset, paths, column, entries } = prepare(&storage, path.as_ref(), definition)?;
-        let options = WriteOptions { topology, stall_limit: Some(STALL_LIMIT), ..options(&dataset, ranks) };
-        let job = EntryJob::rank(&storage, paths.root(), entries, options, rank, transport)?;
+        let writing = writing(&dataset, ranks, options);
+        let writing = WriteOptions { topology, stall_limit: Some(STALL_LIMIT), ..writing };
+        let job = EntryJob::rank(&storage, paths.root(), entries, writing, rank, transport)?;
+        if rank == 0 {
+            remove_remains(&*storage, &DatasetPaths::new(path.as_ref()))?;
+        }
         Ok(Self { dataset, storage, paths, column, job })
     }
 
@@ -119,7 +127,7 @@ impl IndexBuild {
         for epoch in self.dataset.epochs()? {
             let commit = self.dataset.manifest(epoch)?.commit;
             let is_built = built.binary_search(&epoch).is_ok()
-                && index.manifest(epoch).is_ok_and(|entries| entries.commit == commit);
+                && index.manifest(epoch).is_ok_and(|entries| entries.indexed_commit == Some(commit));
             if !is_built {
                 missing.push(epoch);
             }
@@ -163,8 +171,9 @@ fn prepare(storage: &Arc<dyn Storage>, path: &Path, definition: &IndexDefinition
     Ok(Prepared { dataset, paths: DatasetPaths::new(path).index(definition.name()), column, entries })
 }
 
-fn options(dataset: &Dataset, ranks: u32) -> WriteOptions {
+fn writing(dataset: &Dataset, ranks: u32, options: &IndexOptions) -> WriteOptions {
     WriteOptions {
+        break_lock: options.break_lock,
         if_exists: IfExists::Replace,
         source: Some(EntryLayout::source(dataset.descriptor())),
         match_source: true,

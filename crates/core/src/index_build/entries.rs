@@ -35,7 +35,7 @@ impl EntryReader {
         }
         self.rows.clear();
         for row in first_row..first_row + entry.rows {
-            self.rows.push(u32::try_from(row).map_err(|_| RecordPlace::unnamed(entry.part))?);
+            self.rows.push(u32::try_from(row).map_err(|_| RecordPlace::too_long(entry.part))?);
         }
         self.part = part.to_le_bytes();
         let values = ColumnView::new(&self.values, self.data_type.width(), self.rows.len(), self.data_type)?;

@@ -5,8 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use uuid::Uuid;
-
 use crate::error::{Error, Result};
 use crate::format::EpochStatistics;
 use crate::index_build::entries::EntryReader;
@@ -73,8 +71,7 @@ impl EntryJob {
         if let Self::Local { job, .. } = self { job.lock_notice() } else { None }
     }
 
-    /// Writes the entries of an epoch, and commits them with the commit of its records. If this fails, none of its
-    /// files stay.
+    /// Writes the entries of an epoch, and commits them. If this fails, none of its files stay.
     pub(super) fn write_epoch(
         &mut self,
         epoch: u64,
@@ -82,15 +79,15 @@ impl EntryJob {
         progress: &(dyn Fn(u64) + Sync),
     ) -> Result<EpochStatistics> {
         let rows = column.groups.entries().map(|entry| entry.rows).sum();
-        let commit = column.groups.commit();
+        let indexed = column.groups.commit();
         let started = match self {
             Self::Local { job, .. } => {
                 job.expect_rows(rows);
-                job.begin_epoch_as(epoch, commit)?
+                job.begin_index_epoch(epoch, indexed)?
             }
             Self::Rank { job, .. } => {
                 job.expect_rows(rows);
-                job.begin_epoch_as(epoch, commit)?
+                job.begin_index_epoch(epoch, indexed)?
             }
         };
         if started == EpochStart::Skipped {
@@ -107,7 +104,7 @@ impl EntryJob {
                 }
             },
             Self::Rank { job, rank, ranks } => {
-                if let Err(error) = append_share(job, (*rank, *ranks), (commit, column), progress) {
+                if let Err(error) = append_share(job, (*rank, *ranks), column, progress) {
                     // The other ranks learn of it at the end of the epoch, which then fails on all ranks.
                     job.refuse(error.to_string())?;
                 }
@@ -182,12 +179,9 @@ fn append_all(
 fn append_share(
     job: &mut RankJob,
     (rank, ranks): (usize, usize),
-    (commit, column): (Uuid, &IndexedColumn<'_>),
+    column: &IndexedColumn<'_>,
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<()> {
-    if job.attempt() != commit {
-        return Err(Error::internal("the epoch was replaced while its index was made; repeat the command"));
-    }
     let mut reader = EntryReader::new(column.column, column.data_type);
     for (number, &first_row) in column.groups.first_rows().iter().enumerate().skip(rank).step_by(ranks) {
         let group = column.groups.group(number)?;

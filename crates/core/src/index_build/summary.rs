@@ -1,15 +1,15 @@
-//! The indexes of a dataset, and their removal.
+//! The indexes of a dataset.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::error::{Error, IoContext, Result, UsageError};
+use crate::error::Result;
 use crate::index::IndexDefinition;
 use crate::query::Dataset;
 use crate::storage::{FileSystem, Storage};
-use crate::store::{DatasetPaths, WriterLock, list_indexes};
+use crate::store::{DatasetPaths, list_indexes};
 
 /// An index of a dataset.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -17,7 +17,7 @@ use crate::store::{DatasetPaths, WriterLock, list_indexes};
 pub struct IndexSummary {
     /// Its name.
     pub name: String,
-    /// Its definition, as [`IndexDefinition`] parses it.
+    /// Its definition, as [`IndexDefinition`] parses it. The name, if it cannot be read.
     pub definition: String,
     /// Number of epochs of the dataset whose records it has.
     pub epochs: u64,
@@ -27,74 +27,86 @@ pub struct IndexSummary {
     pub entries: u64,
     /// Size of its files in bytes.
     pub bytes: u64,
+    /// Why the index, or an epoch of it, cannot be read. Queries go on without it.
+    pub problem: Option<String>,
+    /// What it has of each of the dataset's epochs that it has.
+    #[serde(skip)]
+    pub by_epoch: Vec<IndexedEpoch>,
 }
 
-/// Returns the indexes of the dataset at `path`, in the order of their names.
+/// The entries of one epoch in an index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct IndexedEpoch {
+    /// The epoch's label.
+    pub epoch: u64,
+    /// Number of entries.
+    pub entries: u64,
+    /// Size of the parts in bytes.
+    pub bytes: u64,
+}
+
+/// Returns the indexes of the dataset at `path`, in the order of their names. An index that cannot be read is listed
+/// with its problem.
 ///
 /// # Errors
-/// If there is no dataset, a manifest of the dataset or of an index is corrupt, or storage fails.
+/// If there is no dataset, one of its manifests is corrupt, or storage fails.
 pub fn indexes(path: impl AsRef<Path>) -> Result<Vec<IndexSummary>> {
     let storage: Arc<dyn Storage> = Arc::new(FileSystem::new());
     let (paths, dataset) = (DatasetPaths::new(path.as_ref()), Dataset::open(path.as_ref())?);
     let epochs = dataset.epochs()?;
-    list_indexes(&*storage, &paths)?.into_iter().map(|name| summarize(&paths, &dataset, &epochs, name)).collect()
+    let names = list_indexes(&*storage, &paths)?;
+    names.into_iter().map(|name| IndexSummary::of(&paths, &dataset, &epochs, name)).collect()
 }
 
-fn summarize(paths: &DatasetPaths, dataset: &Dataset, epochs: &[u64], name: String) -> Result<IndexSummary> {
-    let index = Dataset::open(paths.index(&name).root())?;
-    let definition = IndexDefinition::new(index.schema().clustering(), name.as_str())?.to_string();
-    let built = index.epochs()?;
-    let mut summary = IndexSummary { name, definition, epochs: 0, missing: Vec::new(), entries: 0, bytes: 0 };
-    for &epoch in epochs {
-        let entries = match built.binary_search(&epoch) {
-            Ok(_) => Some(index.manifest(epoch)?)
-                .filter(|entries| dataset.manifest(epoch).is_ok_and(|records| records.commit == entries.commit)),
-            Err(_) => None,
+impl IndexSummary {
+    fn of(paths: &DatasetPaths, dataset: &Dataset, epochs: &[u64], name: String) -> Result<Self> {
+        let mut summary = Self {
+            definition: name.clone(),
+            epochs: 0,
+            missing: Vec::new(),
+            entries: 0,
+            bytes: 0,
+            problem: None,
+            by_epoch: Vec::new(),
+            name,
         };
-        let Some(entries) = entries else {
-            summary.missing.push(epoch);
-            continue;
+        let opened = Dataset::open(paths.index(&summary.name).root()).and_then(|index| {
+            let definition = IndexDefinition::new(index.schema().clustering(), summary.name.as_str())?;
+            let built = index.epochs()?;
+            Ok((index, definition, built))
+        });
+        let (index, definition, built) = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                let missing = epochs.to_vec();
+                return Ok(Self { missing, problem: Some(error.to_string()), ..summary });
+            }
         };
-        summary.epochs += 1;
-        summary.entries += entries.rows();
-        summary.bytes += entries.parts.iter().map(|part| part.bytes).sum::<u64>();
-    }
-    Ok(summary)
-}
-
-/// Removes an index of the dataset at `path`. Queries that are reading it go on by their open files, or without it.
-///
-/// # Errors
-/// If there is no dataset or no such index, the index is being built, or storage fails. The index is then whole, or
-/// removed by the next call.
-pub fn drop_index(path: impl AsRef<Path>, name: &str) -> Result<()> {
-    let storage: Arc<dyn Storage> = Arc::new(FileSystem::new());
-    let paths = DatasetPaths::new(path.as_ref());
-    Dataset::open(path.as_ref())?;
-    let known = list_indexes(&*storage, &paths)?;
-    if !known.iter().any(|index| index == name) {
-        let what = format!("there is no index '{name}'; the dataset has [{}]", known.join(", "));
-        return Err(UsageError::Option { option: "index", what }.into());
-    }
-    let index = paths.index(name);
-    let (lock, _) = WriterLock::acquire(&storage, &index, false)?;
-    // Without its description, the folder is no index.
-    let descriptor = index.descriptor();
-    storage.remove_file(&descriptor).at("remove", &descriptor)?;
-    storage.sync_dir(&index.control()).at("sync", &index.control())?;
-    for folder in [index.data(), index.manifests(), index.unfinished()] {
-        remove(&*storage, &folder)?;
-    }
-    lock.release()?;
-    remove(&*storage, index.root())
-}
-
-fn remove(storage: &dyn Storage, folder: &Path) -> Result<()> {
-    if storage.kind(folder).at("look up", folder)?.is_none() {
-        return Ok(());
-    }
-    match storage.remove_dir_all(folder) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        other => other.map_err(|source| Error::Io { operation: "remove", path: folder.to_owned(), source }),
+        summary.definition = definition.to_string();
+        for &epoch in epochs {
+            let commit = dataset.manifest(epoch)?.commit;
+            let entries = match built.binary_search(&epoch) {
+                Ok(_) => {
+                    index.manifest(epoch).map(|entries| (entries.indexed_commit == Some(commit)).then_some(entries))
+                }
+                Err(_) => Ok(None),
+            };
+            match entries {
+                Ok(Some(entries)) => {
+                    let bytes = entries.parts.iter().map(|part| part.bytes).sum();
+                    summary.by_epoch.push(IndexedEpoch { epoch, entries: entries.rows(), bytes });
+                }
+                Ok(None) => summary.missing.push(epoch),
+                Err(error) => {
+                    summary.missing.push(epoch);
+                    summary.problem.get_or_insert_with(|| error.to_string());
+                }
+            }
+        }
+        summary.epochs = summary.by_epoch.len() as u64;
+        summary.entries = summary.by_epoch.iter().map(|epoch| epoch.entries).sum();
+        summary.bytes = summary.by_epoch.iter().map(|epoch| epoch.bytes).sum();
+        Ok(summary)
     }
 }

@@ -24,24 +24,33 @@ use crate::store::{
     load_scan_manifest,
 };
 
-/// Budget of the manifest cache, in row groups over all cached manifests. A row group takes a few hundred bytes of
-/// memory.
-const CACHED_RUNS: u64 = 1 << 18;
+/// Budgets of the caches of a dataset, or of an index.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CacheBudgets {
+    /// Row groups over all cached manifests. A row group takes a few hundred bytes of memory.
+    row_groups: u64,
+    /// Number of open parts. Each holds a file descriptor.
+    parts: usize,
+    /// Bytes of footers on disk. A parsed footer takes about as many bytes of memory.
+    footer_bytes: u64,
+    /// Bytes of filters.
+    filter_bytes: u64,
+}
+
+impl CacheBudgets {
+    /// The budgets of a dataset.
+    pub(super) const RECORDS: Self =
+        Self { row_groups: 1 << 18, parts: 384, footer_bytes: 128 << 20, filter_bytes: 256 << 20 };
+    /// The budgets of an index. A dataset may have dozens of indexes, and a process often has 1,024 descriptors.
+    pub(super) const INDEX: Self =
+        Self { row_groups: 1 << 16, parts: 32, footer_bytes: 16 << 20, filter_bytes: 32 << 20 };
+}
 
 /// Number of bytes of other manifest content that count as one row group.
 const CACHED_RUN_BYTES: usize = 256;
 
-/// Budget of the footer cache, in bytes of footers on disk. A parsed footer takes about as many bytes of memory.
-const CACHED_FOOTER_BYTES: u64 = 128 << 20;
-
-/// Budget of the filter cache, in bytes.
-const CACHED_FILTER_BYTES: u64 = 256 << 20;
-
 /// Maximum number of requested epochs that are looked up one by one. For more epochs, the folder is listed.
 const LOOKED_UP_EPOCHS: usize = 16;
-
-/// Maximum number of parts in the footer cache. Each part holds a file descriptor.
-const CACHED_PARTS: usize = 384;
 
 /// Metadata of a dataset: its descriptor, and the cached manifests and footers.
 #[derive(Debug)]
@@ -83,7 +92,7 @@ impl KnownManifest {
 
 impl Catalog {
     /// Opens a dataset. Reads only the descriptor.
-    pub(super) fn open(storage: Arc<dyn Storage>, path: &Path) -> Result<Self> {
+    pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, budgets: CacheBudgets) -> Result<Self> {
         let paths = DatasetPaths::new(path);
         let descriptor = DatasetDescriptor::read(storage.as_ref(), &paths)?;
         let schema = descriptor.schema.clone();
@@ -92,10 +101,10 @@ impl Catalog {
             paths,
             descriptor,
             schema,
-            manifests: Mutex::new(Cache::new(usize::MAX, CACHED_RUNS)),
-            key_ranges: Mutex::new(Cache::new(usize::MAX, CACHED_RUNS)),
-            parts: Mutex::new(Cache::new(CACHED_PARTS, CACHED_FOOTER_BYTES)),
-            filters: Mutex::new(Cache::new(usize::MAX, CACHED_FILTER_BYTES)),
+            manifests: Mutex::new(Cache::new(usize::MAX, budgets.row_groups)),
+            key_ranges: Mutex::new(Cache::new(usize::MAX, budgets.row_groups)),
+            parts: Mutex::new(Cache::new(budgets.parts, budgets.footer_bytes)),
+            filters: Mutex::new(Cache::new(usize::MAX, budgets.filter_bytes)),
             indexes: Vec::new(),
             ignored_corruption: AtomicU64::new(0),
             recycler: Arc::default(),

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::access::entries::open_indexes;
-use super::catalog::Catalog;
+use super::access::entries::find_indexes;
+use super::catalog::{CacheBudgets, Catalog};
 use super::metrics::{Counters, QueryMetrics};
 use super::progress::QueryProgress;
 use super::request::{EpochSelection, MOST_BATCH_ROWS, Query, ResolvedQuery, cores};
@@ -58,9 +58,16 @@ impl Dataset {
     pub fn open_with(storage: Arc<dyn Storage>, path: impl AsRef<Path>) -> Result<Self> {
         // A fork in the middle of the first call would leave the child waiting for the number for ever.
         cores();
-        let catalog = Catalog::open(Arc::clone(&storage), path.as_ref())?;
-        let indexes = open_indexes(&storage, &DatasetPaths::new(path.as_ref()), &catalog)?;
-        Ok(Self { catalog: Arc::new(catalog.with_indexes(indexes)), progress: None })
+        let catalog = Catalog::open(Arc::clone(&storage), path.as_ref(), CacheBudgets::RECORDS)?;
+        let catalog = match find_indexes(&storage, &DatasetPaths::new(path.as_ref()), &catalog) {
+            Ok(indexes) => catalog.with_indexes(indexes),
+            // The records answer without indexes.
+            Err(_) => {
+                catalog.ignore_corruption(1);
+                catalog
+            }
+        };
+        Ok(Self { catalog: Arc::new(catalog), progress: None })
     }
 
     /// Returns the same dataset. Its requests report their progress, and may be cancelled by another thread. A progress

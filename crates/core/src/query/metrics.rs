@@ -34,7 +34,7 @@ pub struct QueryMetrics {
     pub corrupt_filters: u64,
     /// Entries of indexes that were read. Their pages are counted in `pages_read` and `bytes_read`.
     pub entries_read: u64,
-    /// Epochs for which a corrupt index was not used. `turbidite verify` names it.
+    /// Epochs for which an index was not used that is corrupt or cannot be read. `turbidite verify` names it.
     pub corrupt_indexes: u64,
 }
 

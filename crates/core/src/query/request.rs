@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use arrow_schema::{DataType as ArrowType, Field, SchemaRef};
+use uuid::Uuid;
 
 use crate::error::{Result, UsageError};
 use crate::expr::{Predicate, SpaceText};
@@ -300,6 +301,8 @@ pub(super) struct ResolvedQuery {
     pub(super) check: bool,
     pub(super) piece: Option<Piece>,
     pub(super) access: Use,
+    /// Commit of the records, if the query reads entries of an index.
+    pub(super) indexed_commit: Option<Uuid>,
 }
 
 impl ResolvedQuery {
@@ -364,6 +367,7 @@ impl ResolvedQuery {
             check: query.check,
             piece: query.piece.clone(),
             access: query.access.clone(),
+            indexed_commit: None,
         })
     }
 

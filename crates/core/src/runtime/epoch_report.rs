@@ -99,7 +99,9 @@ pub(super) fn report(
     parts.iter_mut().for_each(|part| part.partition = engine.partition().filter(|_| by_hash));
     let partitions = by_hash.then(|| engine.partitions());
     keys.condense_for(engine.options().ranks);
-    let manifest = EpochManifest { epoch, commit, parts, partitions, row_groups: runs.into(), keys, statistics };
+    let row_groups = runs.into();
+    let manifest =
+        EpochManifest { epoch, commit, parts, partitions, indexed_commit: None, row_groups, keys, statistics };
     Report { loads: load.into_iter().collect(), manifest }.encode(schema)
 }
 
@@ -119,6 +121,7 @@ pub(super) fn join(schema: &Schema, epoch: u64, commit: Uuid, payloads: Payloads
         commit,
         parts: Vec::new(),
         partitions: None,
+        indexed_commit: None,
         row_groups: RowGroupEntries::default(),
         keys: KeyRangeCounts::default(),
         statistics: EpochStatistics::default(),
@@ -137,7 +140,7 @@ pub(super) fn join(schema: &Schema, epoch: u64, commit: Uuid, payloads: Payloads
     parts.sort_unstable_by_key(|part| part.part);
     row_groups.to_mut().sort_by_key(|entry| (entry.part, entry.offset));
     let statistics = EpochStatistics { rows_per_receiver, ..statistics };
-    let whole = EpochManifest { epoch, commit, parts, partitions, row_groups, keys, statistics };
+    let whole = EpochManifest { epoch, commit, parts, partitions, indexed_commit: None, row_groups, keys, statistics };
     whole.check().map_err(|what| Error::corruption(origin, what))?;
     Ok(whole)
 }
@@ -227,6 +230,7 @@ mod tests {
         let parts = vec![PartEntry::new(part, 9, 4, 0)];
         let manifest = EpochManifest {
             partitions: None,
+            indexed_commit: None,
             epoch,
             commit: Uuid::from_u128(1),
             parts,

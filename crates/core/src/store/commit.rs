@@ -65,6 +65,7 @@ pub struct EpochCommit {
     schema: Arc<Schema>,
     identity: PartIdentity,
     replace: bool,
+    indexed_commit: Option<Uuid>,
 }
 
 impl EpochCommit {
@@ -80,21 +81,6 @@ impl EpochCommit {
         epoch: u64,
         if_exists: IfExists,
     ) -> Result<Option<Self>> {
-        Self::begin_as(storage, paths, descriptor, (epoch, Uuid::new_v4()), if_exists)
-    }
-
-    /// Begins an epoch like [`EpochCommit::begin`], whose identifier the caller chooses. An index has the commit of the
-    /// data that it belongs to.
-    ///
-    /// # Errors
-    /// As for [`EpochCommit::begin`].
-    pub(crate) fn begin_as(
-        storage: &Arc<dyn Storage>,
-        paths: &DatasetPaths,
-        descriptor: &DatasetDescriptor,
-        (epoch, commit): (u64, Uuid),
-        if_exists: IfExists,
-    ) -> Result<Option<Self>> {
         let target = paths.epoch(epoch);
         if storage.kind(&target).at("look up", &target)?.is_some() {
             match if_exists {
@@ -107,6 +93,7 @@ impl EpochCommit {
                 IfExists::Replace => {}
             }
         }
+        let commit = Uuid::new_v4();
         let directory = paths.attempt(epoch, commit);
         storage.create_dir_all(&directory).at("create", &directory)?;
         Ok(Some(Self {
@@ -115,7 +102,14 @@ impl EpochCommit {
             schema: Arc::clone(&descriptor.schema),
             identity: PartIdentity { dataset: descriptor.uuid, commit, epoch, version: descriptor.format_version },
             replace: if_exists == IfExists::Replace,
+            indexed_commit: None,
         }))
+    }
+
+    /// Sets the commit of the records from which the entries of an index are made. The manifest will state it.
+    #[must_use]
+    pub(crate) fn indexing(self, indexed_commit: Option<Uuid>) -> Self {
+        Self { indexed_commit, ..self }
     }
 
     /// Returns the folder for the parts of the epoch.
@@ -139,6 +133,7 @@ impl EpochCommit {
     /// undo the commit. If a replacement without exchange fails and cannot be undone, the epoch is missing until the
     /// next writer completes the replacement.
     pub fn commit(self, manifest: EpochManifest) -> Result<()> {
+        let manifest = EpochManifest { indexed_commit: self.indexed_commit, ..manifest };
         self.protocol(&manifest)?.run(&*self.storage)
     }
 

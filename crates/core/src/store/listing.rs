@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use super::paths::{DatasetPaths, parse_epoch_folder};
+use super::paths::{DatasetPaths, REMOVED_INDEX, parse_epoch_folder};
 use crate::error::{IoContext, Result};
 use crate::format::PartId;
 use crate::storage::{DirEntry, FileKind, Storage};
@@ -28,17 +28,17 @@ pub fn list_epochs(storage: &dyn Storage, paths: &DatasetPaths) -> Result<Vec<u6
     Ok(epochs)
 }
 
-/// Returns the names of a dataset's indexes, in ascending order.
+/// Returns the names of a dataset's indexes, in ascending order. An index that cannot be read is listed, too.
 ///
 /// # Errors
-/// If the folder cannot be read.
+/// If the folder of the indexes cannot be read.
 pub fn list_indexes(storage: &dyn Storage, paths: &DatasetPaths) -> Result<Vec<String>> {
     let folders = list_or_empty(storage, &paths.indexes())?;
     let mut names: Vec<String> = Vec::new();
-    for folder in folders.into_iter().filter(|entry| entry.kind == FileKind::Directory) {
-        let descriptor = paths.index(&folder.name).descriptor();
-        // An index that is being created or removed has no description.
-        if storage.kind(&descriptor).at("look up", &descriptor)?.is_some() {
+    let is_index = |entry: &DirEntry| entry.kind == FileKind::Directory && !entry.name.starts_with(REMOVED_INDEX);
+    for folder in folders.into_iter().filter(is_index) {
+        // An index that is being created has no description.
+        if !matches!(storage.kind(&paths.index(&folder.name).descriptor()), Ok(None)) {
             names.push(folder.name);
         }
     }

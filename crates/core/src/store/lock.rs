@@ -400,6 +400,13 @@ impl WriterLock {
         Ok(())
     }
 
+    /// Follows the lock to the new place of its dataset's folder, which this process has renamed.
+    #[must_use]
+    pub(crate) fn moved(mut self, paths: &DatasetPaths) -> Self {
+        self.path = paths.lock();
+        self
+    }
+
     /// Checks that this process still holds the lock. A user may have broken it.
     ///
     /// # Errors

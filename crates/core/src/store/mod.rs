@@ -63,6 +63,7 @@ pub use listing::{list_epochs, list_indexes};
 #[cfg(test)]
 pub(crate) use lock::forged;
 pub use lock::{LockHolder, LockNotice, WriterLock, lock_holder};
+pub(crate) use paths::REMOVED_INDEX;
 pub use paths::{DatasetPaths, EpochRange, parse_epoch};
 pub use recovery::{Recovery, recover};
 pub use truncate::truncate_after;

@@ -16,6 +16,9 @@ pub struct DatasetPaths {
     root: PathBuf,
 }
 
+/// Beginning of the names of folders of indexes that are being removed. No index's name begins with a dot.
+pub(crate) const REMOVED_INDEX: &str = ".removed-";
+
 /// The kind of a folder in `tmp`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Leftover {
@@ -97,6 +100,11 @@ impl DatasetPaths {
     #[must_use]
     pub fn index(&self, name: &str) -> Self {
         Self::new(self.indexes().join(name))
+    }
+
+    /// Returns a new folder for an index that is being removed. It is not an index.
+    pub(crate) fn removed_index(&self) -> Self {
+        Self::new(self.indexes().join(format!("{REMOVED_INDEX}{}", Uuid::new_v4())))
     }
 
     /// Returns the folder of unfinished work. Readers never open it.

@@ -13,7 +13,7 @@ use super::listing::{list_epochs, list_indexes};
 use super::lock::WriterLock;
 use super::paths::{DatasetPaths, Leftover};
 use super::recovery::recover;
-use crate::error::{Error, IoContext, Result};
+use crate::error::{IoContext, Result};
 use crate::storage::Storage;
 
 /// Removes every epoch after `last`. Returns the removed epochs in numeric order. Only the holder of the lock may call
@@ -49,22 +49,18 @@ pub fn truncate_after(
     for folder in &folders {
         storage.remove_dir_all(folder).at("remove", folder)?;
     }
-    for name in list_indexes(&**storage, paths)? {
-        truncate_index(storage, &paths.index(&name), last)?;
+    for name in list_indexes(&**storage, paths).unwrap_or_default() {
+        // Entries of removed epochs are not used, even if they stay: in an index that cannot be read or changed, or
+        // that another process is building.
+        drop(truncate_index(storage, &paths.index(&name), last));
     }
     Ok(removed)
 }
 
-/// Removes the entries of removed epochs. They are not used even if they stay: they do so in an index that is corrupt,
-/// or that another process is building.
+/// Removes the entries of removed epochs.
 fn truncate_index(storage: &Arc<dyn Storage>, index: &DatasetPaths, last: u64) -> Result<()> {
-    let Ok(descriptor) = DatasetDescriptor::read(&**storage, index) else { return Ok(()) };
-    match WriterLock::acquire(storage, index, false) {
-        Ok((lock, _)) => {
-            truncate_after(storage, index, &descriptor, last)?;
-            lock.release()
-        }
-        Err(Error::Locked { .. }) => Ok(()),
-        Err(error) => Err(error),
-    }
+    let descriptor = DatasetDescriptor::read(&**storage, index)?;
+    let (lock, _) = WriterLock::acquire(storage, index, false)?;
+    truncate_after(storage, index, &descriptor, last)?;
+    lock.release()
 }

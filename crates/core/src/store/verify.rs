@@ -101,7 +101,8 @@ fn check_entries(
     for epoch in list_epochs(&**storage, index)?.into_iter().filter(|epoch| options.epochs.contains(*epoch)) {
         let manifest = |paths, descriptor| load_manifest(&**storage, paths, descriptor, epoch).ok();
         let pair = manifest(records, &of_records).zip(manifest(index, &of_index));
-        let Some((records, entries)) = pair.filter(|(records, entries)| records.commit == entries.commit) else {
+        let Some((records, entries)) = pair.filter(|(records, entries)| entries.indexed_commit == Some(records.commit))
+        else {
             continue;
         };
         if records.rows() != entries.rows() {

@@ -174,5 +174,14 @@ fn write_parts(
     };
     let (epoch, commit) = (identity.epoch, identity.commit);
     let keys = KeyRangeCounts::from(range_counts);
-    Ok(EpochManifest { epoch, commit, parts, partitions: None, row_groups: row_groups.into(), keys, statistics })
+    Ok(EpochManifest {
+        epoch,
+        commit,
+        parts,
+        partitions: None,
+        indexed_commit: None,
+        row_groups: row_groups.into(),
+        keys,
+        statistics,
+    })
 }

@@ -25,6 +25,8 @@ class Index:
     entries: int
     bytes: int
     """The size of its files."""
+    problem: str | None = None
+    """Why it, or an epoch of it, cannot be read. Queries go on without it; `Indexes.drop` and `Indexes.add` make it again."""
 
 
 class Indexes:

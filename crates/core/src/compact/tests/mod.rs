@@ -88,6 +88,7 @@ fn write_source(
     let mut rows = rows_of(schema, epoch, seed).into_iter();
     let mut manifest = EpochManifest {
         partitions: None,
+        indexed_commit: None,
         epoch: label,
         commit: commit.identity().commit,
         parts: Vec::new(),

@@ -49,8 +49,20 @@ pub(in crate::format) struct Directory {
     /// Number of partitions of an epoch that is clustered by hash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     partitions: Option<u32>,
+    /// Commit of the records from which the entries of an index were made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    indexed_commit: Option<String>,
     /// Offset and length of each section.
     sections: BTreeMap<String, (u64, u64)>,
+}
+
+/// What the directory states of the epoch.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::format) struct StatedEpoch {
+    pub(in crate::format) epoch: u64,
+    pub(in crate::format) commit: Uuid,
+    pub(in crate::format) partitions: Option<u32>,
+    pub(in crate::format) indexed_commit: Option<Uuid>,
 }
 
 /// Builds the file.
@@ -69,8 +81,9 @@ impl ContainerBuilder {
     }
 
     /// Appends directory, checksums and trailer. Returns the content of the file.
-    pub(in crate::format) fn finish(self, epoch: u64, commit: Uuid, partitions: Option<u32>) -> Vec<u8> {
+    pub(in crate::format) fn finish(self, stated: &StatedEpoch) -> Vec<u8> {
         let Self { mut bytes, sections } = self;
+        let StatedEpoch { epoch, commit, partitions, indexed_commit } = stated;
         let directory_offset = bytes.len() as u64;
         let format_version = FormatVersion::V2.number();
         let mut directory = serde_json::json!({
@@ -78,7 +91,10 @@ impl ContainerBuilder {
             "sections": sections,
         });
         if let Some(partitions) = partitions {
-            directory["partitions"] = partitions.into();
+            directory["partitions"] = (*partitions).into();
+        }
+        if let Some(indexed) = indexed_commit {
+            directory["indexed_commit"] = indexed.to_string().into();
         }
         bytes.extend_from_slice(directory.to_string().as_bytes());
         sealed(bytes, directory_offset)
@@ -162,18 +178,14 @@ impl Container {
         Ok(Self { file: Some(file), path: path.to_owned(), checksums, covered, directory, spans })
     }
 
-    pub(in crate::format) fn epoch(&self) -> u64 {
-        self.directory.epoch
-    }
-
-    /// Returns the identity of the commit.
-    pub(in crate::format) fn commit(&self) -> Option<Uuid> {
-        self.directory.commit.parse().ok()
-    }
-
-    /// Returns the number of partitions of an epoch that is clustered by hash.
-    pub(in crate::format) fn partitions(&self) -> Option<u32> {
-        self.directory.partitions
+    /// Returns what the directory states of the epoch. Returns `None` if a commit cannot be decoded.
+    pub(in crate::format) fn stated(&self) -> Option<StatedEpoch> {
+        let Directory { epoch, commit, partitions, indexed_commit, .. } = &self.directory;
+        let indexed_commit = match indexed_commit {
+            Some(indexed) => Some(indexed.parse().ok()?),
+            None => None,
+        };
+        Some(StatedEpoch { epoch: *epoch, commit: commit.parse().ok()?, partitions: *partitions, indexed_commit })
     }
 
     /// Returns the range of a section.

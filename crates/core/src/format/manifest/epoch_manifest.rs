@@ -101,6 +101,8 @@ pub struct EpochManifest {
     pub parts: Vec<PartEntry>,
     /// Number of partitions, if records are clustered by hash.
     pub partitions: Option<u32>,
+    /// Commit of the records from which the entries were made, if this is an epoch of an index.
+    pub indexed_commit: Option<Uuid>,
     /// Row groups, in the order of parts and offsets.
     pub row_groups: RowGroupEntries,
     /// Distribution of the keys, finer than the row groups' statistics. Empty if unknown.

@@ -232,6 +232,7 @@ fn take_notes(notes: &HashMap<String, String>) -> Option<EpochManifest> {
         commit: notes.get("turbidite.commit")?.parse().ok()?,
         parts,
         partitions: None,
+        indexed_commit: None,
         row_groups: RowGroupEntries::default(),
         // Key counts are parsed on first use. Most queries do not need them.
         keys: notes.get("turbidite.keys").cloned().map(KeyRangeCounts::stored).unwrap_or_default(),

@@ -14,7 +14,7 @@ use arrow_schema::{DataType as ArrowType, Field};
 use crate::error::{Error, Result};
 use crate::format::manifest::arrow_columns::{self, ArrowColumns, ColumnPlace, Lists, array, nullable, plain};
 use crate::format::manifest::arrow_values::{numbers, with_arrow_type};
-use crate::format::manifest::container::{Container, ContainerBuilder};
+use crate::format::manifest::container::{Container, ContainerBuilder, StatedEpoch};
 use crate::format::manifest::entries::{PartEntry, PartId, RunKind};
 use crate::format::manifest::epoch_manifest::{EpochManifest, EpochStatistics};
 use crate::format::manifest::range_counts::KeyRangeCounts;
@@ -84,7 +84,8 @@ pub(super) fn encode(manifest: &EpochManifest, schema: &Schema) -> Result<Vec<u8
     if let Some(text) = manifest.keys.text(manifest.row_groups.len()) {
         builder.append(KEY_COUNTS, text.as_bytes());
     }
-    Ok(builder.finish(manifest.epoch, manifest.commit, manifest.partitions))
+    let &EpochManifest { epoch, commit, partitions, indexed_commit, .. } = manifest;
+    Ok(builder.finish(&StatedEpoch { epoch, commit, partitions, indexed_commit }))
 }
 
 /// Encodes the list of parts, with filters and partitions if records are clustered by hash.
@@ -207,10 +208,13 @@ pub(super) fn decode(
     if stored.has_excess_nans() {
         return Err(corruption("a row group has more NaN values than rows"));
     }
+    let stated = container.stated().ok_or_else(|| corruption("its commit cannot be decoded"))?;
+    let StatedEpoch { epoch, commit, partitions, indexed_commit } = stated;
     let manifest = EpochManifest {
-        epoch: container.epoch(),
-        commit: container.commit().ok_or_else(|| corruption("its commit cannot be decoded"))?,
-        partitions: container.partitions(),
+        epoch,
+        commit,
+        partitions,
+        indexed_commit,
         parts: part_places.take(&container, parts.rows()).ok_or_else(|| corruption("a part cannot be decoded"))?,
         row_groups: RowGroupEntries::stored(vec![stored]),
         keys: text(texts.get(1)).map(KeyRangeCounts::stored).unwrap_or_default(),

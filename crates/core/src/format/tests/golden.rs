@@ -57,6 +57,7 @@ fn example_manifest(version: FormatVersion) -> EpochManifest {
         EpochStatistics { ranks: 1, receivers: 1, rows: 3, rows_per_receiver: vec![3], ..Default::default() };
     EpochManifest {
         partitions: None,
+        indexed_commit: None,
         epoch: 200,
         commit: example_identity(version).commit,
         parts: vec![entry],

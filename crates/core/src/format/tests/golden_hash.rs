@@ -44,6 +44,7 @@ fn example() -> (Vec<u8>, EpochManifest) {
         EpochStatistics { ranks: 4, receivers: 4, rows: 1, rows_per_receiver: vec![0, 0, 0, 1], ..Default::default() };
     let manifest = EpochManifest {
         partitions: Some(PARTITIONS),
+        indexed_commit: None,
         epoch: 200,
         commit: identity().commit,
         parts: vec![entry],

@@ -83,6 +83,8 @@ fn manifest(schema: &Schema, runs: usize, seed: u64, version: FormatVersion) -> 
     let keys = keys.into();
     EpochManifest {
         partitions: None,
+        indexed_commit: (version == FormatVersion::V2 && seed.is_multiple_of(3))
+            .then(|| Uuid::from_u128(!u128::from(seed))),
         epoch: u64::MAX,
         commit: Uuid::from_u128(u128::from(seed)),
         parts,

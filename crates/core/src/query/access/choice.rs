@@ -8,12 +8,13 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
-use crate::error::{Error, Result, UsageError};
-use crate::expr::{Predicate, TruthValue};
+use crate::error::{Result, UsageError};
+use crate::expr::TruthValue;
 use crate::format::EpochManifest;
 use crate::index::RecordPlace;
+use crate::query::access::candidate::{Candidate, Finder};
 use crate::query::access::path::AccessPath;
-use crate::query::metrics::{Counters, add};
+use crate::query::metrics::Counters;
 use crate::query::planning::pages::first_rows;
 use crate::query::planning::pruning::GroupChoice;
 use crate::query::planning::selection::RowSelection;
@@ -28,6 +29,9 @@ const FEW_ROWS: u64 = 4096;
 
 /// Number of rows of a page, for the estimate of the pages that an index touches.
 const PAGE_ROWS: u64 = 2048;
+
+/// Maximum number of entries that a query reads of an index that it requires, which bounds its memory.
+const MOST_ENTRIES: u64 = 1 << 24;
 
 /// Number of places that no second index narrows further.
 const FEW_PLACES: usize = 64;
@@ -75,16 +79,23 @@ pub(in crate::query) fn narrow(
     let Some(predicate) = resolved.predicate.as_ref().filter(|_| !paths.is_empty() && rows > 0) else {
         return Ok(Narrowed { choices, ..Narrowed::default() });
     };
-    let mut choice = Choice { access: &resolved.access, predicate, manifest, rows, counters, corrupt_indexes: 0 };
-    let candidates = choice.candidates(paths)?;
-    let alternative = |(path, entries_most): &(&dyn AccessPath, u64)| Alternative {
-        path: path.name().to_owned(),
-        entries_most: *entries_most,
+    let forced = resolved.access != Use::Automatic;
+    let allowed = paths.iter().map(|path| &**path).filter(|path| match &resolved.access {
+        Use::Automatic => true,
+        Use::Scan => false,
+        Use::Index(name) => path.name() == name,
+    });
+    let mut finder = Finder { predicate, manifest, counters, corrupt_indexes: 0 };
+    let candidates = finder.candidates(&allowed.collect::<Vec<_>>())?;
+    let alternative = |candidate: &Candidate<'_>| Alternative {
+        path: candidate.name.clone(),
+        entries_most: candidate.entries,
         is_used: false,
     };
     let mut alternatives: Vec<Alternative> = candidates.iter().map(alternative).collect();
+    let mut choice = Choice { finder: &mut finder, rows, forced };
     let found = choice.gather(&candidates, &mut alternatives)?;
-    let narrowed = found.and_then(|places| apply(&places, manifest, &choices, choice.is_forced()));
+    let narrowed = found.and_then(|places| apply(&places, manifest, &choices, forced));
     if narrowed.is_none() {
         alternatives.iter_mut().for_each(|alternative| alternative.is_used = false);
     }
@@ -93,7 +104,7 @@ pub(in crate::query) fn narrow(
         Some((choices, selections)) => (choices, Some(selections)),
         None => (choices, None),
     };
-    Ok(Narrowed { choices, selections, alternatives, corrupt_indexes: choice.corrupt_indexes })
+    Ok(Narrowed { choices, selections, alternatives, corrupt_indexes: finder.corrupt_indexes })
 }
 
 /// Checks that the index that a query requires exists.
@@ -108,84 +119,49 @@ fn check_named(paths: &[Box<dyn AccessPath>], access: &Use) -> Result<()> {
 }
 
 /// The choice of access paths in one epoch.
-struct Choice<'a> {
-    access: &'a Use,
-    predicate: &'a Predicate,
-    manifest: &'a EpochManifest,
+struct Choice<'a, 'f> {
+    finder: &'a mut Finder<'f>,
     /// Number of rows that a scan would test.
     rows: u64,
-    counters: &'a Counters,
-    corrupt_indexes: u64,
+    /// Whether the query requires an index.
+    forced: bool,
 }
 
-impl Choice<'_> {
-    fn is_forced(&self) -> bool {
-        *self.access != Use::Automatic
-    }
-
-    /// Returns the paths that the query may use, the most selective first, with the number of entries that each reads.
-    fn candidates<'p>(&mut self, paths: &'p [Box<dyn AccessPath>]) -> Result<Vec<(&'p dyn AccessPath, u64)>> {
-        let mut candidates = Vec::new();
-        for path in paths {
-            let is_allowed = match self.access {
-                Use::Automatic => true,
-                Use::Scan => false,
-                Use::Index(name) => path.name() == name,
-            };
-            if !is_allowed {
-                continue;
-            }
-            let estimate = path.estimate(self.predicate, self.manifest);
-            if let Some(entries) = self.readable(estimate)? {
-                candidates.push((&**path, entries));
-            }
-        }
-        candidates.sort_by_key(|(_, entries)| *entries);
-        Ok(candidates)
-    }
-
+impl Choice<'_, '_> {
     /// Returns the places that all indexes worth reading agree on, sorted. `None` if a scan is better.
     fn gather(
         &mut self,
-        candidates: &[(&dyn AccessPath, u64)],
+        candidates: &[Candidate<'_>],
         alternatives: &mut [Alternative],
     ) -> Result<Option<Vec<RecordPlace>>> {
         let mut found: Option<Vec<RecordPlace>> = None;
-        for ((path, entries), alternative) in candidates.iter().zip(alternatives) {
+        for (candidate, alternative) in candidates.iter().zip(alternatives) {
+            let entries = candidate.entries;
             let pays = match &found {
                 None => self.rows > FEW_ROWS && entries.saturating_mul(ROWS_PER_ENTRY) <= self.rows,
-                Some(places) => places.len() > FEW_PLACES && *entries <= places.len() as u64 * 2,
+                Some(places) => places.len() > FEW_PLACES && entries <= places.len() as u64 * 2,
             };
-            if !pays && !self.is_forced() {
+            if !pays && !self.forced {
                 break;
             }
+            if self.forced && entries > MOST_ENTRIES {
+                let (name, epoch) = (&candidate.name, self.finder.manifest.epoch);
+                let what = format!(
+                    "'{name}' may have {entries} entries for the predicate in epoch {epoch}, and at most {MOST_ENTRIES} \
+                     are read; a scan reads less"
+                );
+                return Err(UsageError::Option { option: "use", what }.into());
+            }
             // A value of a list may have more entries than were expected.
-            let most = if self.is_forced() { u64::MAX } else { (self.rows / ROWS_PER_ENTRY).max(FEW_ROWS) };
-            let read = path.places(self.predicate, self.manifest, most, self.counters);
-            let Some(mut places) = self.readable(read)? else { continue };
+            let most = if self.forced { MOST_ENTRIES } else { (self.rows / ROWS_PER_ENTRY).max(FEW_ROWS) };
+            let Some(mut places) = self.finder.places(candidate, most)? else { continue };
             alternative.is_used = true;
-            places.sort_unstable();
-            places.dedup();
             if let Some(others) = &found {
                 places.retain(|place| others.binary_search(place).is_ok());
             }
             found = Some(places);
         }
         Ok(found)
-    }
-
-    /// Returns the answer of an index, or `None` if it has none. An index that is corrupt, or has been removed, has
-    /// none.
-    fn readable<T>(&mut self, answer: Result<Option<T>>) -> Result<Option<T>> {
-        match answer {
-            Err(Error::Corruption { .. } | Error::Version { .. } | Error::Feature { .. }) => {
-                self.corrupt_indexes += 1;
-                add(&self.counters.corrupt_indexes, 1);
-                Ok(None)
-            }
-            Err(Error::EpochMissing { .. }) => Ok(None),
-            answer => answer,
-        }
     }
 }
 

@@ -1,14 +1,14 @@
 //! The access path by an index of entries: finds the entries with certain values, and returns the places that they
 //! name.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, IoContext, Result};
 use crate::expr::{Predicate, col};
 use crate::format::EpochManifest;
 use crate::index::{EntryLayout, IndexDefinition, RecordPlace};
 use crate::query::access::path::AccessPath;
-use crate::query::catalog::Catalog;
+use crate::query::catalog::{CacheBudgets, Catalog};
 use crate::query::execution::stream::Scan;
 use crate::query::metrics::{Counters, add};
 use crate::query::planning::plan::RowGroupPlan;
@@ -31,66 +31,98 @@ const JUDGED_GROUPS: usize = 64;
 #[derive(Debug)]
 struct EntryIndex {
     name: String,
+    storage: Arc<dyn Storage>,
+    paths: DatasetPaths,
     /// The columns of the records.
     records: Arc<Schema>,
     /// Position of the indexed column among them.
     column: usize,
-    /// The entries, or why they cannot be read.
-    entries: std::result::Result<Arc<Catalog>, String>,
-    path: std::path::PathBuf,
+    /// The source that the index must state.
+    source: String,
+    /// The entries, once they have been opened.
+    entries: Mutex<Option<Arc<Catalog>>>,
 }
 
-/// Opens the indexes of a dataset. An index that cannot be read is listed, and returns its error when it is used.
+/// Finds the indexes of a dataset. An index is opened when it is first used, so one that cannot be read does not keep
+/// the dataset from being opened.
 ///
 /// # Errors
 /// An I/O error while the folder of the indexes is listed.
-pub(in crate::query) fn open_indexes(
+pub(in crate::query) fn find_indexes(
     storage: &Arc<dyn Storage>,
     paths: &DatasetPaths,
     dataset: &Catalog,
 ) -> Result<Vec<Box<dyn AccessPath>>> {
-    let mut opened: Vec<Box<dyn AccessPath>> = Vec::new();
+    let mut found: Vec<Box<dyn AccessPath>> = Vec::new();
     for name in list_indexes(&**storage, paths)? {
         let Some(column) = dataset.schema.columns().iter().position(|column| column.name == name) else { continue };
-        let path = paths.index(&name).root().to_owned();
-        let entries = open_entries(storage, &path, &name, dataset).map_err(|error| error.to_string());
-        let records = dataset.schema.clone();
-        opened.push(Box::new(EntryIndex { name, records, column, entries, path }));
+        found.push(Box::new(EntryIndex {
+            storage: Arc::clone(storage),
+            paths: paths.index(&name),
+            name,
+            records: dataset.schema.clone(),
+            column,
+            source: EntryLayout::source(dataset.descriptor()),
+            entries: Mutex::new(None),
+        }));
     }
-    Ok(opened)
-}
-
-/// Opens the entries of an index, and checks that they are entries of this dataset.
-fn open_entries(
-    storage: &Arc<dyn Storage>,
-    path: &std::path::Path,
-    name: &str,
-    dataset: &Catalog,
-) -> Result<Arc<Catalog>> {
-    let entries = Catalog::open(Arc::clone(storage), path)?;
-    let definition = IndexDefinition::new(entries.schema.clustering(), name)?;
-    let layout = EntryLayout::new(&definition, &dataset.schema)?;
-    let types = |schema: &Schema| schema.columns().iter().map(|column| column.data_type).collect::<Vec<_>>();
-    let is_ours = entries.descriptor().source == Some(EntryLayout::source(dataset.descriptor()));
-    if types(&entries.schema) != types(&layout.schema) || !is_ours {
-        return Err(Error::corruption(path, "it is not an index of this dataset"));
-    }
-    Ok(Arc::new(entries))
+    Ok(found)
 }
 
 impl EntryIndex {
-    fn catalog(&self) -> Result<&Arc<Catalog>> {
-        self.entries.as_ref().map_err(|what| Error::corruption(&self.path, what.clone()))
+    /// Opens the entries, and checks that they are entries of this dataset.
+    fn open(&self) -> Result<Arc<Catalog>> {
+        let path = self.paths.root();
+        let entries = Catalog::open(Arc::clone(&self.storage), path, CacheBudgets::INDEX)?;
+        let definition = IndexDefinition::new(entries.schema.clustering(), self.name.as_str())?;
+        let layout = EntryLayout::new(&definition, &self.records)?;
+        let types = |schema: &Schema| schema.columns().iter().map(|column| column.data_type).collect::<Vec<_>>();
+        let is_ours = entries.descriptor().source.as_ref() == Some(&self.source);
+        if types(&entries.schema) != types(&layout.schema) || !is_ours {
+            return Err(Error::corruption(path, "it is not an index of this dataset"));
+        }
+        Ok(Arc::new(entries))
+    }
+
+    fn catalog(&self) -> Result<Arc<Catalog>> {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*entries {
+            Some(open) => Ok(open.clone()),
+            None => Ok(entries.insert(self.open()?).clone()),
+        }
+    }
+
+    /// Asks the entries. If they cannot be read, the index may have been removed or made again since it was opened. The
+    /// new entries are then asked, and an index that is gone has no answer.
+    fn ask<T>(&self, ask: impl Fn(&Arc<Catalog>) -> Result<Option<T>>) -> Result<Option<T>> {
+        let failed = match self.catalog().and_then(|entries| ask(&entries)) {
+            Err(error @ (Error::Corruption { .. } | Error::Io { .. } | Error::NotADataset { .. })) => error,
+            answer => return answer,
+        };
+        let opened = self.entries.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let descriptor = self.paths.descriptor();
+        if self.storage.kind(&descriptor).at("look up", &descriptor)?.is_none() {
+            return Ok(None);
+        }
+        let now = self.catalog()?;
+        let is_new = opened.is_none_or(|opened| opened.descriptor().uuid != now.descriptor().uuid);
+        if is_new { ask(&now) } else { Err(failed) }
     }
 
     /// Returns the query for the entries that may match. `None` if the predicate does not limit the indexed column.
-    fn query(&self, catalog: &Catalog, predicate: &Predicate) -> Result<Option<ResolvedQuery>> {
+    fn query(
+        &self,
+        catalog: &Catalog,
+        predicate: &Predicate,
+        records: &EpochManifest,
+    ) -> Result<Option<ResolvedQuery>> {
         let schema = &catalog.schema;
         let Some(wanted) = self.condition(schema, predicate)? else { return Ok(None) };
         let names = [EntryLayout::PART, EntryLayout::ROW].map(|column| schema.columns()[column].name.clone());
         // Planning already runs on one of the query's threads.
         let mut resolved = ResolvedQuery::resolve(&Query::new().columns(names).threads(1), schema)?;
         resolved.predicate = Some(wanted);
+        resolved.indexed_commit = Some(records.commit);
         Ok(Some(resolved))
     }
 
@@ -128,36 +160,34 @@ impl EntryIndex {
         add(&counters.entries_read, entries as u64);
     }
 
-    /// Returns whether the index has entries of this commit of the epoch.
-    fn manifest_of(&self, catalog: &Catalog, records: &EpochManifest) -> Result<Option<Arc<EpochManifest>>> {
+    /// Returns the manifest of the entries of this commit of the epoch. `None` if there are none.
+    fn manifest_of(catalog: &Catalog, records: &EpochManifest) -> Result<Option<Arc<EpochManifest>>> {
         for _ in 0..2 {
             let found = match catalog.scan_manifest(records.epoch, &[]) {
                 Ok(found) => found.manifest,
                 Err(Error::EpochMissing { .. }) => return Ok(None),
                 Err(error) => return Err(error),
             };
-            if found.commit == records.commit {
+            if found.indexed_commit == Some(records.commit) {
                 return Ok(Some(found));
             }
-            // The cached manifest may be that of replaced data.
+            // The cached manifest may be that of replaced entries.
             catalog.forget(&found);
         }
         Ok(None)
     }
-}
 
-impl AccessPath for EntryIndex {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn estimate(&self, predicate: &Predicate, records: &EpochManifest) -> Result<Option<u64>> {
-        let catalog = self.catalog()?;
-        let Some(manifest) = self.manifest_of(catalog, records)? else { return Ok(None) };
+    fn estimate_by(
+        &self,
+        catalog: &Arc<Catalog>,
+        predicate: &Predicate,
+        records: &EpochManifest,
+    ) -> Result<Option<u64>> {
+        let Some(manifest) = Self::manifest_of(catalog, records)? else { return Ok(None) };
         if let Some(values) = self.listed_values(predicate) {
             return Ok(Some(values.saturating_mul(ENTRIES_PER_VALUE).min(manifest.rows())));
         }
-        let Some(resolved) = self.query(catalog, predicate)? else { return Ok(None) };
+        let Some(resolved) = self.query(catalog, predicate, records)? else { return Ok(None) };
         let chosen = choose(catalog, &resolved, &manifest);
         if chosen.len() > JUDGED_GROUPS {
             let rows = chosen.iter().map(|choice| manifest.row_groups[choice.entry].rows);
@@ -171,17 +201,17 @@ impl AccessPath for EntryIndex {
         Ok(Some(entries))
     }
 
-    fn places(
+    fn places_by(
         &self,
+        catalog: &Arc<Catalog>,
         predicate: &Predicate,
         records: &EpochManifest,
         most: u64,
         counters: &Counters,
     ) -> Result<Option<Vec<RecordPlace>>> {
-        let catalog = self.catalog()?;
-        let Some(mut resolved) = self.query(catalog, predicate)? else { return Ok(None) };
+        let Some(mut resolved) = self.query(catalog, predicate, records)? else { return Ok(None) };
         resolved.limit = most.saturating_add(1);
-        if self.manifest_of(catalog, records)?.is_none() {
+        if Self::manifest_of(catalog, records)?.is_none() {
             return Ok(None);
         }
         let own = Arc::new(Counters::new(catalog.recycler.clone(), None));
@@ -197,8 +227,27 @@ impl AccessPath for EntryIndex {
             places.extend(parts.iter().zip(rows).map(|(&part, &row)| RecordPlace { part, row }));
         }
         Self::count(&own, places.len(), counters);
-        // A scan reloads the manifest if the entries are replaced before it has opened them.
-        Ok(self.manifest_of(catalog, records)?.map(|_| places))
+        Ok(Some(places))
+    }
+}
+
+impl AccessPath for EntryIndex {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn estimate(&self, predicate: &Predicate, records: &EpochManifest) -> Result<Option<u64>> {
+        self.ask(|catalog| self.estimate_by(catalog, predicate, records))
+    }
+
+    fn places(
+        &self,
+        predicate: &Predicate,
+        records: &EpochManifest,
+        most: u64,
+        counters: &Counters,
+    ) -> Result<Option<Vec<RecordPlace>>> {
+        self.ask(|catalog| self.places_by(catalog, predicate, records, most, counters))
     }
 }
 

@@ -4,6 +4,7 @@
 //! it for indexes of entries. Another family of indexes implements [`AccessPath`](path::AccessPath), and is listed
 //! where the dataset is opened.
 
+mod candidate;
 pub(super) mod choice;
 pub(super) mod entries;
 pub(super) mod path;

@@ -179,6 +179,7 @@ mod tests {
         };
         let manifest = EpochManifest {
             partitions: None,
+            indexed_commit: None,
             epoch: 7,
             commit: Uuid::nil(),
             parts: Vec::new(),

@@ -83,6 +83,7 @@ mod tests {
         runs[14].rows = 0;
         let manifest = EpochManifest {
             partitions: None,
+            indexed_commit: None,
             epoch: 5,
             commit: uuid::Uuid::nil(),
             parts: Vec::new(),

@@ -263,6 +263,9 @@ fn open_scan(
     if let Some(piece) = &resolved.piece {
         piece.check_commit(dataset.root(), manifest)?;
     }
+    if resolved.indexed_commit.is_some() && resolved.indexed_commit != manifest.indexed_commit {
+        return Err(Error::EpochReplaced { epoch: manifest.epoch, path: dataset.root().to_owned() });
+    }
     let most = if resolved.limit == u64::MAX { HELD_PARTS } else { HELD_PARTS_LIMITED };
     let mut needed: Vec<NeededPart<'_>> = Vec::new();
     for choice in choices.iter().filter(|choice| !choice.is_exact || !resolved.stored.is_empty()) {

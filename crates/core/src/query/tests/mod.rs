@@ -179,6 +179,7 @@ impl Fixture {
         let statistics = EpochStatistics { receivers: epoch.parts.len() as u32, ..EpochStatistics::default() };
         let mut manifest = EpochManifest {
             partitions: None,
+            indexed_commit: None,
             epoch: epoch.epoch,
             commit: commit.identity().commit,
             parts,

@@ -193,24 +193,28 @@ impl LocalJob {
     /// When an epoch is open, when this epoch exists and neither replace nor skip was requested, or when the epoch's
     /// folder cannot be created.
     pub fn begin_epoch(&self, epoch: u64) -> Result<EpochStart> {
-        self.begin_epoch_as(epoch, Uuid::new_v4())
+        self.begin(epoch, None)
     }
 
-    /// Begins an epoch whose commit has the identifier `commit`.
+    /// Begins an epoch of an index: entries made from the records of the commit `indexed`.
     ///
     /// # Errors
     /// As for [`LocalJob::begin_epoch`].
-    pub(crate) fn begin_epoch_as(&self, epoch: u64, commit: Uuid) -> Result<EpochStart> {
+    pub(crate) fn begin_index_epoch(&self, epoch: u64, indexed: Uuid) -> Result<EpochStart> {
+        self.begin(epoch, Some(indexed))
+    }
+
+    fn begin(&self, epoch: u64, indexed: Option<Uuid>) -> Result<EpochStart> {
         let mut open = self.open_epoch();
         if open.is_some() {
             return Err(UsageError::State { call: "begin_epoch", state: "inside an epoch" }.into());
         }
         self.check_lock()?;
-        let (attempt, if_exists) = ((epoch, commit), self.options.if_exists);
-        let begun = EpochCommit::begin_as(&self.storage, &self.paths, &self.descriptor, attempt, if_exists)?;
-        let Some(commit) = begun else { return Ok(EpochStart::Skipped) };
+        let if_exists = self.options.if_exists;
+        let begun = EpochCommit::begin(&self.storage, &self.paths, &self.descriptor, epoch, if_exists)?;
+        let Some(commit) = begun.map(|begun| begun.indexing(indexed)) else { return Ok(EpochStart::Skipped) };
         let identity = commit.identity();
-        let part = self.options.part();
+        let (part, attempt) = (self.options.part(), (epoch, identity.commit));
         let factory = Arc::new(PartFactory::new(&self.storage, &self.paths, &self.descriptor, part, attempt));
         let mut commit = Some(commit);
         for (number, rank) in self.shared.ranks.iter().enumerate() {

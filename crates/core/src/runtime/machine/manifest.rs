@@ -65,6 +65,7 @@ fn encoded_bytes(schema: &Schema, parts: u32, row_groups: u32) -> Result<u64> {
         partitions: by_hash.then_some(parts),
         epoch: 1,
         commit: Uuid::nil(),
+        indexed_commit: None,
         parts: (0..parts).map(entry).collect(),
         row_groups: (0..row_groups).map(run).collect(),
         keys: Default::default(),

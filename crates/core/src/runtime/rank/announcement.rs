@@ -10,8 +10,13 @@ use crate::shuffle::MessageError;
 pub(super) enum Announcement {
     /// The dataset is open. Contains its dataset.json and the number of ranks that receive.
     Dataset { descriptor: Vec<u8>, receivers: u32 },
-    /// The epoch has begun.
-    Epoch { epoch: u64, commit: [u8; 16] },
+    /// The epoch has begun. `indexed` is the commit of the records, if it is an epoch of an index.
+    Epoch {
+        epoch: u64,
+        commit: [u8; 16],
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        indexed: Option<[u8; 16]>,
+    },
     /// The epoch exists and remains unchanged.
     Skipped { epoch: u64 },
     /// These epochs were removed.

@@ -79,20 +79,16 @@ impl RankJob {
     /// When the epoch exists and neither replace nor skip was requested, or when the epoch's folder cannot be created.
     /// The same on every rank.
     pub fn begin_epoch(&mut self, epoch: u64) -> Result<EpochStart> {
-        self.begin((epoch, Uuid::new_v4()), self.options.if_exists)
+        self.begin(epoch, None, self.options.if_exists)
     }
 
-    /// Begins an epoch whose commit has the identifier `commit`. Rank 0's identifier counts.
+    /// Begins an epoch of an index: entries made from the records of the commit `indexed`. The epoch fails if the ranks
+    /// name different commits.
     ///
     /// # Errors
     /// As for [`RankJob::begin_epoch`].
-    pub(crate) fn begin_epoch_as(&mut self, epoch: u64, commit: Uuid) -> Result<EpochStart> {
-        self.begin((epoch, commit), self.options.if_exists)
-    }
-
-    /// Returns the identifier of the last attempt to write an epoch, the same on every rank.
-    pub(crate) fn attempt(&self) -> Uuid {
-        self.attempt
+    pub(crate) fn begin_index_epoch(&mut self, epoch: u64, indexed: Uuid) -> Result<EpochStart> {
+        self.begin(epoch, Some(indexed), self.options.if_exists)
     }
 
     /// Begins an epoch that replaces an existing one, regardless of [`WriteOptions::if_exists`]. Use it if the job has
@@ -102,25 +98,25 @@ impl RankJob {
     /// # Errors
     /// When the epoch's folder cannot be created. The same on every rank.
     pub fn replace_epoch(&mut self, epoch: u64) -> Result<EpochStart> {
-        self.begin((epoch, Uuid::new_v4()), IfExists::Replace)
+        self.begin(epoch, None, IfExists::Replace)
     }
 
     /// Begins an epoch. For an existing epoch, rank 0's `if_exists` applies.
-    fn begin(&mut self, (epoch, commit): (u64, Uuid), if_exists: IfExists) -> Result<EpochStart> {
+    fn begin(&mut self, epoch: u64, indexed: Option<Uuid>, if_exists: IfExists) -> Result<EpochStart> {
         self.expect_between("begin_epoch")?;
         self.begun = self.host.now();
         let mut begun_commit = None;
-        let announcement = (self.rank == 0).then(|| match self.begin_as_root((epoch, commit), if_exists) {
+        let announcement = (self.rank == 0).then(|| match self.begin_as_root(epoch, if_exists) {
             Ok(Some(begun)) => {
-                let announcement = Announcement::Epoch { epoch, commit: begun.identity().commit.into_bytes() };
-                begun_commit = Some(begun);
-                announcement
+                let commit = begun.identity().commit.into_bytes();
+                begun_commit = Some(begun.indexing(indexed));
+                Announcement::Epoch { epoch, commit, indexed: indexed.map(Uuid::into_bytes) }
             }
             Ok(None) => Announcement::Skipped { epoch },
             Err(error) => Announcement::refused(&error),
         });
         let announced = self.begin_session("begin_epoch", announcement)?;
-        let Announcement::Epoch { epoch: begun, commit: identity } = announced else {
+        let Announcement::Epoch { epoch: begun, commit: identity, indexed: announced } = announced else {
             self.end_session("begin_epoch")?;
             return refusal(announced).map_or(Ok(EpochStart::Skipped), Err);
         };
@@ -133,6 +129,9 @@ impl RankJob {
             // The other ranks already append. The error reaches them at the epoch's end.
             let what = format!("rank {} began epoch {epoch}, but rank 0 began {begun}", self.rank);
             endpoint.object(UsageError::Option { option: "epoch", what }.into());
+        } else if announced != indexed.map(Uuid::into_bytes) {
+            let what = format!("epoch {epoch} was replaced while its index was made; repeat the command");
+            endpoint.object(UsageError::Option { option: "index", what }.into());
         }
         drop(endpoint);
         self.background.enter_epoch();
@@ -141,9 +140,9 @@ impl RankJob {
         Ok(EpochStart::Started)
     }
 
-    fn begin_as_root(&self, attempt: (u64, Uuid), if_exists: IfExists) -> Result<Option<EpochCommit>> {
+    fn begin_as_root(&self, epoch: u64, if_exists: IfExists) -> Result<Option<EpochCommit>> {
         self.check_lock()?;
-        EpochCommit::begin_as(&self.storage, &self.paths, &self.descriptor, attempt, if_exists)
+        EpochCommit::begin(&self.storage, &self.paths, &self.descriptor, epoch, if_exists)
     }
 
     /// Returns an error if this job no longer holds the writer lock. Called on rank 0 only.

@@ -75,6 +75,7 @@ fn write_parts(storage: &Arc<dyn Storage>, commit: &EpochCommit, seed: u64) -> R
     let ids = ids(seed);
     let mut manifest = EpochManifest {
         partitions: None,
+        indexed_commit: None,
         epoch: commit.identity().epoch,
         commit: commit.identity().commit,
         parts: Vec::new(),

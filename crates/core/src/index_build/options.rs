@@ -1,0 +1,10 @@
+//! Options of making and removing indexes.
+
+/// How an index is built or removed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct IndexOptions {
+    /// Number of threads that read records, by default the number of cores. Ranks of several processes have one each.
+    pub threads: Option<usize>,
+    /// Whether to take over the lock of another process that may be running.
+    pub break_lock: bool,
+}

@@ -1,0 +1,118 @@
+//! An index that can answer a predicate, or several of them that answer its alternatives together.
+
+use crate::error::{Error, Result};
+use crate::expr::Predicate;
+use crate::format::EpochManifest;
+use crate::index::RecordPlace;
+use crate::query::access::path::AccessPath;
+use crate::query::metrics::{Counters, add};
+
+/// Maximum number of alternatives of a predicate, each of which is looked up by itself.
+const MOST_BRANCHES: usize = 64;
+
+/// Indexes that find all records that may match a predicate: one index, or one for each alternative of the predicate.
+pub(super) struct Candidate<'p> {
+    /// The names of the indexes.
+    pub(super) name: String,
+    /// Maximum number of entries to read.
+    pub(super) entries: u64,
+    /// The indexes, with the conditions whose records each finds.
+    members: Vec<(&'p dyn AccessPath, Predicate)>,
+}
+
+/// What the search for candidates needs.
+pub(super) struct Finder<'a> {
+    pub(super) predicate: &'a Predicate,
+    pub(super) manifest: &'a EpochManifest,
+    pub(super) counters: &'a Counters,
+    pub(super) corrupt_indexes: u64,
+}
+
+impl Finder<'_> {
+    /// Returns the candidates among some paths, the most selective first.
+    ///
+    /// # Errors
+    /// Errors other than those of unreadable indexes.
+    pub(super) fn candidates<'p>(&mut self, paths: &[&'p dyn AccessPath]) -> Result<Vec<Candidate<'p>>> {
+        let mut candidates = Vec::new();
+        for path in paths {
+            let estimate = path.estimate(self.predicate, self.manifest);
+            if let Some(entries) = self.readable(estimate)? {
+                let members = vec![(*path, self.predicate.clone())];
+                candidates.push(Candidate { name: path.name().to_owned(), entries, members });
+            }
+        }
+        if let Some(united) = self.united(paths)? {
+            // An index may answer alternatives by itself, by the range from the least to the greatest of them.
+            candidates.retain(|single| single.name != united.name || single.entries < united.entries);
+            if candidates.iter().all(|single| single.name != united.name) {
+                candidates.push(united);
+            }
+        }
+        candidates.sort_by_key(|candidate| candidate.entries);
+        Ok(candidates)
+    }
+
+    /// Returns the candidate of one index for each alternative of the predicate, if there is one for all of them.
+    fn united<'p>(&mut self, paths: &[&'p dyn AccessPath]) -> Result<Option<Candidate<'p>>> {
+        let branches = self.predicate.branches(MOST_BRANCHES);
+        let (mut members, mut entries) = (Vec::with_capacity(branches.len()), 0u64);
+        for branch in branches {
+            let mut best: Option<(u64, &'p dyn AccessPath)> = None;
+            for path in paths {
+                let estimate = path.estimate(&branch, self.manifest);
+                let estimate = self.readable(estimate)?;
+                best = estimate
+                    .map(|entries| (entries, *path))
+                    .into_iter()
+                    .chain(best)
+                    .min_by_key(|(entries, _)| *entries);
+            }
+            let Some((most, path)) = best else { return Ok(None) };
+            entries = entries.saturating_add(most);
+            members.push((path, branch));
+        }
+        let mut names: Vec<&str> = members.iter().map(|(path, _)| path.name()).collect();
+        names.sort_unstable();
+        names.dedup();
+        Ok((members.len() > 1).then(|| Candidate { name: names.join(" or "), entries, members }))
+    }
+
+    /// Returns the places that a candidate finds, sorted. `None` if an index has no answer, or there are more than
+    /// `most` places.
+    ///
+    /// # Errors
+    /// As for [`Finder::candidates`].
+    pub(super) fn places(&mut self, candidate: &Candidate<'_>, most: u64) -> Result<Option<Vec<RecordPlace>>> {
+        let mut found: Vec<RecordPlace> = Vec::new();
+        for (path, condition) in &candidate.members {
+            let left = most.saturating_sub(found.len() as u64);
+            let read = path.places(condition, self.manifest, left, self.counters);
+            let Some(places) = self.readable(read)? else { return Ok(None) };
+            found.extend(places);
+        }
+        found.sort_unstable();
+        found.dedup();
+        Ok(Some(found))
+    }
+
+    /// Returns the answer of an index, or `None` if it has none. An index that cannot be read, or has been removed, has
+    /// none.
+    fn readable<T>(&mut self, answer: Result<Option<T>>) -> Result<Option<T>> {
+        match answer {
+            Err(
+                Error::Corruption { .. }
+                | Error::Version { .. }
+                | Error::Feature { .. }
+                | Error::NotADataset { .. }
+                | Error::Io { .. },
+            ) => {
+                self.corrupt_indexes += 1;
+                add(&self.counters.corrupt_indexes, 1);
+                Ok(None)
+            }
+            Err(Error::EpochMissing { .. } | Error::EpochReplaced { .. }) => Ok(None),
+            answer => answer,
+        }
+    }
+}
