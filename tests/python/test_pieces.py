@@ -66,6 +66,28 @@ def test_pieces_return_every_row_once(dataset, where, judge, epochs, size):
             assert piece.bytes_most <= size or end - first == 1
 
 
+@pytest.mark.parametrize(("where", "judge", "epochs"), CASES, ids=[case[0] for case in CASES])
+@pytest.mark.parametrize("count", [1, 3, 8])
+def test_shares_return_every_row_once(dataset, where, judge, epochs, count):
+    query = dataset.query(where, columns=["id"])
+    shares = [
+        [turbidite.Piece.from_json(piece.to_json()) for piece in dataset.share(rank, count, query)] for rank in range(count)
+    ]
+    ids = [piece.to_numpy()["id"] for share in shares for piece in share]
+    assert (numpy.sort(numpy.concatenate([*ids, numpy.empty(0, "u8")])) == expected(judge, epochs)).all()
+    sizes = [sum(piece.rows_most for piece in share) for share in shares]
+    assert max(sizes) - min(sizes) <= 1, sizes
+    assert all(len({piece.epoch for piece in share}) == len(share) for share in shares)
+
+
+def test_shares_that_do_not_exist_are_refused(dataset):
+    for index, count in [(3, 3), (0, 0), (-1, 2), (0.5, 2)]:
+        with pytest.raises(turbidite.UsageError, match="share: "):
+            dataset.share(index, count)
+    with pytest.raises(turbidite.UsageError, match="limit"):
+        dataset.share(0, 2, dataset.query(limit=3))
+
+
 def count(piece: turbidite.Piece) -> tuple[int, int]:
     return piece.epoch, len(piece.to_numpy()["id"])
 

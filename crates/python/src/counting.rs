@@ -9,7 +9,7 @@ use turbidite::Error;
 use turbidite::query::Query;
 
 use crate::batch::BatchColumn;
-use crate::values::{Range, bins_of, number, selection};
+use crate::values::{Range, bins_of, number, restricted, selection};
 
 /// The arguments of a two-dimensional histogram: pairs are those of x and y.
 #[derive(Debug, FromPyObject)]
@@ -18,6 +18,10 @@ pub(crate) struct PhaseSpaceArguments {
     columns: (String, String),
     #[pyo3(item("where"))]
     filter: Option<String>,
+    #[pyo3(item("box"))]
+    sides: Option<String>,
+    #[pyo3(item("period"))]
+    periods: Option<String>,
     #[pyo3(item)]
     epochs: Option<Vec<u64>>,
     #[pyo3(item)]
@@ -38,10 +42,8 @@ pub(crate) type Counted = (String, BatchColumn, Option<BatchColumn>);
 impl PhaseSpaceArguments {
     /// Counts the rows.
     pub(crate) fn count(self, dataset: &turbidite::Dataset) -> Result<Counted, Error> {
-        let mut query = Query::new().epochs(selection(self.epochs));
-        if let Some(filter) = self.filter {
-            query = query.filter(filter);
-        }
+        let query = Query::new().epochs(selection(self.epochs));
+        let mut query = restricted(query, self.filter, self.sides, self.periods);
         if let Some(threads) = self.threads {
             query = query.threads(threads);
         }

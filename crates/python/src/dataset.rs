@@ -13,7 +13,7 @@ use crate::counting::{self, Counted, PhaseSpaceArguments};
 use crate::errors::{exception, usage};
 use crate::owned::Owned;
 use crate::stream::{Batches, CorruptionWarning, Stream};
-use crate::values::{Range, bins_of, number, selection};
+use crate::values::{Range, bins_of, number, restricted, selection};
 use crate::watch::Watch;
 
 /// A dataset that is open for reading.
@@ -32,6 +32,10 @@ pub(crate) struct Dataset {
 struct Arguments {
     #[pyo3(item("where"))]
     filter: Option<String>,
+    #[pyo3(item("box"))]
+    sides: Option<String>,
+    #[pyo3(item("period"))]
+    periods: Option<String>,
     #[pyo3(item)]
     epochs: Option<Vec<u64>>,
     #[pyo3(item)]
@@ -62,16 +66,22 @@ struct HistogramArguments {
     range: Option<Range>,
     #[pyo3(item)]
     log: bool,
+    #[pyo3(item("where"))]
+    filter: Option<String>,
+    #[pyo3(item("box"))]
+    sides: Option<String>,
+    #[pyo3(item("period"))]
+    periods: Option<String>,
     #[pyo3(item)]
     epochs: Option<Vec<u64>>,
     #[pyo3(item)]
     exact: bool,
 }
 
-/// The particles to follow: those that satisfy an expression at an epoch, or those with some ids.
+/// The particles to follow: those that satisfy an expression, if it is stated, at an epoch, or those with some ids.
 #[derive(Debug, FromPyObject)]
 enum Particles {
-    Matching(String, u64),
+    Matching(Option<String>, u64),
     Listed(Vec<Id>),
 }
 
@@ -114,6 +124,10 @@ impl From<Id> for ParticleId {
 struct TrackArguments {
     #[pyo3(item)]
     particles: Particles,
+    #[pyo3(item("box"))]
+    sides: Option<String>,
+    #[pyo3(item("period"))]
+    periods: Option<String>,
     #[pyo3(item)]
     id: String,
     #[pyo3(item)]
@@ -128,10 +142,8 @@ struct TrackArguments {
 
 impl Arguments {
     fn query(self, py: Python<'_>) -> PyResult<Query> {
-        let mut query = Query::new().ordered(self.ordered).check(self.check).epochs(selection(self.epochs));
-        if let Some(filter) = self.filter {
-            query = query.filter(filter);
-        }
+        let query = Query::new().ordered(self.ordered).check(self.check).epochs(selection(self.epochs));
+        let mut query = restricted(query, self.filter, self.sides, self.periods);
         if let Some(columns) = self.columns {
             query = query.columns(columns);
         }
@@ -282,13 +294,26 @@ impl Dataset {
         Ok(pieces.iter().map(|piece| json!(piece).to_string()).collect())
     }
 
+    /// The pieces of a share of a query, each as JSON.
+    fn share(&self, py: Python<'_>, arguments: Arguments, index: u64, count: u64) -> PyResult<Vec<String>> {
+        let query = arguments.query(py)?;
+        let pieces = self.run(py, None, move |dataset| dataset.share(&query, index, count))?;
+        Ok(pieces.iter().map(|piece| json!(piece).to_string()).collect())
+    }
+
     /// A histogram of a column, as JSON.
     #[pyo3(signature = (arguments, tell = None))]
     fn histogram(&self, py: Python<'_>, arguments: HistogramArguments, tell: Option<Py<PyAny>>) -> PyResult<String> {
-        let HistogramArguments { column, bins, range, log, epochs, exact } = arguments;
+        let HistogramArguments { column, bins, range, log, filter, sides, periods, epochs, exact } = arguments;
         let bins = bins_of(bins, range, log);
-        let work =
-            move |dataset: &turbidite::Dataset| dataset.histogram(&column, &bins, selection(epochs), precision(exact));
+        let epochs = selection(epochs);
+        let work = move |dataset: &turbidite::Dataset| match (&filter, &sides) {
+            (None, None) => dataset.histogram(&column, &bins, epochs, precision(exact)),
+            _ => {
+                let query = restricted(Query::new().epochs(epochs), filter, sides, periods);
+                dataset.histogram_of(&query, &column, &bins)
+            }
+        };
         let found = self.run(py, tell, work)?;
         let answer = json!({
             "rows": found.rows,
@@ -353,12 +378,12 @@ impl Dataset {
     /// Follows particles through all epochs.
     #[pyo3(signature = (arguments, tell = None))]
     fn tracks(&self, py: Python<'_>, arguments: TrackArguments, tell: Option<Py<PyAny>>) -> PyResult<Stream> {
-        let TrackArguments { particles, id, epochs, columns, limit, threads } = arguments;
+        let TrackArguments { particles, sides, periods, id, epochs, columns, limit, threads } = arguments;
         let request = match particles {
-            Particles::Matching(of, _) if of.trim().is_empty() => {
+            Particles::Matching(Some(of), _) if of.trim().is_empty() => {
                 return Err(usage(py, "of: state which particles to follow, such as 'energy > 10'"));
             }
-            Particles::Matching(of, at) => TrackRequest::new(of, at, id),
+            Particles::Matching(of, at) => TrackRequest::of_query(restricted(Query::new(), of, sides, periods), at, id),
             Particles::Listed(ids) => TrackRequest::of_ids(ids, id),
         };
         let mut request = request.epochs(selection(epochs));

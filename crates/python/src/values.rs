@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use serde_json::{Value as Json, json};
 use turbidite::Value;
-use turbidite::query::{BinScale, Bins, EpochSelection};
+use turbidite::query::{BinScale, Bins, EpochSelection, Query};
 
 /// An end of a histogram's range. Integers stay exact.
 #[derive(Debug, Clone, Copy, FromPyObject)]
@@ -36,6 +36,25 @@ pub(crate) fn bins_of(count: usize, range: Option<Range>, log: bool) -> Bins {
 /// Returns the epochs of a request. `None` stands for all.
 pub(crate) fn selection(epochs: Option<Vec<u64>>) -> EpochSelection {
     epochs.map_or(EpochSelection::All, EpochSelection::List)
+}
+
+/// Restricts a query to the rows that satisfy an expression and lie within a box, as far as they are stated.
+pub(crate) fn restricted(
+    mut query: Query,
+    filter: Option<String>,
+    sides: Option<String>,
+    periods: Option<String>,
+) -> Query {
+    if let Some(filter) = filter {
+        query = query.filter(filter);
+    }
+    if let Some(sides) = sides {
+        query = query.within(sides);
+    }
+    if let Some(periods) = periods {
+        query = query.periods(periods);
+    }
+    query
 }
 
 /// Returns a value as JSON: integers of 64 bits exactly, all others as text, since JSON has no infinities.

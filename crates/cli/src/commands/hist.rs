@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 use turbidite::Value;
-use turbidite::query::{BinScale, Bins, Bounded, Dataset, Histogram, Precision};
+use turbidite::query::{BinScale, Bins, Bounded, Dataset, Histogram, Precision, Query};
 use turbidite::store::EpochRange;
 
 use super::answers::{aligned, json_number, say, say_json};
+use super::boxes::{self, BoxOptions};
 use super::epochs::of_epochs;
 use crate::failure::Failure;
 use crate::text;
@@ -19,14 +20,16 @@ const BAR_WIDTH: usize = 40;
 /// Show a histogram of a column
 ///
 /// Estimated from the manifests alone, with guaranteed bounds, which are narrow for the key and wide for columns that
-/// the data is not clustered by. NaN, infinities and values outside the range are counted separately.
+/// the data is not clustered by. --where and --box select rows, which --exact counts. NaN, infinities and values
+/// outside the range are counted separately.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 A bin includes its lower edge and excludes its upper edge; the last bin includes both. Bins of an integer column are
 printed with their first and last integer, and there are at most as many bins as integers.
 
   turbidite hist particles --column energy --log
-  turbidite hist particles --column ux --bins 40 --range -5..5 --epoch 4000 --exact")]
+  turbidite hist particles --column ux --bins 40 --range -5..5 --epoch 4000 --exact
+  turbidite hist particles --column energy --log --box x=0:10,z=-5:5 --exact")]
 pub(crate) struct Hist {
     /// The dataset
     dataset: PathBuf,
@@ -39,6 +42,11 @@ pub(crate) struct Hist {
     /// One epoch, or a range with both ends included [default: all]
     #[arg(long, value_name = "E|A..B")]
     epoch: Option<EpochRange>,
+    /// Count only rows that match this expression
+    #[arg(long = "where", value_name = "EXPRESSION")]
+    filter: Option<String>,
+    #[command(flatten)]
+    space: BoxOptions,
     /// Range of values, both ends included [default: all finite values]
     #[arg(long, value_name = "A..B", allow_hyphen_values = true)]
     range: Option<ValueRange>,
@@ -78,8 +86,25 @@ impl Hist {
         };
         let precision = if self.exact { Precision::Exact } else { Precision::Bounded };
         let epochs = self.epoch.unwrap_or(EpochRange::ALL);
-        let histogram = dataset.histogram(column, &bins, epochs, precision)?;
+        let histogram = match self.filter.is_some() || self.space.is_stated() {
+            true => self.of_rows(&dataset, column, &bins, epochs)?,
+            false => dataset.histogram(column, &bins, epochs, precision)?,
+        };
         if as_json { say_json(&self.document(&histogram)) } else { say(&self.in_words(&dataset, &histogram)) }
+    }
+
+    /// Counts the rows that match the predicate and lie within the box.
+    fn of_rows(&self, dataset: &Dataset, column: &str, bins: &Bins, epochs: EpochRange) -> Result<Histogram, Failure> {
+        if !self.exact {
+            let what = "manifests do not tell how many rows of a box or predicate a bin has; add --exact to count them";
+            return Err(Failure::Usage(what.to_owned()));
+        }
+        let mut query = self.space.restrict(Query::new().epochs(epochs));
+        if let Some(filter) = &self.filter {
+            query = query.filter(filter);
+        }
+        let found = dataset.histogram_of(&query, column, bins);
+        found.map_err(|error| boxes::wrong(error, "--where", self.filter.as_deref()))
     }
 
     fn document(&self, histogram: &Histogram) -> serde_json::Value {

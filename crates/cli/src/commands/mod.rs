@@ -7,6 +7,7 @@
 
 mod answers;
 mod batch;
+mod boxes;
 pub(crate) mod compact;
 pub(crate) mod completions;
 pub(crate) mod epoch_statistics;

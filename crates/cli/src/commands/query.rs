@@ -14,6 +14,7 @@ use turbidite::store::EpochRange;
 
 use super::answers::{report_ignored, say, say_json, to_json};
 use super::batch;
+use super::boxes::{self, BoxOptions};
 use crate::failure::{Failure, complain};
 use crate::output::{FileFormat, RowWriter, TextFormat};
 use crate::progress::ProgressLines;
@@ -32,6 +33,12 @@ Expressions: numbers, columns, + - * / %, comparisons, BETWEEN, IN, AND, OR, NOT
   --where 'ux > 5 AND abs(uy) < 1 AND energy > 10'
   --where 'id = 81234' --epoch 500..4000
 
+Boxes: a range COLUMN=LOW:HIGH of each column, with LOW included and HIGH excluded; either may be left out. NaN lies in
+no box. Where --period states a period, coordinates are compared modulo the period.
+
+  --box x=0:10,y=-5:5
+  --box 'x=120:138,y=:,z=0:5' --period 128,, --where 'energy > 1.5'
+
 Each line of a --batch file is a query 'epoch,begin,end': all rows of the epoch whose key is from begin to end, both
 included, in key order. The log has one line per query: epoch, begin, end, matches, runs, bytes_read, read_s, filter_s,
 merge_s, total_s. Read, filter and merge times are summed over threads; total_s is wall time.")]
@@ -44,6 +51,8 @@ pub(crate) struct QueryCommand {
     /// Return only rows that match this expression
     #[arg(long = "where", value_name = "EXPRESSION")]
     filter: Option<String>,
+    #[command(flatten)]
+    space: BoxOptions,
     /// Return only these columns, in this order
     #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
     columns: Option<Vec<String>>,
@@ -69,7 +78,7 @@ pub(crate) struct QueryCommand {
     #[arg(long = "figures")]
     metrics: bool,
     /// Run a list of range queries: lines 'epoch,begin,end'
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["epoch", "filter", "columns", "order", "limit", "count", "explain", "output", "format"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["epoch", "filter", "sides", "columns", "order", "limit", "count", "explain", "output", "format"])]
     batch: Option<PathBuf>,
     /// Write matches, bytes and times of each query of the list to a file
     #[arg(long, value_name = "FILE", requires = "batch")]
@@ -119,7 +128,7 @@ impl QueryCommand {
     }
 
     fn query(&self) -> Query {
-        let mut query = Query::new().ordered(self.order).check(!self.no_check);
+        let mut query = self.space.restrict(Query::new().ordered(self.order).check(!self.no_check));
         if let Some(epochs) = self.epoch {
             query = query.epochs(epochs);
         }
@@ -141,12 +150,9 @@ impl QueryCommand {
         query
     }
 
-    /// Converts an error. If the predicate caused it, the message contains the predicate.
+    /// Converts an error. If predicate or box caused it, the message contains them.
     fn wrong(&self, error: Error) -> Failure {
-        match (error, &self.filter) {
-            (Error::Expression(error), Some(filter)) => Failure::Usage(format!("--where '{filter}': {error}")),
-            (other, _) => other.into(),
-        }
+        boxes::wrong(error, "--where", self.filter.as_deref())
     }
 
     fn count(&self, dataset: &Dataset, query: &Query, as_json: bool) -> Result<(), Failure> {

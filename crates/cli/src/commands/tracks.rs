@@ -3,21 +3,22 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use turbidite::Error;
-use turbidite::query::TrackRequest;
+use turbidite::query::{Query, TrackRequest};
 
+use super::boxes::{self, BoxOptions};
 use super::trajectories::{TrajectoryOptions, parse_ids};
 use crate::failure::Failure;
 
 /// Track particles through epochs
 ///
-/// Selects the particles that match --of at epoch --at, or those of --ids, and prints their rows in all epochs: the id,
-/// the epoch, then the other columns, sorted by id and epoch. Particles that are missing in some epochs, and rows with
-/// a duplicate id and epoch, are counted on standard error.
+/// Selects the particles that match --of and lie within --box at epoch --at, or those of --ids, and prints their rows
+/// in all epochs: the id, the epoch, then the other columns, sorted by id and epoch. Particles that are missing in some
+/// epochs, and rows with a duplicate id and epoch, are counted on standard error.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
   turbidite tracks particles --of 'energy > 100' --at 4000 --id id -o hot.parquet
   turbidite tracks particles --of 'energy > 100' --at 4000 --id id --epoch 2000..4000 --columns energy,ux
+  turbidite tracks particles --box x=0:10,z=-5:5 --at 4000 --id id
   turbidite tracks particles --ids 17,42 --id id
   turbidite tracks particles --ids @chosen.txt --id id
 
@@ -27,13 +28,15 @@ pub(crate) struct TracksCommand {
     /// The dataset
     dataset: PathBuf,
     /// Select the particles that match this expression at epoch --at
-    #[arg(long, value_name = "EXPRESSION", requires = "at", required_unless_present = "ids")]
+    #[arg(long, value_name = "EXPRESSION", requires = "at", required_unless_present_any = ["ids", "sides"])]
     of: Option<String>,
+    #[command(flatten)]
+    space: BoxOptions,
     /// The epoch at which particles are selected
-    #[arg(long, value_name = "E", requires = "of")]
+    #[arg(long, value_name = "E")]
     at: Option<u64>,
     /// Select particles by id, separated by commas; or by the ids in a file, separated by commas or white space
-    #[arg(long, value_name = "A,B,…|@FILE", conflicts_with_all = ["of", "at"])]
+    #[arg(long, value_name = "A,B,…|@FILE", conflicts_with_all = ["of", "at", "sides"])]
     ids: Option<String>,
     #[command(flatten)]
     options: TrajectoryOptions,
@@ -41,19 +44,30 @@ pub(crate) struct TracksCommand {
 
 impl TracksCommand {
     pub(crate) fn run(&self, as_json: bool) -> Result<(), Failure> {
-        let printed = self.options.print(&self.dataset, as_json, |schema, id| match (&self.ids, &self.of, self.at) {
-            (Some(ids), _, _) => Ok(TrackRequest::of_ids(parse_ids(&[listed(ids)?], schema, id)?, id)),
-            (None, Some(of), Some(at)) => Ok(TrackRequest::new(of, at, id)),
-            (None, ..) => Err(Failure::Usage("state --of and --at, or --ids".to_owned())),
+        let printed = self.options.print(&self.dataset, as_json, |schema, id| match (&self.ids, self.at) {
+            (Some(ids), _) => Ok(TrackRequest::of_ids(parse_ids(&[listed(ids)?], schema, id)?, id)),
+            (None, Some(at)) if self.of.is_some() || self.space.is_stated() => {
+                Ok(TrackRequest::of_query(self.selected(), at, id))
+            }
+            (None, _) => Err(Failure::Usage("state --at and --of or --box, or --ids".to_owned())),
         });
         printed.map_err(|failure| self.wrong(failure))
     }
 
-    /// Converts a failure. If the predicate caused it, the message contains the predicate.
+    /// Returns the query of the rows at epoch --at.
+    fn selected(&self) -> Query {
+        let query = self.space.restrict(Query::new());
+        match &self.of {
+            Some(of) => query.filter(of),
+            None => query,
+        }
+    }
+
+    /// Converts a failure. If predicate or box caused it, the message contains them.
     fn wrong(&self, failure: Failure) -> Failure {
-        match (failure, &self.of) {
-            (Failure::Dataset(Error::Expression(error)), Some(of)) => Failure::Usage(format!("--of '{of}': {error}")),
-            (other, _) => other,
+        match failure {
+            Failure::Dataset(error) => boxes::wrong(error, "--of", self.of.as_deref()),
+            other => other,
         }
     }
 }

@@ -20,7 +20,7 @@ use super::tree::{BinaryOp, ColumnRef, CompareOp, Condition, Number, UnaryOp, ro
 const MAX_TREE_DEPTH: usize = 200;
 
 /// Magnitude above which integer literals are converted to `f64`. [`Value::compare`] is exact for integers below it.
-const MAX_WHOLE: i128 = 1 << 100;
+pub(super) const MAX_WHOLE: i128 = 1 << 100;
 
 /// The names in scope.
 pub(super) enum Names<'a> {
@@ -96,7 +96,7 @@ fn fold_binary(op: BinaryOp, left: Number, right: Number) -> Number {
             BinaryOp::Multiply => a.checked_mul(b),
             BinaryOp::Divide | BinaryOp::Remainder => None,
         };
-        if let Some(whole) = whole.filter(|whole| whole.abs() <= MAX_WHOLE) {
+        if let Some(whole) = whole.filter(|whole| (-MAX_WHOLE..=MAX_WHOLE).contains(whole)) {
             return Number::Literal(Value::Int(whole));
         }
     }
@@ -113,12 +113,27 @@ fn round_to(other: &Number, literal: Number) -> Number {
     }
 }
 
-fn compare(op: CompareOp, left: Number, right: Number) -> Condition {
+/// Returns a comparison. A literal is rounded to the type of the column that it is compared with.
+pub(super) fn compare(op: CompareOp, left: Number, right: Number) -> Condition {
     let right = round_to(&left, right);
     let left = round_to(&right, left);
     match (left.literal(), right.literal()) {
         (Some(a), Some(b)) => Condition::Constant(op.holds_exactly(a, b)),
         _ => Condition::Compare(op, left, right),
+    }
+}
+
+/// Returns the index of the column with this name, or else of the only column whose name differs in case only. If there
+/// are none or several of those, returns them as the error.
+pub(super) fn find_column(columns: &[Column], name: &str) -> std::result::Result<usize, Vec<usize>> {
+    if let Some(index) = columns.iter().position(|column| column.name == name) {
+        return Ok(index);
+    }
+    let is_alike = |column: &Column| column.name.to_lowercase() == name.to_lowercase();
+    let alike: Vec<usize> = (0..columns.len()).filter(|index| is_alike(&columns[*index])).collect();
+    match alike[..] {
+        [index] => Ok(index),
+        _ => Err(alike),
     }
 }
 
@@ -364,25 +379,18 @@ impl<'a> Binder<'a> {
         ExpressionError::Opaque { position, name, data_type }
     }
 
-    /// Returns the index of the column with this name, or else of the only column whose name differs in case only.
     fn find(&self, name: &str, position: usize) -> Result<usize> {
-        if let Some(index) = self.columns.iter().position(|column| column.name == name) {
-            return Ok(index);
-        }
-        let alike = |column: &Column| column.name.to_lowercase() == name.to_lowercase();
-        let mut candidates = self.columns.iter().enumerate().filter(|(_, column)| alike(column));
-        match (candidates.next(), candidates.next()) {
-            (Some((index, _)), None) => Ok(index),
-            (None, _) => {
-                let known = self.columns.iter().map(|column| column.name.clone()).collect();
-                Err(ExpressionError::UnknownColumn { position, name: name.to_owned(), known })
+        let names = |found: &mut dyn Iterator<Item = &Column>| found.map(|column| column.name.clone()).collect();
+        find_column(self.columns, name).map_err(|alike| match alike.is_empty() {
+            true => {
+                let known = names(&mut self.columns.iter());
+                ExpressionError::UnknownColumn { position, name: name.to_owned(), known }
             }
-            (Some(_), Some(_)) => {
-                let candidates =
-                    self.columns.iter().filter(|column| alike(column)).map(|column| column.name.clone()).collect();
-                Err(ExpressionError::AmbiguousColumn { position, name: name.to_owned(), candidates })
+            false => {
+                let candidates = names(&mut alike.iter().map(|index| &self.columns[*index]));
+                ExpressionError::AmbiguousColumn { position, name: name.to_owned(), candidates }
             }
-        }
+        })
     }
 
     fn constant(&self, whole: &Expr, parts: &[Ident]) -> Result<Number> {

@@ -38,9 +38,9 @@ impl Comparison<'_> {
                 gather(&left.tree, &mut columns, &mut epoch);
                 gather(&right.tree, &mut columns, &mut epoch);
             }
-            ExpressionPlan::ComputedMember { value, .. } | ExpressionPlan::IsNan(value) => {
-                gather(&value.tree, &mut columns, &mut epoch)
-            }
+            ExpressionPlan::ComputedRange { value, .. }
+            | ExpressionPlan::ComputedMember { value, .. }
+            | ExpressionPlan::IsNan(value) => gather(&value.tree, &mut columns, &mut epoch),
             ExpressionPlan::Constant(_) | ExpressionPlan::Not(_) | ExpressionPlan::And(_) | ExpressionPlan::Or(_) => {}
         }
         columns.sort_unstable();
@@ -69,6 +69,7 @@ pub(super) fn fold<T, E>(
         | ExpressionPlan::Member { .. }
         | ExpressionPlan::Whole { .. }
         | ExpressionPlan::Compare { .. }
+        | ExpressionPlan::ComputedRange { .. }
         | ExpressionPlan::ComputedMember { .. }
         | ExpressionPlan::Tuple { .. }
         | ExpressionPlan::IsNan(_) => return comparison(&Comparison { plan }),

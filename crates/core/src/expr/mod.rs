@@ -32,9 +32,9 @@
 //!
 //! `builder` converts expressions composed by a program to text. `parse` parses text to sqlparser's tree within fixed
 //! limits. `bind` (`bind_tuple` for tuples) resolves names and types, and converts that tree to our typed `tree`.
-//! `plan` chooses the execution of each comparison: on native slices (`mask`) or in `f64` chunks (`program`).
-//! `comparison` folds a predicate over its comparisons. [`Predicate`] evaluates and prunes (`prune`: interval
-//! arithmetic over column statistics; `keys`: lists of keys). [`Derivation`] computes columns.
+//! `space` converts boxes to comparisons. `plan` chooses the execution of each comparison: on native slices (`mask`) or
+//! in `f64` chunks (`program`). `comparison` folds a predicate over its comparisons. [`Predicate`] evaluates and prunes
+//! (`prune`: interval arithmetic over column statistics; `keys`: lists of keys). [`Derivation`] computes columns.
 
 mod bind;
 mod bind_tuple;
@@ -50,6 +50,7 @@ mod plan;
 mod predicate;
 mod program;
 mod prune;
+mod space;
 mod tree;
 mod tuples;
 
@@ -66,3 +67,4 @@ pub use error::ExpressionError;
 pub use predicate::{Predicate, PredicateInput};
 #[doc(hidden)]
 pub use prune::{ColumnBounds, NanPresence, TruthValue};
+pub(crate) use space::SpaceText;

@@ -66,6 +66,13 @@ pub(super) enum ExpressionPlan {
         left: Computed,
         right: Computed,
     },
+    /// The number lies in [low, high]. The interval is not empty.
+    ComputedRange {
+        value: Computed,
+        low: f64,
+        high: f64,
+        inside: bool,
+    },
     ComputedMember {
         value: Computed,
         members: Members,
@@ -116,12 +123,14 @@ fn interval(op: CompareOp, data_type: DataType, literal: Value) -> Option<(Value
             let next = |value: f32, up: bool| if up { value.next_up() } else { value.next_down() };
             float_interval(op, literal.as_f64(), |value, up| f64::from(next(value as f32, up)))?
         }
-        DataType::F64 => {
-            float_interval(op, literal.as_f64(), |value, up| if up { value.next_up() } else { value.next_down() })?
-        }
+        DataType::F64 => float_interval(op, literal.as_f64(), next_f64)?,
         _ => whole_interval(op, data_type, literal)?,
     };
     (low.compare(high) != Some(Ordering::Greater)).then_some((low, high))
+}
+
+fn next_f64(value: f64, up: bool) -> f64 {
+    if up { value.next_up() } else { value.next_down() }
 }
 
 fn float_interval(op: CompareOp, literal: f64, next: impl Fn(f64, bool) -> f64) -> Option<(Value, Value)> {
@@ -180,6 +189,29 @@ fn intersect(a: Option<(Value, Value)>, b: Option<(Value, Value)>) -> Option<(Va
     (low.compare(high) != Some(Ordering::Greater)).then_some((low, high))
 }
 
+/// Returns the plan of two ranges of the same column or of the same computed number, or `None` for other plans.
+fn both(one: &ExpressionPlan, other: &ExpressionPlan) -> Option<ExpressionPlan> {
+    match (one, other) {
+        (
+            ExpressionPlan::Range { source, low, high, inside: true },
+            ExpressionPlan::Range { source: same, low: other_low, high: other_high, inside: true },
+        ) if source == same => {
+            Some(range(*source, intersect(Some((*low, *high)), Some((*other_low, *other_high))), true))
+        }
+        (
+            ExpressionPlan::ComputedRange { value, low, high, inside: true },
+            ExpressionPlan::ComputedRange { value: same, low: other_low, high: other_high, inside: true },
+        ) if value.tree == same.tree => {
+            let (low, high) = (low.max(*other_low), high.min(*other_high));
+            Some(match low <= high {
+                true => ExpressionPlan::ComputedRange { value: value.clone(), low, high, inside: true },
+                false => ExpressionPlan::Constant(false),
+            })
+        }
+        _ => None,
+    }
+}
+
 impl ExpressionPlan {
     /// Returns a plan that tests whether a source's value is in a list.
     pub(super) fn any_of(source: Source, members: Members, inside: bool) -> Self {
@@ -198,7 +230,7 @@ fn cost(plan: &ExpressionPlan) -> usize {
         ExpressionPlan::Range { .. } => 1,
         ExpressionPlan::Member { .. } => 3,
         ExpressionPlan::Whole { .. } => 4,
-        ExpressionPlan::Compare { .. } | ExpressionPlan::IsNan(_) => 10,
+        ExpressionPlan::Compare { .. } | ExpressionPlan::ComputedRange { .. } | ExpressionPlan::IsNan(_) => 10,
         ExpressionPlan::ComputedMember { .. } | ExpressionPlan::Tuple { .. } => 13,
         ExpressionPlan::Not(inner) => cost(inner),
         ExpressionPlan::And(inner) | ExpressionPlan::Or(inner) => inner.iter().map(cost).sum(),
@@ -235,20 +267,15 @@ impl ExpressionPlanner<'_> {
         }
     }
 
-    /// Builds a conjunction, and merges the ranges on each source into one.
+    /// Builds a conjunction, and merges the ranges of each column and of each computed number into one.
     fn all(operands: impl Iterator<Item = ExpressionPlan>) -> ExpressionPlan {
         let mut plans: Vec<ExpressionPlan> = Vec::new();
         for operand in operands {
-            if let ExpressionPlan::Range { source, low, high, inside: true } = operand {
-                let same = |plan: &&mut ExpressionPlan| matches!(plan, ExpressionPlan::Range { source: other, inside: true, .. } if *other == source);
-                if let Some(plan) = plans.iter_mut().find(same) {
-                    if let ExpressionPlan::Range { low: other_low, high: other_high, .. } = *plan {
-                        *plan = range(source, intersect(Some((low, high)), Some((other_low, other_high))), true);
-                    }
-                    continue;
-                }
+            let merged = plans.iter().enumerate().find_map(|(place, plan)| Some((place, both(plan, &operand)?)));
+            match merged {
+                Some((place, plan)) => plans[place] = plan,
+                None => plans.push(operand),
             }
-            plans.push(operand);
         }
         plans.sort_by_key(cost);
         ExpressionPlan::And(plans)
@@ -292,7 +319,27 @@ impl ExpressionPlanner<'_> {
         {
             return ExpressionPlan::Whole { op, left: a, right: b };
         }
+        if let Some(literal) = right.literal() {
+            return self.computed_range(op, left, literal.as_f64());
+        }
+        if let Some(literal) = left.literal() {
+            return self.computed_range(op.flipped(), right, literal.as_f64());
+        }
         ExpressionPlan::Compare { op, left: self.computed(left), right: self.computed(right) }
+    }
+
+    /// Plans the comparison of a computed number with a literal.
+    fn computed_range(&self, op: CompareOp, number: &Number, literal: f64) -> ExpressionPlan {
+        let inside = op != CompareOp::NotEqual;
+        match float_interval(op, literal, next_f64) {
+            Some((low, high)) => ExpressionPlan::ComputedRange {
+                value: self.computed(number),
+                low: low.as_f64(),
+                high: high.as_f64(),
+                inside,
+            },
+            None => ExpressionPlan::Constant(!inside),
+        }
     }
 
     fn between(&self, value: &Number, low: &Number, high: &Number, negated: bool) -> ExpressionPlan {

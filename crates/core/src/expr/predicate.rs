@@ -23,6 +23,7 @@ use super::parse::{SourceText, parse};
 use super::plan::{Computed, ExpressionPlan, ExpressionPlanner, Source, type_range};
 use super::program::{CHUNK_ROWS, Chunks, Scalar, Stack};
 use super::prune::{ColumnBounds, Pruner, TruthValue, range_of, values_of};
+use super::space::{self, SpaceText};
 use super::tree::{CompareOp, Condition, gather};
 use super::tuples::TupleSet;
 
@@ -236,6 +237,11 @@ impl<'a> PredicateInput<'a> {
             }
             ExpressionPlan::Whole { op, left, right } => self.whole(*op, *left, *right),
             ExpressionPlan::Compare { op, left, right } => self.compare(*op, left, right, stack),
+            ExpressionPlan::ComputedRange { value, low, high, inside } => {
+                // `&` instead of `&&` avoids a branch in the loop.
+                let mask = self.each_chunk(value, stack, |value| (value >= *low) & (value <= *high));
+                if *inside { mask } else { mask.negate() }
+            }
             ExpressionPlan::ComputedMember { value, members, inside } => {
                 let mask = self.members(value, members, stack);
                 if *inside { mask } else { mask.negate() }
@@ -385,21 +391,48 @@ fn gather_all(condition: &Condition, columns: &mut Vec<usize>, epoch: &mut bool)
     }
 }
 
+fn bind(text: &str, schema: &Schema) -> Result<Condition, ExpressionError> {
+    let expr = parse(&SourceText::new(text, 0))?;
+    Binder::new(SourceText::new(text, 0), schema.columns(), Names::Predicate).predicate(&expr)
+}
+
 impl Predicate {
     /// Parses a condition and binds it to a schema's columns and the virtual column `epoch`.
     ///
     /// # Errors
     /// [`ExpressionError`] if the text is not a valid condition.
     pub fn parse(text: &str, schema: &Schema) -> Result<Self, ExpressionError> {
-        let expr = parse(&SourceText::new(text, 0))?;
-        let condition = Binder::new(SourceText::new(text, 0), schema.columns(), Names::Predicate).predicate(&expr)?;
+        Ok(Self::of(&bind(text, schema)?, schema))
+    }
+
+    /// Returns the predicate of the rows that satisfy a condition and lie within a box, or `None` if neither is stated.
+    ///
+    /// # Errors
+    /// [`ExpressionError`] if the text is not a valid condition, or the box is not one of the schema's columns.
+    pub(crate) fn parse_within(
+        text: Option<&str>,
+        space: Option<SpaceText<'_>>,
+        schema: &Schema,
+    ) -> Result<Option<Self>, ExpressionError> {
+        let stated = text.map(|text| bind(text, schema)).transpose()?;
+        let Some(space) = space else { return Ok(stated.map(|condition| Self::of(&condition, schema))) };
+        let mut all = match stated {
+            Some(Condition::And(all)) => all,
+            stated => stated.into_iter().collect(),
+        };
+        all.extend(space::conditions(space, schema)?);
+        let condition = if all.len() == 1 { all.remove(0) } else { Condition::And(all) };
+        Ok(Some(Self::of(&condition, schema)))
+    }
+
+    fn of(condition: &Condition, schema: &Schema) -> Self {
         let (mut columns, mut uses_epoch) = (Vec::new(), false);
-        gather_all(&condition, &mut columns, &mut uses_epoch);
+        gather_all(condition, &mut columns, &mut uses_epoch);
         columns.sort_unstable();
         columns.dedup();
         let types = columns.iter().map(|column| schema.columns()[*column].data_type).collect();
-        let plan = ExpressionPlanner { columns: &columns }.plan(&condition);
-        Ok(Self { text: condition.to_string(), plan, columns, types, uses_epoch })
+        let plan = ExpressionPlanner { columns: &columns }.plan(condition);
+        Self { text: condition.to_string(), plan, columns, types, uses_epoch }
     }
 
     /// Returns the predicate `column IN values` on an integer column, for lists that are too long to parse from text.

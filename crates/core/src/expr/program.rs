@@ -78,6 +78,16 @@ fn scalar_right(op: BinaryOp, out: &mut [f64], scalar: f64) {
     macro_rules! each {
         ($sign:tt) => { out.iter_mut().for_each(|value| *value = *value $sign scalar) };
     }
+    if op == BinaryOp::Remainder {
+        for value in out {
+            // A value below the divisor is its own remainder. Coordinates within their period need no division.
+            let is_remainder = value.abs() < scalar.abs();
+            if !is_remainder {
+                *value %= scalar;
+            }
+        }
+        return;
+    }
     with_operator!(op, each);
 }
 

@@ -3,8 +3,8 @@
 //! Pruning is sound but not complete: `Never` and `Always` are guaranteed, while `Maybe` may stand for either of them.
 //! A number is represented by the interval of its non-NaN values, and by whether it can be NaN. IEEE arithmetic rounds
 //! monotonically. An operator that is monotone in each operand therefore maps interval ends to interval ends, with the
-//! same rounding as for rows. Where an operator is not monotone (division near zero, infinity minus infinity, `%`), the
-//! interval is unbounded and NaN is possible.
+//! same rounding as for rows. Where an operator is not monotone (division near zero, infinity minus infinity), the
+//! interval is unbounded and NaN is possible. `%` is monotone between two multiples of its right operand.
 
 use std::cmp::Ordering;
 
@@ -130,8 +130,50 @@ fn binary(op: BinaryOp, left: Interval, right: Interval) -> Interval {
         }
         BinaryOp::Divide if holds_zero(b) => Interval::ANYTHING,
         BinaryOp::Divide => Interval::hull(&corners, can_be_nan),
-        BinaryOp::Remainder => Interval::ANYTHING,
+        BinaryOp::Remainder => remainder(left, right).hull(),
     }
+}
+
+/// Bounds of a remainder.
+struct Remainders {
+    /// Intervals that contain all remainders but NaN. A range of dividends that crosses a multiple of the divisor has
+    /// remainders at both ends of the divisor's range.
+    pieces: [Option<(f64, f64)>; 2],
+    can_be_nan: bool,
+}
+
+impl Remainders {
+    fn hull(&self) -> Interval {
+        let joined = |one: (f64, f64), other: (f64, f64)| (one.0.min(other.0), one.1.max(other.1));
+        Interval { range: self.pieces.into_iter().flatten().reduce(joined), can_be_nan: self.can_be_nan }
+    }
+}
+
+/// Returns bounds of `dividend % divisor`. The remainder has the sign of the dividend. It is not above the dividend,
+/// and below the divisor, in magnitude.
+fn remainder(dividend: Interval, divisor: Interval) -> Remainders {
+    let (Some(a), Some(b)) = (dividend.range, divisor.range) else {
+        return Remainders { pieces: [None; 2], can_be_nan: true };
+    };
+    let can_be_nan = dividend.can_be_nan || divisor.can_be_nan || holds_infinity(a) || holds_zero(b);
+    let period = b.0.abs();
+    let most = period.max(b.1.abs());
+    let whole = (a.0.min(0.0).max(-most), a.1.max(0.0).min(most));
+    // The difference rounds monotonically: if it is below the period, so is the exact difference.
+    let is_narrow = b.0 == b.1 && b.0 != 0.0 && a.1 - a.0 < period;
+    let (from, to) = (a.0 % period, a.1 % period);
+    let pieces = if !is_narrow || from.is_nan() || to.is_nan() {
+        [Some(whole), None]
+    } else if from <= to {
+        // Between two multiples of the period, the remainder is the dividend less a constant. Across a multiple, the
+        // last remainder would be less than the first.
+        [Some((from, to)), None]
+    } else if a.0 > 0.0 {
+        [Some((from, period.next_down())), Some((0.0, to))]
+    } else {
+        [Some((from, 0.0)), Some(((-period).next_up(), to))]
+    };
+    Remainders { pieces, can_be_nan }
 }
 
 fn square(value: Interval) -> Interval {
@@ -271,6 +313,10 @@ impl Pruner<'_> {
                 },
                 _ => TruthValue::Maybe,
             },
+            ExpressionPlan::ComputedRange { value, low, high, inside } => {
+                let truth = self.computed_range(&value.tree, (*low, *high));
+                if *inside { truth } else { truth.opposite() }
+            }
             ExpressionPlan::Compare { op, left, right } => compare(*op, self.computed(left), self.computed(right)),
             ExpressionPlan::ComputedMember { value, members, inside } => {
                 let Interval { range, can_be_nan } = self.computed(value);
@@ -313,6 +359,28 @@ impl Pruner<'_> {
                 }
             }
         }
+    }
+
+    /// Returns whether a number lies in a closed interval.
+    fn computed_range(&self, number: &Number, (low, high): (f64, f64)) -> TruthValue {
+        let Remainders { pieces, can_be_nan } = match number {
+            Number::Binary(BinaryOp::Remainder, left, right) => remainder(self.number(left), self.number(right)),
+            number => {
+                let Interval { range, can_be_nan } = self.number(number);
+                Remainders { pieces: [range, None], can_be_nan }
+            }
+        };
+        let mut pieces = pieces.into_iter().flatten().peekable();
+        if pieces.peek().is_none() {
+            // Every value is NaN.
+            return TruthValue::Never;
+        }
+        let (mut can_hold, mut can_fail) = (false, can_be_nan);
+        for (least, greatest) in pieces {
+            can_hold |= low <= greatest && least <= high;
+            can_fail |= least < low || high < greatest;
+        }
+        TruthValue::of(can_hold, can_fail)
     }
 
     fn member(&self, known: Known, members: &Members) -> TruthValue {

@@ -14,6 +14,7 @@ use crate::query::analytics::bins::Bins;
 use crate::query::analytics::distribution::{self, Histogram, Precision, Quantiles};
 use crate::query::analytics::frequent::{self, FrequentKey};
 use crate::query::analytics::histogram_2d::{self, Histogram2d};
+use crate::query::analytics::histogram_of_rows;
 use crate::query::analytics::profile::{self, KeyProfile};
 use crate::query::analytics::tracks::{self, TrackProgress, TrackRequest, Tracks};
 use crate::query::execution::stream::{self, QueryStream};
@@ -148,16 +149,41 @@ impl Dataset {
     /// The errors of [`Dataset::run`], corrupt manifests, and a usage error for a query with a limit, since a piece
     /// does not know how many rows the others return.
     pub fn pieces(&self, query: &Query, bytes: u64) -> Result<Vec<Piece>> {
-        let unfit = |what: &str| UsageError::Option { option: "pieces", what: what.to_owned() };
-        if query.limit.is_some() {
-            return Err(unfit("cannot be made of a query with a limit").into());
-        }
-        if query.piece.is_some() {
-            return Err(unfit("cannot be made of a piece").into());
-        }
+        check_cuttable(query, "pieces")?;
         let resolved = ResolvedQuery::resolve(query, &self.catalog.schema)?;
         let epochs = self.catalog.select_epochs(&query.epochs)?;
         pieces::cut(&self.catalog, &resolved, &epochs, bytes)
+    }
+
+    /// Returns the pieces of one of `count` shares of a query, such as those of the ranks of a parallel program. Each
+    /// share is contiguous in the order of epochs, parts and row groups, and has at most one piece for each epoch.
+    /// Before the predicate, shares differ by at most one row. All processes compute the same cuts without messages, if
+    /// no epoch is replaced meanwhile.
+    ///
+    /// # Errors
+    /// The errors of [`Dataset::pieces`], and a usage error if there is no share `index`.
+    ///
+    /// ```no_run
+    /// use turbidite::query::{Dataset, Query};
+    /// let (rank, ranks) = (3, 8);
+    /// let dataset = Dataset::open("particles.tbd")?;
+    /// let query = Query::new().epochs(4000);
+    /// for piece in dataset.share(&query, rank, ranks)? {
+    ///     for batch in dataset.run(&query.clone().piece(piece))? {
+    ///         println!("{} rows", batch?.num_rows());
+    ///     }
+    /// }
+    /// # Ok::<(), turbidite::Error>(())
+    /// ```
+    pub fn share(&self, query: &Query, index: u64, count: u64) -> Result<Vec<Piece>> {
+        check_cuttable(query, "share")?;
+        if index >= count {
+            let what = format!("there is no share {index} of {count}; shares are counted from 0");
+            return Err(UsageError::Option { option: "share", what }.into());
+        }
+        let resolved = ResolvedQuery::resolve(query, &self.catalog.schema)?;
+        let epochs = self.catalog.select_epochs(&query.epochs)?;
+        pieces::share(&self.catalog, &resolved, &epochs, (index, count))
     }
 
     /// Returns the trajectories of the particles that satisfy a predicate at one epoch. Reads and sorts all rows before
@@ -204,6 +230,28 @@ impl Dataset {
     ) -> Result<Histogram> {
         let epochs = self.catalog.select_epochs(&epochs.into())?;
         distribution::histogram(&self.catalog, column, bins, &epochs, precision, &self.counters())
+    }
+
+    /// Counts the rows of a query in bins of a column. Reads this column and the predicate's, without keeping rows. The
+    /// query's columns, order and limit are ignored.
+    ///
+    /// If the bins have no range, it is that of the finite values of the matching rows. Manifests state it for whole
+    /// epochs, unless values are infinite; otherwise, the rows are read twice.
+    ///
+    /// # Errors
+    /// Usage errors: a column without numbers, invalid bins, an invalid query; missing epochs; corruption.
+    ///
+    /// ```no_run
+    /// use turbidite::query::{Bins, Dataset, Query};
+    /// let dataset = Dataset::open("particles.tbd")?;
+    /// let corner = Query::new().epochs(4000).within("x=0:10,z=0:5");
+    /// let histogram = dataset.histogram_of(&corner, "energy", &Bins::new(20))?;
+    /// println!("{} rows", histogram.rows);
+    /// # Ok::<(), turbidite::Error>(())
+    /// ```
+    pub fn histogram_of(&self, query: &Query, column: &str, bins: &Bins) -> Result<Histogram> {
+        let epochs = self.catalog.select_epochs(&query.epochs)?;
+        histogram_of_rows::histogram_of(&self.catalog, query, (column, bins), &epochs, &self.counters())
     }
 
     /// Counts the rows of a query in bins of two columns, and optionally sums a third column in each bin. Reads these
@@ -296,4 +344,16 @@ impl Dataset {
     pub(super) fn catalog(&self) -> &Catalog {
         &self.catalog
     }
+}
+
+/// Refuses queries that cannot be cut into pieces.
+fn check_cuttable(query: &Query, option: &'static str) -> Result<()> {
+    let unfit = |what: &str| UsageError::Option { option, what: what.to_owned() };
+    if query.limit.is_some() {
+        return Err(unfit("cannot be made of a query with a limit").into());
+    }
+    if query.piece.is_some() {
+        return Err(unfit("cannot be made of a piece").into());
+    }
+    Ok(())
 }

@@ -1,5 +1,6 @@
 //! A piece of a query, as another process receives it.
 
+use std::ops::Range;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -43,6 +44,10 @@ pub struct Piece {
     rows_most: u64,
     /// Maximum size of the values that the piece reads, in bytes.
     bytes_most: u64,
+    /// Number of rows of the first row group before the piece, and of the last row group after it. Only pieces of a
+    /// share leave out rows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    left_out: Option<(u64, u64)>,
 }
 
 impl Piece {
@@ -56,6 +61,25 @@ impl Piece {
             row_groups,
             rows_most: rows,
             bytes_most: bytes,
+            left_out: None,
+        }
+    }
+
+    /// Creates a piece of some rows of one row group, and of all row groups before and after that the piece is extended
+    /// by.
+    pub(super) fn of_rows(manifest: &EpochManifest, entry: usize, rows: &Range<u64>, row_bytes: u64) -> Self {
+        let mut piece = Self::new(manifest, entry, 0, 0);
+        piece.left_out = Some((rows.start, 0));
+        piece.extend_by_rows(manifest, entry, rows, row_bytes);
+        piece
+    }
+
+    /// Extends the piece by rows of a row group that follow the rows of the piece.
+    pub(super) fn extend_by_rows(&mut self, manifest: &EpochManifest, entry: usize, rows: &Range<u64>, row_bytes: u64) {
+        let count = rows.end - rows.start;
+        self.extend(entry, count, count.saturating_mul(row_bytes));
+        if let Some((_, after)) = &mut self.left_out {
+            *after = manifest.row_groups[entry].rows - rows.end;
         }
     }
 
@@ -101,8 +125,16 @@ impl Piece {
         Err(Error::EpochReplaced { epoch: self.epoch, path: root.to_owned() })
     }
 
-    /// Returns whether a row group belongs to the piece.
+    /// Returns whether a row group belongs to the piece, in full or in part.
     pub(super) fn contains(&self, entry: usize) -> bool {
         (self.row_groups.0..self.row_groups.1).contains(&entry)
+    }
+
+    /// Returns the rows of a row group, which has `rows` rows, that belong to the piece.
+    pub(super) fn rows_of(&self, entry: usize, rows: u64) -> Range<u64> {
+        let (before, after) = self.left_out.unwrap_or_default();
+        let start = if entry == self.row_groups.0 { before.min(rows) } else { 0 };
+        let end = if entry + 1 == self.row_groups.1 { rows.saturating_sub(after) } else { rows };
+        start..end.max(start)
     }
 }

@@ -1,12 +1,13 @@
 //! A query as requested ([`Query`]), and as resolved against a dataset's schema ([`ResolvedQuery`]).
 
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use arrow_schema::{DataType as ArrowType, Field, SchemaRef};
 use uuid::Uuid;
 
 use crate::error::{Result, UsageError};
-use crate::expr::Predicate;
+use crate::expr::{Predicate, SpaceText};
 use crate::query::piece::Piece;
 use crate::query::planning::filters::key_hashes;
 use crate::query::planning::selection::{RowRange, RowSelection};
@@ -95,6 +96,8 @@ impl Use {
 pub struct Query {
     pub(super) epochs: EpochSelection,
     pub(super) filter: Option<String>,
+    pub(super) space: Option<String>,
+    pub(super) periods: Option<String>,
     pub(super) columns: Option<Vec<String>>,
     pub(super) ordered: bool,
     pub(super) limit: Option<u64>,
@@ -110,6 +113,8 @@ impl Default for Query {
         Self {
             epochs: EpochSelection::All,
             filter: None,
+            space: None,
+            periods: None,
             columns: None,
             ordered: false,
             limit: None,
@@ -139,6 +144,33 @@ impl Query {
     #[must_use]
     pub fn filter(mut self, expression: impl Into<String>) -> Self {
         self.filter = Some(expression.into());
+        self
+    }
+
+    /// Keeps only rows within a box: half-open ranges of columns, separated by commas, such as `x=0:10,y=-5:5,z=:3`. A
+    /// side without bounds, `z=:`, accepts every number but NaN. Bounds are rounded to the type of their column, like
+    /// literals of the language. A name may be quoted: `"x"=0:10`.
+    ///
+    /// ```no_run
+    /// use turbidite::query::{Dataset, Query};
+    /// let dataset = Dataset::open("particles.tbd")?;
+    /// // x is periodic: 120 <= x < 128, or 0 <= x < 10.
+    /// let query = Query::new().within("x=120:138,y=-5:5").periods("128,").filter("energy > 1.5");
+    /// println!("{} rows", dataset.count(&query)?.0);
+    /// # Ok::<(), turbidite::Error>(())
+    /// ```
+    #[must_use]
+    pub fn within(mut self, sides: impl Into<String>) -> Self {
+        self.space = Some(sides.into());
+        self
+    }
+
+    /// Sets the periods of the box: one for each of its sides, separated by commas, and empty where a side is not
+    /// periodic. A side of a periodic column is compared modulo the period. Coordinates need not lie within a period. A
+    /// side of a whole period or more accepts every finite coordinate.
+    #[must_use]
+    pub fn periods(mut self, periods: impl Into<String>) -> Self {
+        self.periods = Some(periods.into());
         self
     }
 
@@ -208,6 +240,35 @@ impl Query {
     }
 }
 
+impl Query {
+    /// Returns whether the query may exclude rows of its epochs.
+    pub(super) fn is_filtered(&self) -> bool {
+        self.filter.is_some() || self.space.is_some()
+    }
+
+    /// Returns a query for all columns of the rows of all epochs that satisfy the same expression and lie within the
+    /// same box.
+    pub(super) fn condition(&self) -> Self {
+        Self {
+            filter: self.filter.clone(),
+            space: self.space.clone(),
+            periods: self.periods.clone(),
+            ..Self::default()
+        }
+    }
+
+    fn space_text(&self) -> Result<Option<SpaceText<'_>>> {
+        match (&self.space, &self.periods) {
+            (Some(sides), periods) => Ok(Some(SpaceText { sides, periods: periods.as_deref() })),
+            (None, None) => Ok(None),
+            (None, Some(_)) => {
+                let what = "there is no box whose sides could be periodic".to_owned();
+                Err(UsageError::Option { option: "period", what }.into())
+            }
+        }
+    }
+}
+
 /// Returns the number of cores that this process may use. Queries the system only once: the call reads several cgroup
 /// files, which takes a noticeable share of the time of a small query.
 pub(super) fn cores() -> usize {
@@ -271,7 +332,7 @@ impl ResolvedQuery {
             let what = format!("the key '{}' is not one number; sort the rows after the query", schema.cluster_key());
             return Err(UsageError::Option { option: "ordered", what }.into());
         }
-        let predicate = query.filter.as_deref().map(|text| Predicate::parse(text, schema)).transpose()?;
+        let predicate = Predicate::parse_within(query.filter.as_deref(), query.space_text()?, schema)?;
         let named = match &query.columns {
             None => (0..schema.columns().len()).map(Some).chain([None]).collect(),
             Some(names) => resolve_columns(names, schema)?,
@@ -318,6 +379,11 @@ impl ResolvedQuery {
     pub(super) fn restrict(&mut self, predicate: Predicate) {
         self.key_hashes = key_hashes(&self.schema, Some(&predicate));
         self.predicate = Some(predicate);
+    }
+
+    /// Returns the rows of a row group, which has `rows` rows, that belong to the query.
+    pub(super) fn rows_of(&self, entry: usize, rows: u64) -> Range<u64> {
+        self.piece.as_ref().map_or(0..rows, |piece| piece.rows_of(entry, rows))
     }
 
     /// Returns the schema indexes of the predicate's columns.

@@ -9,6 +9,8 @@ class Arguments(TypedDict):
     """The arguments of a query."""
 
     where: str | None
+    box: str | None
+    period: str | None
     epochs: list[int] | None
     columns: list[str] | None
     ordered: bool
@@ -26,6 +28,9 @@ class HistogramArguments(TypedDict):
     bins: int
     range: tuple[float, float] | None
     log: bool
+    where: str | None
+    box: str | None
+    period: str | None
     epochs: list[int] | None
     exact: bool
 
@@ -33,7 +38,9 @@ class HistogramArguments(TypedDict):
 class TrackArguments(TypedDict):
     """The arguments of trajectories."""
 
-    particles: tuple[str, int] | list[int | bytes | tuple[int | bytes, ...]]
+    particles: tuple[str | None, int] | list[int | bytes | tuple[int | bytes, ...]]
+    box: str | None
+    period: str | None
     id: str
     epochs: list[int] | None
     columns: list[str] | None
@@ -50,6 +57,8 @@ class PhaseSpaceArguments(TypedDict):
 
     columns: tuple[str, str]
     where: str | None
+    box: str | None
+    period: str | None
     epochs: list[int] | None
     bins: tuple[int, int]
     ranges: tuple[Range | None, Range | None]

@@ -65,6 +65,8 @@ def of_query(path: str, arguments: Arguments, selection: list[int] | slice | Non
     rows = [
         ("dataset", path),
         ("where", arguments["where"] or "all rows"),
+        *([] if arguments["box"] is None else [("box", arguments["box"])]),
+        *([] if arguments["period"] is None else [("period", arguments["period"])]),
         ("epochs", epochs),
         ("columns", "all, and epoch" if columns is None else ", ".join(columns)),
         ("order", "epoch, key" if arguments["ordered"] else "as stored"),

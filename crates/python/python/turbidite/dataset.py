@@ -12,6 +12,7 @@ import numpy
 
 from turbidite import _core, _tables, phase_space, pictures
 from turbidite._arguments import Arguments, HistogramArguments, TrackArguments
+from turbidite._boxes import Box, Period, box_texts
 from turbidite._checks import Epochs, Id, Ids, names, natural, optional, particle_ids, selection
 from turbidite._command import run
 from turbidite._progress import Progress, Tell, checked, watching
@@ -171,6 +172,7 @@ class Query(Result):
             where = labels if where is None else f"({where}) and {labels}"
         options = ["query", "--json", f"--output={os.path.abspath(os.fsdecode(path))}"]
         options += [] if where is None else [f"--where={where}"]
+        options += [f"--{name}={arguments[name]}" for name in ("box", "period") if arguments[name] is not None]
         options += [] if arguments["columns"] is None else [f"--columns={','.join(arguments['columns'])}"]
         options += [f"--{name}={arguments[name]}" for name in ("limit", "threads") if arguments[name] is not None]
         options += [] if arguments["use"] is None else [f"--use={arguments['use']}"]
@@ -266,6 +268,8 @@ class Dataset:
         self,
         where: str | None = None,
         *,
+        box: Box | None = None,
+        period: Period | None = None,
         epochs: Epochs = None,
         columns: Sequence[str] | None = None,
         order: str | None = None,
@@ -276,17 +280,25 @@ class Dataset:
     ) -> Query:
         """Returns a query: the rows that satisfy `where`, an expression such as ``"energy >= 1.5 and abs(ux) < 1"``.
 
+        `box` keeps the rows within ranges of columns, ``{"x": (0, 10), "y": (None, 5)}``: a lower bound is included, an
+        upper bound excluded, and NaN is in no range. Columns of `period`, such as ``{"x": 128}``, are compared modulo it.
+
         `columns` are those to return (default: all, and the epoch), `order="key"` orders rows by epoch and key, `limit`
         ends the result early. `check=False` does not compare checksums of pages. `use` is the name of the index that finds
         the rows, or ``"scan"`` for none; by default, whatever reads least is used.
 
         >>> dataset.query("energy between 1 and 2", epochs=200).count()
         101
+        >>> dataset.query(box={"energy": (1, 2), "id": (None, 150)}, epochs=200).count()
+        50
         """
         if order not in (None, "key") and order != self.schema.key:
             raise UsageError(f"order: rows can be ordered by the key, '{self.schema.key}', not by '{order}'")
+        sides, periods = box_texts(box, period)
         arguments: Arguments = {
             "where": where,
+            "box": sides,
+            "period": periods,
             "epochs": None,
             "columns": names("columns", columns),
             "ordered": order is not None,
@@ -309,13 +321,30 @@ class Dataset:
         >>> [(piece.epoch, piece.count()) for piece in pieces]
         [(100, 501), (200, 501)]
         """
+        arguments = self._cuttable("pieces", query)
+        made = self._core.pieces(arguments, natural("bytes", bytes))
+        return [Piece(self.path, {**arguments, "epochs": None, "piece": piece}) for piece in made]
+
+    def share(self, index: int, count: int, query: Query | str | None = None) -> list[Piece]:
+        """Returns the pieces of share `index` of `count` shares of a query, such as those of the ranks of a program.
+
+        A share is contiguous, and has at most one piece for each epoch. Before the predicate, shares differ by at most one
+        row. Processes need no messages to agree, unless an epoch is replaced meanwhile.
+
+        >>> [[piece.count() for piece in dataset.share(rank, 3, "energy >= 5")] for rank in range(3)]
+        [[167], [334, 0], [501]]
+        """
+        arguments = self._cuttable("share", query)
+        made = self._core.share(arguments, natural("share", index), natural("share", count))
+        return [Piece(self.path, {**arguments, "epochs": None, "piece": piece}) for piece in made]
+
+    def _cuttable(self, call: str, query: Query | str | None) -> Arguments:
+        """Returns the arguments of a query that a call cuts into pieces."""
         if not isinstance(query, Query):
             query = self.query(query)
         elif query._dataset.path != self.path:
-            raise UsageError(f"pieces: the query is of {query._dataset.path}, not of {self.path}")
-        arguments = query._resolved()
-        made = self._core.pieces(arguments, natural("bytes", bytes))
-        return [Piece(self.path, {**arguments, "epochs": None, "piece": piece}) for piece in made]
+            raise UsageError(f"{call}: the query is of {query._dataset.path}, not of {self.path}")
+        return query._resolved()
 
     def report(self, path: str | os.PathLike[str] = "report.html", *, epoch: int | None = None) -> str:
         """Writes an HTML page with plots: keys, loads, selectivity, sizes. Returns its path.
@@ -352,6 +381,8 @@ class Dataset:
         *,
         of: str | None = None,
         at: int | None = None,
+        box: Box | None = None,
+        period: Period | None = None,
         ids: Ids | None = None,
         id: str | None = None,
         epochs: Epochs = None,
@@ -361,6 +392,7 @@ class Dataset:
     ) -> Tracks:
         """Returns the trajectories, through all epochs, of the particles that satisfy `of` at epoch `at`, or have these ids.
 
+        `box` and `period` select particles by their place at epoch `at`, like those of :meth:`query`, with or without `of`.
         The column `id` identifies particles, or several columns with commas between them; the key does, unless it is a
         float.
 
@@ -369,16 +401,19 @@ class Dataset:
         array([100, 200, 100, 200], dtype=uint64)
         """
         identity = self._identity() if id is None else id
-        particles: tuple[str, int] | list[Id]
-        if ids is not None and of is None and at is None:
+        sides, periods = box_texts(box, period)
+        particles: tuple[str | None, int] | list[Id]
+        if ids is not None and of is None and at is None and box is None:
             columns_of_id = 1 if identity in self.schema.names else identity.count(",") + 1
             particles = particle_ids("ids", ids, columns_of_id)
-        elif ids is None and of is not None and at is not None:
+        elif ids is None and (of is not None or box is not None) and at is not None:
             particles = (of, natural("at", at))
         else:
-            raise UsageError("tracks: state either of and at, or ids")
+            raise UsageError("tracks: state either at and of or box, or ids")
         arguments: TrackArguments = {
             "particles": particles,
+            "box": sides,
+            "period": periods,
             "id": identity,
             "epochs": None,
             "columns": names("columns", columns),
@@ -401,20 +436,32 @@ class Dataset:
         bins: int = 20,
         range: tuple[float, float] | None = None,
         log: bool = False,
+        where: str | None = None,
+        box: Box | None = None,
+        period: Period | None = None,
         epochs: Epochs = None,
         exact: bool = False,
     ) -> Histogram:
         """Returns the distribution of a column: from the manifests alone, or with `exact` by reading what is open.
 
+        `where`, `box` and `period` select rows, like those of :meth:`query`. They need `exact`, since manifests do not tell
+        how many of these rows a bin has.
+
         >>> dataset.histogram("energy", bins=4, range=(0, 8), epochs=200, exact=True).rows
         array([200, 200, 200, 201], dtype=uint64)
         """
+        sides, periods = box_texts(box, period)
+        if not exact and (where is not None or box is not None):
+            raise UsageError("histogram: where and box need exact=True, which counts their rows")
         labels = self._labels(selection(epochs))
         arguments: HistogramArguments = {
             "column": column,
             "bins": natural("bins", bins),
             "range": range,
             "log": log,
+            "where": where,
+            "box": sides,
+            "period": periods,
             "epochs": labels,
             "exact": exact,
         }
@@ -437,6 +484,8 @@ class Dataset:
         y: str,
         *,
         where: str | None = None,
+        box: Box | None = None,
+        period: Period | None = None,
         epochs: Epochs = None,
         bins: int | tuple[int, int] = (300, 200),
         range: tuple[tuple[float, float] | None, tuple[float, float] | None] | None = None,
@@ -444,7 +493,7 @@ class Dataset:
         log: bool | tuple[bool, bool] = False,
         threads: int | None = None,
     ) -> PhaseSpace:
-        """Counts the rows that satisfy `where` in bins of two columns, and sums `weights` in each bin.
+        """Counts the rows that satisfy `where`, within `box`, in bins of two columns, and sums `weights` in each bin.
 
         Rows are counted as they are read, so that memory does not depend on their number. `range` is that of the rows'
         finite values unless stated, ``((x from, x to), (y from, y to))``. The core knows it without a predicate;
@@ -459,6 +508,7 @@ class Dataset:
             x,
             y,
             where=where,
+            box=box_texts(box, period),
             epochs=labels,
             bins=bins,
             ranges=range,

@@ -144,6 +144,7 @@ def arguments(
     y: str,
     *,
     where: str | None,
+    box: tuple[str | None, str | None],
     epochs: list[int] | None,
     bins: Any,
     ranges: Any,
@@ -160,6 +161,8 @@ def arguments(
     return {
         "columns": (x, y),
         "where": where,
+        "box": box[0],
+        "period": box[1],
         "epochs": epochs,
         "bins": (int(counts[0]), int(counts[1])),
         "ranges": _ranges(ranges),

@@ -72,8 +72,9 @@ class Piece(Result):
             raise UsageError("from_json: this is not a piece of a query") from None
         if version != _VERSION:
             raise UsageError(f"from_json: the piece has version {version}, but this release reads {_VERSION}")
-        # Earlier releases do not state the access path.
-        stated.setdefault("use", None)
+        # Earlier releases state neither access paths nor boxes.
+        for name in ("use", "box", "period"):
+            stated.setdefault(name, None)
         known = set(stated) == set(Arguments.__annotations__)
         if not known or not isinstance(path, str) or not isinstance(stated["piece"], str):
             raise UsageError("from_json: this is not a piece of a query")

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod boxes;
 mod derivations;
 mod hostile;
 mod messages;

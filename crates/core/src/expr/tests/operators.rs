@@ -275,6 +275,13 @@ fn the_shown_text_is_normal() {
     assert_eq!(shown("isnan(sqrt(single)) or single<-inf"), "isnan(sqrt(single)) OR single < -inf");
 }
 
+/// The product of the literals is the least `i128`, which has no absolute value.
+#[test]
+fn products_of_literals_do_not_overflow() {
+    assert_eq!(of_longs("long > -9223372036854775808 * 18446744073709551616", &[0]), [0]);
+    assert!(of_longs("long < -9223372036854775808 * (18446744073709551615 - -1)", &[0]).is_empty());
+}
+
 #[test]
 fn pruning_says_what_is_certain() {
     let truth = |text: &str, range: Option<(f64, f64)>, nan: NanPresence| {
@@ -306,12 +313,15 @@ fn pruning_says_what_is_certain() {
         ("-single > 0", Never, Never, Never),
         ("1 / single > 0", Always, Maybe, Never),
         ("1 / (single - 1) > 0", Maybe, Maybe, Maybe),
-        ("single % 2 > 5", Maybe, Maybe, Maybe),
+        ("single % 2 > 5", Never, Never, Never),
+        ("single % 8 >= 1", Always, Maybe, Never),
+        ("single % 3 > 2.5", Maybe, Maybe, Never),
+        ("single % (single - 2) > 0", Maybe, Maybe, Never),
         ("isnan(sqrt(-single))", Always, Always, Always),
         ("bits_i32(single) > 0", Always, Maybe, Maybe),
     ] {
         assert_eq!((clean(text), some(text)), (of_clean, of_some), "{text}");
-        // Division and % prune rows only if all of them are NaN.
+        // Division prunes rows only if all of them are NaN.
         if of_all != Maybe || text.contains("bits") {
             assert_eq!(all(text), of_all, "{text}");
         }

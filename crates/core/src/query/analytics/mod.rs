@@ -1,15 +1,17 @@
 //! Analytics over whole epochs: distributions, key clustering, tracks.
 //!
 //! Map: `distribution` computes histograms and quantiles, bounded by statistics or exact, with `bins` (edges),
-//! `estimate` (bounds and estimates) and `tally` (exact counts). `histogram_2d` counts rows by two columns. `profile`
-//! computes the row groups that a look-up of one key touches. `frequent` finds keys that have many rows. `tracks`
-//! follows particles through all epochs.
+//! `estimate` (bounds and estimates) and `tally` (exact counts). `histogram_2d` counts the rows of a query by two
+//! columns, and `histogram_of_rows` by one; `matching` reads them. `profile` computes the row groups that a look-up of
+//! one key touches. `frequent` finds keys that have many rows. `tracks` follows particles through all epochs.
 
 pub(super) mod bins;
 pub(super) mod distribution;
 pub(super) mod estimate;
 pub(super) mod frequent;
 pub(super) mod histogram_2d;
+pub(super) mod histogram_of_rows;
+mod matching;
 pub(super) mod profile;
 pub(super) mod tally;
 pub(super) mod tracks;

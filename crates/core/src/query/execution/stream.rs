@@ -227,7 +227,11 @@ impl<T: Send + 'static> Scan<T> {
         if let Some(progress) = &self.counters.progress {
             progress.advance(certain.len() as u64);
         }
-        let rows = certain.iter().map(|choice| plan.manifest.row_groups[choice.entry].rows).sum();
+        let rows_of = |choice: &GroupChoice| {
+            let rows = self.resolved.rows_of(choice.entry, plan.manifest.row_groups[choice.entry].rows);
+            rows.end - rows.start
+        };
+        let rows = certain.iter().map(rows_of).sum();
         self.refines.push_back(self.pool.submit(0, move |_| Ok(Refined::Counted(epoch, rows))));
         tested.into()
     }

@@ -212,8 +212,9 @@ fn explain_group(
 ) -> Result<()> {
     let run = &scan.manifest.row_groups[choice.entry];
     if choice.is_exact && resolved.stored.is_empty() {
-        explanation.rows_least += run.rows;
-        explanation.rows_most += run.rows;
+        let rows = resolved.rows_of(choice.entry, run.rows);
+        explanation.rows_least += rows.end - rows.start;
+        explanation.rows_most += rows.end - rows.start;
         return Ok(());
     }
     let plan = RowGroupPlan::new(dataset, resolved, scan, choice)?;

@@ -57,6 +57,8 @@ impl RowGroupPlan {
             // `check_pages` has ensured that row numbers fit.
             _ => RowSelection::all(u32::try_from(group.entry().rows).unwrap_or(u32::MAX)),
         };
+        let rows = resolved.rows_of(choice.entry, group.entry().rows);
+        let selection = if rows == (0..group.entry().rows) { selection } else { selection.within(&rows) };
         Ok(Self { group: Arc::new(group), selection })
     }
 

@@ -75,6 +75,20 @@ impl RowSelection {
         Self { ranges: self.ranges.iter().filter(|range| !range.is_exact).cloned().collect() }
     }
 
+    /// Returns the selected rows that are in a range.
+    pub(in crate::query) fn within(&self, rows: &Range<u64>) -> Self {
+        let mut selection = Self::default();
+        // Row numbers above 32 bits lie behind all rows.
+        let place = |row: u64| u32::try_from(row).unwrap_or(u32::MAX);
+        for range in &self.ranges {
+            let (start, end) = (range.rows.start.max(place(rows.start)), range.rows.end.min(place(rows.end)));
+            if start < end {
+                selection.push(start..end, range.truth());
+            }
+        }
+        selection
+    }
+
     /// Combines the selections of a connective's operands, in a row group of `rows` rows.
     pub(in crate::query) fn join(connective: Connective, operands: Vec<Self>, rows: u32) -> Self {
         let mut operands = operands.into_iter();
@@ -176,6 +190,10 @@ mod tests {
             let opposites: Vec<TruthValue> = left.iter().map(|truth| truth.opposite()).collect();
             prop_assert_eq!(join(Connective::Not, &[&one]), selected(&opposites));
             prop_assert_eq!(join(Connective::And, &[]), RowSelection::all(rows));
+            let (from, to) = (rows / 3, rows - rows / 4);
+            let cut = |row: u32, truth: &TruthValue| if row >= from && row < to { *truth } else { TruthValue::Never };
+            let within: Vec<TruthValue> = (0..).zip(&left).map(|(row, truth)| cut(row, truth)).collect();
+            prop_assert_eq!(one.within(&(from.into()..to.into())), selected(&within));
             prop_assert_eq!(one.exact().rows() + one.inexact().rows(), one.rows());
             prop_assert_eq!(one.rows(), left.iter().filter(|truth| **truth != TruthValue::Never).count() as u64);
         }

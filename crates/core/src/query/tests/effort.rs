@@ -52,6 +52,41 @@ fn a_narrow_range_reads_a_small_share() {
 }
 
 #[test]
+fn a_box_reads_what_its_comparisons_read() {
+    let (fixture, _) = large();
+    let (dataset, storage) = counted(&fixture);
+    let expected = cost(&dataset, &storage, &Query::new().filter("energy >= 2.5 AND energy < 2.502")).1;
+    let (_, bytes, _) = cost(&dataset, &storage, &Query::new().within("energy=2.5:2.502"));
+    assert_eq!(bytes, expected);
+    // The statistics of each column exclude row groups: ids up to 60,000 are those of the first part.
+    let ids = format!("id={}:{}", (1u64 << 32) + 40_000, (1u64 << 32) + 40_010);
+    let (rows, _, metrics) = cost(&dataset, &storage, &Query::new().within(format!("energy=0:1,{ids}")));
+    assert_eq!((rows, metrics.runs_touched), (10, 1));
+    let (rows, bytes, _) = cost(&dataset, &storage, &Query::new().within(format!("energy=1:2,{ids}")));
+    assert_eq!((rows, bytes), (0, 0));
+}
+
+#[test]
+fn a_periodic_box_reads_the_pages_of_its_images() {
+    let (fixture, total_bytes) = large();
+    let (dataset, storage) = counted(&fixture);
+    // Keys lie between 0 and 4. Each place of the box is one or two pages of 256 rows in each of two runs, as in
+    // `a_narrow_range_reads_a_small_share`.
+    for (sides, period, places, image) in [
+        ("energy=3.999:4.001", "4", 2, "energy >= 3.999 OR energy < 0.001"),
+        ("energy=-0.001:0.001", "4", 2, "energy >= 3.999 OR energy < 0.001"),
+        ("energy=400.5:400.502", "100", 1, "energy >= 0.5 AND energy < 0.502"),
+        ("energy=0.5:0.502", "2", 2, "energy >= 0.5 AND energy < 0.502 OR energy >= 2.5 AND energy < 2.502"),
+    ] {
+        let (rows, bytes, metrics) = cost(&dataset, &storage, &Query::new().within(sides).periods(period));
+        assert_eq!(metrics.runs_touched, 2 * places, "{sides} of {period}");
+        assert!(bytes * 100 < total_bytes * places, "{sides} of {period}: {bytes} of {total_bytes}");
+        let expected = dataset.count(&Query::new().filter(image)).unwrap().0;
+        assert!(rows > 60 && rows == expected, "{sides} of {period}: {rows} rows, {expected} in the images");
+    }
+}
+
+#[test]
 fn nothing_is_read_where_the_manifest_rules_all_out() {
     let (fixture, _) = large();
     let (dataset, storage) = counted(&fixture);

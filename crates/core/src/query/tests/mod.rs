@@ -3,6 +3,7 @@
 
 mod answers;
 mod bounds;
+mod boxes;
 mod cold;
 mod damage;
 mod distribution;
@@ -10,6 +11,7 @@ mod effort;
 mod histogram_2d;
 mod merged;
 mod progress;
+mod shares;
 mod tracks;
 
 use std::path::{Path, PathBuf};

@@ -54,8 +54,8 @@ pub struct TrackRequest {
 /// The particles of a request.
 #[derive(Debug, Clone)]
 enum Particles {
-    /// Those that satisfy an expression at an epoch.
-    Matching { of: String, at: u64 },
+    /// Those of the rows of a query at an epoch.
+    Matching { of: Box<Query>, at: u64 },
     /// Those with these ids.
     Listed(Vec<ParticleId>),
 }
@@ -65,7 +65,23 @@ impl TrackRequest {
     /// The column `id` identifies particles, or several columns, separated by commas. Their types are integer types or
     /// `fixed_bytes`.
     pub fn new(of: impl Into<String>, at: u64, id: impl Into<String>) -> Self {
-        Self::of_particles(Particles::Matching { of: of.into(), at }, id.into())
+        Self::of_query(Query::new().filter(of), at, id)
+    }
+
+    /// Requests the trajectories, through all epochs, of the particles whose rows at epoch `at` satisfy the expression
+    /// of a query and lie within its box. The other settings of the query do not matter.
+    ///
+    /// ```no_run
+    /// use turbidite::query::{Dataset, Query, TrackRequest};
+    /// let dataset = Dataset::open("particles.tbd")?;
+    /// let corner = Query::new().within("x=0:10,z=0:5").filter("energy > 10");
+    /// for batch in dataset.tracks(&TrackRequest::of_query(corner, 4000, "id"), &|_| {})? {
+    ///     println!("{} rows", batch?.num_rows());
+    /// }
+    /// # Ok::<(), turbidite::Error>(())
+    /// ```
+    pub fn of_query(query: Query, at: u64, id: impl Into<String>) -> Self {
+        Self::of_particles(Particles::Matching { of: Box::new(query), at }, id.into())
     }
 
     /// Requests the trajectories, through all epochs, of the particles with these ids. Repeated ids count once.
@@ -162,7 +178,12 @@ impl TrackRequest {
     }
 
     fn query(&self) -> Query {
-        let query = Query::new().check(self.check);
+        self.applied_to(Query::new())
+    }
+
+    /// Applies the settings of both scans to a query.
+    fn applied_to(&self, query: Query) -> Query {
+        let query = query.check(self.check);
         match self.threads {
             Some(threads) => query.threads(threads),
             None => query,
@@ -358,16 +379,18 @@ fn listed_ids(ids: &[ParticleId], columns: &[&Column], mut gatherer: IdGatherer)
 fn matching_ids(
     dataset: &Arc<Catalog>,
     request: &TrackRequest,
-    (of, at): (&str, u64),
+    (of, at): (&Query, u64),
     (columns, mut gatherer): (&[&Column], IdGatherer),
     counters: &Arc<Counters>,
     announce: impl FnOnce() -> Result<()>,
 ) -> Result<IdSet> {
-    let query = request.query().filter(of).columns(columns.iter().map(|column| &column.name));
+    let query = request.applied_to(of.condition()).columns(columns.iter().map(|column| &column.name));
     let resolved = ResolvedQuery::resolve(&query, &dataset.schema)?;
     let epochs = dataset.select_epochs(&at.into())?;
     let most = gatherer.most();
+    let stated = resolved.predicate.as_ref().map(ToString::to_string);
     let too_many = || {
+        let of = stated.as_deref().unwrap_or("TRUE");
         wrong_id(format!(
             "more than {most} particles match '{of}' at epoch {at}; select fewer, or sort the output of a query by '{}'",
             names(columns)

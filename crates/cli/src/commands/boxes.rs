@@ -1,0 +1,48 @@
+//! The options that state a box.
+
+use clap::Args;
+use turbidite::Error;
+use turbidite::expr::ExpressionError;
+use turbidite::query::Query;
+
+use crate::failure::Failure;
+
+/// The options that state a box.
+#[derive(Debug, Args)]
+pub(super) struct BoxOptions {
+    /// Use only rows within a box: a range for each of its columns, with the low end included and the high end excluded
+    #[arg(long = "box", value_name = "X=A:B,…", allow_hyphen_values = true)]
+    sides: Option<String>,
+    /// The period of each range of the box, in the same order, or nothing for a column that is not periodic
+    #[arg(long = "period", value_name = "P,P,…", requires = "sides", allow_hyphen_values = true)]
+    periods: Option<String>,
+}
+
+impl BoxOptions {
+    /// Returns whether a box is stated.
+    pub(super) fn is_stated(&self) -> bool {
+        self.sides.is_some()
+    }
+
+    /// Restricts a query to the box.
+    pub(super) fn restrict(&self, mut query: Query) -> Query {
+        if let Some(sides) = &self.sides {
+            query = query.within(sides);
+        }
+        if let Some(periods) = &self.periods {
+            query = query.periods(periods);
+        }
+        query
+    }
+}
+
+/// Converts an error. If the box or the value of `option` caused it, the message names the option.
+pub(super) fn wrong(error: Error, option: &str, expression: Option<&str>) -> Failure {
+    match (error, expression) {
+        (Error::Expression(error @ (ExpressionError::Box { .. } | ExpressionError::Period { .. })), _) => {
+            Failure::Usage(format!("--{error}"))
+        }
+        (Error::Expression(error), Some(expression)) => Failure::Usage(format!("{option} '{expression}': {error}")),
+        (other, _) => other.into(),
+    }
+}

@@ -1,0 +1,166 @@
+//! Scans of the rows of a query for analytics, and the ranges of their values.
+//!
+//! Threads read chunks; the caller adds up, in the order of the rows. Rows are not kept.
+
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::query::analytics::bins::{BinScale, Bins};
+use crate::query::catalog::Catalog;
+use crate::query::execution::read::PackedRows;
+use crate::query::execution::stream::Scan;
+use crate::query::metrics::Counters;
+use crate::query::request::{Query, ResolvedQuery};
+use crate::schema::{KeyOrder, Value};
+
+/// Returns the edges of an axis. Invalid bins are refused even if there is no value.
+pub(super) fn edges(bins: &Bins, order: KeyOrder, range: Option<(Value, Value)>) -> Result<Vec<Value>> {
+    match range {
+        Some(range) => bins.edges(order, range),
+        None => bins.edges(order, (Value::Int(1), Value::Int(1))).map(|_| Vec::new()),
+    }
+}
+
+/// The range of an axis, or `None` without finite values.
+pub(super) type Range = Option<(Value, Value)>;
+
+/// The rows to count.
+pub(super) struct MatchingRows<'a> {
+    pub(super) dataset: &'a Arc<Catalog>,
+    pub(super) query: &'a Query,
+    pub(super) epochs: &'a [u64],
+    pub(super) counters: &'a Arc<Counters>,
+}
+
+impl MatchingRows<'_> {
+    /// Starts a scan of some columns. The result states where each of them is among the columns of a piece.
+    pub(super) fn scan<T: Send + 'static>(
+        &self,
+        columns: &[usize],
+        finish: impl Fn(&PackedRows, &[usize]) -> T + Send + Sync + 'static,
+    ) -> Result<Scan<T>> {
+        let schema = self.dataset.schema();
+        let mut read: Vec<usize> = columns.to_vec();
+        read.sort_unstable();
+        read.dedup();
+        let names = read.iter().map(|column| schema.columns()[*column].name.clone());
+        let mut query = self.query.clone().ordered(false).columns(names);
+        query.limit = None;
+        let resolved = Arc::new(ResolvedQuery::resolve(&query, schema)?);
+        let slots: Vec<usize> = columns.iter().map(|column| read.partition_point(|other| other < column)).collect();
+        let (dataset, counters) = (self.dataset.clone(), self.counters.clone());
+        let finish = move |rows: PackedRows| finish(&rows, &slots);
+        Ok(Scan::finishing(dataset, resolved, counters, self.epochs.to_vec(), finish))
+    }
+
+    /// Returns the range of each axis: as stated, or from the manifests, or from the rows. Returns as well whether rows
+    /// were read. Then the progress has the row groups of two passes.
+    pub(super) fn ranges<const AXES: usize>(
+        &self,
+        columns: [(usize, KeyOrder); AXES],
+        bins: [&Bins; AXES],
+    ) -> Result<([Range; AXES], bool)> {
+        let mut ranges = bins.map(|bins| bins.range);
+        let mut open = Vec::new();
+        for axis in 0..AXES {
+            let (column, order) = columns[axis];
+            if ranges[axis].is_some() {
+                continue;
+            }
+            match self.listed(column, bins[axis].scale)? {
+                Listed::Range(range) => ranges[axis] = range,
+                Listed::Unknown => open.push((axis, column, order)),
+            }
+        }
+        if open.is_empty() {
+            return Ok((ranges, false));
+        }
+        let read: Vec<usize> = open.iter().map(|(_, column, _)| *column).collect();
+        let sought: Vec<(KeyOrder, BinScale)> =
+            open.iter().map(|(axis, _, order)| (*order, bins[*axis].scale)).collect();
+        let orders = sought.clone();
+        let mut scan = self.scan(&read, move |rows, slots| {
+            let extremes =
+                |(slot, (order, scale)): (&usize, &(KeyOrder, BinScale))| extremes(rows, *slot, *order, *scale);
+            slots.iter().zip(&orders).map(extremes).collect::<Vec<_>>()
+        })?;
+        scan.announce(2)?;
+        let mut found: Vec<Option<(u64, u64)>> = vec![None; open.len()];
+        while let Some(piece) = scan.next_piece()? {
+            found.iter_mut().zip(piece).for_each(|(found, piece)| *found = joined(*found, piece));
+        }
+        for ((axis, _, order), found) in open.iter().zip(found) {
+            ranges[*axis] = found.map(|(low, high)| (order.value(low), order.value(high)));
+        }
+        Ok((ranges, true))
+    }
+
+    /// Returns the range of a column's finite values as listed in the manifests.
+    fn listed(&self, column: usize, scale: BinScale) -> Result<Listed> {
+        if self.query.is_filtered() {
+            return Ok(Listed::Unknown);
+        }
+        let mut found: Option<(Value, Value)> = None;
+        for &epoch in self.epochs {
+            let manifest = self.dataset.manifest(epoch)?;
+            for group in &manifest.row_groups {
+                let Some(statistics) = group.columns.get(column) else { return Ok(Listed::Unknown) };
+                let Some((low, high)) = statistics.range else {
+                    if statistics.nan_count == group.rows {
+                        continue;
+                    }
+                    return Ok(Listed::Unknown);
+                };
+                // An infinite end hides the finite one, and an end that is not positive hides the smallest positive.
+                let is_open = scale == BinScale::Log && low.as_f64() <= 0.0;
+                if is_open || !low.as_f64().is_finite() || !high.as_f64().is_finite() {
+                    return Ok(Listed::Unknown);
+                }
+                found = Some(match found {
+                    None => (low, high),
+                    Some((least, most)) => (
+                        if low.compare(least).is_some_and(|order| order.is_lt()) { low } else { least },
+                        if high.compare(most).is_some_and(|order| order.is_gt()) { high } else { most },
+                    ),
+                });
+            }
+        }
+        Ok(Listed::Range(found))
+    }
+}
+
+/// The range of a column according to the manifests.
+enum Listed {
+    /// The range, or no finite value.
+    Range(Option<(Value, Value)>),
+    /// The manifests do not tell the range of the matching finite values.
+    Unknown,
+}
+
+/// Returns the ordinals of the smallest and the largest finite value of a piece; on a log scale, of those above 0.
+fn extremes(rows: &PackedRows, slot: usize, order: KeyOrder, scale: BinScale) -> Option<(u64, u64)> {
+    let (least, greatest) = order.extremes();
+    let (from, to) = (order.ordinal_of(least), order.ordinal_of(greatest));
+    let (mut from, to) = if order.data_type().is_float() { (from + 1, to - 1) } else { (from, to) };
+    if scale == BinScale::Log {
+        from = from.max(order.ordinal_of(Value::Int(0)) + 1);
+    }
+    let inside = |ordinal: &u64| (from..=to).contains(ordinal);
+    ordinals(rows, slot, order)
+        .into_iter()
+        .filter(inside)
+        .fold(None, |found, ordinal| joined(found, Some((ordinal, ordinal))))
+}
+
+fn joined(one: Option<(u64, u64)>, other: Option<(u64, u64)>) -> Option<(u64, u64)> {
+    match (one, other) {
+        (Some((low, high)), Some((least, most))) => Some((low.min(least), high.max(most))),
+        (one, other) => one.or(other),
+    }
+}
+
+pub(super) fn ordinals(rows: &PackedRows, slot: usize, order: KeyOrder) -> Vec<u64> {
+    let mut ordinals = Vec::with_capacity(rows.rows);
+    order.ordinals(&rows.columns[slot], order.data_type().width(), rows.rows, &mut ordinals);
+    ordinals
+}

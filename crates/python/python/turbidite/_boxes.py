@@ -1,0 +1,54 @@
+"""Boxes: half-open ranges of several columns, as the core reads them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy
+
+from turbidite.errors import UsageError
+
+Box = Mapping[str, tuple[float | None, float | None]]
+"""The sides of a box: ``{"x": (0, 10), "y": (None, 5)}``. A lower bound is included, an upper bound excluded."""
+
+Period = Mapping[str, float]
+"""The periods of columns of a box: ``{"x": 128}``."""
+
+
+def box_texts(box: Box | None, period: Period | None) -> tuple[str | None, str | None]:
+    """Returns the text of a box, and that of its periods."""
+    if box is None:
+        if period is not None:
+            raise UsageError("period: there is no box whose sides could be periodic")
+        return None, None
+    if not isinstance(box, Mapping) or not box:
+        raise UsageError(f"box: a range for each of its columns is needed, such as {{'x': (0, 10)}}, not {box!r}")
+    sides = ",".join(_side(column, ends) for column, ends in box.items())
+    if period is None:
+        return sides, None
+    if not isinstance(period, Mapping):
+        raise UsageError(f"period: a period by column is needed, such as {{'x': 128}}, not {period!r}")
+    for column in period:
+        if column not in box:
+            raise UsageError(f"period: the box has no side {column!r}; its sides are {', '.join(box)}")
+    return sides, ",".join(_number("period", period[column]) if column in period else "" for column in box)
+
+
+def _side(column: Any, ends: Any) -> str:
+    if not isinstance(column, str):
+        raise UsageError(f"box: a side is named by its column, not by {column!r}")
+    if isinstance(ends, str) or not isinstance(ends, (Sequence, numpy.ndarray)) or len(ends) != 2:
+        raise UsageError(f"box: a range (low, high) of {column!r} is needed, with None for a missing bound, not {ends!r}")
+    low, high = ("" if end is None else _number("box", end) for end in ends)
+    name = column if re.fullmatch(r"[^\W\d]\w*", column) else '"' + column.replace('"', '""') + '"'
+    return f"{name}={low}:{high}"
+
+
+def _number(name: str, value: Any) -> str:
+    """Returns a number as text that the core reads as the same number."""
+    found = value.item() if isinstance(value, numpy.generic) else value
+    if isinstance(found, bool) or not isinstance(found, (int, float)):
+        raise UsageError(f"{name}: a number is needed, not {value!r}")
+    return repr(found)
