@@ -9,7 +9,7 @@ use uuid::Uuid;
 use crate::error::{Result, UsageError};
 use crate::expr::{Predicate, SpaceText};
 use crate::query::piece::Piece;
-use crate::query::planning::filters::key_hashes;
+use crate::query::planning::partition_groups::key_hashes;
 use crate::query::planning::selection::{RowRange, RowSelection};
 use crate::schema::{EPOCH_COLUMN, Schema};
 use crate::store::EpochRange;

@@ -8,31 +8,11 @@ use std::collections::hash_map::Entry as MapEntry;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::expr::Predicate;
 use crate::format::{EpochManifest, PartFilters, PartId};
 use crate::query::catalog::Catalog;
 use crate::query::metrics::{Counters, add};
 use crate::query::planning::pruning::GroupChoice;
 use crate::query::request::ResolvedQuery;
-use crate::schema::{Clustering, KeyHash, Schema};
-
-/// Maximum number of keys that are looked up in filters. More of them would be in nearly every row group.
-const MAX_KEYS: usize = 4096;
-
-/// Returns the hashes of the keys that a predicate requires, each once. `None` if the dataset is not clustered by hash,
-/// or the predicate implies no short list of keys.
-pub(in crate::query) fn key_hashes(schema: &Schema, predicate: Option<&Predicate>) -> Option<Vec<u64>> {
-    if schema.clustering() != Clustering::Hash {
-        return None;
-    }
-    let keys = predicate?.keys_of(schema, MAX_KEYS)?;
-    let stride = schema.key_columns().iter().map(|index| schema.columns()[*index].data_type.width()).sum();
-    let mut hashes = Vec::new();
-    KeyHash::of_keys(schema).hashes(&keys, stride, &mut hashes);
-    hashes.sort_unstable();
-    hashes.dedup();
-    Some(hashes)
-}
 
 /// Removes the row groups that certainly contain no key that the predicate allows. A corrupt filter removes nothing.
 ///

@@ -1,9 +1,28 @@
-//! The row groups of each partition of an epoch that is clustered by hash.
+//! The keys that a predicate requires in a dataset that is clustered by hash, and the row groups of their partitions.
 
 use std::collections::HashMap;
 
+use crate::expr::Predicate;
 use crate::format::{EpochManifest, PartId, RunKind};
-use crate::schema::partition_of_hash;
+use crate::schema::{Clustering, KeyHash, Schema, partition_of_hash};
+
+/// Maximum number of keys that are looked up in filters. More of them would be in nearly every row group.
+const MAX_KEYS: usize = 4096;
+
+/// Returns the hashes of the keys that a predicate requires, each once. `None` if the dataset is not clustered by hash,
+/// or the predicate implies no short list of keys.
+pub(in crate::query) fn key_hashes(schema: &Schema, predicate: Option<&Predicate>) -> Option<Vec<u64>> {
+    if schema.clustering() != Clustering::Hash {
+        return None;
+    }
+    let keys = predicate?.keys_of(schema, MAX_KEYS)?;
+    let stride = schema.key_columns().iter().map(|index| schema.columns()[*index].data_type.width()).sum();
+    let mut hashes = Vec::new();
+    KeyHash::of_keys(schema).hashes(&keys, stride, &mut hashes);
+    hashes.sort_unstable();
+    hashes.dedup();
+    Some(hashes)
+}
 
 /// The row groups in which a key may lie, by its partition. A lookup visits them, however many row groups the epoch
 /// has.
