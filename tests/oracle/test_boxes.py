@@ -200,7 +200,7 @@ def test_mistakes_of_arguments_are_refused(dataset):
         assert message in str(raised.value), arguments
     with pytest.raises(turbidite.UsageError, match="need exact=True"):
         dataset.histogram("x", box={"x": (0, 1)})
-    with pytest.raises(turbidite.UsageError, match="state either at and of or box"):
+    with pytest.raises(turbidite.UsageError, match="state either ids, or at with of or box"):
         dataset.tracks(box={"x": (0, 1)}, ids=[1], id="id")
 
 

@@ -259,7 +259,7 @@ WRONG = {
     "a missing epoch": (lambda dataset: dataset.query(epochs=3).count(), turbidite.OperationError, "epoch 3"),
     "no particles": (lambda dataset: dataset.tracks(of=" ", at=500, id="id").to_numpy(), turbidite.UsageError, "which particles"),
     "an id of floats": (lambda dataset: dataset.tracks(of="energy > 5", at=500, id="ux").to_numpy(), turbidite.UsageError, "ux"),
-    "no particles and no ids": (lambda dataset: dataset.tracks(id="id"), turbidite.UsageError, "either of and at, or ids"),
+    "no particles and no ids": (lambda dataset: dataset.tracks(id="id"), turbidite.UsageError, "either ids, or at with of or box"),
     "particles and ids": (lambda dataset: dataset.tracks(of="ux > 1", at=500, ids=[1], id="id"), turbidite.UsageError, "either"),
     "no column of ids": (lambda dataset: dataset.get(1), turbidite.UsageError, "the key, 'energy', is f32"),
     "ids as text": (lambda dataset: dataset.get("17", id="id"), turbidite.UsageError, "not the text '17'"),

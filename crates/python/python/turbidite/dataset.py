@@ -409,7 +409,7 @@ class Dataset:
         elif ids is None and (of is not None or box is not None) and at is not None:
             particles = (of, natural("at", at))
         else:
-            raise UsageError("tracks: state either at and of or box, or ids")
+            raise UsageError("tracks: state either ids, or at with of or box")
         arguments: TrackArguments = {
             "particles": particles,
             "box": sides,
