@@ -230,12 +230,13 @@ sim-variants: ## Break the product in many ways, and see the simulation catch ea
 	$(PYTHON) tools/sim_variants.py $(ARGS)
 
 .PHONY: check
-check: ## Check format, comments, words, lints, documentation, public interface and layer rules
+check: ## Check format, comments, words, simulation variants, lints, documentation, public interface and layer rules
 	$(CARGO) fmt --all --check
 	$(PYTHON) tools/check_layers.py
 	$(PYTHON) tools/check_cycles.py
 	$(PYTHON) tools/check_comments.py
 	$(PYTHON) tools/check_words.py
+	$(PYTHON) tools/sim_variants.py --check
 	$(CARGO) clippy $(RELEASE) --workspace --all-targets -- -D warnings
 	@$(MAKE) --no-print-directory documentation
 	$(PYTHON) tools/check_interface.py
