@@ -106,8 +106,8 @@ impl Drop for Open {
 
 #[pymethods]
 impl RankWriter {
-    /// Opens the dataset. `transports` are the addresses of open transports, which are not closed before this writer is:
-    /// one for the records and one for each index.
+    /// Opens the dataset. `transports` are the addresses of open transports, which are not closed before this writer
+    /// is: one for the records and one for each index.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "each is an argument of the package's Writer")]
     fn new(
