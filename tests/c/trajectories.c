@@ -210,6 +210,9 @@ static void mistakes(const char *path) {
     REFUSED(TURBIDITE_USAGE, "of", wrong.ids = NULL; wrong.of = " ");
     REFUSED(TURBIDITE_USAGE, "energie", wrong.ids = NULL; wrong.of = "energie > 1"; wrong.at = 500);
     REFUSED(TURBIDITE_FAILED, "epoch 9 does not exist", wrong.ids = NULL; wrong.of = "energy > 1"; wrong.at = 9);
+    REFUSED(TURBIDITE_USAGE, "box: excludes ids", wrong.box = "energy=0:1");
+    REFUSED(TURBIDITE_USAGE, "box 'energy=1:0'", wrong.ids = NULL; wrong.box = "energy=1:0"; wrong.at = 500);
+    REFUSED(TURBIDITE_USAGE, "period: there is no box", wrong.ids = NULL; wrong.of = "energy > 1"; wrong.period = "1"; wrong.at = 500);
     /* An empty list is a list. */
     turbidite_track_request empty = good;
     empty.ids = &nowhere;
