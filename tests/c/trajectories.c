@@ -153,7 +153,7 @@ static void refused(turbidite_reader *reader, const turbidite_track_request *req
                     const char *words) {
     struct ArrowArrayStream stream;
     CHECK(turbidite_tracks(reader, request, &stream, NULL) == status && strstr(turbidite_last_error(), words));
-    if (request && request->struct_size == sizeof *request && !request->of) {
+    if (request && request->struct_size == sizeof *request && !request->of && !request->box) {
         turbidite_get_request listed;
         memcpy(&listed, request, sizeof listed);
         listed.struct_size = sizeof listed;

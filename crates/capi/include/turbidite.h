@@ -230,10 +230,10 @@ turbidite_status turbidite_reader_open(const char *path, turbidite_reader **read
 
 /* A query. Zeroed memory with struct_size set selects every record.
  *
- * A box is a half-open range for each of its columns: "x=0:10,y=-5:5,z=:3". A bound may be left out; "z=:" accepts every
- * number but NaN. `period` lists the period of each range in the order of the box, or nothing for a column that is not
- * periodic: "128,,64". Values and their range are compared modulo the period. With the period 128, "x=120:138" contains
- * the values from 120 to 128 and from 0 to 10.
+ * A box is a half-open range for each of its columns: "x=0:10,y=-5:5,z=:3". A bound may be left out; "z=:" accepts
+ * every number but NaN. `period` lists the period of each range in the order of the box, or nothing for a column that
+ * is not periodic: "128,,64". Values and their range are compared modulo the period. With the period 128, "x=120:138"
+ * contains the values from 120 to 128 and from 0 to 10.
  *
  * Shares divide a query among the ranks of a program, for example for a restart on any number of ranks. Each rank asks
  * for its own share, and no messages are sent:

@@ -83,9 +83,10 @@ pub unsafe extern "C" fn turbidite_query(
 fn share(request: &CRequest) -> Result<Option<(u64, u64)>, Error> {
     match (request.share, request.shares) {
         (0, 0) => Ok(None),
-        (share, 0) => {
-            Err(argument("shares", format!("is 0, but share is {share}; set shares to the number of shares, or both to 0")))
-        }
+        (share, 0) => Err(argument(
+            "shares",
+            format!("is 0, but share is {share}; set shares to the number of shares, or both to 0"),
+        )),
         share => Ok(Some(share)),
     }
 }

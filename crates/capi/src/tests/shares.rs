@@ -157,7 +157,11 @@ fn mistakes_name_their_cause() {
         refused(&periodic, USAGE, words);
     }
     refused(&|request| request.period = c"5".as_ptr(), USAGE, "period: there is no box");
-    refused(&|request| (request.limit, request.shares) = (5, 2), USAGE, "share: cannot be made of a query with a limit");
+    refused(
+        &|request| (request.limit, request.shares) = (5, 2),
+        USAGE,
+        "share: cannot be made of a query with a limit",
+    );
     let epoch = |request: &mut CRequest| (request.epochs, request.shares) = (c"9".as_ptr(), 2);
     refused(&epoch, FAILED, "epoch 9 does not exist");
     // The size of the first release's request, and sizes that no release has had.
@@ -227,7 +231,8 @@ fn boxes_select_the_particles_to_follow() {
         let status = unsafe { turbidite_tracks(reader, &raw const request, &raw mut stream, short) };
         (status, metrics.ids)
     };
-    let count = |within: &dyn Fn(f32) -> bool| (0..500).map(record).filter(|&(energy, _)| within(energy)).count() as u64;
+    let count =
+        |within: &dyn Fn(f32) -> bool| (0..500).map(record).filter(|&(energy, _)| within(energy)).count() as u64;
     let inside = count(&|energy| (10.0..20.0).contains(&energy));
     assert_eq!(follow(&|request| request.space = c"energy=10:20".as_ptr()), (OK, inside));
     let both = |request: &mut CTrackRequest| {
