@@ -164,7 +164,7 @@ fn mistakes_name_their_cause() {
     );
     let epoch = |request: &mut CRequest| (request.epochs, request.shares) = (c"9".as_ptr(), 2);
     refused(&epoch, FAILED, "epoch 9 does not exist");
-    // The size of the first release's request, and sizes that no release has had.
+    // The size of the first header's request, and sizes that no header has had.
     for size in [48, 0, 4, 79, 81, u32::MAX] {
         let words = format!("request: struct_size is {size}, not 80; set it to sizeof(turbidite_request)");
         refused(&|request| request.struct_size = size, USAGE, &words);
