@@ -16,6 +16,20 @@ TURBIDITE_MPI_API turbidite_transport *turbidite_mpi_world_begin(void)
     return turbidite_mpi_open(MPI_COMM_WORLD, &transport) == TURBIDITE_OK ? transport : NULL;
 }
 
+/* Opens a further transport over MPI_COMM_WORLD, for an index. Collective. Returns NULL if that fails;
+ * turbidite_mpi_last_error() returns the reason. */
+TURBIDITE_MPI_API turbidite_transport *turbidite_mpi_world_connect(void)
+{
+    turbidite_transport *transport = NULL;
+    return turbidite_mpi_open(MPI_COMM_WORLD, &transport) == TURBIDITE_OK ? transport : NULL;
+}
+
+/* Closes a transport of turbidite_mpi_world_connect. Collective. */
+TURBIDITE_MPI_API int turbidite_mpi_world_disconnect(turbidite_transport *transport)
+{
+    return turbidite_mpi_close(transport);
+}
+
 /* Closes the transport of turbidite_mpi_world_begin and finalises MPI. Collective. */
 TURBIDITE_MPI_API int turbidite_mpi_world_end(turbidite_transport *transport)
 {

@@ -339,12 +339,61 @@ static void part_schemas(void) {
     CHECK(turbidite_close(dataset) == TURBIDITE_OK);
 }
 
+/* Two columns are indexed while the records are written. Ranks that name other columns are refused everywhere. */
+static void part_indexes(void) {
+    const char *indexes[2] = {"hash:id", "cell"};
+    turbidite_transport *further[2];
+    for (int i = 0; i < 2; i++) CHECK(turbidite_mpi_open(MPI_COMM_WORLD, &further[i]) == TURBIDITE_OK);
+    const turbidite_transport *transports[3] = {transport, further[0], further[1]};
+    turbidite_options options;
+    turbidite_options_init(&options);
+    options.if_exists = TURBIDITE_IF_EXISTS_REPLACE;
+    options.stall_s = AMPLE_S;
+    turbidite_dataset *dataset = NULL;
+    const char *wrong[2] = {"hash:id", rank == ranks - 1 ? "momentum" : "cell"};
+    turbidite_status status = turbidite_open_indexed(dataset_path, SCHEMA, COLUMNS, "energy", wrong, 2, &options,
+                                                     transports, &dataset);
+    if (ranks > 1) {
+        check_failure("other indexes", status, TURBIDITE_USAGE, "[hash:id, momentum] here");
+    } else {
+        CHECK(status == TURBIDITE_OK && turbidite_close(dataset) == TURBIDITE_OK);
+        indexes[1] = "momentum";
+    }
+    wrong[1] = rank == 0 ? "nothing" : "cell";
+    status = turbidite_open_indexed(dataset_path, SCHEMA, COLUMNS, "energy", wrong, 2, &options, transports, &dataset);
+    check_failure("no such column", status, TURBIDITE_USAGE, "nothing");
+    status = turbidite_open_indexed(dataset_path, SCHEMA, COLUMNS, "energy", indexes, 2, &options, transports, &dataset);
+    check_success(status, TURBIDITE_OK);
+    for (uint64_t epoch = 10; epoch <= 30; epoch += 10) {
+        size_t count = fill(epoch, epoch == 30);
+        keep(epoch, count);
+        check_success(turbidite_begin_epoch(dataset, epoch), TURBIDITE_OK);
+        append_views(dataset, count);
+        if (epoch == 20) {
+            CHECK(turbidite_end_epoch_start(dataset) == TURBIDITE_OK);
+            MPI_Barrier(MPI_COMM_WORLD);
+            check_success(turbidite_end_epoch_wait(dataset, NULL), TURBIDITE_OK);
+        } else {
+            check_success(turbidite_end_epoch(dataset, NULL), TURBIDITE_OK);
+        }
+    }
+    /* Records and entries are replaced together. */
+    size_t count = fill(10, 5);
+    keep(10, count);
+    check_success(turbidite_begin_epoch(dataset, 10), TURBIDITE_OK);
+    append_packed(dataset, count);
+    check_success(turbidite_end_epoch(dataset, NULL), TURBIDITE_OK);
+    CHECK(turbidite_close(dataset) == TURBIDITE_OK);
+    for (int i = 0; i < 2; i++) CHECK(turbidite_mpi_close(further[i]) == TURBIDITE_OK);
+}
+
 int main(int argc, char **argv) {
     static const struct {
         const char *name;
         void (*run)(void);
     } PARTS[] = {{"epochs", part_epochs}, {"restart", part_restart}, {"token", part_token},
-                 {"failures", part_failures}, {"schemas", part_schemas}};
+                 {"failures", part_failures}, {"schemas", part_schemas},
+                 {"indexes", part_indexes}};
     CHECK(argc == 4);
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);

@@ -28,7 +28,7 @@ INTERPOSED = set(
 CALLED_FROM_C = {"turbidite_stream_is_spooled", "turbidite_stream_write"}
 
 # What the command loads to run under mpiexec; no header, since nobody else does.
-WORLD = {"turbidite_mpi_world_begin", "turbidite_mpi_world_end", "turbidite_mpi_last_error"}
+WORLD = {f"turbidite_mpi_{name}" for name in ("world_begin", "world_connect", "world_disconnect", "world_end", "last_error")}
 
 # Compilers that the header has to please.
 LANGUAGES = [("cc", "c", "-std=c11"), ("c++", "c++", "-std=c++11"), ("c++", "c++", "-std=c++20")]

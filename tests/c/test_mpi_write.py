@@ -134,3 +134,26 @@ def test_appending_one_after_the_other(job):
     """A token goes round; the other ranks wait for it in MPI and serve nobody."""
     job.run("token")
     check(job, [10, 20])
+
+
+@pytest.mark.parametrize("ranks", [1, 3, 7])
+def test_indexes(job):
+    """The entries of two indexes go to their own receivers while the records are written."""
+    said = job.run("indexes")
+    assert said.count("other indexes: ") == (job.ranks > 1) and said.count("no such column: ") == 1, said
+    check(job, [10, 20, 30])
+    records = [len(job.kept(epoch)) for epoch in (10, 20, 30)]
+    listed = {index["definition"]: index for index in answer("index", "list", job.dataset)["indexes"]}
+    assert {"hash:id", "cell" if job.ranks > 1 else "momentum"} <= set(listed)
+    for index in listed.values():
+        assert index["problem"] is None
+        # Alone, the program has made an index of cells, and no epoch of it.
+        made = job.ranks > 1 or index["definition"] != "cell"
+        assert (index["missing"], index["entries"]) == (([], sum(records)) if made else ([10, 20, 30], 0)), index
+    kept = job.kept(10)
+    ids = numpy.random.default_rng(job.ranks).choice(kept["id"], 20, replace=False)
+    for use in ("id", "scan"):
+        out = job.dataset.parent / f"{use}.arrow"
+        listed_ids = ", ".join(map(str, ids))
+        turbidite("query", job.dataset, "--epoch", 10, "--where", f"id IN ({listed_ids})", "--use", use, "-o", out)
+        assert numpy.array_equal(in_order(as_records(read_answer(out))), in_order(kept[numpy.isin(kept["id"], ids)])), use

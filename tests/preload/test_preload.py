@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from support import vpic
-from support.command import turbidite
+from support.command import answer, turbidite
 from support.preload import OTHER, PARTICLES, SMALL, VPIC, check_rows, configure, libraries, run, written
 from support.tools import require
 
@@ -52,6 +52,29 @@ def test_clustered_by_hash(programs, plain, tmp_path, spool, ranks, mode):
     assert run(command, config, ranks=ranks) == ""
     check(mode, form, tmp_path / "ds", written(tmp_path / "out"), plain(ranks))
     assert "clustered by the hash of id" in turbidite("inspect", tmp_path / "ds").stdout
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_indexes(programs, plain, tmp_path, spool, ranks):
+    """Two columns are indexed while the program writes its dumps."""
+    out = tmp_path / "ds"
+    config = configure(tmp_path / "c.toml", (VPIC, out, {"mode": "replace", "spool": spool, "index": ["hash:id", "uy"]}))
+    command = [programs["vpic_dump"], vpic.sample_dumps(), tmp_path / "out", "--steps", STEPS]
+    assert run(command, config, ranks=ranks) == ""
+    check("replace", VPIC, out, written(tmp_path / "out"), plain(ranks))
+    rows = sum(epoch["rows"] for epoch in answer("stats", out))
+    for index in answer("index", "list", out)["indexes"]:
+        assert (index["entries"], index["missing"], index["problem"]) == (rows, [], None), index
+    turbidite("verify", out)
+    found = {use: turbidite("get", out, 80, 88, "--id", "id", "--use", use).stdout for use in ("id", "scan")}
+    assert found["id"] == found["scan"] and len(found["id"].splitlines()) == 7, found
+
+
+def test_an_index_of_no_column_is_refused(programs, tmp_path, spool):
+    config = configure(tmp_path / "c.toml", (VPIC, tmp_path / "ds", {"mode": "keep", "spool": spool, "index": ["nothing"]}))
+    command = [programs["serial_dump"], vpic.sample_dumps(), tmp_path / "out", "--steps", STEPS]
+    said = run(command, config)
+    assert "index: " in said and "'nothing'" in said, said
 
 
 @pytest.mark.parametrize("mode", MODES)

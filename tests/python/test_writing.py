@@ -55,6 +55,26 @@ def test_every_type_comes_back(tmp_path):
     assert answer("verify", path)["findings"] == []
 
 
+def test_columns_are_indexed_while_rows_are_written(tmp_path):
+    path = tmp_path / "indexed.tbd"
+    random = numpy.random.default_rng(4)
+    rows = {"key": random.random(30_000, "f4"), "id": random.permutation(30_000).astype("u8")}
+    with turbidite.Writer(path, {"key": "f4", "id": "uint64"}, key="key", ranks=2, indexes=["hash:id"]) as writer:
+        for epoch in (1, 2):
+            with writer.epoch(epoch):
+                for rank in range(2):
+                    writer.append({name: array[rank::2] for name, array in rows.items()}, rank=rank)
+    dataset = turbidite.open(path)
+    (index,) = dataset.indexes
+    assert (index.name, index.entries, index.missing) == ("id", 60_000, ())
+    for use in ("id", "scan"):
+        found = dataset.query("id IN (5, 17)", epochs=2, use=use).to_numpy()
+        assert sorted(found["id"]) == [5, 17]
+        assert numpy.array_equal(numpy.sort(found["key"]), numpy.sort(rows["key"][numpy.isin(rows["id"], [5, 17])])), use
+    with pytest.raises(turbidite.UsageError, match="'nothing'"):
+        turbidite.Writer(tmp_path / "none.tbd", {"key": "f4"}, key="key", indexes="nothing")
+
+
 def test_structured_strided_and_backward_arrays_need_no_conversion(tmp_path):
     rows = rows_of(999, 2)
     structured = numpy.empty(999, [(name, dtype) for name, dtype in TYPES.items()])

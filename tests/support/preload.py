@@ -42,7 +42,7 @@ class Form:
         values = {"files": self.pattern, "out": str(out), "key": self.key, "header_bytes": self.header_bytes}
         lines = ["[[dataset]]"]
         for name, value in (values | options).items():
-            text = str(value).lower() if isinstance(value, bool) else value if isinstance(value, int) else f'"{value}"'
+            text = str(value).lower() if isinstance(value, bool) else value if isinstance(value, int | list) else f'"{value}"'
             lines.append(f"{name} = {text}")
         lines.append("derive = [" + ", ".join(f'"{text}"' for text in self.derive) + "]")
         for name in self.record.names:

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use turbidite::runtime::{Process, TransportTable};
 use turbidite::storage::FileSystem;
-use turbidite::{ColumnView, EpochStart, Error, RankJob, Schema, Topology, WriteOptions};
+use turbidite::{ColumnView, EpochStart, Error, IndexDefinition, RankJob, Schema, Topology, WriteOptions};
 
 use crate::status::{OK, SKIPPED, answer, argument};
 use crate::structs::{self, CColumn, COptions, CStatistics, CView};
@@ -50,51 +50,109 @@ pub unsafe extern "C" fn turbidite_open(
     transport: *const TransportTable,
     dataset: *mut *mut CDataset,
 ) -> i32 {
-    answer(|| {
-        if dataset.is_null() {
-            return Err(argument("dataset", "is NULL"));
-        }
-        // SAFETY: `dataset` is not NULL, and the header requires a transport or NULL.
-        let transport = unsafe {
-            dataset.write(std::ptr::null_mut());
-            transport.as_ref()
+    let transports = if transport.is_null() { std::ptr::null() } else { &raw const transport };
+    // SAFETY: the arguments are those of the header, and `transports` points to one transport or is NULL.
+    answer(|| unsafe {
+        let wanted = |ranks| wanted(path, columns, column_count, key, options, ranks);
+        open(wanted, transports, 0, dataset)
+    })
+}
+
+/// Opens or creates a dataset whose records are indexed while they are written.
+///
+/// # Safety
+/// The caller fulfils the contract of turbidite.h.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn turbidite_open_indexed(
+    path: *const c_char,
+    columns: *const CColumn,
+    column_count: usize,
+    key: *const c_char,
+    indexes: *const *const c_char,
+    index_count: usize,
+    options: *const COptions,
+    transports: *const *const TransportTable,
+    dataset: *mut *mut CDataset,
+) -> i32 {
+    // SAFETY: the arguments are those of the header.
+    answer(|| unsafe {
+        let wanted = |ranks| {
+            let mut wanted = wanted(path, columns, column_count, key, options, ranks)?;
+            wanted.options.indexes = definitions(indexes, index_count)?;
+            let Wanted { options, schema, .. } = &wanted;
+            options.indexes.iter().try_for_each(|definition| definition.check(schema))?;
+            Ok(wanted)
         };
-        let ranks = transport.map_or(1, |transport| transport.ranks);
-        // SAFETY: the header requires valid pointers, or NULL where it is allowed, and NUL-terminated strings.
-        let wanted = unsafe { wanted(path, columns, column_count, key, options, ranks) };
-        let storage = Arc::new(FileSystem::new());
-        let opened = match transport {
-            None => {
-                let Wanted { path, schema, options } = wanted?;
-                RankJob::open_alone_on(process(), storage, path, schema.clone(), options)
+        open(wanted, transports, index_count, dataset)
+    })
+}
+
+/// Opens a dataset with as many indexes. `wanted` checks the other arguments for a number of ranks.
+///
+/// # Safety
+/// `transports` is NULL, or points to `index_count` + 1 transports. `dataset` is as in turbidite.h.
+unsafe fn open<'a>(
+    wanted: impl FnOnce(u32) -> Result<Wanted<'a>, Error>,
+    transports: *const *const TransportTable,
+    index_count: usize,
+    dataset: *mut *mut CDataset,
+) -> Result<i32, Error> {
+    if dataset.is_null() {
+        return Err(argument("dataset", "is NULL"));
+    }
+    // SAFETY: `dataset` is not NULL.
+    unsafe { dataset.write(std::ptr::null_mut()) };
+    let storage = Arc::new(FileSystem::new());
+    let opened = if transports.is_null() {
+        let Wanted { path, schema, options } = wanted(1)?;
+        RankJob::open_alone_on(process(), storage, path, schema.clone(), options).map(|job| CDataset { job, schema })
+    } else {
+        // SAFETY: guaranteed by the caller.
+        let tables = unsafe { std::slice::from_raw_parts(transports, index_count + 1) };
+        // SAFETY: the header requires transports.
+        let tables: Option<Vec<&TransportTable>> = tables.iter().map(|table| unsafe { table.as_ref() }).collect();
+        let tables = tables.ok_or_else(|| argument("transports", "has a NULL"))?;
+        let (transport, further) = (tables[0], &tables[1..]);
+        if further.iter().any(|table| (table.rank, table.ranks) != (transport.rank, transport.ranks)) {
+            return Err(argument("transports", "are not between the same ranks"));
+        }
+        let mut known = WriteOptions::new(transport.ranks);
+        // SAFETY: as above.
+        known.topology = unsafe { transport.topology() }.unwrap_or_else(Topology::one_node);
+        // SAFETY: as above.
+        let resolve = |table: &&TransportTable| unsafe { table.resolve(known.credit_batches) };
+        let further = further.iter().map(resolve).collect::<Result<Vec<_>, Error>>()?;
+        let foreign = Box::new(resolve(&transport)?.with_further(further));
+        match wanted(transport.ranks) {
+            Ok(Wanted { path, schema, mut options }) => {
+                options.topology = known.topology;
+                RankJob::open_on(process(), storage, path, schema.clone(), options, transport.rank, foreign)
                     .map(|job| CDataset { job, schema })
             }
-            Some(transport) => {
-                // SAFETY: as above.
-                let topology = unsafe { transport.topology() }.unwrap_or_else(Topology::one_node);
-                let known = {
-                    let mut options = WriteOptions::new(ranks);
-                    options.topology = topology;
-                    options
-                };
-                // SAFETY: as above.
-                let foreign = Box::new(unsafe { transport.resolve(known.credit_batches) }?);
-                match wanted {
-                    Ok(Wanted { path, schema, options }) => {
-                        let mut options = options;
-                        options.topology = known.topology;
-                        RankJob::open_on(process(), storage, path, schema.clone(), options, transport.rank, foreign)
-                            .map(|job| CDataset { job, schema })
-                    }
-                    // The other ranks are about to wait for this rank.
-                    Err(cause) => Err(RankJob::refuse_open(storage, known, transport.rank, foreign, cause)),
-                }
-            }
-        }?;
-        // SAFETY: `dataset` is not NULL and is the caller's variable.
-        unsafe { dataset.write(Box::into_raw(Box::new(opened))) };
-        Ok(OK)
-    })
+            // The other ranks are about to wait for this rank.
+            Err(cause) => Err(RankJob::refuse_open(storage, known, transport.rank, foreign, cause)),
+        }
+    }?;
+    // SAFETY: `dataset` is not NULL and is the caller's variable.
+    unsafe { dataset.write(Box::into_raw(Box::new(opened))) };
+    Ok(OK)
+}
+
+/// Returns the definitions of indexes.
+///
+/// # Safety
+/// `indexes` points to as many NUL-terminated strings as there are indexes, or is NULL if there are none.
+unsafe fn definitions(indexes: *const *const c_char, count: usize) -> Result<Vec<IndexDefinition>, Error> {
+    if count == 0 {
+        return Ok(Vec::new());
+    }
+    if indexes.is_null() {
+        return Err(argument("indexes", "is NULL"));
+    }
+    // SAFETY: guaranteed by the caller.
+    let texts = unsafe { std::slice::from_raw_parts(indexes, count) };
+    // SAFETY: as above.
+    texts.iter().map(|&text| unsafe { text::required("indexes", text) }?.parse()).collect()
 }
 
 /// The arguments of `turbidite_open`, as far as one rank can check them.

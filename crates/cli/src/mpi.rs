@@ -3,6 +3,7 @@
 //! The command does not depend on MPI. If the environment shows that the command is one of several ranks, it loads
 //! libturbidite_mpi_world.so, which was built with the site's mpicc, from its own prefix or the loader's path.
 
+use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -24,7 +25,25 @@ static BEGINS: AtomicBool = AtomicBool::new(false);
 /// All ranks of the job.
 pub(crate) struct World {
     table: *mut TransportTable,
+    library: Functions,
+    /// Connections for indexes, which [`World::leave`] closes.
+    further: RefCell<Vec<*mut TransportTable>>,
+}
+
+/// Functions of the library.
+struct Functions {
+    connect: unsafe extern "C" fn() -> *mut TransportTable,
+    disconnect: unsafe extern "C" fn(*mut TransportTable) -> c_int,
     end: unsafe extern "C" fn(*mut TransportTable) -> c_int,
+    last_error: unsafe extern "C" fn() -> *const c_char,
+}
+
+impl Functions {
+    /// Returns the reason why the library's last call failed.
+    fn why(&self) -> String {
+        // SAFETY: the library returns a C string.
+        unsafe { CStr::from_ptr((self.last_error)()) }.to_string_lossy().into_owned()
+    }
 }
 
 impl World {
@@ -34,14 +53,18 @@ impl World {
         let Some(ranks @ 2..) = ranks else { return Ok(None) };
         let library = load()?;
         // SAFETY: the library of this name exports these functions with these types (mpi/world.c).
-        let (begin, end, last_error) = unsafe {
+        let (begin, library) = unsafe {
             let begin: unsafe extern "C" fn() -> *mut TransportTable =
                 std::mem::transmute(symbol(library, c"turbidite_mpi_world_begin")?);
+            let connect: unsafe extern "C" fn() -> *mut TransportTable =
+                std::mem::transmute(symbol(library, c"turbidite_mpi_world_connect")?);
+            let disconnect: unsafe extern "C" fn(*mut TransportTable) -> c_int =
+                std::mem::transmute(symbol(library, c"turbidite_mpi_world_disconnect")?);
             let end: unsafe extern "C" fn(*mut TransportTable) -> c_int =
                 std::mem::transmute(symbol(library, c"turbidite_mpi_world_end")?);
             let last_error: unsafe extern "C" fn() -> *const c_char =
                 std::mem::transmute(symbol(library, c"turbidite_mpi_last_error")?);
-            (begin, end, last_error)
+            (begin, Functions { connect, disconnect, end, last_error })
         };
         BEGINS.store(true, Ordering::Relaxed);
         // SAFETY: the registered function is valid until the process ends. `begin` is called once, before any other MPI
@@ -52,11 +75,9 @@ impl World {
         };
         BEGINS.store(false, Ordering::Relaxed);
         if table.is_null() {
-            // SAFETY: the library returns a C string.
-            let why = unsafe { CStr::from_ptr(last_error()) }.to_string_lossy().into_owned();
-            return Err(unusable(&why));
+            return Err(unusable(&library.why()));
         }
-        let world = Self { table, end };
+        let world = Self { table, library, further: RefCell::default() };
         if world.ranks() == 1 {
             // An MPI library that does not support the launcher is initialised as a program of one rank.
             world.leave()?;
@@ -91,14 +112,36 @@ impl World {
         unsafe { self.table().resolve(credit_batches) }
     }
 
+    /// Returns the connection to the other ranks, with further ones for as many indexes. Collective.
+    pub(crate) fn transport_with_further(
+        &self,
+        credit_batches: usize,
+        indexes: usize,
+    ) -> Result<ForeignTransport, Failure> {
+        let mut further = Vec::with_capacity(indexes);
+        for _ in 0..indexes {
+            // SAFETY: MPI is initialised, and all ranks make the same calls.
+            let table = unsafe { (self.library.connect)() };
+            if table.is_null() {
+                return Err(unusable(&self.library.why()));
+            }
+            self.further.borrow_mut().push(table);
+            // SAFETY: as for the world's own table, which is closed later.
+            further.push(unsafe { (*table).resolve(credit_batches) }?);
+        }
+        Ok(self.transport(credit_batches)?.with_further(further))
+    }
+
     /// Finalises MPI, after the last use of the transport. Collective. If a rank exits without this call, mpiexec ends
     /// the job as failed, as it should if only this rank cannot continue.
     pub(crate) fn leave(self) -> Result<(), Failure> {
-        // SAFETY: the same library created the table, and this method consumes the world, so `end` is called once.
-        match unsafe { (self.end)(self.table) } {
-            0 => Ok(()),
-            _ => Err(unusable("MPI could not be finalised")),
-        }
+        // SAFETY: the same library created the tables, and this method consumes the world, so each is closed once.
+        let closed = unsafe {
+            let further = self.further.into_inner().into_iter();
+            let disconnected = further.fold(0, |status, table| status | (self.library.disconnect)(table));
+            disconnected | (self.library.end)(self.table)
+        };
+        if closed == 0 { Ok(()) } else { Err(unusable("MPI could not be finalised")) }
     }
 }
 

@@ -21,6 +21,7 @@
 //! # files_per_epoch = 16        # number of closed files that completes an epoch; default: one per rank
 //! # drop = ["w"]
 //! # stall_s = 60                # seconds to wait for a missing rank before giving up; default 300
+//! # index = ["hash:id", "uy"]  # columns to index while the records are written
 //! # receivers = 64              # ranks that store each epoch; default: by its volume
 //! # memtable_bytes = 7340032    # size of a receiver's memtable
 //!
@@ -53,7 +54,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use turbidite::expr::DerivationSet;
-use turbidite::{Column, DataType, IfExists, Schema};
+use turbidite::{Column, DataType, IfExists, IndexDefinition, Schema};
 use turbidite_source::checks::{Checks, Texts};
 use turbidite_source::{Field, FieldLayout, PathPattern, lammps, vpic};
 
@@ -84,6 +85,8 @@ struct DatasetEntry {
     derive: Vec<String>,
     #[serde(default)]
     drop: Vec<String>,
+    #[serde(default)]
+    index: Vec<String>,
     #[serde(default)]
     format: Format,
     header_bytes: Option<usize>,
@@ -173,6 +176,8 @@ pub(crate) struct DatasetPlan {
     pub(crate) break_lock: bool,
     pub(crate) files_per_epoch: Option<u64>,
     pub(crate) receivers: Option<u32>,
+    /// Columns that are indexed while records are written.
+    pub(crate) indexes: Vec<IndexDefinition>,
     pub(crate) memtable_bytes: Option<usize>,
     pub(crate) stall_limit: Option<Duration>,
 }
@@ -356,6 +361,7 @@ fn plan(written: DatasetEntry, config: &Path) -> Result<DatasetPlan, String> {
     let stored: Vec<usize> = (0..all.len()).filter(|&index| !written.drop.contains(&all[index].name)).collect();
     let kept = stored.iter().map(|&index| all[index].clone()).collect();
     let schema = Schema::new(kept, &written.key).map_err(|error| error.to_string())?;
+    let indexes = indexes(&written.index, &schema)?;
     let absolute = |path: PathBuf| std::path::absolute(&path).map_err(|error| format!("{}: {error}", path.display()));
     Ok(DatasetPlan {
         config: config.to_owned(),
@@ -384,6 +390,7 @@ fn plan(written: DatasetEntry, config: &Path) -> Result<DatasetPlan, String> {
         break_lock: written.break_lock,
         files_per_epoch: written.files_per_epoch,
         receivers: written.receivers,
+        indexes,
         memtable_bytes: written.memtable_bytes,
         stall_limit: written.stall_s.map(Duration::from_secs),
     })
@@ -413,7 +420,7 @@ impl DatasetPlan {
                 (&self.pattern, &self.out, &self.schema, &self.derivation_texts, self.format, &self.checks),
                 (self.header_bytes, self.record_bytes, &self.fields, &self.constants, &self.stored),
                 (self.if_exists, self.truncate_after, self.any_source, self.break_lock),
-                (self.files_per_epoch, self.receivers, self.memtable_bytes),
+                (self.files_per_epoch, self.receivers, self.memtable_bytes, &self.indexes),
             )
         )
     }
@@ -422,6 +429,16 @@ impl DatasetPlan {
     pub(crate) fn file_record_bytes(&self) -> usize {
         if self.pattern.names_records() { self.record_bytes - 8 } else { self.record_bytes }
     }
+}
+
+/// Returns the indexes to make of records with the columns of `schema`.
+fn indexes(written: &[String], schema: &Schema) -> Result<Vec<IndexDefinition>, String> {
+    let parse = |text: &String| -> Result<IndexDefinition, turbidite::Error> {
+        let definition: IndexDefinition = text.parse()?;
+        definition.check(schema)?;
+        Ok(definition)
+    };
+    written.iter().map(|text| parse(text).map_err(|error| format!("index: {error}"))).collect()
 }
 
 #[cfg(test)]

@@ -224,8 +224,9 @@ impl Dataset {
         options.stall_limit = Some(self.plan.stall_limit.unwrap_or(STALL_LIMIT));
         options.derivations = self.plan.derivation_texts.clone();
         options.topology = world.topology();
+        options.indexes = self.plan.indexes.clone();
         let (process, storage) = (Arc::clone(&self.process), Arc::new(FileSystem::new()));
-        let opened = match world.transport(options.credit_batches) {
+        let opened = match world.transport(options.credit_batches, options.indexes.len()) {
             None => RankJob::open_alone_on(process, storage, out, schema.clone(), options),
             Some(transport) => {
                 let transport = Box::new(transport?);

@@ -81,6 +81,7 @@ pub(crate) fn ingest_command(plan: &DatasetPlan, example: Option<&Path>) -> Stri
     let (out, key) = (plan.out.display().to_string(), plan.schema.cluster_key().to_string());
     command.push(format!("--out {} --key {}", quoted(&out), quoted(&key)));
     command.extend(plan.derivation_texts.iter().map(|text| format!("--derive {}", quoted(text))));
+    command.extend(plan.indexes.iter().map(|index| format!("--index {}", quoted(&index.to_string()))));
     command.extend(plan.dropped.iter().map(|name| format!("--drop {}", quoted(name))));
     format!("; index them later{how} with: {} --if-exists skip", command.join(" "))
 }

@@ -125,15 +125,23 @@ impl World {
         unsafe { transport.topology() }.unwrap_or_else(Topology::one_node)
     }
 
-    /// Opens a connection to the other ranks, if any, for one dataset: two datasets on one connection would receive
-    /// each other's messages. Collective.
-    pub(crate) fn transport(&self, credit_batches: usize) -> Option<Result<ForeignTransport, String>> {
+    /// Opens a connection to the other ranks, if any, for one dataset, and one for each of its indexes: two datasets on
+    /// one connection would receive each other's messages. Collective.
+    pub(crate) fn transport(&self, credit_batches: usize, indexes: usize) -> Option<Result<ForeignTransport, String>> {
         let Self::Ranks { agreement, .. } = self else { return None };
+        // All ranks open as many connections, whatever fails.
+        let mut opened: Vec<_> = (0..=indexes).map(|_| Self::connect(agreement, credit_batches)).collect();
+        let records = opened.remove(0);
+        let further = opened.into_iter().collect::<Result<Vec<_>, _>>();
+        Some(records.and_then(|records| further.map(|further| records.with_further(further))))
+    }
+
+    fn connect(agreement: &AgreementTable, credit_batches: usize) -> Result<ForeignTransport, String> {
         // SAFETY: the shim provides the function and its context, and the result is checked for NULL.
         let table = agreement.connect.and_then(|connect| unsafe { connect(agreement.context).as_ref() });
-        let Some(table) = table else { return Some(Err("there is no connection to the other ranks".to_owned())) };
+        let Some(table) = table else { return Err("there is no connection to the other ranks".to_owned()) };
         // SAFETY: the shim implements the transport's contract, and its table outlives the session's use of it.
-        Some(unsafe { table.resolve(credit_batches) }.map_err(|error| error.to_string()))
+        unsafe { table.resolve(credit_batches) }.map_err(|error| error.to_string())
     }
 }
 

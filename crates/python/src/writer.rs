@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use turbidite::{ColumnView, EpochStart, LocalJob, WriteOptions};
+use turbidite::{ColumnView, EpochStart, IndexDefinition, LocalJob, WriteOptions};
 
 use crate::appends::Appends;
 use crate::errors::{exception, usage};
@@ -58,12 +58,15 @@ impl Writer {
         if_exists: &str,
         units: &Bound<'_, PyDict>,
         derive: Vec<String>,
+        indexes: Vec<String>,
     ) -> PyResult<Self> {
         let recipe = opening::recipe(py, columns, units, derive)?;
         let schema = recipe.schema(key).map_err(|error| exception(py, &error))?;
         let mut options = WriteOptions::new(ranks);
         options.if_exists = opening::if_exists(py, if_exists)?;
         options.derivations = recipe.texts();
+        let parsed: Result<Vec<_>, _> = indexes.iter().map(|text| text.parse::<IndexDefinition>()).collect();
+        options.indexes = parsed.map_err(|error| exception(py, &error))?;
         let job = py.detach(|| LocalJob::open(&path, schema, options)).map_err(|error| exception(py, &error))?;
         let open = Open { job: Mutex::new(Some(Arc::new(job))), appends: Appends::default() };
         Ok(Self { open: Owned::new(open), recipe, ranks })

@@ -196,6 +196,46 @@ impl Added {
     }
 }
 
+/// What an index that was made during ingest has of its epochs.
+#[derive(Debug, Serialize)]
+pub(super) struct IndexReport {
+    name: String,
+    definition: String,
+    epochs: Vec<u64>,
+    entries: u64,
+    bytes: u64,
+}
+
+impl IndexReport {
+    /// Returns what `index` has of `epochs`.
+    pub(super) fn of(index: &IndexSummary, epochs: &[u64]) -> Self {
+        let mut report = Self {
+            name: index.name.clone(),
+            definition: index.definition.clone(),
+            epochs: Vec::new(),
+            entries: 0,
+            bytes: 0,
+        };
+        for indexed in index.by_epoch.iter().filter(|indexed| epochs.contains(&indexed.epoch)) {
+            report.epochs.push(indexed.epoch);
+            report.entries += indexed.entries;
+            report.bytes += indexed.bytes;
+        }
+        report
+    }
+
+    pub(super) fn in_words(&self) -> String {
+        format!(
+            "index {} has {} of {}: {}, {:.1} bytes each",
+            self.definition,
+            text::counted(self.entries, "row", "rows"),
+            text::counted(self.epochs.len() as u64, "epoch", "epochs"),
+            text::bytes(self.bytes),
+            text::share(self.bytes, self.entries),
+        )
+    }
+}
+
 impl List {
     fn run(&self, as_json: bool) -> Result<(), Failure> {
         let found = indexes(&self.dataset)?;

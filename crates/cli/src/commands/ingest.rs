@@ -11,14 +11,14 @@ use turbidite::format::EpochStatistics;
 use turbidite::store::EpochRange;
 use turbidite::writer::THREADS_PER_CORE;
 use turbidite::{
-    ClusterKey, EpochStart, IndexDefinition, Prior, Renegotiation, Routing, Schema, SchemaError, WriteOptions,
+    ClusterKey, EpochStart, IndexDefinition, Prior, Renegotiation, Routing, Schema, SchemaError, WriteOptions, indexes,
 };
 
 use super::answers::{say, say_json};
 use super::epoch_statistics::write_amplification;
 use super::epochs::Existing;
 use super::feed::{RecordMapping, WorkerPool};
-use super::index::{Added, IndexRun};
+use super::index::{IndexReport, IndexRun};
 use super::job::{Job, STALL_S};
 use crate::failure::{Failure, complain};
 use crate::mpi::World;
@@ -74,8 +74,8 @@ pub(crate) struct Ingest {
     /// single records are looked up by
     #[arg(long, value_name = "COLUMN")]
     key: String,
-    /// Index this column as well, after the last epoch; may be repeated. COLUMN finds ranges and single values,
-    /// hash:COLUMN single values (see turbidite index)
+    /// Index this column as well, while the records are written; may be repeated. COLUMN finds ranges and single
+    /// values, hash:COLUMN single values (see turbidite index)
     #[arg(long, value_name = "COLUMN")]
     index: Vec<String>,
     /// A column to compute: 'name=expression' or 'name:type=expression' (may be repeated)
@@ -211,7 +211,7 @@ struct Report {
     row_bytes: usize,
     epochs: Vec<EpochReport>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    indexes: Vec<Added>,
+    indexes: Vec<IndexReport>,
     rows: u64,
     stored_bytes: u64,
     bytes_written: u64,
@@ -227,10 +227,11 @@ impl Ingest {
         let epochs = self.epochs(&source)?;
         let recipe = self.recipe(&source)?;
         let schema = self.schema(&recipe)?;
-        self.indexes()?.iter().try_for_each(|definition| definition.check(&schema))?;
+        let indexes = self.indexes()?;
+        indexes.iter().try_for_each(|definition| definition.check(&schema))?;
         let row_bytes = schema.row_bytes();
         let world = World::find()?;
-        let options = self.options(&source, world.as_ref())?;
+        let options = self.options(&source, world.as_ref(), indexes)?;
         let ranks = options.ranks;
         let mut notes = source.notes().to_vec();
         let leads = world.as_ref().is_none_or(|world| world.rank() == 0);
@@ -268,7 +269,10 @@ impl Ingest {
         job.close()?;
         progress.finish_and_clear();
         let wall = begun.elapsed();
-        let indexes = self.add_indexes(&epochs, world.as_ref(), !as_json && leads)?;
+        if done.iter().any(|report| report.skipped) {
+            // Epochs that exist may lack an index.
+            self.add_indexes(&epochs, world.as_ref(), !as_json && leads)?;
+        }
         if let Some(lines) = lines {
             lines.finish();
         }
@@ -276,13 +280,14 @@ impl Ingest {
         if !leads {
             return Ok(());
         }
+        let indexes = self.indexed(&epochs)?;
         let report = Report { indexes, ..self.report(done, ranks, row_bytes, wall, notes) };
         if as_json { say_json(&report) } else { say(&report.in_words()) }
     }
 
-    /// Makes the indexes of the epochs that were written.
-    fn add_indexes(&self, epochs: &[u64], world: Option<&World>, shows: bool) -> Result<Vec<Added>, Failure> {
-        let (Some(&first), Some(&last)) = (epochs.first(), epochs.last()) else { return Ok(Vec::new()) };
+    /// Makes the indexes of epochs that were skipped.
+    fn add_indexes(&self, epochs: &[u64], world: Option<&World>, shows: bool) -> Result<(), Failure> {
+        let (Some(&first), Some(&last)) = (epochs.first(), epochs.last()) else { return Ok(()) };
         let threads = self.threads.map(|threads| u16::try_from(threads).unwrap_or(u16::MAX).max(1));
         let run = IndexRun {
             dataset: &self.out,
@@ -291,7 +296,18 @@ impl Ingest {
             break_lock: self.break_lock,
             shows,
         };
-        self.indexes()?.iter().map(|definition| run.add(definition, world)).collect()
+        self.indexes()?.iter().try_for_each(|definition| run.add(definition, world).map(drop))
+    }
+
+    /// Returns what the indexes have of the epochs of the source.
+    fn indexed(&self, epochs: &[u64]) -> Result<Vec<IndexReport>, Failure> {
+        if self.index.is_empty() {
+            return Ok(Vec::new());
+        }
+        let made = self.indexes()?;
+        let found = indexes(&self.out)?.into_iter();
+        let found = found.filter(|index| made.iter().any(|definition| definition.name() == index.name));
+        Ok(found.map(|index| IndexReport::of(&index, epochs)).collect())
     }
 
     /// Returns the indexes to make, which are columns of the dataset.
@@ -373,7 +389,12 @@ impl Ingest {
         })
     }
 
-    fn options(&self, source: &Source, world: Option<&World>) -> Result<WriteOptions, Failure> {
+    fn options(
+        &self,
+        source: &Source,
+        world: Option<&World>,
+        indexes: Vec<IndexDefinition>,
+    ) -> Result<WriteOptions, Failure> {
         let ranks = match (world, self.ranks) {
             (Some(world), Some(ranks)) if ranks != world.ranks() => {
                 let started = world.ranks();
@@ -383,6 +404,7 @@ impl Ingest {
             (None, ranks) => ranks.unwrap_or(source.ranks().max(1)),
         };
         let mut options = WriteOptions::new(ranks);
+        options.indexes = indexes;
         if let Some(world) = world {
             options.topology = world.topology();
             options.stall_limit = Some(Duration::from_secs(self.tuning.stall.unwrap_or(STALL_S)));
@@ -470,7 +492,7 @@ impl Report {
         if !skipped.is_empty() {
             lines.push(format!("skipped existing epochs: {}", skipped.join(", ")));
         }
-        lines.extend(self.indexes.iter().map(Added::in_words));
+        lines.extend(self.indexes.iter().map(IndexReport::in_words));
         if self.rows > 0 {
             let most = written.iter().map(|epoch| epoch.load_imbalance).fold(0.0, f64::max);
             let mean = written.iter().map(|epoch| epoch.load_imbalance).sum::<f64>() / written.len() as f64;

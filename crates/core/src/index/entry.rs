@@ -1,8 +1,10 @@
 //! The columns of an index's entries.
 
+use std::ops::Range;
+
 use crate::error::{Error, Result, UsageError};
 use crate::format::PartId;
-use crate::schema::{Column, DataType, Schema};
+use crate::schema::{Column, ColumnView, DataType, Schema};
 use crate::store::DatasetDescriptor;
 
 use super::definition::IndexDefinition;
@@ -32,6 +34,18 @@ impl EntryLayout {
     pub(crate) const PART: usize = 1;
     /// Position of the row in an entry.
     pub(crate) const ROW: usize = 2;
+
+    /// Returns the columns of entries of one part: packed stored values, the part's number, and the rows.
+    pub(crate) fn columns<'a>(
+        data_type: DataType,
+        values: &'a [u8],
+        part: &'a [u8; 4],
+        rows: &'a [u32],
+    ) -> Result<[ColumnView<'a>; 3]> {
+        let values = ColumnView::new(values, data_type.width(), rows.len(), data_type)?;
+        let parts = ColumnView::new(part, 0, rows.len(), DataType::U32)?;
+        Ok([values, parts, ColumnView::from(rows)])
+    }
 
     /// Returns the origin of entries, as their description states it: the dataset of the records.
     pub(crate) fn source(records: &DatasetDescriptor) -> String {
@@ -75,8 +89,20 @@ impl RecordPlace {
         fits.then_some(part.rank << ROLL_BITS | part.roll)
     }
 
+    /// Returns the number of a part and the rows of one of its row groups, as entries name them.
+    ///
+    /// # Errors
+    /// A usage error if entries cannot name them.
+    pub(crate) fn of_group(part: PartId, first_row: u64, rows: u64) -> Result<(u32, Range<u32>)> {
+        let number = Self::part_number(part).ok_or_else(|| Self::unnamed(part))?;
+        let end = first_row.checked_add(rows).and_then(|end| u32::try_from(end).ok());
+        let end = end.ok_or_else(|| Self::too_long(part))?;
+        // Not beyond the end, which fits.
+        Ok((number, first_row as u32..end))
+    }
+
     /// Returns the error for a part that entries cannot name.
-    pub(crate) fn unnamed(part: PartId) -> Error {
+    fn unnamed(part: PartId) -> Error {
         let (ranks, rolls) = (1u32 << (u32::BITS - ROLL_BITS), 1u32 << ROLL_BITS);
         let what = format!(
             "an index names at most {ranks} ranks and {rolls} files of a rank, and {} is beyond; compact the dataset first",
@@ -86,7 +112,7 @@ impl RecordPlace {
     }
 
     /// Returns the error for a part with more rows than entries can name.
-    pub(crate) fn too_long(part: PartId) -> Error {
+    fn too_long(part: PartId) -> Error {
         let what = format!("an index names at most 2^32 rows of a file, and {} has more", part.file_name());
         UsageError::Option { option: "index", what }.into()
     }

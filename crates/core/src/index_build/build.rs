@@ -15,14 +15,10 @@ use crate::runtime::{MEMTABLES_PER_PART, WriteOptions};
 use crate::schema::Schema;
 use crate::shuffle::{Topology, Transport};
 use crate::storage::{FileSystem, Storage};
-use crate::store::{DatasetPaths, IfExists, LockNotice};
+use crate::store::{DatasetPaths, LockNotice};
 
 /// Maximum number of ranks of a job in one process. More of them would only shorten the parts.
 const MOST_RANKS: u64 = 64;
-
-/// Number of rows of a page of entries. A lookup reads a page of each run of its partition, so pages are shorter than
-/// those of records.
-const PAGE_ROWS: u32 = 512;
 
 /// Maximum time that a rank waits for others. Ranks that see different epochs would wait for ever.
 const STALL_LIMIT: Duration = Duration::from_secs(600);
@@ -172,14 +168,7 @@ fn prepare(storage: &Arc<dyn Storage>, path: &Path, definition: &IndexDefinition
 }
 
 fn writing(dataset: &Dataset, ranks: u32, options: &IndexOptions) -> WriteOptions {
-    WriteOptions {
-        break_lock: options.break_lock,
-        if_exists: IfExists::Replace,
-        source: Some(EntryLayout::source(dataset.descriptor())),
-        match_source: true,
-        page_rows: PAGE_ROWS,
-        ..WriteOptions::new(ranks)
-    }
+    WriteOptions { break_lock: options.break_lock, ..WriteOptions::of_entries(ranks, dataset.descriptor()) }
 }
 
 /// Returns the number of ranks that the largest epoch needs.

@@ -3,7 +3,7 @@
 use std::io::IoSliceMut;
 
 use crate::error::Result;
-use crate::index::RecordPlace;
+use crate::index::{EntryLayout, RecordPlace};
 use crate::query::{Group, PageIndex};
 use crate::schema::{ColumnView, DataType};
 
@@ -26,7 +26,7 @@ impl EntryReader {
     /// Reads a row group whose first record is row `first_row` of its part. Returns the columns of the entries.
     pub(super) fn read(&mut self, group: &Group, first_row: u64) -> Result<[ColumnView<'_>; 3]> {
         let entry = group.entry();
-        let part = RecordPlace::part_number(entry.part).ok_or_else(|| RecordPlace::unnamed(entry.part))?;
+        let (part, rows) = RecordPlace::of_group(entry.part, first_row, entry.rows)?;
         self.values.clear();
         for (number, page) in group.pages(self.column)?.iter().enumerate() {
             self.raw.resize(page.bytes as usize, 0);
@@ -34,12 +34,8 @@ impl EntryReader {
             group.decode(&self.raw, self.column, number, true, &mut self.values)?;
         }
         self.rows.clear();
-        for row in first_row..first_row + entry.rows {
-            self.rows.push(u32::try_from(row).map_err(|_| RecordPlace::too_long(entry.part))?);
-        }
+        self.rows.extend(rows);
         self.part = part.to_le_bytes();
-        let values = ColumnView::new(&self.values, self.data_type.width(), self.rows.len(), self.data_type)?;
-        let parts = ColumnView::new(&self.part, 0, self.rows.len(), DataType::U32)?;
-        Ok([values, parts, ColumnView::from(&self.rows)])
+        EntryLayout::columns(self.data_type, &self.values, &self.part, &self.rows)
     }
 }

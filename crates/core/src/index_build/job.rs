@@ -11,11 +11,11 @@ use crate::index_build::entries::EntryReader;
 use crate::query::EpochGroups;
 use crate::runtime::local::LocalJob;
 use crate::runtime::rank::RankJob;
-use crate::runtime::{EpochStart, WriteOptions};
+use crate::runtime::{EpochStart, WriteOptions, clear_attempts};
 use crate::schema::{DataType, Schema};
 use crate::shuffle::Transport;
 use crate::storage::Storage;
-use crate::store::{DatasetDescriptor, DatasetPaths, LockNotice, salvage};
+use crate::store::LockNotice;
 
 /// A job that writes entries.
 #[derive(Debug)]
@@ -131,13 +131,6 @@ impl EntryJob {
             Self::Rank { job, .. } => job.close(),
         }
     }
-}
-
-/// Removes the parts of killed attempts to build epochs. The records are there, so they need no salvage.
-fn clear_attempts(storage: &dyn Storage, path: &Path) -> Result<()> {
-    let paths = DatasetPaths::new(path);
-    let descriptor = DatasetDescriptor::read(storage, &paths)?;
-    salvage::list(storage, &paths, &descriptor)?.iter().try_for_each(|attempt| salvage::discard(storage, attempt))
 }
 
 /// Appends the entries of all records. Each thread reads whole row groups.

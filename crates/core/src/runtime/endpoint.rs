@@ -37,6 +37,8 @@ pub(super) struct Endpoint {
     route_s: f64,
     /// Peak memory of outgoing batches in this session.
     batches: BatchMemory,
+    /// Whether rank 0 holds its commits until [`Endpoint::release`].
+    holds_commits: bool,
 }
 
 /// A session's state on this rank.
@@ -55,6 +57,8 @@ enum SessionState {
     Storing(Box<Storing>),
     /// This rank has sealed its parts and reported them to rank 0.
     Reported(Epoch),
+    /// All ranks have reported their parts. Rank 0 commits them when it may ([`Endpoint::release`]).
+    Held(Epoch, Payloads),
     /// The session has ended with one outcome for all ranks.
     Over(Result<Vec<u8>, Failure>),
 }
@@ -130,7 +134,13 @@ impl Endpoint {
             spread: None,
             route_s: 0.0,
             batches: BatchMemory::default(),
+            holds_commits: false,
         }
+    }
+
+    /// Makes rank 0 hold its commits: an epoch and its indexes are committed in one order.
+    pub(super) fn hold_commits(&mut self) {
+        self.holds_commits = true;
     }
 
     /// Begins a session. Every rank receives rank 0's announcement.
@@ -172,7 +182,7 @@ impl Endpoint {
         match &mut self.session {
             SessionState::Storing(storing) => storing.writer.fail(cause),
             SessionState::Agreement { objection, .. } => *objection = Some(cause.cause()),
-            SessionState::Idle | SessionState::Reported(_) | SessionState::Over(_) => {}
+            SessionState::Idle | SessionState::Reported(_) | SessionState::Held(..) | SessionState::Over(_) => {}
         }
     }
 
@@ -188,8 +198,54 @@ impl Endpoint {
         match &self.session {
             SessionState::Idle | SessionState::Agreement { .. } => false,
             SessionState::Storing(storing) => storing.all_arrived,
-            SessionState::Reported(_) | SessionState::Over(_) => true,
+            SessionState::Reported(_) | SessionState::Held(..) | SessionState::Over(_) => true,
         }
+    }
+
+    /// Returns whether this rank's writer has encoded all records of the session. Nothing is tapped afterwards.
+    pub(super) fn has_encoded(&self) -> bool {
+        match &self.session {
+            SessionState::Storing(storing) => storing.writer.has_encoded(),
+            _ => self.is_closed(),
+        }
+    }
+
+    /// Returns whether records may be appended now: the rank has a writer, and has not begun to end the epoch.
+    pub(super) fn takes_records(&self) -> bool {
+        matches!(self.session, SessionState::Storing(_)) && self.engine.is_open()
+    }
+
+    /// Returns whether the session waits for [`Endpoint::release`]. Only rank 0's sessions do.
+    pub(super) fn is_held(&self) -> bool {
+        matches!(self.session, SessionState::Held(..))
+    }
+
+    /// Commits a held session, or makes it fail with `verdict` on all ranks. Returns the cause if it has failed.
+    pub(super) fn release(&mut self, verdict: Result<(), String>) -> Result<(), String> {
+        let payloads = match std::mem::replace(&mut self.session, SessionState::Idle) {
+            SessionState::Held(epoch, payloads) => {
+                self.session = SessionState::Reported(epoch);
+                payloads
+            }
+            SessionState::Over(Err(failure)) => {
+                let cause = failure.cause.clone();
+                self.session = SessionState::Over(Err(failure));
+                return Err(cause);
+            }
+            running => {
+                self.session = running;
+                return verdict;
+            }
+        };
+        let result = verdict.and_then(|()| self.commit(payloads).map_err(|error| error.cause()));
+        let released = result.as_ref().map(|_| ()).map_err(String::clone);
+        self.engine.committed(result);
+        released
+    }
+
+    /// Returns the cause if the session has failed.
+    pub(super) fn failure(&self) -> Option<&str> {
+        if let SessionState::Over(Err(failure)) = &self.session { Some(&failure.cause) } else { None }
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -287,13 +343,22 @@ impl Endpoint {
                     self.engine.sealed(objection.map_or(Ok(Vec::new()), Err));
                 }
                 // The engine closes a session only once.
-                SessionState::Idle | SessionState::Reported(_) | SessionState::Over(_) => {}
+                SessionState::Idle | SessionState::Reported(_) | SessionState::Held(..) | SessionState::Over(_) => {}
             },
-            Event::Gathered { payloads } => {
+            Event::Gathered { payloads } => self.gathered(payloads),
+            Event::Over { outcome } => self.finish(outcome),
+        }
+    }
+
+    /// Commits the epoch that all ranks have reported, or holds its commit.
+    fn gathered(&mut self, payloads: Payloads) {
+        match std::mem::replace(&mut self.session, SessionState::Idle) {
+            SessionState::Reported(epoch) if self.holds_commits => self.session = SessionState::Held(epoch, payloads),
+            running => {
+                self.session = running;
                 let result = self.commit(payloads);
                 self.engine.committed(result.map_err(|error| error.cause()));
             }
-            Event::Over { outcome } => self.finish(outcome),
         }
     }
 
@@ -468,6 +533,7 @@ mod tests {
                 epoch: 0,
                 version: FormatVersion::LATEST,
             },
+            tap: None,
         });
         storage.create_dir_all(Path::new("/epoch")).unwrap();
         let mut post = Post::default();

@@ -23,7 +23,8 @@ pub mod rank;
 pub mod sim;
 
 pub use exchange_statistics::ExchangeStatistics;
+pub(crate) use opening::clear_attempts;
 pub use options::{EpochStart, MEMTABLES_PER_PART, WriteOptions};
 pub use process::host::{Host, Process};
-pub use process::resources::{Background, ProcessResources};
+pub use process::resources::{Background, Enrolment, ProcessResources};
 pub use rank::foreign::{ABI_VERSION, ForeignTransport, TransportTable};

@@ -1,6 +1,7 @@
 //! Opens a dataset for writing. All runtimes use the same order: check the folder, lock it, read dataset.json, recover.
 //! Also removes the parts of failed epochs.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use uuid::Uuid;
@@ -11,7 +12,7 @@ use crate::schema::Schema;
 use crate::storage::Storage;
 use crate::store::{
     DatasetDescriptor, DatasetPaths, LockNotice, Recovery, WriterLock, check_vacant, discard_attempt, list_epochs,
-    recover,
+    recover, salvage,
 };
 
 /// A dataset whose lock this process holds.
@@ -55,4 +56,14 @@ fn check_empty(storage: &dyn Storage, paths: &DatasetPaths) -> Result<()> {
     let epochs = list_epochs(storage, paths)?;
     let (Some(&first), Some(&last)) = (epochs.first(), epochs.last()) else { return Ok(()) };
     Err(Error::EpochsExist { path: paths.root().to_owned(), count: epochs.len(), first, last })
+}
+
+/// Removes the parts of killed attempts to write entries of an index. The records are there, so they need no salvage.
+///
+/// # Errors
+/// If a description is corrupt, or storage fails.
+pub(crate) fn clear_attempts(storage: &dyn Storage, path: &Path) -> Result<()> {
+    let paths = DatasetPaths::new(path);
+    let descriptor = DatasetDescriptor::read(storage, &paths)?;
+    salvage::list(storage, &paths, &descriptor)?.iter().try_for_each(|attempt| salvage::discard(storage, attempt))
 }

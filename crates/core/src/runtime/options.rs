@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use super::process::memory::MIN_MEMTABLE_BYTES;
 use crate::error::UsageError;
 use crate::format::{MAX_ROW_GROUPS, PartOptions};
+use crate::index::{EntryLayout, IndexDefinition};
 use crate::shuffle::{EngineOptions, Prior, Renegotiation, Routing, Topology};
-use crate::store::IfExists;
-use crate::writer::WriterOptions;
+use crate::store::{DatasetDescriptor, IfExists};
+use crate::writer::{MEMTABLES, WriterOptions};
 
 /// Options for writing a dataset. [`WriteOptions::new`] has the defaults.
 #[derive(Debug, Clone)]
@@ -59,7 +61,23 @@ pub struct WriteOptions {
     pub must_be_empty: bool,
     /// Derivations that computed the columns, recorded in dataset.json.
     pub derivations: Vec<String>,
+    /// Indexes to make while records are written. Their entries are committed before the records.
+    pub indexes: Vec<IndexDefinition>,
 }
+
+/// Number of rows of a page of entries. A lookup reads a page of each run of its partition, so pages are shorter than
+/// those of records.
+const ENTRY_PAGE_ROWS: u32 = 512;
+
+/// Size of the memtables of all indexes of a rank in bytes.
+const ENTRY_MEMORY_BYTES: usize = 2 << 20;
+
+/// Minimum size of a memtable of entries in bytes.
+const MIN_ENTRY_MEMTABLE_BYTES: usize = 128 << 10;
+
+/// Memory of an index's stage besides its memtables, as in the table in ARCHITECTURE.md: batches, records held back,
+/// sketches and tables, and entries on their way to the second stage.
+const STAGE_BYTES: usize = 11 << 18;
 
 /// Default size of a receiver's share of an epoch, in memtables. A part is then large enough for file systems and
 /// readers, and a receiver sorts and writes while records still arrive.
@@ -92,7 +110,52 @@ impl WriteOptions {
             match_source: false,
             must_be_empty: false,
             derivations: Vec::new(),
+            indexes: Vec::new(),
         }
+    }
+
+    /// Returns the options of a job that writes the entries of an index of `records`. Entries replace those of an
+    /// earlier commit.
+    pub(crate) fn of_entries(ranks: u32, records: &DatasetDescriptor) -> Self {
+        Self {
+            if_exists: IfExists::Replace,
+            source: Some(EntryLayout::source(records)),
+            match_source: true,
+            page_rows: ENTRY_PAGE_ROWS,
+            ..Self::new(ranks)
+        }
+    }
+
+    /// Returns the options of the second stage: the job that writes the entries of one index while this job writes
+    /// `records`. All of its ranks receive, unless the epoch is small.
+    pub(super) fn of_stage(&self, records: &DatasetDescriptor) -> Self {
+        Self {
+            topology: self.topology.clone(),
+            routing: self.routing,
+            memtable_bytes: self.entry_memtable_bytes().min(self.memtable_bytes),
+            break_lock: self.break_lock,
+            threads: self.threads,
+            credit_batches: self.credit_batches,
+            credit_timeout: self.credit_timeout,
+            stall_limit: self.stall_limit,
+            ..Self::of_entries(self.ranks, records)
+        }
+    }
+
+    /// Returns the size of a memtable of entries in bytes. The indexes of a rank share one budget.
+    fn entry_memtable_bytes(&self) -> usize {
+        (ENTRY_MEMORY_BYTES / MEMTABLES / self.indexes.len().max(1)).max(MIN_ENTRY_MEMTABLE_BYTES)
+    }
+
+    /// Returns these options with memtables that leave room for the stages of the indexes, for a rank whose memory is
+    /// bounded.
+    pub(super) fn beside_indexes(mut self) -> Self {
+        let stages = (ENTRY_MEMORY_BYTES + self.indexes.len() * STAGE_BYTES) / MEMTABLES;
+        if !self.indexes.is_empty() {
+            let least = MIN_MEMTABLE_BYTES.min(self.memtable_bytes);
+            self.memtable_bytes = self.memtable_bytes.saturating_sub(stages).max(least);
+        }
+        self
     }
 
     /// Checks that every value is within its range.
@@ -115,6 +178,12 @@ impl WriteOptions {
         if !self.topology.fits(self.ranks) {
             let what = format!("must name the node of each of the {} ranks", self.ranks);
             return Err(UsageError::Option { option: "topology", what });
+        }
+        for (number, definition) in self.indexes.iter().enumerate() {
+            if self.indexes[..number].iter().any(|other| other.name() == definition.name()) {
+                let what = format!("'{}' is named twice", definition.name());
+                return Err(UsageError::Option { option: "index", what });
+            }
         }
         if self.renegotiation == Renegotiation::Every(0) {
             return Err(UsageError::Option { option: "renegotiate", what: "must be at least 1 record".into() });

@@ -46,6 +46,11 @@ pub trait Transport {
     fn failure(&self) -> Option<&str> {
         None
     }
+    /// Removes and returns a further connection between the same ranks, for an index that is made of the records. All
+    /// ranks remove theirs in the same order. `None` if there are no more.
+    fn take_further(&mut self) -> Option<Box<dyn Transport + Send>> {
+        None
+    }
     /// Abandons the connection to the other ranks. Nothing is sent or polled afterwards, and closing the connection
     /// must not wait for another rank.
     fn abandon(&mut self) {}

@@ -70,6 +70,15 @@ struct Waiting {
     bounds: Option<(Value, Value)>,
 }
 
+/// What a task does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum InProgress {
+    /// Flushes a memtable of this kind.
+    Run(RunKind),
+    /// Closes a part.
+    Finish,
+}
+
 /// The writer of one receiver during one epoch. See the documentation of the module.
 #[derive(Debug)]
 pub struct Writer {
@@ -84,9 +93,8 @@ pub struct Writer {
     bounds: Option<(Value, Value)>,
     /// Bounds of all partitions in force while the regular memtable was filled.
     regular_bounds: Option<(Value, Value)>,
-    busy: bool,
-    /// Whether the task in progress flushes a regular memtable.
-    writes_regular: bool,
+    /// The task in progress.
+    in_progress: Option<InProgress>,
     part: Option<Box<PartWriter>>,
     next_roll: u32,
     next_run: u32,
@@ -115,8 +123,7 @@ impl Writer {
             table_version: 0,
             bounds: None,
             regular_bounds: None,
-            busy: false,
-            writes_regular: false,
+            in_progress: None,
             part: None,
             next_roll: 0,
             next_run: 0,
@@ -185,7 +192,7 @@ impl Writer {
     /// Returns the number of regular memtables that are waiting or being flushed.
     fn regular_in_use(&self) -> usize {
         let waiting = self.waiting.iter().filter(|waiting| waiting.kind == RunKind::Regular).count();
-        waiting + usize::from(self.writes_regular)
+        waiting + usize::from(self.in_progress == Some(InProgress::Run(RunKind::Regular)))
     }
 
     fn is_empty(&self, kind: RunKind) -> bool {
@@ -247,7 +254,7 @@ impl Writer {
 
     /// Returns the next task. Returns `None` if there is none, or if a task is in progress.
     pub fn next_task(&mut self) -> Option<Task> {
-        if self.busy {
+        if self.in_progress.is_some() {
             return None;
         }
         if self.error.is_some() {
@@ -260,22 +267,23 @@ impl Writer {
             part.row_groups().saturating_add(self.options.row_groups_per_run) > limit && part.row_groups() > 0
         };
         let task = if self.part.as_deref().is_some_and(full) || (self.finishing && self.waiting.is_empty()) {
-            Task::Finish { part: self.part.take()? }
+            let part = self.part.take()?;
+            self.in_progress = Some(InProgress::Finish);
+            Task::Finish { part }
         } else {
             let Waiting { kind, rows, table_version, bounds } = self.waiting.pop_front()?;
             let part = PartId { rank: self.options.rank, roll: self.next_roll };
             let context = RunContext { run: self.next_run, kind, table_version, bounds };
             self.next_run += 1;
-            self.writes_regular = kind == RunKind::Regular;
+            self.in_progress = Some(InProgress::Run(kind));
             Task::Append { part: self.part.take(), create: part, rows: Box::new(rows), context }
         };
-        self.busy = true;
         Some(task)
     }
 
     /// Processes the result of a task.
     pub fn complete(&mut self, completion: Completion) {
-        (self.busy, self.writes_regular) = (false, false);
+        self.in_progress = None;
         self.statistics += completion.statistics();
         match completion {
             Completion::Appended { part, mut rows, result, .. } => {
@@ -330,9 +338,15 @@ impl Writer {
         self.active = [None, None, None, None];
     }
 
+    /// Returns whether all records are encoded as runs, or the writer has failed. Parts may still have to be closed.
+    pub fn has_encoded(&self) -> bool {
+        let encodes = matches!(self.in_progress, Some(InProgress::Run(_)));
+        self.finishing && self.waiting.is_empty() && !encodes
+    }
+
     /// Returns whether all runs are sealed and all parts closed and durable, or the writer has failed.
     pub fn is_finished(&self) -> bool {
-        let idle = !self.busy && self.waiting.is_empty();
+        let idle = self.in_progress.is_none() && self.waiting.is_empty();
         self.finishing && idle && (self.part.is_none() || self.error.is_some())
     }
 

@@ -7,8 +7,8 @@ use uuid::Uuid;
 
 use crate::error::Result;
 use crate::format::{
-    EncodeBuffers, Memtable, PartEntry, PartId, PartIdentity, PartOptions, PartWriter, RowGroupEntry, RunContext,
-    StageSeconds,
+    ColumnTap, EncodeBuffers, Memtable, PartEntry, PartId, PartIdentity, PartOptions, PartWriter, RowGroupEntry,
+    RunContext, StageSeconds,
 };
 use crate::schema::Schema;
 use crate::storage::Storage;
@@ -79,6 +79,8 @@ pub struct PartFactory {
     pub options: PartOptions,
     /// Dataset, commit and epoch in the footer of every part.
     pub identity: PartIdentity,
+    /// Receives values of the records while they are written, for indexes.
+    pub tap: Option<Arc<dyn ColumnTap>>,
 }
 
 impl PartFactory {
@@ -96,6 +98,7 @@ impl PartFactory {
             schema: Arc::clone(&descriptor.schema),
             options,
             identity: PartIdentity { dataset: descriptor.uuid, commit, epoch, version: descriptor.format_version },
+            tap: None,
         }
     }
 
@@ -105,7 +108,9 @@ impl PartFactory {
     /// If the file exists or cannot be created.
     pub fn create(&self, part: PartId) -> Result<PartWriter> {
         let schema = Arc::clone(&self.schema);
-        PartWriter::create(Arc::clone(&self.storage), &self.directory, part, schema, self.options, self.identity)
+        let storage = Arc::clone(&self.storage);
+        let part = PartWriter::create(storage, &self.directory, part, schema, self.options, self.identity)?;
+        Ok(part.tapped_by(self.tap.clone()))
     }
 
     /// Writes the only part of an epoch without records. Every tool must be able to open the epoch's folder.

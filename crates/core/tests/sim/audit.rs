@@ -31,7 +31,7 @@ pub(crate) struct Group {
     bytes: u64,
 }
 
-fn read_file(storage: &MemoryStorage, path: &Path) -> Result<Vec<u8>, String> {
+pub(crate) fn read_file(storage: &MemoryStorage, path: &Path) -> Result<Vec<u8>, String> {
     let stated = |error: std::io::Error| format!("{}: {error}", path.display());
     let file = storage.open(path).map_err(stated)?;
     let mut content = vec![0; usize::try_from(file.bytes()).unwrap_or(usize::MAX)];

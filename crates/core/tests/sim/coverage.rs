@@ -90,6 +90,12 @@ pub(crate) const REQUIRED: &[&str] = &[
     "hash: corrupt filter noticed",
     "hash: salvaged",
     "hash: records passed on by representatives",
+    // Indexes that are made while records are written.
+    "index: one entry for each record",
+    "index: several partitions",
+    "index: entries of an epoch that was never committed",
+    "index: no credit",
+    "index: spills",
     // Readers.
     "reader: between two file operations",
     "reader: while an epoch is being replaced",

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use turbidite::storage::{Fault, FaultStorage, FileKind, MemoryStorage, Storage};
 use turbidite::store::{DatasetDescriptor, DatasetPaths, VerifyOptions, lock_holder, salvage, verify_on};
-use turbidite::{Clustering, IfExists, Prior, Renegotiation, Routing, Topology, WriteOptions};
+use turbidite::{Clustering, IfExists, IndexDefinition, Prior, Renegotiation, Routing, Topology, WriteOptions};
 
 use crate::audit::{audit, filters_of};
+use crate::audit_index::audit_index;
 use crate::coverage::Coverage;
 use crate::disk::{ROOT, Shared};
 use crate::faults::{Crash, Failure, Faults, Plan, Trigger, Trouble};
@@ -109,10 +110,23 @@ struct History {
     writings: u32,
 }
 
+/// Returns the indexes that the history of a seed makes: four in ten have some.
+fn indexes(seed: u64) -> Vec<IndexDefinition> {
+    let texts: &[&str] = match mix(seed ^ 0x0021) % 10 {
+        0 => &["id"],
+        1 => &["hash:id"],
+        2 => &["key"],
+        3 => &["key", "hash:id"],
+        _ => &[],
+    };
+    texts.iter().map(|text| text.parse().unwrap()).collect()
+}
+
 /// Runs the history of a seed. `loud` prints every event.
 pub(crate) fn run(seed: u64, loud: bool) -> Report {
     let mut random = Random::new(seed);
-    let settings = JobSettings::draw(&mut random);
+    let mut settings = JobSettings::draw(&mut random);
+    settings.options.indexes = indexes(seed);
     let memory = if random.one_in(3) { MemoryStorage::without_exchange() } else { MemoryStorage::new() };
     let trace = Trace::new(loud);
     if loud {
@@ -185,6 +199,13 @@ impl History {
     /// breaks the lock.
     fn face_lock(&mut self) -> Result<bool, String> {
         let layout = DatasetPaths::new(ROOT);
+        for index in &self.settings.options.indexes {
+            // A writer that dies or fails to release the lock of an index is gone: this process is not.
+            let control = layout.index(index.name()).control();
+            if self.memory.kind(&control).is_ok_and(|kind| kind.is_some()) {
+                self.restart_machine(&control).map_err(|error| error.to_string())?;
+            }
+        }
         let is_there = self.memory.kind(&layout.lock()).map_err(|error| error.to_string())?.is_some();
         if !is_there {
             return Ok(self.random.one_in(4));
@@ -252,10 +273,11 @@ impl History {
         let mut options = self.settings.options.clone();
         options.if_exists = intent.if_exists;
         options.break_lock = intent.break_lock;
-        let network = Network::new(options.ranks, options.credit_batches, self.settings.longest_delay_ns);
+        let network = |_| Network::new(options.ranks, options.credit_batches, self.settings.longest_delay_ns);
+        let networks = (0..=options.indexes.len()).map(network).collect();
         let faults = Faults::new(intent.plan.clone(), STALL_LIMIT);
         let trace = std::mem::take(&mut self.trace);
-        let world = Arc::new(World::new(self.random.fork(), &self.settings.slowness, network, faults, trace));
+        let world = Arc::new(World::new(self.random.fork(), &self.settings.slowness, networks, faults, trace));
         let shared = Arc::new(Shared {
             world: Arc::clone(&world),
             memory: self.memory.clone(),
@@ -345,6 +367,9 @@ impl History {
         for (epoch, writing) in contents {
             let records = Arc::clone(self.model().records(*writing));
             audit(&self.memory, *epoch, &records, &mut self.report.coverage)?;
+            for index in &self.settings.options.indexes {
+                audit_index(&self.memory, *epoch, index, false, &mut self.report.coverage)?;
+            }
             if self.model().clustering == Clustering::Hash {
                 let storage = self.storage();
                 reader::look_up(&storage, (*epoch, &records), &mut self.random, &mut self.report.coverage)?;
@@ -380,6 +405,10 @@ impl History {
         let by_hash = self.model().clustering == Clustering::Hash;
         let filters = if by_hash && self.random.one_in(2) { filters_of(&self.memory, epoch, &path)? } else { None };
         let range = filters.clone().unwrap_or(0..bytes);
+        if range.is_empty() {
+            // A crash may leave an empty draft of a manifest.
+            return Ok(());
+        }
         let offset = range.start + place % (range.end - range.start);
         let fault = Fault::Flip { path, offset, mask: 1 << self.random.below(8) };
         let damaged: Arc<dyn Storage> = Arc::new(FaultStorage::with_fault(self.storage(), fault));

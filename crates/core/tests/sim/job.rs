@@ -8,6 +8,7 @@ use turbidite::store::{DatasetPaths, WriterLock};
 use turbidite::{EpochStart, Error, IfExists, RankJob, WriteOptions};
 
 use crate::audit::audit;
+use crate::audit_index::audit_index;
 use crate::disk::{Disk, ROOT, Shared};
 use crate::model::Model;
 use crate::network::Link;
@@ -113,8 +114,8 @@ impl Launch {
     pub(crate) fn run(&self, rank: u32) -> Calls {
         let mut calls = Vec::new();
         let disk = Disk { shared: Arc::clone(&self.shared), rank };
-        let host = Arc::new(SimHost { world: Arc::clone(self.world()), rank });
-        let link = Link { world: Arc::clone(self.world()), rank };
+        let host = Arc::new(SimHost::new(self.world(), rank));
+        let link = Link::new(self.world(), rank);
         let Ok(schema) = schema(self.model().clustering) else { return calls };
         let opened = RankJob::open_on(host, Arc::new(disk), ROOT, schema, self.options.clone(), rank, Box::new(link));
         let (job, stated) = self.tell(rank, opened, |_| "opened".to_owned());
@@ -355,7 +356,13 @@ impl Launch {
                     coverage.met("job: epoch replaced");
                 }
                 self.note_shape(writing, &mut coverage);
-                let found = audit(&self.shared.memory, epoch, &records, &mut coverage);
+                let memory = &self.shared.memory;
+                let found = audit(memory, epoch, &records, &mut coverage).and_then(|()| {
+                    self.options
+                        .indexes
+                        .iter()
+                        .try_for_each(|index| audit_index(memory, epoch, index, true, &mut coverage))
+                });
                 self.world().state().coverage = coverage;
                 if let Err(violation) = found {
                     self.blame(violation);

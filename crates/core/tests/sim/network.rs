@@ -134,11 +134,22 @@ impl Network {
     }
 }
 
-/// One rank's connection to the others.
+/// One rank's connection to the others, for the records or for an index.
 #[derive(Debug)]
 pub(crate) struct Link {
-    pub(crate) world: Arc<World>,
-    pub(crate) rank: u32,
+    world: Arc<World>,
+    rank: u32,
+    /// Number of the network: 0 for the records.
+    number: usize,
+    /// Number of the network of the next index.
+    next: usize,
+}
+
+impl Link {
+    /// Returns a rank's connection for the records, which has further ones for indexes.
+    pub(crate) fn new(world: &Arc<World>, rank: u32) -> Self {
+        Self { world: Arc::clone(world), rank, number: 0, next: 1 }
+    }
 }
 
 impl Transport for Link {
@@ -152,19 +163,21 @@ impl Transport for Link {
             state.progress();
         }
         if channel == Channel::Control {
-            state.network.overhear(self.rank, to, &message, &mut state.coverage);
+            let network = &mut state.networks[self.number];
+            network.overhear(self.rank, to, &message, &mut state.coverage);
             state.trace.note(&format!("{} says {} to {to}", self.rank, control_name(&message)));
         }
         let now_ns = state.now_ns;
         let bytes = message.len();
-        let sent = state.network.send(&mut state.random, now_ns, self.rank, to, channel, message);
-        let waiting = state.network.queues[to as usize][Channel::Control as usize].len();
+        let network = &mut state.networks[self.number];
+        let sent = network.send(&mut state.random, now_ns, self.rank, to, channel, message);
+        let waiting = network.queues[to as usize][Channel::Control as usize].len();
         if waiting > MOST_CONTROL {
             state.blame(format!("bounds: {waiting} control messages wait at rank {to}"));
         }
         match sent {
             Sent::NoCredit(_) => {
-                state.coverage.met("shuffle: no credit");
+                state.coverage.met(if self.number == 0 { "shuffle: no credit" } else { "index: no credit" });
                 return sent;
             }
             Sent::Accepted if channel != Channel::Control => {
@@ -185,15 +198,23 @@ impl Transport for Link {
         if state.is_dead(self.rank) {
             return None;
         }
-        let queue = &mut state.network.queues[self.rank as usize][channel as usize];
+        let queue = &mut state.networks[self.number].queues[self.rank as usize][channel as usize];
         let first = *queue.first_key_value().filter(|((arrival, _), _)| *arrival <= state.now_ns)?.0;
         let (from, message) = queue.remove(&first)?;
         if channel == Channel::Control {
-            state.network.hear(self.rank, &message, &mut state.coverage);
+            state.networks[self.number].hear(self.rank, &message, &mut state.coverage);
         }
         state.trace.note(&format!("{} gets {channel:?} of {from}", self.rank));
         state.stir(self.rank);
         Some(message)
+    }
+
+    fn take_further(&mut self) -> Option<Box<dyn Transport + Send>> {
+        let number = self.next;
+        self.next += 1;
+        let is_there = number < self.world.state().networks.len();
+        is_there
+            .then(|| Box::new(Self { world: Arc::clone(&self.world), rank: self.rank, number, next: usize::MAX }) as _)
     }
 
     fn failure(&self) -> Option<&str> {

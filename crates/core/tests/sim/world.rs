@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use turbidite::format::EncodeBuffers;
-use turbidite::runtime::{Background, Host};
+use turbidite::runtime::{Background, Enrolment, Host, ProcessResources};
 
 use crate::coverage::Coverage;
 use crate::faults::{Faults, Verdict};
@@ -58,7 +58,8 @@ pub(crate) struct State {
     working: Option<usize>,
     pub(crate) trace: Trace,
     pub(crate) coverage: Coverage,
-    pub(crate) network: Network,
+    /// The network of the records, and those of the indexes.
+    pub(crate) networks: Vec<Network>,
     pub(crate) faults: Faults,
     /// A violation by the product, if any.
     pub(crate) violation: Option<String>,
@@ -155,7 +156,7 @@ impl State {
 }
 
 impl World {
-    pub(crate) fn new(random: Random, slowness: &[u64], network: Network, faults: Faults, trace: Trace) -> Self {
+    pub(crate) fn new(random: Random, slowness: &[u64], networks: Vec<Network>, faults: Faults, trace: Trace) -> Self {
         let actors = slowness.iter().map(|&slowness| Actor {
             finished: false,
             dead: false,
@@ -176,7 +177,7 @@ impl World {
             working: None,
             trace,
             coverage: Coverage::default(),
-            network,
+            networks,
             faults,
             violation: None,
         };
@@ -337,18 +338,30 @@ impl World {
 /// The host of one rank.
 #[derive(Debug)]
 pub(crate) struct SimHost {
-    pub(crate) world: Arc<World>,
-    pub(crate) rank: u32,
+    world: Arc<World>,
+    rank: u32,
+    resources: Arc<ProcessResources>,
 }
 
-/// Runs the remaining background work when the rank closes its dataset.
+impl SimHost {
+    pub(crate) fn new(world: &Arc<World>, rank: u32) -> Self {
+        Self { world: Arc::clone(world), rank, resources: Arc::default() }
+    }
+}
+
+/// Runs the remaining background work when the rank closes its dataset. Indexes have no work of their own then.
 struct Running {
     world: Arc<World>,
     rank: usize,
+    is_first: bool,
+    _enrolment: Enrolment,
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
+        if !self.is_first {
+            return;
+        }
         let mut state = self.world.state();
         let actor = &mut state.actors[self.rank];
         actor.due_ns = None;
@@ -372,11 +385,21 @@ impl Host for SimHost {
         }
     }
 
+    fn resources(&self) -> Arc<ProcessResources> {
+        Arc::clone(&self.resources)
+    }
+
     fn start(&self, background: &Arc<Background>) -> std::io::Result<Box<dyn Send>> {
         let mut state = self.world.state();
         let actor = &mut state.actors[self.rank as usize];
-        actor.background = Some(Arc::clone(background));
-        actor.buffers = Some(Box::new(EncodeBuffers::new()));
-        Ok(Box::new(Running { world: Arc::clone(&self.world), rank: self.rank as usize }))
+        // The first dataset's handle runs the tasks of all datasets.
+        let is_first = actor.background.is_none();
+        if is_first {
+            actor.background = Some(Arc::clone(background));
+            actor.buffers = Some(Box::new(EncodeBuffers::new()));
+        }
+        drop(state);
+        let (world, rank) = (Arc::clone(&self.world), self.rank as usize);
+        Ok(Box::new(Running { world, rank, is_first, _enrolment: self.resources.enrol(background) }))
     }
 }

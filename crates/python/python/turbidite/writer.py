@@ -43,7 +43,8 @@ class Writer:
     takes. The names ``"u8"`` and ``"i8"`` are refused, since they mean 8 bits in one and 8 bytes in the other. It may also be
     a schema of Arrow. `derive` adds columns that are computed from those appended, such as ``["energy = ux*ux/2"]``. `ranks` is
     the number of threads that append at the same time, each as a rank of its own. `if_exists` says what to do with an epoch
-    that exists: ``"error"``, ``"skip"`` or ``"replace"``.
+    that exists: ``"error"``, ``"skip"`` or ``"replace"``. `indexes` are columns to index while the rows are written: ``"uy"``
+    finds ranges and single values, ``"hash:id"`` single values.
 
     With `comm`, an intracommunicator of mpi4py, the processes of a parallel program write one dataset. Opening, closing and
     the beginning and end of epochs are collective: all ranks call them in the same order. Each rank appends its own rows. A
@@ -65,6 +66,7 @@ class Writer:
         if_exists: str = "error",
         units: Mapping[str, str] | None = None,
         derive: Sequence[str] | str = (),
+        indexes: Sequence[str] | str = (),
         stall_limit: float | None = 1800,
     ) -> None:
         self.path = os.path.abspath(os.fsdecode(path))
@@ -83,8 +85,11 @@ class Writer:
                 if_exists,
                 dict(units or {}),
                 _derivations(derive),
+                [indexes] if isinstance(indexes, str) else list(indexes),
             )
             return
+        if indexes:
+            raise UsageError("indexes and comm exclude each other: after the run, dataset.indexes.add(…) makes indexes")
         if ranks is not None:
             raise UsageError("comm and ranks exclude each other: with comm, each process is a rank")
         from turbidite._ranks import RankWriter

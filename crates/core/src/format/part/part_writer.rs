@@ -24,6 +24,7 @@ use crate::format::row_group::drain::Drain;
 use crate::format::row_group::memtable::{BucketBounds, Memtable};
 use crate::format::row_group::pages::{PageBuffers, PartTail, Records, RowGroupEncoder};
 use crate::format::row_group::sort::SortBuffers;
+use crate::format::row_group::tap::{ColumnTap, TappedGroup};
 use crate::format::version::FormatVersion;
 use crate::schema::{Clustering, Schema, Value};
 use crate::storage::{ALIGNMENT, Storage, WritableFile};
@@ -191,6 +192,8 @@ pub struct PartWriter {
     /// Distribution of the keys written since the last [`PartWriter::take_keys`].
     keys: KeyRangeCounts,
     statistics: StageSeconds,
+    /// Receives values of the records, for indexes.
+    tap: Option<Arc<dyn ColumnTap>>,
 }
 
 impl PartWriter {
@@ -221,7 +224,14 @@ impl PartWriter {
             tail: PartTail::default(),
             keys: KeyRangeCounts::default(),
             statistics: StageSeconds::default(),
+            tap: None,
         })
+    }
+
+    /// Passes values of all records that are appended from now on to `tap`.
+    #[must_use]
+    pub fn tapped_by(self, tap: Option<Arc<dyn ColumnTap>>) -> Self {
+        Self { tap, ..self }
     }
 
     /// Returns the part's path.
@@ -311,6 +321,8 @@ impl PartWriter {
     ) -> Result<Vec<RowGroupEntry>> {
         let schema = Arc::clone(&self.schema);
         let (page_rows, group_rows) = (self.page_rows(context.kind), self.options.row_group_rows(&schema, rows));
+        let (part, tap) = (self.part, self.tap.clone());
+        let rows_before: u64 = self.row_groups.iter().map(|group| group.rows).sum();
         let encoder = RowGroupEncoder {
             schema: &schema,
             page_rows,
@@ -318,6 +330,7 @@ impl PartWriter {
             run_rows: rows,
             sorted: context.kind != RunKind::NanKey,
             has_filter: schema.clustering() == Clustering::Hash,
+            tapped: tap.as_ref().map_or(&[], |tap| tap.columns()),
         };
         let largest_bytes = encoder.layout(group_rows.min(rows)).bytes();
         self.write_run(context, largest_bytes, write, |stream, tail| {
@@ -325,6 +338,10 @@ impl PartWriter {
             for first in (0..rows).step_by(group_rows) {
                 let layout = encoder.layout(group_rows.min(rows - first));
                 let group = encoder.encode(&layout, first, &mut records, stream, pages, tail)?;
+                if let Some(tap) = &tap {
+                    let (first_row, columns) = (rows_before + first as u64, pages.tapped.columns());
+                    tap.receive(&TappedGroup { part, first_row, rows: layout.rows(), columns });
+                }
                 groups.push((group, stream.take_checksum()));
             }
             Ok(groups)

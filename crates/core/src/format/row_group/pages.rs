@@ -12,6 +12,7 @@ use crate::format::part::stream::AlignedStream;
 use crate::format::row_group::drain::Drain;
 use crate::format::row_group::key_filter::KeyFilterBuilder;
 use crate::format::row_group::row_group_builder::{RowBlock, RowGroupBuilder};
+use crate::format::row_group::tap::TapBuffers;
 use crate::schema::{DataType, KeyOrder, Schema};
 
 /// Upper bound of a page's size in both page indexes together, in bytes.
@@ -98,11 +99,13 @@ pub(in crate::format) struct PartTail {
     pub(in crate::format) indexes: Vec<u8>,
 }
 
-/// Buffers for encoding row groups, reused between them: a block of rows and a page header.
+/// Buffers for encoding row groups, reused between them: a block of rows, a page header and tapped values.
 #[derive(Debug, Default)]
 pub(in crate::format) struct PageBuffers {
     block: RowBlock,
     header: Vec<u8>,
+    /// Values of the tapped columns of the last row group.
+    pub(in crate::format) tapped: TapBuffers,
 }
 
 /// The source of a run's records.
@@ -125,6 +128,8 @@ pub(in crate::format) struct RowGroupEncoder<'a> {
     pub(in crate::format) sorted: bool,
     /// Whether each row group gets a filter of the key.
     pub(in crate::format) has_filter: bool,
+    /// Positions of the columns whose values are passed on.
+    pub(in crate::format) tapped: &'a [usize],
 }
 
 impl RowGroupEncoder<'_> {
@@ -174,6 +179,7 @@ impl RowGroupEncoder<'_> {
         if let Records::Drained(drain) = records {
             drain.take(layout.rows(), &mut RowGroupBuilder::new(self.schema, layout, room.memory, &mut buffers.block));
         }
+        buffers.tapped.begin(self.tapped.len());
         let mut columns = Vec::with_capacity(self.schema.columns().len());
         let (mut keys, mut first_keys, mut fits) = (Vec::new(), None, true);
         let mut filter = self.has_filter.then(|| KeyFilterBuilder::new(self.schema, layout.rows()));
@@ -193,6 +199,9 @@ impl RowGroupEncoder<'_> {
                 }
                 if let Some(filter) = &mut filter {
                     filter.add_values(index, body);
+                }
+                if let Some(position) = self.tapped.iter().position(|tapped| *tapped == index) {
+                    buffers.tapped.add_page(position, data_type, body);
                 }
                 let rows = rows.len() as u32;
                 let header = PageHeader { body_bytes: body.len(), crc: crc32fast::hash(body), rows };

@@ -10,6 +10,7 @@ use crate::error::{Error, ErrorClass, Result, UsageError};
 use crate::format::EpochStatistics;
 use crate::partition::TableCache;
 use crate::runtime::endpoint::{Endpoint, decode_figures};
+use crate::runtime::local::indexes::LocalIndexes;
 use crate::runtime::local::mailbox::{MailboxTransport, Mailboxes};
 use crate::runtime::opening::{Opened, discard_attempts};
 use crate::runtime::process::memory::{MemtableMemory, SpareBuffers};
@@ -38,8 +39,9 @@ struct Shared {
     queue: Arc<TaskQueue>,
 }
 
+/// An epoch that records may be appended to, or that is being ended.
 #[derive(Debug, Clone, Copy)]
-struct OpenEpoch {
+pub(super) struct OpenEpoch {
     epoch: u64,
     commit: Uuid,
     begun: Instant,
@@ -75,6 +77,8 @@ pub struct LocalJob {
     appends: RwLock<()>,
     /// Failed attempts at epochs.
     failed: Mutex<Vec<(u64, Uuid)>>,
+    /// The jobs that write the entries of indexes.
+    indexes: Arc<LocalIndexes>,
     lock: Option<WriterLock>,
     notice: Option<LockNotice>,
     recovery: Recovery,
@@ -109,10 +113,25 @@ impl LocalJob {
         schema: Schema,
         options: WriteOptions,
     ) -> Result<Self> {
+        Self::open_stage(storage, path.as_ref(), schema, options, false)
+    }
+
+    /// Opens the dataset of an index's entries, whose epochs are committed when another job has stored its records.
+    pub(super) fn open_stage(
+        storage: Arc<dyn Storage>,
+        path: &Path,
+        schema: Schema,
+        options: WriteOptions,
+        is_index: bool,
+    ) -> Result<Self> {
         options.check()?;
-        let paths = DatasetPaths::new(path.as_ref());
+        let paths = DatasetPaths::new(path);
+        let definitions = &options.indexes;
+        definitions.iter().try_for_each(|definition| definition.check(&schema))?;
+        let holds_commits = is_index || !definitions.is_empty();
         let Opened { descriptor, lock, notice, recovery } =
             crate::runtime::opening::open_dataset(&storage, &paths, schema, &options)?;
+        let indexes = Arc::new(LocalIndexes::open(&storage, &paths, &descriptor, &options)?);
         let schema = Arc::clone(&descriptor.schema);
         let office = Arc::new(Mailboxes::new(options.ranks, options.credit_batches));
         let cache = Arc::new(TableCache::default());
@@ -124,8 +143,11 @@ impl LocalJob {
                 let mut engine = Engine::new(options.engine(rank), Arc::clone(&schema));
                 engine.share_tables(Arc::clone(&cache));
                 let link = MailboxTransport { rank, office: Arc::clone(&office) };
-                let endpoint =
+                let mut endpoint =
                     Endpoint::new(engine, Arc::clone(&schema), Arc::new(MemtableMemory::sharing(&spare)), timeouts);
+                if holds_commits {
+                    endpoint.hold_commits();
+                }
                 Mutex::new(Rank { endpoint, link })
             })
             .collect();
@@ -143,11 +165,7 @@ impl LocalJob {
             state.endpoint.complete(completion);
             completed.submit_next(rank, &mut state.endpoint);
         })
-        .map_err(|source| Error::Io {
-            operation: "start threads for",
-            path: path.as_ref().to_owned(),
-            source,
-        })?;
+        .map_err(|source| Error::Io { operation: "start threads for", path: path.to_owned(), source })?;
         Ok(Self {
             options,
             storage,
@@ -157,6 +175,7 @@ impl LocalJob {
             epoch: Mutex::new(None),
             appends: RwLock::new(()),
             failed: Mutex::default(),
+            indexes,
             lock: Some(lock),
             notice,
             recovery,
@@ -185,6 +204,7 @@ impl LocalJob {
     /// ([`WriteOptions::part_bytes`]); otherwise it follows from the last epoch.
     pub fn expect_rows(&self, rows: u64) {
         lock_rank(&self.shared.ranks[0]).endpoint.engine.expect_rows(rows);
+        self.indexes.expect_rows(rows);
     }
 
     /// Begins an epoch on all ranks.
@@ -214,8 +234,13 @@ impl LocalJob {
         let begun = EpochCommit::begin(&self.storage, &self.paths, &self.descriptor, epoch, if_exists)?;
         let Some(commit) = begun.map(|begun| begun.indexing(indexed)) else { return Ok(EpochStart::Skipped) };
         let identity = commit.identity();
+        if let Err(error) = self.indexes.begin(epoch, identity.commit) {
+            commit.abandon();
+            return Err(error);
+        }
         let (part, attempt) = (self.options.part(), (epoch, identity.commit));
-        let factory = Arc::new(PartFactory::new(&self.storage, &self.paths, &self.descriptor, part, attempt));
+        let factory = PartFactory::new(&self.storage, &self.paths, &self.descriptor, part, attempt);
+        let factory = Arc::new(PartFactory { tap: LocalIndexes::tap(&self.indexes), ..factory });
         let mut commit = Some(commit);
         for (number, rank) in self.shared.ranks.iter().enumerate() {
             let Rank { endpoint, .. } = &mut *lock_rank(rank);
@@ -292,8 +317,16 @@ impl LocalJob {
     /// [`Error::EpochFailed`] with the cause when any rank could not store its records. Earlier epochs are unchanged,
     /// and the next epoch may begin.
     pub fn end_epoch(&self) -> Result<EpochStatistics> {
+        let ended = self.gather()?;
+        let verdict = self.indexes.end(self.failure());
+        self.release(verdict).ok();
+        self.conclude(ended)
+    }
+
+    /// Ends the appends of the epoch, and stores all records. Rank 0 has then heard of all parts, or of a failure.
+    pub(super) fn gather(&self) -> Result<OpenEpoch> {
         let mut open = self.open_epoch();
-        let Some(OpenEpoch { epoch, commit, begun }) = *open else {
+        let Some(ended) = *open else {
             return Err(UsageError::State { call: "end_epoch", state: "outside an epoch" }.into());
         };
         let no_appends = self.appends.write().unwrap_or_else(PoisonError::into_inner);
@@ -302,6 +335,23 @@ impl LocalJob {
         }
         *open = None;
         drop(no_appends);
+        let is_root = |endpoint: &Endpoint| endpoint.engine.options().rank == 0;
+        self.drive_until(|endpoint| !is_root(endpoint) || endpoint.is_held() || endpoint.is_over(), true)?;
+        Ok(ended)
+    }
+
+    /// Returns the cause if the epoch that was gathered has failed.
+    pub(super) fn failure(&self) -> Option<String> {
+        lock_rank(&self.shared.ranks[0]).endpoint.failure().map(str::to_owned)
+    }
+
+    /// Commits the gathered epoch, or makes it fail with `verdict`. Returns the cause if it has failed.
+    pub(super) fn release(&self, verdict: Result<(), String>) -> Result<(), String> {
+        lock_rank(&self.shared.ranks[0]).endpoint.release(verdict)
+    }
+
+    /// Passes the outcome of the epoch to all ranks, and returns it.
+    pub(super) fn conclude(&self, OpenEpoch { epoch, commit, begun }: OpenEpoch) -> Result<EpochStatistics> {
         self.drive_until(Endpoint::is_over, true)?;
         match lock_rank(&self.shared.ranks[0]).endpoint.take_outcome() {
             Some(Err(Failure { rank, cause })) => {
@@ -372,7 +422,9 @@ impl LocalJob {
         }
         self.check_lock()?;
         lock_rank(&self.shared.ranks[0]).endpoint.engine.forget_last_epoch();
-        crate::store::truncate_after(&self.storage, &self.paths, &self.descriptor, epoch)
+        let removed = crate::store::truncate_after(&self.storage, &self.paths, &self.descriptor, epoch)?;
+        self.indexes.truncate_after(epoch);
+        Ok(removed)
     }
 
     /// Returns an error if this job no longer holds the writer lock.

@@ -43,6 +43,13 @@ pub(in crate::runtime) struct MailboxTransport {
     pub(in crate::runtime) office: Arc<Mailboxes>,
 }
 
+impl MailboxTransport {
+    /// Returns the connection of a rank that is alone.
+    pub(in crate::runtime) fn alone(credit_batches: usize) -> Self {
+        Self { rank: 0, office: Arc::new(Mailboxes::new(1, credit_batches)) }
+    }
+}
+
 impl Transport for MailboxTransport {
     fn send(&mut self, to: u32, channel: Channel, message: Vec<u8>) -> Sent {
         let mut mailbox = lock(&self.office.boxes[to as usize]);
@@ -61,5 +68,11 @@ impl Transport for MailboxTransport {
 
     fn poll(&mut self, channel: Channel) -> Option<Vec<u8>> {
         lock(&self.office.boxes[self.rank as usize]).queues[channel as usize].pop_front()
+    }
+
+    fn take_further(&mut self) -> Option<Box<dyn Transport + Send>> {
+        // Several ranks would have to meet in the same mailboxes.
+        let is_alone = self.office.boxes.len() == 1;
+        is_alone.then(|| Box::new(Self::alone(self.office.credit_batches)) as _)
     }
 }

@@ -4,8 +4,11 @@
 //! ranks with unread control messages. If the rank is out of credit, the caller drives the other ranks too. One calling
 //! thread is therefore enough; no rank needs its own. Background threads sort, encode and write.
 //!
+//! `indexes` makes indexes while records are written.
+//!
 //! Invariant: a thread holds at most one rank's lock at a time, so locks cannot deadlock.
 
+mod indexes;
 mod job;
 pub(super) mod mailbox;
 

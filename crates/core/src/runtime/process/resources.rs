@@ -10,14 +10,15 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use crate::error::{Error, Result};
 use crate::format::EncodeBuffers;
 use crate::runtime::endpoint::Endpoint;
+use crate::runtime::process::feed::EntryFeed;
 use crate::runtime::process::memory::MemtableMemory;
 use crate::runtime::process::pool::{Pool, TaskQueue};
-use crate::shuffle::Transport;
+use crate::shuffle::{Progress, Transport};
 use crate::writer::Completion;
 
 /// A rank's state that its calls and the background thread share. The thread runs one task of the writer at a time:
@@ -29,6 +30,10 @@ pub struct Background {
     /// The connection. Its lock is acquired before the endpoint's.
     connection: Mutex<Connection>,
     endpoint: Mutex<Endpoint>,
+    /// The feed that this dataset's records come from, if they are the entries of an index.
+    source: Option<Arc<EntryFeed>>,
+    /// The feeds of the indexes that are made of this dataset's records.
+    sinks: OnceLock<Vec<Arc<EntryFeed>>>,
 }
 
 /// The connection to the other ranks.
@@ -60,11 +65,18 @@ impl Background {
     pub(in crate::runtime) fn new(
         resources: Arc<ProcessResources>,
         transport: Box<dyn Transport + Send>,
+        source: Option<Arc<EntryFeed>>,
         endpoint: impl FnOnce(&ProcessResources) -> Endpoint,
     ) -> Self {
         let (number, endpoint) = (resources.next_number(), Mutex::new(endpoint(&resources)));
         let connection = Connection { transport, in_epoch: false, caller: this_thread(), deferred: None };
-        Self { resources, number, connection: Mutex::new(connection), endpoint }
+        Self { resources, number, connection: Mutex::new(connection), endpoint, source, sinks: OnceLock::new() }
+    }
+
+    /// Connects the feeds of the indexes that are made of this dataset's records. Called once, before any epoch.
+    pub(in crate::runtime) fn feed(&self, sinks: Vec<Arc<EntryFeed>>) {
+        // A second call changes nothing.
+        self.sinks.set(sinks).ok();
     }
 
     fn connection(&self) -> MutexGuard<'_, Connection> {
@@ -84,7 +96,11 @@ impl Background {
 
     fn exchange(&self, connection: &mut Connection) -> Result<bool> {
         let mut endpoint = self.endpoint();
-        let moved = endpoint.drive(&mut *connection.transport)?;
+        let taken = self.source.as_ref().map_or(Ok(false), |feed| feed.pour(&mut endpoint))?;
+        let mut moved = endpoint.drive(&mut *connection.transport)?;
+        if let Some(feed) = &self.source {
+            moved |= feed.decide(&mut endpoint, Progress { taken, moved }) | taken;
+        }
         self.submit_next(&mut endpoint);
         let reported = endpoint.report_when_finished();
         match connection.transport.failure() {
@@ -103,6 +119,9 @@ impl Background {
         }
         self.exchange(&mut connection).unwrap_or_else(|error| {
             connection.deferred = Some(error);
+            if let Some(feed) = &self.source {
+                feed.refuse();
+            }
             false
         })
     }
@@ -142,6 +161,9 @@ impl Background {
 
     /// Submits the writer's next task, if one may be started now.
     pub(in crate::runtime) fn submit_next(&self, endpoint: &mut Endpoint) {
+        if self.sinks.get().is_some_and(|sinks| sinks.iter().any(|feed| feed.is_full())) {
+            return;
+        }
         if let Some((factory, task)) = endpoint.next_task() {
             self.resources.queue.submit(self.number, factory, task);
         }
@@ -157,11 +179,16 @@ impl Background {
         self.resources.queue.is_waiting()
     }
 
-    /// Runs the next queued task, if there is one. Tasks reuse `buffers`. Returns whether there was a task.
+    /// Runs the next queued task of any dataset of the process, if there is one. Tasks reuse `buffers`. Returns whether
+    /// there was a task.
     pub fn step(&self, buffers: &mut EncodeBuffers) -> bool {
-        let Some((_, factory, task)) = self.resources.queue.try_next() else { return false };
-        self.complete(factory.execute(task, buffers));
-        self.resources.queue.ring(self.number);
+        let Some((number, factory, task)) = self.resources.queue.try_next() else { return false };
+        let completion = factory.execute(task, buffers);
+        match member(&self.resources.members, number) {
+            Some(other) => other.complete(completion),
+            None => self.complete(completion),
+        }
+        self.resources.queue.ring(number);
         true
     }
 
@@ -215,7 +242,6 @@ impl ProcessResources {
         self: &Arc<Self>,
         background: &Arc<Background>,
     ) -> std::io::Result<Registration> {
-        let number = background.number();
         let mut workers = self.workers();
         if workers.pool.is_none() {
             let members = Arc::clone(&self.members);
@@ -226,8 +252,15 @@ impl ProcessResources {
             })?);
         }
         workers.datasets += 1;
+        Ok(Registration { enrolment: Some(self.enrol(background)), resources: Arc::clone(self) })
+    }
+
+    /// Adds a dataset whose tasks the caller runs ([`Background::step`]), until the returned guard is dropped.
+    #[doc(hidden)]
+    pub fn enrol(self: &Arc<Self>, background: &Arc<Background>) -> Enrolment {
+        let number = background.number();
         self.members().insert(number, Arc::downgrade(background));
-        Ok(Registration { resources: Arc::clone(self), number })
+        Enrolment { resources: Arc::clone(self), number }
     }
 
     fn others(&self, number: u32) -> Vec<Arc<Background>> {
@@ -250,18 +283,32 @@ impl ProcessResources {
     }
 }
 
-/// Keeps the thread running for a dataset's tasks. Dropping this guard waits for the running task and drops the queued
-/// one.
+/// Keeps the thread running for a dataset's tasks.
 #[derive(Debug)]
 pub(in crate::runtime) struct Registration {
+    enrolment: Option<Enrolment>,
+    resources: Arc<ProcessResources>,
+}
+
+/// Keeps a dataset among those of its process. Dropping this guard waits for the dataset's running task and drops the
+/// queued one.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Enrolment {
     resources: Arc<ProcessResources>,
     number: u32,
 }
 
-impl Drop for Registration {
+impl Drop for Enrolment {
     fn drop(&mut self) {
         self.resources.queue.forget(self.number);
         self.resources.members().remove(&self.number);
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.enrolment.take();
         let mut workers = self.resources.workers();
         workers.datasets -= 1;
         if workers.datasets == 0 {

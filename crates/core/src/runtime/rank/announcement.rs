@@ -8,8 +8,8 @@ use crate::shuffle::MessageError;
 /// Rank 0's announcement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Announcement {
-    /// The dataset is open. Contains its dataset.json and the number of ranks that receive.
-    Dataset { descriptor: Vec<u8>, receivers: u32 },
+    /// The dataset is open. Contains its dataset.json, the number of ranks that receive, and the indexes that are made.
+    Dataset { descriptor: Vec<u8>, receivers: u32, indexes: Vec<String> },
     /// The epoch has begun. `indexed` is the commit of the records, if it is an epoch of an index.
     Epoch {
         epoch: u64,

@@ -66,6 +66,8 @@ pub struct ForeignTransport {
     to_itself: [VecDeque<Vec<u8>>; Channel::COUNT],
     credit_batches: usize,
     failure: Option<String>,
+    /// Connections for indexes.
+    further: VecDeque<ForeignTransport>,
 }
 
 // SAFETY: by the contract, all functions are called on the thread that calls the job, one thread at a time. The context
@@ -126,11 +128,19 @@ impl TransportTable {
             to_itself: [const { VecDeque::new() }; Channel::COUNT],
             credit_batches,
             failure: None,
+            further: VecDeque::new(),
         })
     }
 }
 
 impl ForeignTransport {
+    /// Adds connections between the same ranks, one for each index that is made of the records.
+    #[must_use]
+    pub fn with_further(mut self, further: Vec<Self>) -> Self {
+        self.further = further.into();
+        self
+    }
+
     fn fail(&mut self) {
         // SAFETY: the library guarantees a string that is valid until its next call.
         let text = unsafe {
@@ -229,6 +239,10 @@ impl Transport for ForeignTransport {
 
     fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
+    }
+
+    fn take_further(&mut self) -> Option<Box<dyn Transport + Send>> {
+        self.further.pop_front().map(|further| Box::new(further) as _)
     }
 
     fn abandon(&mut self) {

@@ -14,6 +14,7 @@ use crate::runtime::options::{EpochStart, WriteOptions};
 use crate::runtime::process::host::Host;
 use crate::runtime::process::resources::Background;
 use crate::runtime::rank::announcement::Announcement;
+use crate::runtime::rank::indexes::IndexStage;
 use crate::runtime::rank::waiting::{Linger, Waiting};
 use crate::schema::ColumnView;
 use crate::shuffle::{Action, EngineStatistics, Failure, Progress, Spill};
@@ -52,6 +53,8 @@ pub struct RankJob {
     pub(super) attempt: Uuid,
     /// Failed attempts at epochs, the same on all ranks.
     pub(super) failed: Vec<(u64, Uuid)>,
+    /// The stages of the indexes that are made of the records.
+    pub(super) indexes: Vec<IndexStage>,
     /// The time at which the epoch was begun, by the host's clock.
     pub(super) begun: Duration,
     /// The writer lock. Present on rank 0 only.
@@ -71,6 +74,7 @@ impl RankJob {
     /// counts.
     pub fn expect_rows(&mut self, rows: u64) {
         self.background.endpoint().engine.expect_rows(rows);
+        self.expect_entry_rows(rows);
     }
 
     /// Begins an epoch. All ranks call it with the same number.
@@ -105,6 +109,7 @@ impl RankJob {
     fn begin(&mut self, epoch: u64, indexed: Option<Uuid>, if_exists: IfExists) -> Result<EpochStart> {
         self.expect_between("begin_epoch")?;
         self.begun = self.host.now();
+        self.expect_entries();
         let mut begun_commit = None;
         let announcement = (self.rank == 0).then(|| match self.begin_as_root(epoch, if_exists) {
             Ok(Some(begun)) => {
@@ -124,7 +129,8 @@ impl RankJob {
         let (part, attempt) = (self.options.part(), (begun, identity));
         let factory = PartFactory::new(&self.storage, &self.paths, &self.descriptor, part, attempt);
         let mut endpoint = self.background.endpoint();
-        endpoint.store(self.options.writer(self.rank), Arc::new(factory), begun_commit);
+        let factory = Arc::new(PartFactory { tap: self.tap(), ..factory });
+        endpoint.store(self.options.writer(self.rank), factory, begun_commit);
         if begun != epoch {
             // The other ranks already append. The error reaches them at the epoch's end.
             let what = format!("rank {} began epoch {epoch}, but rank 0 began {begun}", self.rank);
@@ -137,6 +143,7 @@ impl RankJob {
         self.background.enter_epoch();
         self.attempt = identity;
         self.state = State::InEpoch(begun);
+        self.begin_indexes(begun, identity)?;
         Ok(EpochStart::Started)
     }
 
@@ -169,6 +176,7 @@ impl RankJob {
             let taken = appends && self.background.endpoint().advance(&mut append);
             let seen = self.background.completions();
             let moved = self.drive()?;
+            self.pour();
             if append.is_done() {
                 self.background.drive_others();
                 return if exceeds_buffers { self.linger(begun) } else { Ok(()) };
@@ -244,7 +252,11 @@ impl RankJob {
     pub fn progress(&mut self) -> Result<()> {
         match self.state {
             State::Between => Ok(()),
-            State::InEpoch(_) | State::Ending(_) => self.drive().map(drop),
+            State::InEpoch(_) | State::Ending(_) => {
+                let driven = self.drive().map(drop);
+                self.background.drive_others();
+                driven
+            }
             State::Broken => self.expect_between("progress"),
         }
     }
@@ -265,12 +277,19 @@ impl RankJob {
     /// # Errors
     /// Outside an epoch, or when the connection has failed.
     pub fn start_end_epoch(&mut self) -> Result<()> {
+        self.begin_end_epoch()?;
+        self.drive_until("end_epoch", Endpoint::is_closed)?;
+        self.start_end_indexes()
+    }
+
+    /// Ends the rank's appends.
+    pub(super) fn begin_end_epoch(&mut self) -> Result<()> {
         let State::InEpoch(epoch) = self.state else {
             return Err(UsageError::State { call: "end_epoch", state: "outside an epoch" }.into());
         };
         self.state = State::Ending(epoch);
         self.background.endpoint().engine.end();
-        self.drive_until("end_epoch", Endpoint::is_closed)
+        Ok(())
     }
 
     /// Performs the second half of [`RankJob::end_epoch`]: blocks until the epoch is committed or has failed.
@@ -281,7 +300,9 @@ impl RankJob {
         let State::Ending(epoch) = self.state else {
             return Err(UsageError::State { call: "end_epoch_wait", state: "before end_epoch_start" }.into());
         };
+        self.commit_with_indexes()?;
         self.drive_until("end_epoch", Endpoint::is_over)?;
+        self.wait_end_indexes()?;
         self.state = State::Between;
         self.background.leave_epoch();
         match self.background.endpoint().take_outcome() {
@@ -363,7 +384,9 @@ impl RankJob {
     fn truncate_as_root(&self, epoch: u64) -> Result<Vec<u64>> {
         self.check_lock()?;
         self.background.endpoint().engine.forget_last_epoch();
-        truncate_after(&self.storage, &self.paths, &self.descriptor, epoch)
+        let removed = truncate_after(&self.storage, &self.paths, &self.descriptor, epoch)?;
+        self.truncate_indexes(epoch);
+        Ok(removed)
     }
 
     /// Closes the dataset and releases its lock. Not collective. Dropping the job does the same but cannot report an
@@ -372,7 +395,8 @@ impl RankJob {
     /// # Errors
     /// When an epoch is open (it is aborted), or the lock file cannot be removed.
     pub fn close(mut self) -> Result<()> {
-        let released = self.lock.take().map_or(Ok(()), WriterLock::release);
+        let indexes = self.close_indexes();
+        let released = self.lock.take().map_or(Ok(()), WriterLock::release).and(indexes);
         match self.state {
             State::InEpoch(_) | State::Ending(_) => {
                 Err(UsageError::State { call: "close", state: "inside an epoch" }.into())
@@ -387,7 +411,8 @@ impl RankJob {
     /// # Errors
     /// When the lock file cannot be removed.
     pub fn abandon(mut self) -> Result<()> {
-        let released = self.lock.take().map_or(Ok(()), WriterLock::release);
+        let indexes = self.abandon_indexes();
+        let released = self.lock.take().map_or(Ok(()), WriterLock::release).and(indexes);
         // Dropping a transport would call the library to test which messages have left.
         std::mem::forget(self);
         released
@@ -452,6 +477,7 @@ impl RankJob {
     pub(super) fn disconnect(&mut self) {
         self.state = State::Broken;
         self.background.abandon();
+        self.disconnect_indexes();
     }
 
     pub(super) fn drive_until(&mut self, call: &'static str, done: impl Fn(&Endpoint) -> bool) -> Result<()> {

@@ -9,10 +9,11 @@
 //! other datasets. Otherwise, ranks in calls on different datasets would wait for each other.
 //!
 //! `open` opens a dataset on all ranks. `announcement` is rank 0's message to all ranks. `waiting` defines how a call
-//! waits for messages.
+//! waits for messages. `indexes` makes indexes while records are written.
 
 mod announcement;
 pub(super) mod foreign;
+mod indexes;
 mod job;
 mod open;
 #[cfg(test)]

@@ -13,8 +13,9 @@ use super::job::{RankJob, State, TABLE_TIMEOUT, refusal};
 use crate::error::{Error, ErrorClass, Result, UsageError};
 use crate::runtime::WriteOptions;
 use crate::runtime::endpoint::Endpoint;
-use crate::runtime::local::mailbox::{MailboxTransport, Mailboxes};
+use crate::runtime::local::mailbox::MailboxTransport;
 use crate::runtime::opening::{Opened, open_dataset};
+use crate::runtime::process::feed::EntryFeed;
 use crate::runtime::process::host::{Host, Process};
 use crate::runtime::process::resources::Background;
 use crate::runtime::process::resources::ProcessResources;
@@ -22,6 +23,20 @@ use crate::schema::{Column, DataType, Schema};
 use crate::shuffle::{Engine, Timeouts, Transport};
 use crate::storage::{FileSystem, Storage};
 use crate::store::{DatasetDescriptor, DatasetPaths};
+
+/// The connections of a dataset: to the other ranks, and to the records that it indexes.
+pub(super) struct Connections {
+    pub(super) transport: Box<dyn Transport + Send>,
+    /// The feed that brings the entries of an index.
+    pub(super) source: Option<Arc<EntryFeed>>,
+}
+
+impl Connections {
+    /// Returns the connections of a dataset of records.
+    fn of(transport: Box<dyn Transport + Send>) -> Self {
+        Self { transport, source: None }
+    }
+}
 
 impl RankJob {
     /// Opens the dataset at `path` for writing, or creates it. All ranks call it with the same schema and options, and
@@ -59,8 +74,12 @@ impl RankJob {
         if let Err(cause) = options.check() {
             return Err(Self::refuse_open(storage, options, rank, transport, cause.into()));
         }
-        let mut job = Self::unopened(host, storage, path.as_ref(), schema, options, rank, transport)?;
-        job.agree_on_dataset()?;
+        let (mut transport, connections) = (transport, options.indexes.len());
+        let further: Vec<_> = std::iter::from_fn(|| transport.take_further()).take(connections).collect();
+        let options = options.beside_indexes();
+        let mut job = Self::unopened(host, storage, path.as_ref(), schema, options, rank, Connections::of(transport))?;
+        job.agree_on_dataset(further.len())?;
+        job.open_indexes(further)?;
         Ok(job)
     }
 
@@ -81,6 +100,7 @@ impl RankJob {
         let refused =
             Schema::new(vec![Column::new("none", DataType::U8)], "none").map_err(Error::from).and_then(|schema| {
                 let host = Arc::new(Process::new());
+                let transport = Connections::of(transport);
                 let mut job = Self::unopened(host, storage, Path::new(""), schema, options, rank, transport)?;
                 job.agree_on_refusal(cause)
             });
@@ -89,14 +109,14 @@ impl RankJob {
     }
 
     /// Creates a rank that has exchanged no messages.
-    fn unopened(
+    pub(super) fn unopened(
         host: Arc<dyn Host>,
         storage: Arc<dyn Storage>,
         path: &Path,
         schema: Schema,
         options: WriteOptions,
         rank: u32,
-        transport: Box<dyn Transport + Send>,
+        Connections { transport, source }: Connections,
     ) -> Result<Self> {
         if rank >= options.ranks {
             return Err(UsageError::Rank { rank, ranks: options.ranks }.into());
@@ -110,9 +130,17 @@ impl RankJob {
         };
         let engine = Engine::new(options.engine(rank), Arc::clone(&schema));
         let timeouts = Timeouts { credit: options.credit_timeout, table: TABLE_TIMEOUT };
-        let endpoint =
-            |resources: &ProcessResources| Endpoint::new(engine, schema, Arc::clone(&resources.memory), timeouts);
-        let background = Arc::new(Background::new(host.resources(), transport, endpoint));
+        let is_index = source.is_some();
+        let endpoint = |resources: &ProcessResources| {
+            // Entries have a small budget of their own.
+            let memory = if is_index { Arc::default() } else { Arc::clone(&resources.memory) };
+            let mut endpoint = Endpoint::new(engine, schema, memory, timeouts);
+            if is_index || !options.indexes.is_empty() {
+                endpoint.hold_commits();
+            }
+            endpoint
+        };
+        let background = Arc::new(Background::new(host.resources(), transport, source, endpoint));
         let running = host.start(&background);
         let running =
             running.map_err(|source| Error::Io { operation: "start a thread for", path: path.to_owned(), source })?;
@@ -128,6 +156,7 @@ impl RankJob {
             state: State::Between,
             attempt: Uuid::nil(),
             failed: Vec::new(),
+            indexes: Vec::new(),
             begun: Duration::ZERO,
             lock: None,
         })
@@ -145,15 +174,19 @@ impl RankJob {
         schema: Schema,
         options: WriteOptions,
     ) -> Result<Self> {
-        let office = Arc::new(Mailboxes::new(1, options.credit_batches));
-        Self::open_on(host, storage, path, schema, options, 0, Box::new(MailboxTransport { rank: 0, office }))
+        let transport = Box::new(MailboxTransport::alone(options.credit_batches));
+        Self::open_on(host, storage, path, schema, options, 0, transport)
     }
 
-    fn agree_on_dataset(&mut self) -> Result<()> {
+    /// Agrees on the dataset with the other ranks. This rank has `connections` for indexes.
+    pub(super) fn agree_on_dataset(&mut self, connections: usize) -> Result<()> {
         let announcement = if self.rank == 0 { Some(self.open_as_root()) } else { None };
         let announced = self.begin_session("open", announcement)?;
         let verdict = match &announced {
-            Announcement::Dataset { descriptor, receivers } => self.accept_dataset(descriptor, *receivers),
+            Announcement::Dataset { descriptor, receivers, indexes } => {
+                let accepted = self.accept_dataset(descriptor, *receivers);
+                accepted.and_then(|()| self.accept_indexes(indexes, connections))
+            }
             _ => Ok(()),
         };
         if let Err(error) = verdict {
@@ -182,7 +215,11 @@ impl RankJob {
             descriptor.encode().map_err(|source| Error::Io { operation: "encode", path, source })
         });
         match encoded {
-            Ok(descriptor) => Announcement::Dataset { descriptor, receivers: self.options.receivers },
+            Ok(descriptor) => Announcement::Dataset {
+                descriptor,
+                receivers: self.options.receivers,
+                indexes: self.options.indexes.iter().map(ToString::to_string).collect(),
+            },
             Err(error) => Announcement::refused(&error),
         }
     }

@@ -36,6 +36,7 @@ impl Fixture {
                 epoch: 0,
                 version: FormatVersion::LATEST,
             },
+            tap: None,
         };
         Self { writer: Writer::new(options, schema), factory }
     }

@@ -1,0 +1,146 @@
+//! The second stage of a local job: entries of indexes, appended by the threads that write records.
+//!
+//! The entries of an index are the records of a job of their own. A thread that has encoded a row group appends its
+//! entries to these jobs, and drives their ranks while it waits. The jobs never wait for the records' job, so neither
+//! can block the other.
+//!
+//! Invariant: entries are committed before the records whose places they state.
+
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use crate::error::{Error, Result};
+use crate::format::{ColumnTap, TappedGroup};
+use crate::index::{EntryLayout, RecordPlace};
+use crate::runtime::local::job::{LocalJob, OpenEpoch};
+use crate::runtime::opening::clear_attempts;
+use crate::runtime::{EpochStart, WriteOptions};
+use crate::schema::DataType;
+use crate::storage::Storage;
+use crate::store::{DatasetDescriptor, DatasetPaths};
+
+/// The jobs that write the entries of a dataset's indexes.
+#[derive(Debug, Default)]
+pub(super) struct LocalIndexes {
+    jobs: Vec<IndexJob>,
+    /// Positions of the indexed columns among the records' columns.
+    columns: Vec<usize>,
+}
+
+/// The job that writes the entries of one index.
+#[derive(Debug)]
+struct IndexJob {
+    name: String,
+    data_type: DataType,
+    job: LocalJob,
+}
+
+impl LocalIndexes {
+    /// Opens the indexes that `options` name, or creates them.
+    pub(super) fn open(
+        storage: &Arc<dyn Storage>,
+        paths: &DatasetPaths,
+        records: &DatasetDescriptor,
+        options: &WriteOptions,
+    ) -> Result<Self> {
+        let mut opened = Self::default();
+        for definition in &options.indexes {
+            let schema = EntryLayout::new(definition, &records.schema)?.schema;
+            let column = records.schema.index_of(definition.column());
+            let column = column.ok_or_else(|| Error::internal("the indexed column is missing"))?;
+            let data_type = records.schema.columns()[column].data_type;
+            let index = paths.index(definition.name());
+            let stage = options.of_stage(records);
+            let job = LocalJob::open_stage(Arc::clone(storage), index.root(), schema, stage, true)?;
+            clear_attempts(&**storage, index.root())?;
+            opened.jobs.push(IndexJob { name: definition.name().to_owned(), data_type, job });
+            opened.columns.push(column);
+        }
+        Ok(opened)
+    }
+
+    /// Returns what passes records on to the indexes, if there are any.
+    pub(super) fn tap(indexes: &Arc<Self>) -> Option<Arc<dyn ColumnTap>> {
+        if indexes.jobs.is_empty() { None } else { Some(Arc::clone(indexes) as _) }
+    }
+
+    /// Sets the number of records of the next epoch.
+    pub(super) fn expect_rows(&self, rows: u64) {
+        self.jobs.iter().for_each(|index| index.job.expect_rows(rows));
+    }
+
+    /// Begins an epoch of each index. The records will be committed as `commit`.
+    pub(super) fn begin(&self, epoch: u64, commit: Uuid) -> Result<()> {
+        for (begun, IndexJob { name, job, .. }) in self.jobs.iter().enumerate() {
+            let started = job.begin_index_epoch(epoch, commit).and_then(|started| match started {
+                EpochStart::Started => Ok(()),
+                EpochStart::Skipped => Err(Error::internal("an epoch of an index was skipped")),
+            });
+            if let Err(error) = started {
+                let cause = format!("index '{name}' could not begin the epoch");
+                // The first error is returned. Folders that cannot be removed now are removed by the next job.
+                self.jobs[..begun].iter().for_each(|index| drop(index.job.abort_epoch(cause.clone())));
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the epoch of each index, and commits all of them, unless the records' epoch or an index has failed. Returns
+    /// the cause in this case.
+    pub(super) fn end(&self, failure: Option<String>) -> Result<(), String> {
+        let mut verdict = failure.map_or(Ok(()), Err);
+        let mut ended: Vec<Option<OpenEpoch>> = Vec::new();
+        for index in &self.jobs {
+            let gathered = index.job.gather();
+            let failed = gathered.as_ref().err().map(|error| error.cause()).or_else(|| index.job.failure());
+            verdict = verdict.and(failed.map_or(Ok(()), |cause| Err(index.failed(&cause))));
+            ended.push(gathered.ok());
+        }
+        for index in &self.jobs {
+            let released = index.job.release(verdict.clone());
+            verdict = verdict.and(released.map_err(|cause| index.failed(&cause)));
+        }
+        for (index, ended) in self.jobs.iter().zip(ended) {
+            if ended.is_some_and(|ended| index.job.conclude(ended).is_err()) {
+                // Entries need no salvage. Parts that cannot be removed now are removed by the next job.
+                drop(index.job.discard_failed());
+            }
+        }
+        verdict
+    }
+
+    /// Removes the entries of all epochs after `epoch`. Entries that cannot be removed are not used.
+    pub(super) fn truncate_after(&self, epoch: u64) {
+        self.jobs.iter().for_each(|index| drop(index.job.truncate_after(epoch)));
+    }
+}
+
+impl IndexJob {
+    fn failed(&self, cause: &str) -> String {
+        format!("index '{}': {cause}", self.name)
+    }
+
+    /// Appends the entries of a row group on the rank that stores its records.
+    fn append(&self, group: &TappedGroup<'_>, values: &[u8]) -> Result<()> {
+        let (part, rows) = RecordPlace::of_group(group.part, group.first_row, group.rows as u64)?;
+        let (part, rows) = (part.to_le_bytes(), rows.collect::<Vec<u32>>());
+        self.job.append(group.part.rank, &EntryLayout::columns(self.data_type, values, &part, &rows)?)
+    }
+}
+
+impl ColumnTap for LocalIndexes {
+    fn columns(&self) -> &[usize] {
+        &self.columns
+    }
+
+    fn receive(&self, group: &TappedGroup<'_>) {
+        for (index, values) in self.jobs.iter().zip(group.columns) {
+            if let Err(error) = index.append(group, values) {
+                // Without an open epoch, there is nothing that could fail: the records' epoch fails already.
+                index.job.refuse(error.to_string()).ok();
+            }
+        }
+    }
+}

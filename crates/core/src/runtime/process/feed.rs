@@ -1,0 +1,192 @@
+//! Entries on their way from the thread that writes records to the second stage.
+//!
+//! The thread that encodes row groups must not call the transport, which belongs to the program's thread. It leaves the
+//! entries in a feed for each index. Whenever the program's thread drives the index's stage, it appends them.
+//!
+//! Invariants:
+//! - Entries left before the index's epoch has begun on this rank wait for it.
+//! - A feed holds the entries of few runs: the rank writes no further run while it holds more than [`FULL_BYTES`].
+//!   Nothing waits for that except the writing of runs.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::error::{Error, Result, UsageError};
+use crate::format::{ColumnTap, TappedGroup};
+use crate::index::{EntryLayout, RecordPlace};
+use crate::partition::sample_order;
+use crate::runtime::endpoint::Endpoint;
+use crate::schema::DataType;
+use crate::shuffle::{Action, Progress};
+
+/// Number of entries that are appended together. An append of so few takes them in their order, so that it can be
+/// continued.
+const PIECE_ROWS: usize = 2048;
+
+/// Size of the waiting entries above which no further run is written, in bytes.
+const FULL_BYTES: usize = 512 << 10;
+
+/// The entries of one index that wait for its stage.
+pub(in crate::runtime) struct EntryFeed {
+    data_type: DataType,
+    clock: Box<dyn Fn() -> Duration + Send + Sync>,
+    waiting: Mutex<Entries>,
+}
+
+impl std::fmt::Debug for EntryFeed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EntryFeed").field("data_type", &self.data_type).finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug, Default)]
+struct Entries {
+    pieces: VecDeque<Piece>,
+    bytes: usize,
+    /// Why the index's epoch fails. Entries are discarded then.
+    failure: Option<Error>,
+    is_refused: bool,
+    /// Whether the stage should not append until it has its next table.
+    awaits_table: bool,
+}
+
+/// Entries of neighbouring rows of one part.
+#[derive(Debug)]
+struct Piece {
+    part: [u8; 4],
+    first_row: u32,
+    rows: u32,
+    values: Vec<u8>,
+}
+
+impl EntryFeed {
+    /// Creates an empty feed for values of a type. `clock` returns the time since a fixed point.
+    pub(in crate::runtime) fn new(data_type: DataType, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
+        Self { data_type, clock: Box::new(clock), waiting: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Entries> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Prepares for the entries of the next epoch. Called before the records' epoch begins.
+    pub(in crate::runtime) fn reset(&self) {
+        *self.lock() = Entries::default();
+    }
+
+    /// Discards entries from now on, since the index's epoch has not begun or its stage has failed.
+    pub(in crate::runtime) fn refuse(&self) {
+        *self.lock() = Entries { is_refused: true, ..Entries::default() };
+    }
+
+    pub(in crate::runtime) fn is_empty(&self) -> bool {
+        let waiting = self.lock();
+        waiting.pieces.is_empty() && waiting.failure.is_none()
+    }
+
+    /// Returns whether no further run should be written now.
+    pub(in crate::runtime) fn is_full(&self) -> bool {
+        self.lock().bytes > FULL_BYTES
+    }
+
+    /// Adds the entries of a row group.
+    fn add(&self, group: &TappedGroup<'_>, values: &[u8]) {
+        let mut waiting = self.lock();
+        if waiting.is_refused {
+            return;
+        }
+        match RecordPlace::of_group(group.part, group.first_row, group.rows as u64) {
+            Ok((part, rows)) => {
+                let width = self.data_type.width();
+                let pieces = values.chunks(PIECE_ROWS * width).collect::<Vec<_>>();
+                // The records are sorted, and so may be these values. Each prefix of the sequence is to be a sample.
+                for number in sample_order(pieces.len(), u64::from(rows.start)) {
+                    let values = pieces[number].to_vec();
+                    let first_row = rows.start + (number * PIECE_ROWS) as u32;
+                    waiting.bytes += values.len();
+                    let rows = (values.len() / width) as u32;
+                    waiting.pieces.push_back(Piece { part: part.to_le_bytes(), first_row, rows, values });
+                }
+            }
+            Err(error) => waiting.failure = waiting.failure.take().or(Some(error)),
+        }
+    }
+
+    /// Appends waiting entries to the stage as far as it takes them. Returns whether it took any.
+    pub(in crate::runtime) fn pour(&self, endpoint: &mut Endpoint) -> Result<bool> {
+        if !endpoint.takes_records() || self.lock().awaits_table {
+            return Ok(false);
+        }
+        if let Some(error) = self.lock().failure.take() {
+            endpoint.object(error);
+            self.refuse();
+            return Ok(true);
+        }
+        let mut poured = false;
+        loop {
+            // The thread that writes may add more in the meantime.
+            let Some(mut piece) = self.lock().pieces.pop_front() else { return Ok(poured) };
+            let taken = self.append(endpoint, &piece)?;
+            poured |= taken > 0;
+            let mut waiting = self.lock();
+            let width = self.data_type.width();
+            if taken == piece.rows {
+                waiting.bytes = waiting.bytes.saturating_sub(piece.values.len());
+                continue;
+            }
+            piece.values.drain(..taken as usize * width);
+            waiting.bytes = waiting.bytes.saturating_sub(taken as usize * width);
+            piece.first_row += taken;
+            piece.rows -= taken;
+            waiting.pieces.push_front(piece);
+            return Ok(poured);
+        }
+    }
+
+    /// Decides how the stage goes on with waiting entries, after it has poured and exchanged messages. Returns whether
+    /// entries were spilled.
+    pub(in crate::runtime) fn decide(&self, endpoint: &mut Endpoint, progress: Progress) -> bool {
+        if self.lock().pieces.is_empty() || !endpoint.takes_records() {
+            return false;
+        }
+        let action = endpoint.decide((self.clock)(), progress);
+        self.lock().awaits_table = matches!(action, Action::AwaitTable { .. });
+        if let Action::Spill(spill) = action { endpoint.spill(spill) } else { false }
+    }
+
+    /// Appends a piece as far as there is room. Returns the number of entries taken.
+    fn append(&self, endpoint: &mut Endpoint, piece: &Piece) -> Result<u32> {
+        let rows: Vec<u32> = (piece.first_row..piece.first_row + piece.rows).collect();
+        let columns = EntryLayout::columns(self.data_type, &piece.values, &piece.part, &rows)?;
+        let before = endpoint.engine.statistics().originated;
+        let mut append = endpoint
+            .engine
+            .append(&columns)
+            .map_err(|error| Error::from(UsageError::Option { option: "index", what: error.to_string() }))?;
+        endpoint.advance(&mut append);
+        let taken = endpoint.engine.statistics().originated - before;
+        // No more than the piece has.
+        Ok(taken.min(u64::from(piece.rows)) as u32)
+    }
+}
+
+/// Passes the indexed columns of a rank's records to the feeds of its indexes.
+#[derive(Debug)]
+pub(in crate::runtime) struct EntryTap {
+    /// Positions of the indexed columns among the records' columns.
+    pub(in crate::runtime) columns: Vec<usize>,
+    pub(in crate::runtime) feeds: Vec<Arc<EntryFeed>>,
+}
+
+impl ColumnTap for EntryTap {
+    fn columns(&self) -> &[usize] {
+        &self.columns
+    }
+
+    fn receive(&self, group: &TappedGroup<'_>) {
+        for (feed, values) in self.feeds.iter().zip(group.columns) {
+            feed.add(group, values);
+        }
+    }
+}

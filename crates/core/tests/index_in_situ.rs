@@ -1,0 +1,207 @@
+//! Tests of indexes that are made while records are written, by all ranks in one process.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::UInt32Type;
+use turbidite::random::Random;
+use turbidite::storage::{Fault, FaultStorage, MemoryStorage, Storage};
+use turbidite::store::{DatasetPaths, IfExists, verify_on};
+use turbidite::{
+    Column, ColumnView, DataType, Dataset, EpochStart, Error, IndexBuild, IndexDefinition, IndexOptions, LocalJob,
+    Query, Schema, VerifyOptions, WriteOptions, drop_index_with,
+};
+
+const RANKS: u32 = 4;
+
+/// Energy, id, and a small number that many records share.
+type Record = (f32, u32, u8);
+
+/// An entry: the bytes of its value, its part and its row.
+type Entry = (Vec<u8>, u32, u32);
+
+fn schema(key: &str) -> Schema {
+    let columns =
+        vec![Column::new("energy", DataType::F32), Column::new("id", DataType::U32), Column::new("cell", DataType::U8)];
+    Schema::clustered(columns, &key.parse().unwrap()).unwrap()
+}
+
+fn records(seed: u64, count: u32) -> Vec<Record> {
+    let mut random = Random::new(seed);
+    let energy = |random: &mut Random| match random.below(30) {
+        0 => f32::NAN,
+        _ => random.below(1 << 20) as f32 / 1000.0,
+    };
+    (0..count).map(|number| (energy(&mut random), number * 3, (number % 97) as u8)).collect()
+}
+
+fn options(indexes: &[&str]) -> WriteOptions {
+    let mut options = WriteOptions::new(RANKS);
+    options.memtable_bytes = 64 << 10;
+    options.page_rows = 256;
+    options.if_exists = IfExists::Replace;
+    // The removal of a lock may fail, too.
+    options.break_lock = true;
+    options.indexes = indexes.iter().map(|text| text.parse::<IndexDefinition>().unwrap()).collect();
+    options
+}
+
+fn append(job: &LocalJob, records: &[Record]) {
+    for (chunk, records) in records.chunks(1_000).enumerate() {
+        let energies: Vec<f32> = records.iter().map(|record| record.0).collect();
+        let ids: Vec<u32> = records.iter().map(|record| record.1).collect();
+        let cells: Vec<u8> = records.iter().map(|record| record.2).collect();
+        let cells = ColumnView::new(&cells, 1, cells.len(), DataType::U8).unwrap();
+        let columns = [ColumnView::from(&energies), ColumnView::from(&ids), cells];
+        job.append(chunk as u32 % RANKS, &columns).unwrap();
+    }
+}
+
+/// Returns the entries of an epoch of an index, in order, and whether the index has the epoch.
+fn entries(storage: &Arc<dyn Storage>, name: &str, epoch: u64) -> Option<Vec<Entry>> {
+    let index = DatasetPaths::new(Path::new("/ds")).index(name);
+    let dataset = Dataset::open_with(Arc::clone(storage), index.root()).unwrap();
+    if !dataset.epochs().unwrap().contains(&epoch) {
+        return None;
+    }
+    let mut found = Vec::new();
+    for batch in dataset.run(&Query::new().epochs(epoch)).unwrap() {
+        let batch = batch.unwrap();
+        let parts = batch.column_by_name("part").unwrap().as_primitive::<UInt32Type>().values().to_vec();
+        let rows = batch.column_by_name("row").unwrap().as_primitive::<UInt32Type>().values().to_vec();
+        let values = batch.column_by_name(name).unwrap().to_data();
+        let width = values.buffers()[0].len() / batch.num_rows().max(1);
+        let bytes = values.buffers()[0].as_slice();
+        let begin = values.offset() * width;
+        for (number, (part, row)) in parts.into_iter().zip(rows).enumerate() {
+            let at = begin + number * width;
+            found.push((bytes[at..at + width].to_vec(), part, row));
+        }
+    }
+    found.sort();
+    Some(found)
+}
+
+fn is_missing(storage: &Arc<dyn Storage>, definition: &str) -> Vec<u64> {
+    let definition = definition.parse().unwrap();
+    let options = IndexOptions { break_lock: true, ..IndexOptions::default() };
+    let build = IndexBuild::open_with(Arc::clone(storage), "/ds", &definition, &options).unwrap();
+    let missing = build.missing().unwrap();
+    build.close().unwrap();
+    missing
+}
+
+#[test]
+fn entries_made_in_situ_are_those_that_are_added_later() {
+    for key in ["energy", "hash:id", "cell"] {
+        let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+        let definitions = ["hash:id", "cell", "energy"];
+        let job = LocalJob::open_with(Arc::clone(&storage), "/ds", schema(key), options(&definitions)).unwrap();
+        for (epoch, count) in [(3, 60_000), (5, 0), (7, 23_456)] {
+            assert_eq!(job.begin_epoch(epoch).unwrap(), EpochStart::Started);
+            append(&job, &records(epoch, count));
+            assert_eq!(job.end_epoch().unwrap().rows, u64::from(count));
+        }
+        job.close().unwrap();
+        let report = verify_on(&storage, &DatasetPaths::new("/ds"), &VerifyOptions::default(), &|_| ()).unwrap();
+        assert!(report.findings.is_empty(), "{key}: {:?}", report.findings);
+        for definition in definitions {
+            assert_eq!(is_missing(&storage, definition), Vec::<u64>::new(), "{key}, {definition}");
+            let name = definition.trim_start_matches("hash:");
+            let in_situ: Vec<_> = [3, 5, 7].iter().map(|epoch| entries(&storage, name, *epoch).unwrap()).collect();
+            assert_eq!(in_situ.iter().map(Vec::len).collect::<Vec<_>>(), [60_000, 0, 23_456], "{key}, {definition}");
+            drop_index_with(&storage, "/ds", name, &IndexOptions::default()).unwrap();
+            let definition = definition.parse().unwrap();
+            let mut build =
+                IndexBuild::open_with(Arc::clone(&storage), "/ds", &definition, &IndexOptions::default()).unwrap();
+            for (epoch, in_situ) in [3, 5, 7].into_iter().zip(in_situ) {
+                build.build_epoch(epoch, &|_| ()).unwrap();
+                assert!(entries(&storage, name, epoch).unwrap() == in_situ, "{key}, {definition}, epoch {epoch}");
+            }
+            build.close().unwrap();
+        }
+    }
+}
+
+#[test]
+fn an_epoch_whose_index_cannot_be_stored_is_not_committed() {
+    let memory = Arc::new(MemoryStorage::new());
+    let storage: Arc<dyn Storage> = memory.clone();
+    let write = |storage: Arc<dyn Storage>, seed| -> Result<u64, Error> {
+        let job = LocalJob::open_with(storage, "/ds", schema("energy"), options(&["id", "cell"]))?;
+        job.begin_epoch(0)?;
+        append(&job, &records(seed, 20_000));
+        let ended = job.end_epoch();
+        job.discard_failed()?;
+        job.close()?;
+        Ok(ended?.rows)
+    };
+    write(Arc::clone(&storage), 1).unwrap();
+    let before = entries(&storage, "id", 0).unwrap();
+    let counting = FaultStorage::new(memory.clone());
+    write(Arc::new(counting.clone()), 1).unwrap();
+    let operations = counting.counters().operations;
+    let mut failed = 0;
+    for at in (0..operations).step_by(3) {
+        let fault = Fault::Fail { first: at, count: 1, kind: ErrorKind::StorageFull };
+        let written = write(Arc::new(FaultStorage::with_fault(memory.clone(), fault)), 2);
+        failed += u32::from(written.is_err());
+        // Whatever failed, the index answers for the records that are there, or says that it lacks them.
+        for definition in ["id", "cell"] {
+            if is_missing(&storage, definition).is_empty() {
+                let rows = Dataset::open_with(Arc::clone(&storage), "/ds").unwrap().manifest(0).unwrap().rows();
+                assert_eq!(entries(&storage, definition, 0).unwrap().len() as u64, rows, "operation {at}");
+            }
+        }
+        let report = verify_on(&storage, &DatasetPaths::new("/ds"), &VerifyOptions::default(), &|_| ()).unwrap();
+        assert!(report.is_clean(), "operation {at}: {:?}", report.findings);
+    }
+    assert!(failed > 10, "{failed} of {operations}");
+    write(Arc::clone(&storage), 1).unwrap();
+    assert_eq!(entries(&storage, "id", 0).unwrap().len(), before.len());
+    assert_eq!(is_missing(&storage, "id"), Vec::<u64>::new());
+}
+
+#[test]
+fn a_refused_epoch_leaves_no_entries() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let job = LocalJob::open_with(Arc::clone(&storage), "/ds", schema("energy"), options(&["id"])).unwrap();
+    job.begin_epoch(0).unwrap();
+    append(&job, &records(1, 10_000));
+    job.end_epoch().unwrap();
+    job.begin_epoch(1).unwrap();
+    append(&job, &records(2, 30_000));
+    job.abort_epoch("the program says so".to_owned()).unwrap();
+    job.begin_epoch(2).unwrap();
+    append(&job, &records(3, 10_000));
+    job.end_epoch().unwrap();
+    assert_eq!(job.truncate_after(0).unwrap(), [2]);
+    job.begin_epoch(4).unwrap();
+    append(&job, &records(4, 5_000));
+    job.end_epoch().unwrap();
+    job.close().unwrap();
+    let found: Vec<_> = (0..5).map(|epoch| entries(&storage, "id", epoch).map(|entries| entries.len())).collect();
+    assert_eq!(found, [Some(10_000), None, None, None, Some(5_000)]);
+    assert_eq!(is_missing(&storage, "id"), Vec::<u64>::new());
+}
+
+#[test]
+fn indexes_that_cannot_be_made_are_refused() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    for (indexes, expected) in
+        [(&["nothing"][..], "'nothing'"), (&["id", "hash:id"], "'id' is named twice"), (&["hash:energy"], "energy")]
+    {
+        let refused = LocalJob::open_with(Arc::clone(&storage), "/ds", schema("energy"), options(indexes));
+        let error = refused.unwrap_err().to_string();
+        assert!(error.contains(expected), "{indexes:?}: {error}");
+    }
+    // An index of another definition exists.
+    let open = |indexes: &[&str]| LocalJob::open_with(Arc::clone(&storage), "/ds", schema("energy"), options(indexes));
+    open(&["id"]).unwrap().close().unwrap();
+    let error = open(&["hash:id"]).unwrap_err().to_string();
+    assert!(error.contains("_turbidite/index/id"), "{error}");
+}

@@ -1,0 +1,160 @@
+//! Audits the entries of an index: each record of the epoch has exactly one, with its value, its part and its row.
+
+use std::collections::HashMap;
+
+use parquet::column::reader::get_typed_column_reader;
+use parquet::data_type::{DataType, FloatType, Int32Type, Int64Type};
+use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
+use turbidite::IndexDefinition;
+use turbidite::format::{EpochManifest, PartId, RunKind};
+use turbidite::storage::{MemoryStorage, Storage};
+use turbidite::store::{DatasetDescriptor, DatasetPaths, load_manifest};
+
+use crate::audit::read_file;
+use crate::coverage::Coverage;
+use crate::disk::ROOT;
+
+/// The value at each place of an epoch: the bits of the number, by part and row.
+type Values = HashMap<(u32, u32), u64>;
+
+/// Compares the entries of an index with the records of an epoch. Unless the index is `required` to have the epoch, it
+/// may lack it, or have entries of another commit.
+pub(crate) fn audit_index(
+    storage: &MemoryStorage,
+    epoch: u64,
+    definition: &IndexDefinition,
+    required: bool,
+    coverage: &mut Coverage,
+) -> Result<(), String> {
+    check(storage, epoch, definition, required, coverage)
+        .map_err(|what| format!("index: {definition}, epoch {epoch}: {what}"))
+}
+
+fn check(
+    storage: &MemoryStorage,
+    epoch: u64,
+    definition: &IndexDefinition,
+    required: bool,
+    coverage: &mut Coverage,
+) -> Result<(), String> {
+    let layout = DatasetPaths::new(ROOT);
+    let index = layout.index(definition.name());
+    let is_there = storage.kind(&index.epoch(epoch)).map_err(|error| error.to_string())?.is_some();
+    let records = manifest(storage, &layout, epoch)?;
+    let entries = if is_there { Some(manifest(storage, &index, epoch)?) } else { None };
+    let Some(entries) = entries.filter(|entries| entries.indexed_commit == Some(records.commit)) else {
+        if is_there {
+            coverage.met("index: entries of an epoch that was never committed");
+        }
+        return if required { Err("there are no entries of its commit".to_owned()) } else { Ok(()) };
+    };
+    let mut values = values_of(storage, &layout, epoch, definition.column())?;
+    let count = values.len();
+    for (part, row, bits) in entries_of(storage, &index, epoch, definition.column())? {
+        match values.remove(&(part, row)) {
+            Some(value) if value == bits => {}
+            Some(value) => return Err(format!("row {row} of part {part} has {value:x}, its entry {bits:x}")),
+            None => return Err(format!("row {row} of part {part} is not there, or has two entries")),
+        }
+    }
+    if !values.is_empty() {
+        return Err(format!("{} of {count} records have no entry", values.len()));
+    }
+    coverage.met("index: one entry for each record");
+    let ranks: std::collections::BTreeSet<u32> = entries.parts.iter().map(|part| part.part.rank).collect();
+    if ranks.len() > 1 {
+        coverage.met("index: several partitions");
+    }
+    if entries.row_groups.iter().any(|group| group.kind == RunKind::Unordered) {
+        coverage.met("index: spills");
+    }
+    Ok(())
+}
+
+fn manifest(storage: &MemoryStorage, layout: &DatasetPaths, epoch: u64) -> Result<EpochManifest, String> {
+    let stated = |error: turbidite::Error| error.to_string();
+    let descriptor = DatasetDescriptor::read(storage, layout).map_err(stated)?;
+    load_manifest(storage, layout, &descriptor, epoch).map_err(stated)
+}
+
+/// Returns the parts of an epoch, with their numbers in entries.
+fn parts(
+    storage: &MemoryStorage,
+    layout: &DatasetPaths,
+    epoch: u64,
+) -> Result<Vec<(u32, SerializedFileReader<bytes::Bytes>)>, String> {
+    let folder = layout.epoch(epoch);
+    let mut found = Vec::new();
+    for file in storage.list(&folder).map_err(|error| error.to_string())? {
+        let part = PartId::parse(&file.name).ok_or_else(|| format!("{} is no part", file.name))?;
+        let content = read_file(storage, &folder.join(&file.name))?;
+        let reader = SerializedFileReader::new(content.into()).map_err(|error| format!("{}: {error}", file.name))?;
+        found.push((part.rank << 12 | part.roll, reader));
+    }
+    Ok(found)
+}
+
+/// Returns the values of an epoch's records by their places.
+fn values_of(storage: &MemoryStorage, layout: &DatasetPaths, epoch: u64, column: &str) -> Result<Values, String> {
+    let mut values = Values::new();
+    for (part, reader) in parts(storage, layout, epoch)? {
+        let mut row = 0;
+        for number in 0..reader.num_row_groups() {
+            let group = reader.get_row_group(number).map_err(|error| error.to_string())?;
+            for bits in numbers(&*group, column)? {
+                values.insert((part, row), bits);
+                row += 1;
+            }
+        }
+    }
+    Ok(values)
+}
+
+/// Returns the entries of an epoch: parts, rows and the bits of values.
+fn entries_of(
+    storage: &MemoryStorage,
+    index: &DatasetPaths,
+    epoch: u64,
+    column: &str,
+) -> Result<Vec<(u32, u32, u64)>, String> {
+    let mut entries = Vec::new();
+    for (_, reader) in parts(storage, index, epoch)? {
+        for number in 0..reader.num_row_groups() {
+            let group = reader.get_row_group(number).map_err(|error| error.to_string())?;
+            let (values, parts) = (numbers(&*group, column)?, numbers(&*group, "part")?);
+            let rows = numbers(&*group, "row")?;
+            entries.extend(
+                values.into_iter().zip(parts).zip(rows).map(|((bits, part), row)| (part as u32, row as u32, bits)),
+            );
+        }
+    }
+    Ok(entries)
+}
+
+/// Returns the bits of the numbers in a column of a row group.
+fn numbers(group: &dyn RowGroupReader, name: &str) -> Result<Vec<u64>, String> {
+    let columns = group.metadata().columns();
+    let at = columns.iter().position(|column| column.column_descr().name() == name);
+    let at = at.ok_or_else(|| format!("there is no column {name}"))?;
+    match columns[at].column_type() {
+        parquet::basic::Type::FLOAT => {
+            Ok(read::<FloatType>(group, at)?.into_iter().map(|v| v.to_bits().into()).collect())
+        }
+        parquet::basic::Type::INT32 => Ok(read::<Int32Type>(group, at)?.into_iter().map(|v| v as u32 as u64).collect()),
+        _ => Ok(read::<Int64Type>(group, at)?.into_iter().map(|v| v as u64).collect()),
+    }
+}
+
+fn read<T: DataType>(group: &dyn RowGroupReader, at: usize) -> Result<Vec<T::T>, String> {
+    let rows = usize::try_from(group.metadata().num_rows()).unwrap_or_default();
+    let mut values = Vec::new();
+    let reader = group.get_column_reader(at).map_err(|error| error.to_string())?;
+    let mut column = get_typed_column_reader::<T>(reader);
+    while values.len() < rows {
+        let (records, _, _) = column.read_records(rows, None, None, &mut values).map_err(|error| error.to_string())?;
+        if records == 0 {
+            return Err("a column ends too early".to_owned());
+        }
+    }
+    Ok(values)
+}
