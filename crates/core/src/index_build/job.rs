@@ -9,8 +9,9 @@ use crate::error::{Error, Result};
 use crate::format::EpochStatistics;
 use crate::index_build::entries::EntryReader;
 use crate::query::EpochGroups;
-use crate::runtime::local::LocalJob;
-use crate::runtime::rank::RankJob;
+use crate::runtime::Process;
+use crate::runtime::local::LocalStage;
+use crate::runtime::rank::{Connections, RankStage};
 use crate::runtime::{EpochStart, WriteOptions, clear_attempts};
 use crate::schema::{DataType, Schema};
 use crate::shuffle::Transport;
@@ -21,9 +22,9 @@ use crate::store::LockNotice;
 #[derive(Debug)]
 pub(super) enum EntryJob {
     /// All ranks, in this process. Several threads read records.
-    Local { job: Box<LocalJob>, ranks: usize, threads: usize },
+    Local { job: Box<LocalStage>, ranks: usize, threads: usize },
     /// One rank of several processes, which reads its share of the records.
-    Rank { job: Box<RankJob>, rank: usize, ranks: usize },
+    Rank { job: Box<RankStage>, rank: usize, ranks: usize },
 }
 
 /// A column of an epoch whose values are indexed.
@@ -44,7 +45,7 @@ impl EntryJob {
         threads: usize,
     ) -> Result<Self> {
         let ranks = options.ranks as usize;
-        let job = Box::new(LocalJob::open_with(Arc::clone(storage), path, schema, options)?);
+        let job = Box::new(LocalStage::open(Arc::clone(storage), path, schema, options, false)?);
         clear_attempts(&**storage, path)?;
         Ok(Self::Local { job, ranks, threads })
     }
@@ -59,7 +60,9 @@ impl EntryJob {
         transport: Box<dyn Transport + Send>,
     ) -> Result<Self> {
         let ranks = options.ranks as usize;
-        let job = Box::new(RankJob::open(path, schema, options, rank, transport)?);
+        let (host, shared) = (Arc::new(Process::new()), Arc::clone(storage));
+        let connections = Connections::of(transport, 0);
+        let job = Box::new(RankStage::open(host, shared, path, schema, options, rank, connections)?);
         if rank == 0 {
             // The other ranks wait for this one when an epoch begins.
             clear_attempts(&**storage, path)?;
@@ -135,7 +138,7 @@ impl EntryJob {
 
 /// Appends the entries of all records. Each thread reads whole row groups.
 fn append_all(
-    job: &LocalJob,
+    job: &LocalStage,
     ranks: usize,
     threads: usize,
     column: &IndexedColumn<'_>,
@@ -170,7 +173,7 @@ fn append_all(
 /// Appends the entries of this rank's share of the records: every row group whose number, modulo the number of ranks,
 /// is this rank's.
 fn append_share(
-    job: &mut RankJob,
+    job: &mut RankStage,
     (rank, ranks): (usize, usize),
     column: &IndexedColumn<'_>,
     progress: &(dyn Fn(u64) + Sync),

@@ -6,6 +6,7 @@
 //!
 //! Invariant: entries are committed before the records whose places they state.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use uuid::Uuid;
@@ -13,7 +14,7 @@ use uuid::Uuid;
 use crate::error::{Error, Result};
 use crate::format::{ColumnTap, TappedGroup};
 use crate::index::{EntryLayout, RecordPlace};
-use crate::runtime::local::job::{LocalJob, OpenEpoch};
+use crate::runtime::local::stage::{LocalStage, OpenEpoch};
 use crate::runtime::opening::clear_attempts;
 use crate::runtime::{EpochStart, WriteOptions};
 use crate::schema::DataType;
@@ -33,18 +34,18 @@ pub(super) struct LocalIndexes {
 struct IndexJob {
     name: String,
     data_type: DataType,
-    job: LocalJob,
+    job: LocalStage,
 }
 
 impl LocalIndexes {
     /// Opens the indexes that `options` name, or creates them.
     pub(super) fn open(
         storage: &Arc<dyn Storage>,
-        paths: &DatasetPaths,
+        path: &Path,
         records: &DatasetDescriptor,
         options: &WriteOptions,
     ) -> Result<Self> {
-        let mut opened = Self::default();
+        let (mut opened, paths) = (Self::default(), DatasetPaths::new(path));
         for definition in &options.indexes {
             let schema = EntryLayout::new(definition, &records.schema)?.schema;
             let column = records.schema.index_of(definition.column());
@@ -52,7 +53,7 @@ impl LocalIndexes {
             let data_type = records.schema.columns()[column].data_type;
             let index = paths.index(definition.name());
             let stage = options.of_stage(records);
-            let job = LocalJob::open_stage(Arc::clone(storage), index.root(), schema, stage, true)?;
+            let job = LocalStage::open(Arc::clone(storage), index.root(), schema, stage, true)?;
             clear_attempts(&**storage, index.root())?;
             opened.jobs.push(IndexJob { name: definition.name().to_owned(), data_type, job });
             opened.columns.push(column);

@@ -4,15 +4,18 @@
 //! ranks with unread control messages. If the rank is out of credit, the caller drives the other ranks too. One calling
 //! thread is therefore enough; no rank needs its own. Background threads sort, encode and write.
 //!
-//! `indexes` makes indexes while records are written.
+//! `stage` runs the ranks of one dataset, `indexes` those of the indexes that are made of its records, and `job` all of
+//! them.
 //!
 //! Invariant: a thread holds at most one rank's lock at a time, so locks cannot deadlock.
 
 mod indexes;
 mod job;
 pub(super) mod mailbox;
+mod stage;
 
 pub use job::LocalJob;
+pub(crate) use stage::LocalStage;
 
 #[cfg(test)]
 mod tests;

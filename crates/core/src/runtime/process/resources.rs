@@ -131,6 +131,13 @@ impl Background {
         self.resources.drive_others(self.number)
     }
 
+    /// Drives the process's other datasets if entries of this dataset's indexes wait.
+    pub(in crate::runtime) fn drive_sinks(&self) {
+        if self.sinks.get().is_some_and(|sinks| sinks.iter().any(|feed| !feed.is_empty())) {
+            self.drive_others();
+        }
+    }
+
     /// Marks the dataset as in an epoch, and makes the process's other datasets free memory for it.
     pub(in crate::runtime) fn enter_epoch(&self) {
         self.connection().in_epoch = true;

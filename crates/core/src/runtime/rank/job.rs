@@ -1,80 +1,124 @@
-//! One rank of a parallel program: its calls and their effects.
+//! One rank of a parallel program: its calls, for the records and for the indexes that are made of them.
 
+use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
-use uuid::Uuid;
-
-use crate::error::{Error, ErrorClass, Result, UsageError};
+use super::indexes::RankIndexes;
+use super::open::Connections;
+use super::stage::RankStage;
+use crate::error::{Error, Result};
 use crate::format::EpochStatistics;
-use crate::runtime::endpoint::{Endpoint, decode_figures};
+use crate::runtime::endpoint::Endpoint;
 use crate::runtime::exchange_statistics::ExchangeStatistics;
-use crate::runtime::opening::discard_attempts;
+use crate::runtime::local::mailbox::MailboxTransport;
 use crate::runtime::options::{EpochStart, WriteOptions};
-use crate::runtime::process::host::Host;
-use crate::runtime::process::resources::Background;
-use crate::runtime::rank::announcement::Announcement;
-use crate::runtime::rank::indexes::IndexStage;
-use crate::runtime::rank::waiting::{Linger, Waiting};
-use crate::schema::ColumnView;
-use crate::shuffle::{Action, EngineStatistics, Failure, Progress, Spill};
-use crate::storage::Storage;
-use crate::store::{DatasetDescriptor, DatasetPaths, EpochCommit, IfExists, WriterLock, truncate_after};
-use crate::writer::PartFactory;
+use crate::runtime::process::host::{Host, Process};
+use crate::schema::{ColumnView, Schema};
+use crate::shuffle::{EngineStatistics, Transport};
+use crate::storage::{FileSystem, Storage};
+use crate::store::IfExists;
 
-/// The job's state between two calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
-    Between,
-    InEpoch(u64),
-    /// The rank has begun to end the epoch.
-    Ending(u64),
-    /// Communication has failed, so the job can only be closed.
-    Broken,
-}
-
-/// Timeout of an append for a table: the duration of a round when ranks share processors.
-pub(super) const TABLE_TIMEOUT: Duration = Duration::from_millis(50);
-
-/// One rank's handle of a dataset that several ranks write.
+/// One rank's handle of a dataset that several ranks write, with the indexes that are made of its records.
 pub struct RankJob {
-    /// Declared first, so that background work ends before the other fields are dropped.
-    pub(super) _running: Box<dyn Send>,
-    pub(super) rank: u32,
-    pub(super) options: WriteOptions,
-    pub(super) storage: Arc<dyn Storage>,
-    pub(super) paths: DatasetPaths,
-    pub(super) descriptor: DatasetDescriptor,
-    pub(super) host: Arc<dyn Host>,
-    /// The engine, the writer and the transport, shared with the background thread.
-    pub(super) background: Arc<Background>,
-    pub(super) state: State,
-    /// The last attempt at an epoch.
-    pub(super) attempt: Uuid,
-    /// Failed attempts at epochs, the same on all ranks.
-    pub(super) failed: Vec<(u64, Uuid)>,
-    /// The stages of the indexes that are made of the records.
-    pub(super) indexes: Vec<IndexStage>,
-    /// The time at which the epoch was begun, by the host's clock.
-    pub(super) begun: Duration,
-    /// The writer lock. Present on rank 0 only.
-    pub(super) lock: Option<WriterLock>,
+    /// Declared first, so that background work on records ends before the indexes are closed.
+    pub(super) records: RankStage,
+    indexes: RankIndexes,
 }
 
 impl std::fmt::Debug for RankJob {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let path = self.paths.root();
-        f.debug_struct("RankJob").field("rank", &self.rank).field("path", &path).field("state", &self.state).finish()
+        f.debug_struct("RankJob").field("records", &self.records).finish_non_exhaustive()
     }
 }
 
 impl RankJob {
+    /// Opens the dataset at `path` for writing, or creates it. All ranks call it with the same schema and options, and
+    /// every rank must see the same folder at `path`. Each index needs a further connection of the transport
+    /// ([`Transport::take_further`]).
+    ///
+    /// # Errors
+    /// [`Error::Refused`] when rank 0 cannot open the dataset, or when ranks differ in schema, receivers or indexes.
+    /// The same on every rank.
+    pub fn open(
+        path: impl AsRef<Path>,
+        schema: Schema,
+        options: WriteOptions,
+        rank: u32,
+        transport: Box<dyn Transport + Send>,
+    ) -> Result<Self> {
+        let storage = Arc::new(FileSystem::new());
+        Self::open_on(Arc::new(Process::new()), storage, path, schema, options, rank, transport)
+    }
+
+    /// Opens a dataset like [`RankJob::open`], on any storage backend. The host is simulated or shared with other
+    /// datasets.
+    ///
+    /// # Errors
+    /// As for [`RankJob::open`].
+    #[doc(hidden)]
+    pub fn open_on(
+        host: Arc<dyn Host>,
+        storage: Arc<dyn Storage>,
+        path: impl AsRef<Path>,
+        schema: Schema,
+        options: WriteOptions,
+        rank: u32,
+        mut transport: Box<dyn Transport + Send>,
+    ) -> Result<Self> {
+        let wanted = options.indexes.len();
+        let further: Vec<_> = std::iter::from_fn(|| transport.take_further()).take(wanted).collect();
+        let connections = Connections::of(transport, further.len());
+        let options = options.beside_indexes();
+        let records = RankStage::open(host, storage, path.as_ref(), schema, options, rank, connections)?;
+        let indexes = RankIndexes::open(&records, further)?;
+        Ok(Self { records, indexes })
+    }
+
+    /// Takes part in the other ranks' [`RankJob::open`] when this rank cannot open the dataset, so that none of them
+    /// waits forever. All ranks return the same error, with the cause. Of the options, only the ranks, the topology and
+    /// the stall limit are used.
+    #[doc(hidden)]
+    pub fn refuse_open(
+        storage: Arc<dyn Storage>,
+        options: WriteOptions,
+        rank: u32,
+        transport: Box<dyn Transport + Send>,
+        cause: Error,
+    ) -> Error {
+        RankStage::refuse_open(storage, options, rank, transport, cause)
+    }
+
+    /// Opens a dataset for a program of one rank, on a host that may be shared with other datasets.
+    ///
+    /// # Errors
+    /// As for [`RankJob::open`].
+    #[doc(hidden)]
+    pub fn open_alone_on(
+        host: Arc<dyn Host>,
+        storage: Arc<dyn Storage>,
+        path: impl AsRef<Path>,
+        schema: Schema,
+        options: WriteOptions,
+    ) -> Result<Self> {
+        let transport = Box::new(MailboxTransport::alone(options.credit_batches));
+        Self::open_on(host, storage, path, schema, options, 0, transport)
+    }
+
+    /// Disconnects all stages if one of them has lost its connection.
+    fn connected<T>(&mut self, result: Result<T>) -> Result<T> {
+        if result.is_err() && (self.records.is_broken() || self.indexes.is_broken()) {
+            self.records.disconnect();
+            self.indexes.disconnect();
+        }
+        result
+    }
+
     /// Sets the number of records of the next epoch on all ranks, if the caller knows it. The number of receivers
     /// follows from it ([`WriteOptions::part_bytes`]); otherwise it follows from the last epoch. Rank 0's number
     /// counts.
     pub fn expect_rows(&mut self, rows: u64) {
-        self.background.endpoint().engine.expect_rows(rows);
-        self.expect_entry_rows(rows);
+        self.records.expect_rows(rows);
+        self.indexes.expect_rows(rows);
     }
 
     /// Begins an epoch. All ranks call it with the same number.
@@ -83,16 +127,9 @@ impl RankJob {
     /// When the epoch exists and neither replace nor skip was requested, or when the epoch's folder cannot be created.
     /// The same on every rank.
     pub fn begin_epoch(&mut self, epoch: u64) -> Result<EpochStart> {
-        self.begin(epoch, None, self.options.if_exists)
-    }
-
-    /// Begins an epoch of an index: entries made from the records of the commit `indexed`. The epoch fails if the ranks
-    /// name different commits.
-    ///
-    /// # Errors
-    /// As for [`RankJob::begin_epoch`].
-    pub(crate) fn begin_index_epoch(&mut self, epoch: u64, indexed: Uuid) -> Result<EpochStart> {
-        self.begin(epoch, Some(indexed), self.options.if_exists)
+        let if_exists = self.records.options.if_exists;
+        let begun = self.begin(epoch, if_exists);
+        self.connected(begun)
     }
 
     /// Begins an epoch that replaces an existing one, regardless of [`WriteOptions::if_exists`]. Use it if the job has
@@ -102,59 +139,19 @@ impl RankJob {
     /// # Errors
     /// When the epoch's folder cannot be created. The same on every rank.
     pub fn replace_epoch(&mut self, epoch: u64) -> Result<EpochStart> {
-        self.begin(epoch, None, IfExists::Replace)
+        let begun = self.begin(epoch, IfExists::Replace);
+        self.connected(begun)
     }
 
-    /// Begins an epoch. For an existing epoch, rank 0's `if_exists` applies.
-    fn begin(&mut self, epoch: u64, indexed: Option<Uuid>, if_exists: IfExists) -> Result<EpochStart> {
-        self.expect_between("begin_epoch")?;
-        self.begun = self.host.now();
-        self.expect_entries();
-        let mut begun_commit = None;
-        let announcement = (self.rank == 0).then(|| match self.begin_as_root(epoch, if_exists) {
-            Ok(Some(begun)) => {
-                let commit = begun.identity().commit.into_bytes();
-                begun_commit = Some(begun.indexing(indexed));
-                Announcement::Epoch { epoch, commit, indexed: indexed.map(Uuid::into_bytes) }
-            }
-            Ok(None) => Announcement::Skipped { epoch },
-            Err(error) => Announcement::refused(&error),
-        });
-        let announced = self.begin_session("begin_epoch", announcement)?;
-        let Announcement::Epoch { epoch: begun, commit: identity, indexed: announced } = announced else {
-            self.end_session("begin_epoch")?;
-            return refusal(announced).map_or(Ok(EpochStart::Skipped), Err);
-        };
-        let identity = Uuid::from_bytes(identity);
-        let (part, attempt) = (self.options.part(), (begun, identity));
-        let factory = PartFactory::new(&self.storage, &self.paths, &self.descriptor, part, attempt);
-        let mut endpoint = self.background.endpoint();
-        let factory = Arc::new(PartFactory { tap: self.tap(), ..factory });
-        endpoint.store(self.options.writer(self.rank), factory, begun_commit);
-        if begun != epoch {
-            // The other ranks already append. The error reaches them at the epoch's end.
-            let what = format!("rank {} began epoch {epoch}, but rank 0 began {begun}", self.rank);
-            endpoint.object(UsageError::Option { option: "epoch", what }.into());
-        } else if announced != indexed.map(Uuid::into_bytes) {
-            let what = format!("epoch {epoch} was replaced while its index was made; repeat the command");
-            endpoint.object(UsageError::Option { option: "index", what }.into());
+    fn begin(&mut self, epoch: u64, if_exists: IfExists) -> Result<EpochStart> {
+        let tap = self.indexes.prepare();
+        let started = self.records.begin(epoch, if_exists, tap)?;
+        if let Some((begun, commit)) = self.records.open_attempt()
+            && let Some(error) = self.indexes.begin(begun, commit)?
+        {
+            self.records.object(error);
         }
-        drop(endpoint);
-        self.background.enter_epoch();
-        self.attempt = identity;
-        self.state = State::InEpoch(begun);
-        self.begin_indexes(begun, identity)?;
-        Ok(EpochStart::Started)
-    }
-
-    fn begin_as_root(&self, epoch: u64, if_exists: IfExists) -> Result<Option<EpochCommit>> {
-        self.check_lock()?;
-        EpochCommit::begin(&self.storage, &self.paths, &self.descriptor, epoch, if_exists)
-    }
-
-    /// Returns an error if this job no longer holds the writer lock. Called on rank 0 only.
-    pub(super) fn check_lock(&self) -> Result<()> {
-        self.lock.as_ref().map_or(Ok(()), WriterLock::check)
+        Ok(started)
     }
 
     /// Appends rows.
@@ -163,55 +160,8 @@ impl RankJob {
     /// When the columns do not fit the schema, or outside an epoch. Storage errors are reported at the end of the
     /// epoch, on all ranks.
     pub fn append(&mut self, columns: &[ColumnView<'_>]) -> Result<()> {
-        let State::InEpoch(_) = self.state else {
-            return Err(UsageError::State { call: "append", state: "outside an epoch" }.into());
-        };
-        let begun = self.host.now();
-        let mut append = self.background.endpoint().engine.append(columns)?;
-        let exceeds_buffers = append.bytes() > self.background.endpoint().engine.options().outbox_bytes;
-        let mut waiting = Waiting::default();
-        let mut action = Action::Continue;
-        loop {
-            let appends = !matches!(action, Action::AwaitTable { .. });
-            let taken = appends && self.background.endpoint().advance(&mut append);
-            let seen = self.background.completions();
-            let moved = self.drive()?;
-            self.pour();
-            if append.is_done() {
-                self.background.drive_others();
-                return if exceeds_buffers { self.linger(begun) } else { Ok(()) };
-            }
-            if moved || taken {
-                waiting = Waiting::default();
-            }
-            action = self.background.endpoint().decide(self.host.now(), Progress { taken, moved });
-            let waits = match action {
-                Action::Continue => false,
-                Action::AwaitTable { .. } | Action::AwaitCredit { .. } => !moved,
-                Action::Spill(spill) => !self.spill(spill) && !moved,
-            };
-            if waits {
-                self.pause(&mut waiting, seen);
-            }
-        }
-    }
-
-    /// Receives records for a while after an append that began at `begun` ([`Linger`]).
-    fn linger(&mut self, begun: Duration) -> Result<()> {
-        let mut linger = Linger::new(begun, self.host.now());
-        let mut waiting = Waiting::default();
-        loop {
-            let seen = self.background.completions();
-            let moved = self.drive()?;
-            if !linger.goes_on(self.host.now(), moved) {
-                return Ok(());
-            }
-            if moved {
-                waiting = Waiting::default();
-            } else {
-                self.pause(&mut waiting, seen);
-            }
-        }
+        let appended = self.records.append(columns);
+        self.connected(appended)
     }
 
     /// Makes the epoch fail on all ranks at its end, because records of this rank that belong to it cannot be appended.
@@ -219,16 +169,7 @@ impl RankJob {
     /// # Errors
     /// Outside an epoch.
     pub fn refuse(&mut self, cause: String) -> Result<()> {
-        let State::InEpoch(_) = self.state else {
-            return Err(UsageError::State { call: "refuse", state: "outside an epoch" }.into());
-        };
-        self.background.endpoint().object(Error::Refused {
-            rank: self.rank,
-            class: ErrorClass::Failed,
-            refusal: None,
-            cause,
-        });
-        Ok(())
+        self.records.refuse(cause)
     }
 
     /// Requests a new partition table. Applications call this on any rank, at any time in an epoch, when they know that
@@ -237,11 +178,8 @@ impl RankJob {
     /// # Errors
     /// Outside an epoch, or when the connection has failed.
     pub fn renegotiate(&mut self) -> Result<()> {
-        let State::InEpoch(_) = self.state else {
-            return Err(UsageError::State { call: "renegotiate", state: "outside an epoch" }.into());
-        };
-        self.background.endpoint().engine.request_renegotiation();
-        self.drive().map(drop)
+        let driven = self.records.renegotiate();
+        self.connected(driven)
     }
 
     /// Exchanges waiting messages. Programs call this when they compute for a long time while other ranks append. Does
@@ -250,46 +188,33 @@ impl RankJob {
     /// # Errors
     /// When the connection has failed.
     pub fn progress(&mut self) -> Result<()> {
-        match self.state {
-            State::Between => Ok(()),
-            State::InEpoch(_) | State::Ending(_) => {
-                let driven = self.drive().map(drop);
-                self.background.drive_others();
-                driven
-            }
-            State::Broken => self.expect_between("progress"),
-        }
+        let driven = self.records.progress();
+        self.connected(driven)
     }
 
     /// Ends the epoch on all ranks and commits it. The epoch is durable and can be queried when this function returns.
     ///
     /// # Errors
-    /// [`Error::EpochFailed`] with the cause when any rank could not store its records. The same on every rank. Earlier
-    /// epochs are unchanged, and the next epoch may begin.
+    /// [`Error::EpochFailed`] with the cause when any rank could not store its records, or an index its entries. The
+    /// same on every rank. Earlier epochs are unchanged, and the next epoch may begin.
     pub fn end_epoch(&mut self) -> Result<EpochStatistics> {
         self.start_end_epoch()?;
         self.wait_end_epoch()
     }
 
     /// Performs the first half of [`RankJob::end_epoch`]: blocks until all records of the epoch have reached their
-    /// receivers. The receivers sort and write the records in the background.
+    /// receivers. The receivers sort and write the records in the background. With indexes, blocks until the records
+    /// are encoded and all entries have reached their receivers.
     ///
     /// # Errors
     /// Outside an epoch, or when the connection has failed.
     pub fn start_end_epoch(&mut self) -> Result<()> {
-        self.begin_end_epoch()?;
-        self.drive_until("end_epoch", Endpoint::is_closed)?;
-        self.start_end_indexes()
-    }
-
-    /// Ends the rank's appends.
-    pub(super) fn begin_end_epoch(&mut self) -> Result<()> {
-        let State::InEpoch(epoch) = self.state else {
-            return Err(UsageError::State { call: "end_epoch", state: "outside an epoch" }.into());
-        };
-        self.state = State::Ending(epoch);
-        self.background.endpoint().engine.end();
-        Ok(())
+        let mut ended = self.records.start_end_epoch();
+        if !self.indexes.is_empty() {
+            ended = ended.and_then(|()| self.records.drive_until("end_epoch", Endpoint::has_encoded));
+            ended = ended.and_then(|()| self.indexes.start_end_epoch());
+        }
+        self.connected(ended)
     }
 
     /// Performs the second half of [`RankJob::end_epoch`]: blocks until the epoch is committed or has failed.
@@ -297,31 +222,32 @@ impl RankJob {
     /// # Errors
     /// As for [`RankJob::end_epoch`].
     pub fn wait_end_epoch(&mut self) -> Result<EpochStatistics> {
-        let State::Ending(epoch) = self.state else {
-            return Err(UsageError::State { call: "end_epoch_wait", state: "before end_epoch_start" }.into());
-        };
-        self.commit_with_indexes()?;
-        self.drive_until("end_epoch", Endpoint::is_over)?;
-        self.wait_end_indexes()?;
-        self.state = State::Between;
-        self.background.leave_epoch();
-        match self.background.endpoint().take_outcome() {
-            Some(Err(Failure { rank, cause })) => {
-                self.failed.push((epoch, self.attempt));
-                Err(Error::EpochFailed { epoch, rank, cause })
-            }
-            Some(Ok(bytes)) => {
-                let wall_s = self.host.now().saturating_sub(self.begun).as_secs_f64();
-                Ok(EpochStatistics { wall_s, ..decode_figures(self.rank, &bytes)? })
-            }
-            None => Err(UsageError::State { call: "end_epoch_wait", state: "without an outcome" }.into()),
+        let committed = self.commit_with_indexes();
+        self.connected(committed)?;
+        let ended = self.records.wait_end_epoch();
+        if self.records.is_broken() {
+            return self.connected(ended);
         }
+        let entries = self.indexes.wait_end_epoch();
+        self.connected(ended.and_then(|statistics| entries.map(|()| statistics)))
+    }
+
+    /// Commits the epoch of all indexes and then that of the records, on rank 0. They fail together.
+    fn commit_with_indexes(&mut self) -> Result<()> {
+        if self.records.rank != 0 || self.indexes.is_empty() || !self.records.is_ending() {
+            return Ok(());
+        }
+        let failure = self.records.await_commit()?;
+        let verdict = self.indexes.commit(failure)?;
+        // A failure is part of the outcome that all ranks get.
+        self.records.release(verdict).ok();
+        Ok(())
     }
 
     /// Returns whether there are failed epochs whose parts [`RankJob::discard_failed`] would remove. The result is the
     /// same on every rank.
     pub fn has_failed(&self) -> bool {
-        !self.failed.is_empty()
+        self.records.has_failed()
     }
 
     /// Removes the parts of failed epochs, for programs that have another copy of their records. Without this call, the
@@ -331,23 +257,18 @@ impl RankJob {
     /// # Errors
     /// When the lock was broken, or storage fails. The remaining parts then stay for salvage.
     pub fn discard_failed(&mut self) -> Result<u64> {
-        let failed = std::mem::take(&mut self.failed);
-        if self.rank != 0 || failed.is_empty() {
-            return Ok(0);
-        }
-        self.check_lock()?;
-        discard_attempts(&*self.storage, &self.paths, &failed)
+        self.records.discard_failed()
     }
 
     /// Keeps the parts of failed epochs for salvage, so that later calls do not discard them.
     #[doc(hidden)]
     pub fn keep_failed(&mut self) {
-        self.failed.clear();
+        self.records.keep_failed();
     }
 
     /// Returns this rank's communication statistics of the current or last epoch.
     pub fn exchange_statistics(&self) -> ExchangeStatistics {
-        self.background.endpoint().exchange_statistics()
+        self.records.exchange_statistics()
     }
 
     /// Removes all epochs after `epoch`, for a restart from a checkpoint. All ranks call it.
@@ -355,38 +276,24 @@ impl RankJob {
     /// # Errors
     /// Inside an epoch, or when a file operation fails. The same on every rank.
     pub fn truncate_after(&mut self, epoch: u64) -> Result<Vec<u64>> {
-        self.expect_between("truncate_after")?;
-        let announcement = (self.rank == 0).then(|| match self.truncate_as_root(epoch) {
-            Ok(epochs) => Announcement::Truncated { epochs },
-            Err(error) => Announcement::refused(&error),
-        });
-        let announced = self.begin_session("truncate_after", announcement)?;
-        self.end_session("truncate_after")?;
-        match announced {
-            Announcement::Truncated { epochs } => Ok(epochs),
-            other => refusal(other).map_or(Ok(Vec::new()), Err),
+        let removed = self.records.truncate_after(epoch);
+        if removed.is_ok() && self.records.rank == 0 {
+            self.indexes.truncate_after(epoch);
         }
+        self.connected(removed)
     }
 
     /// Returns this rank's statistics of the current or last epoch.
     #[doc(hidden)]
     pub fn statistics(&self) -> EngineStatistics {
-        self.background.endpoint().engine.statistics()
+        self.records.statistics()
     }
 
     /// Returns the memory of the buffers that hold this rank's records, in bytes: batches, records held back,
     /// memtables.
     #[doc(hidden)]
     pub fn resident_bytes(&self) -> usize {
-        self.background.endpoint().resident_bytes()
-    }
-
-    fn truncate_as_root(&self, epoch: u64) -> Result<Vec<u64>> {
-        self.check_lock()?;
-        self.background.endpoint().engine.forget_last_epoch();
-        let removed = truncate_after(&self.storage, &self.paths, &self.descriptor, epoch)?;
-        self.truncate_indexes(epoch);
-        Ok(removed)
+        self.records.resident_bytes()
     }
 
     /// Closes the dataset and releases its lock. Not collective. Dropping the job does the same but cannot report an
@@ -394,15 +301,9 @@ impl RankJob {
     ///
     /// # Errors
     /// When an epoch is open (it is aborted), or the lock file cannot be removed.
-    pub fn close(mut self) -> Result<()> {
-        let indexes = self.close_indexes();
-        let released = self.lock.take().map_or(Ok(()), WriterLock::release).and(indexes);
-        match self.state {
-            State::InEpoch(_) | State::Ending(_) => {
-                Err(UsageError::State { call: "close", state: "inside an epoch" }.into())
-            }
-            State::Between | State::Broken => released,
-        }
+    pub fn close(self) -> Result<()> {
+        let indexes = self.indexes.close();
+        self.records.close().and(indexes)
     }
 
     /// Releases the lock without calling the transport, for a process that ends while its transport cannot be used. The
@@ -410,113 +311,8 @@ impl RankJob {
     ///
     /// # Errors
     /// When the lock file cannot be removed.
-    pub fn abandon(mut self) -> Result<()> {
-        let indexes = self.abandon_indexes();
-        let released = self.lock.take().map_or(Ok(()), WriterLock::release).and(indexes);
-        // Dropping a transport would call the library to test which messages have left.
-        std::mem::forget(self);
-        released
-    }
-
-    pub(super) fn expect_between(&self, call: &'static str) -> Result<()> {
-        match self.state {
-            State::Between => Ok(()),
-            State::InEpoch(_) | State::Ending(_) => Err(UsageError::State { call, state: "inside an epoch" }.into()),
-            State::Broken => Err(UsageError::State { call, state: "after ranks have lost their connection" }.into()),
-        }
-    }
-
-    /// Begins a session and waits for rank 0's announcement. `announcement` is used on rank 0 only.
-    pub(super) fn begin_session(
-        &mut self,
-        call: &'static str,
-        announcement: Option<Announcement>,
-    ) -> Result<Announcement> {
-        self.background.endpoint().begin(announcement.map(|announcement| announcement.encode()).unwrap_or_default());
-        self.drive_until(call, Endpoint::has_announcement)?;
-        let bytes = self.background.endpoint().take_announcement().unwrap_or_default();
-        Announcement::decode(self.rank, &bytes)
-    }
-
-    /// Ends a session without records. An objection of any rank is an error on all ranks.
-    pub(super) fn end_session(&mut self, call: &'static str) -> Result<()> {
-        self.background.endpoint().engine.end();
-        self.drive_until(call, Endpoint::is_over)?;
-        match self.background.endpoint().take_outcome() {
-            Some(Err(Failure { rank, cause })) => {
-                Err(Error::Refused { rank, class: ErrorClass::Usage, refusal: None, cause })
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn spill(&self, spill: Spill) -> bool {
-        let mut endpoint = self.background.endpoint();
-        let spilled = endpoint.spill(spill);
-        self.background.submit_next(&mut endpoint);
-        spilled
-    }
-
-    /// Exchanges messages and submits the writer's next task to the background thread. Returns whether there was
-    /// progress.
-    fn drive(&mut self) -> Result<bool> {
-        let driven = self.background.drive();
-        if driven.is_err() {
-            self.disconnect();
-        }
-        driven
-    }
-
-    /// Pauses when this dataset makes no progress. Drives the process's other datasets first, since ranks may wait for
-    /// them. Returns whether background tasks were completed.
-    pub(super) fn pause(&self, waiting: &mut Waiting, seen: u64) -> bool {
-        !self.background.drive_others() && waiting.pause(&*self.host, &self.background, seen)
-    }
-
-    /// Disconnects from the other ranks.
-    pub(super) fn disconnect(&mut self) {
-        self.state = State::Broken;
-        self.background.abandon();
-        self.disconnect_indexes();
-    }
-
-    pub(super) fn drive_until(&mut self, call: &'static str, done: impl Fn(&Endpoint) -> bool) -> Result<()> {
-        let mut waiting = Waiting::default();
-        loop {
-            let seen = self.background.completions();
-            let moved = self.drive()?;
-            if done(&self.background.endpoint()) {
-                return Ok(());
-            }
-            if moved {
-                waiting = Waiting::default();
-                continue;
-            }
-            // Rank 0 counts deliveries again when no message moves.
-            self.background.endpoint().engine.idle();
-            let written = self.pause(&mut waiting, seen);
-            if written {
-                waiting = Waiting::default();
-            } else if self.options.stall_limit.is_some_and(|limit| waiting.waited(&*self.host) >= limit) {
-                self.disconnect();
-                return Err(Error::Stalled { rank: self.rank, call, waited_s: waiting.waited(&*self.host).as_secs() });
-            }
-        }
-    }
-}
-
-impl Drop for RankJob {
-    fn drop(&mut self) {
-        if let Some(lock) = self.lock.take() {
-            // The error has no recipient. The next writer of this host takes over a lock file that remains.
-            drop(lock.release());
-        }
-    }
-}
-
-pub(super) fn refusal(announced: Announcement) -> Option<Error> {
-    match announced {
-        Announcement::Refused { class, refusal, cause } => Some(Error::Refused { rank: 0, class, refusal, cause }),
-        _ => None,
+    pub fn abandon(self) -> Result<()> {
+        let indexes = self.indexes.abandon();
+        self.records.abandon().and(indexes)
     }
 }

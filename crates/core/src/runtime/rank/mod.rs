@@ -9,15 +9,19 @@
 //! other datasets. Otherwise, ranks in calls on different datasets would wait for each other.
 //!
 //! `open` opens a dataset on all ranks. `announcement` is rank 0's message to all ranks. `waiting` defines how a call
-//! waits for messages. `indexes` makes indexes while records are written.
+//! waits for messages. `stage` is one rank of one dataset, `indexes` those of the indexes that are made of its records,
+//! and `job` all of them.
 
 mod announcement;
 pub(super) mod foreign;
 mod indexes;
 mod job;
 mod open;
+mod stage;
 #[cfg(test)]
 mod tests;
 mod waiting;
 
 pub use job::RankJob;
+pub(crate) use open::Connections;
+pub(crate) use stage::RankStage;

@@ -9,11 +9,10 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::announcement::Announcement;
-use super::job::{RankJob, State, TABLE_TIMEOUT, refusal};
+use super::stage::{RankStage, State, TABLE_TIMEOUT, refusal};
 use crate::error::{Error, ErrorClass, Result, UsageError};
 use crate::runtime::WriteOptions;
 use crate::runtime::endpoint::Endpoint;
-use crate::runtime::local::mailbox::MailboxTransport;
 use crate::runtime::opening::{Opened, open_dataset};
 use crate::runtime::process::feed::EntryFeed;
 use crate::runtime::process::host::{Host, Process};
@@ -21,73 +20,59 @@ use crate::runtime::process::resources::Background;
 use crate::runtime::process::resources::ProcessResources;
 use crate::schema::{Column, DataType, Schema};
 use crate::shuffle::{Engine, Timeouts, Transport};
-use crate::storage::{FileSystem, Storage};
+use crate::storage::Storage;
 use crate::store::{DatasetDescriptor, DatasetPaths};
 
-/// The connections of a dataset: to the other ranks, and to the records that it indexes.
-pub(super) struct Connections {
-    pub(super) transport: Box<dyn Transport + Send>,
+/// The connections of a dataset.
+pub(crate) struct Connections {
+    transport: Box<dyn Transport + Send>,
     /// The feed that brings the entries of an index.
-    pub(super) source: Option<Arc<EntryFeed>>,
+    source: Option<Arc<EntryFeed>>,
+    /// Number of further connections between the same ranks, for indexes.
+    further: usize,
 }
 
 impl Connections {
-    /// Returns the connections of a dataset of records.
-    fn of(transport: Box<dyn Transport + Send>) -> Self {
-        Self { transport, source: None }
+    /// Returns the connections of a dataset with as many `further` ones for indexes.
+    pub(crate) fn of(transport: Box<dyn Transport + Send>, further: usize) -> Self {
+        Self { transport, source: None, further }
+    }
+
+    /// Returns the connections of an index whose entries `source` brings.
+    pub(super) fn of_index(transport: Box<dyn Transport + Send>, source: Arc<EntryFeed>) -> Self {
+        Self { transport, source: Some(source), further: 0 }
     }
 }
 
-impl RankJob {
+impl RankStage {
     /// Opens the dataset at `path` for writing, or creates it. All ranks call it with the same schema and options, and
     /// every rank must see the same folder at `path`.
     ///
     /// # Errors
-    /// [`Error::Refused`] when rank 0 cannot open the dataset, or when ranks differ in schema or receivers. The same on
-    /// every rank.
-    pub fn open(
-        path: impl AsRef<Path>,
-        schema: Schema,
-        options: WriteOptions,
-        rank: u32,
-        transport: Box<dyn Transport + Send>,
-    ) -> Result<Self> {
-        let storage = Arc::new(FileSystem::new());
-        Self::open_on(Arc::new(Process::new()), storage, path, schema, options, rank, transport)
-    }
-
-    /// Opens a dataset like [`RankJob::open`], on any storage backend. The host is simulated or shared with other
-    /// datasets.
-    ///
-    /// # Errors
-    /// As for [`RankJob::open`].
-    #[doc(hidden)]
-    pub fn open_on(
+    /// [`Error::Refused`] when rank 0 cannot open the dataset, or when ranks differ in schema, receivers or indexes.
+    /// The same on every rank.
+    pub(crate) fn open(
         host: Arc<dyn Host>,
         storage: Arc<dyn Storage>,
-        path: impl AsRef<Path>,
+        path: &Path,
         schema: Schema,
         options: WriteOptions,
         rank: u32,
-        transport: Box<dyn Transport + Send>,
+        connections: Connections,
     ) -> Result<Self> {
         if let Err(cause) = options.check() {
-            return Err(Self::refuse_open(storage, options, rank, transport, cause.into()));
+            return Err(Self::refuse_open(storage, options, rank, connections.transport, cause.into()));
         }
-        let (mut transport, connections) = (transport, options.indexes.len());
-        let further: Vec<_> = std::iter::from_fn(|| transport.take_further()).take(connections).collect();
-        let options = options.beside_indexes();
-        let mut job = Self::unopened(host, storage, path.as_ref(), schema, options, rank, Connections::of(transport))?;
-        job.agree_on_dataset(further.len())?;
-        job.open_indexes(further)?;
-        Ok(job)
+        let further = connections.further;
+        let mut stage = Self::unopened(host, storage, path, schema, options, rank, connections)?;
+        stage.agree_on_dataset(further)?;
+        Ok(stage)
     }
 
-    /// Takes part in the other ranks' [`RankJob::open`] when this rank cannot open the dataset, so that none of them
+    /// Takes part in the other ranks' [`RankStage::open`] when this rank cannot open the dataset, so that none of them
     /// waits forever. All ranks return the same error, with the cause. Of the options, only the ranks, the topology and
     /// the stall limit are used.
-    #[doc(hidden)]
-    pub fn refuse_open(
+    pub(super) fn refuse_open(
         storage: Arc<dyn Storage>,
         options: WriteOptions,
         rank: u32,
@@ -100,7 +85,7 @@ impl RankJob {
         let refused =
             Schema::new(vec![Column::new("none", DataType::U8)], "none").map_err(Error::from).and_then(|schema| {
                 let host = Arc::new(Process::new());
-                let transport = Connections::of(transport);
+                let transport = Connections::of(transport, 0);
                 let mut job = Self::unopened(host, storage, Path::new(""), schema, options, rank, transport)?;
                 job.agree_on_refusal(cause)
             });
@@ -109,14 +94,14 @@ impl RankJob {
     }
 
     /// Creates a rank that has exchanged no messages.
-    pub(super) fn unopened(
+    fn unopened(
         host: Arc<dyn Host>,
         storage: Arc<dyn Storage>,
         path: &Path,
         schema: Schema,
         options: WriteOptions,
         rank: u32,
-        Connections { transport, source }: Connections,
+        Connections { transport, source, .. }: Connections,
     ) -> Result<Self> {
         if rank >= options.ranks {
             return Err(UsageError::Rank { rank, ranks: options.ranks }.into());
@@ -156,30 +141,13 @@ impl RankJob {
             state: State::Between,
             attempt: Uuid::nil(),
             failed: Vec::new(),
-            indexes: Vec::new(),
             begun: Duration::ZERO,
             lock: None,
         })
     }
 
-    /// Opens a dataset for a program of one rank, on a host that may be shared with other datasets.
-    ///
-    /// # Errors
-    /// As for [`RankJob::open`].
-    #[doc(hidden)]
-    pub fn open_alone_on(
-        host: Arc<dyn Host>,
-        storage: Arc<dyn Storage>,
-        path: impl AsRef<Path>,
-        schema: Schema,
-        options: WriteOptions,
-    ) -> Result<Self> {
-        let transport = Box::new(MailboxTransport::alone(options.credit_batches));
-        Self::open_on(host, storage, path, schema, options, 0, transport)
-    }
-
     /// Agrees on the dataset with the other ranks. This rank has `connections` for indexes.
-    pub(super) fn agree_on_dataset(&mut self, connections: usize) -> Result<()> {
+    fn agree_on_dataset(&mut self, connections: usize) -> Result<()> {
         let announcement = if self.rank == 0 { Some(self.open_as_root()) } else { None };
         let announced = self.begin_session("open", announcement)?;
         let verdict = match &announced {
@@ -233,5 +201,18 @@ impl RankJob {
         }
         self.descriptor = found;
         Ok(())
+    }
+
+    /// Compares the indexes that rank 0 makes with this rank's, and with the connections that this rank has for them.
+    fn accept_indexes(&self, announced: &[String], connections: usize) -> Result<()> {
+        let own: Vec<String> = self.options.indexes.iter().map(ToString::to_string).collect();
+        let what = if own != announced {
+            format!("[{}] here, [{}] on rank 0", own.join(", "), announced.join(", "))
+        } else if own.len() > connections {
+            format!("{} indexes need a connection each, and the transport has {connections}", own.len())
+        } else {
+            return Ok(());
+        };
+        Err(UsageError::Option { option: "index", what }.into())
     }
 }
