@@ -17,7 +17,7 @@ use crate::query::execution::column::gather;
 use crate::query::execution::recycle::{ColumnBlock, Recycler};
 use crate::query::execution::scratch::Scratch;
 use crate::query::planning::coalescing::{Extent, joined};
-use crate::query::planning::pages::{PageIndex, page_end};
+use crate::query::planning::pages::{PageIndex, page_end, page_with};
 use crate::query::planning::scan::Group;
 
 /// Number of pages that most fetches read of each column.
@@ -246,14 +246,14 @@ fn each_page<'a>(
     rows: &'a [Range<u32>],
     mut visit: impl FnMut(usize, &PageLocation, &'a [Range<u32>]) -> Result<()>,
 ) -> Result<()> {
-    let (mut next, mut number, mut resume) = (0, 0, 0u32);
+    let (mut next, mut resume) = (0, 0u32);
     while let Some(range) = rows.get(next) {
         let from = range.start.max(resume);
         if from >= range.end {
             next += 1;
             continue;
         }
-        number += pages[number..].partition_point(|page| page_end(page) <= u64::from(from));
+        let number = page_with(pages, u64::from(from));
         let Some(page) = pages.get(number) else { break };
         let end = u32::try_from(page_end(page)).unwrap_or(u32::MAX);
         let count = rows[next..].iter().take_while(|range| range.start < end).count();
@@ -261,7 +261,6 @@ fn each_page<'a>(
         visit(number, page, visited)?;
         next += count - usize::from(visited.last().is_some_and(|last| last.end > end));
         resume = end;
-        number += 1;
     }
     Ok(())
 }

@@ -40,6 +40,18 @@ fn page_bounds(summary: &ColumnStatistics, rows: u64, range: Option<(Value, Valu
     ColumnBounds { range: range.or(summary.range), nan }
 }
 
+/// Evaluates the predicate on the statistics of one page of the only column that it reads.
+pub(in crate::query) fn judge_page(
+    entry: &RowGroupEntry,
+    epoch: u64,
+    predicate: &Predicate,
+    index: &impl PageIndex,
+    page: usize,
+) -> TruthValue {
+    predicate
+        .prune(epoch, &|column| Some(page_bounds(&entry.columns.one(column)?, entry.rows, index.range(column, page))))
+}
+
 /// Selects the rows of a row group that may match, by the page index.
 ///
 /// # Errors
