@@ -156,8 +156,14 @@ impl<T: Send + 'static> Scan<T> {
     fn fill(&mut self) -> Result<()> {
         loop {
             self.counters.check()?;
-            if self.looks_up && self.look_up() {
-                continue;
+            if self.looks_up && self.has_no_plan() {
+                // A limit may make the next epoch unnecessary.
+                if !self.loads.is_empty() {
+                    return Ok(());
+                }
+                if self.look_up() {
+                    continue;
+                }
             }
             while self.plans.len() < self.ahead
                 && let Some(epoch) = self.epochs.pop_front()
@@ -191,13 +197,14 @@ impl<T: Send + 'static> Scan<T> {
         }
     }
 
-    /// Looks up the rows of the next epoch, unless they are not needed yet. Returns false if the epoch must be planned.
+    /// Returns whether all planned epochs have been cut into chunks.
+    fn has_no_plan(&self) -> bool {
+        self.plans.is_empty() && self.plan.is_none() && self.refines.is_empty() && self.cutter.is_none()
+    }
+
+    /// Looks up the rows of the next epoch. Returns false if there is none, or it must be planned.
     fn look_up(&mut self) -> bool {
-        let is_behind = !self.plans.is_empty() || self.plan.is_some() || !self.refines.is_empty();
-        if is_behind || self.cutter.is_some() || self.loads.len() >= self.ahead {
-            return false;
-        }
-        let Some(&epoch) = self.epochs.front().filter(|_| self.sure_rows < self.resolved.limit) else { return false };
+        let Some(&epoch) = self.epochs.front() else { return false };
         let (dataset, resolved, counters) = self.shared();
         let found = KeyLookup::new(&dataset, &resolved, epoch).and_then(KeyLookup::find);
         let Some(found) = found else { return false };

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use crate::expr::TruthValue;
 use crate::format::{EpochManifest, PageLocation, PartFilters, PartId, RowGroupEntry};
 use crate::query::catalog::Catalog;
 use crate::query::planning::pages::{PageIndex, page_end, page_with};
 use crate::query::planning::partition_groups::{PartitionGroups, RequiredKeys};
 use crate::query::planning::scan::Group;
 use crate::query::planning::selection::RowSelection;
-use crate::query::planning::statistics::{judge_page, select};
+use crate::query::planning::statistics::{judge_page, judge_run, select};
 use crate::query::request::{ResolvedQuery, Use};
 
 /// Name of the access path.
@@ -75,7 +76,13 @@ impl<'a> KeyLookup<'a> {
         candidates.sort_unstable();
         let mut selected = Vec::new();
         for of_group in candidates.chunk_by(|one, other| one.0 == other.0) {
-            let group = self.open(of_group[0].0)?;
+            let position = of_group[0].0;
+            let group = match self.open(position) {
+                Some(group) => group,
+                // A plan opens no row group that statistics exclude.
+                None if self.is_excluded(position) => continue,
+                None => return None,
+            };
             let selection = self.select(&group, of_group.iter().map(|(_, ordinal)| *ordinal))?;
             let Some(first) = selection.ranges().first() else { continue };
             // If one page is in memory, the others probably are too. A plan announces those that are not.
@@ -87,7 +94,8 @@ impl<'a> KeyLookup<'a> {
         Some(Found { row_groups: self.manifest.row_groups.len(), selected })
     }
 
-    /// Adds the positions of the row groups whose filters have a key. `None` if a filter is not in memory.
+    /// Adds the positions of the row groups whose filters have a key. `None` if a filter is not in memory, and the
+    /// manifest does not exclude the row group.
     fn add_candidates(&mut self, hash: u64, ordinal: u64, candidates: &mut Vec<(usize, u64)>) -> Option<()> {
         let positions = self.groups.of_hashes(&[hash]);
         let mut found = candidates.len();
@@ -97,7 +105,12 @@ impl<'a> KeyLookup<'a> {
             let entry = self.manifest.row_groups.get(position)?;
             let (part, row_group) = (entry.part, entry.row_group);
             if self.filters.get(last).is_none_or(|(of, _)| *of != part) {
-                last = self.place_of_filters(part)?;
+                match self.place_of_filters(part) {
+                    Some(place) => last = place,
+                    // Plans have not read the filters of a part if statistics exclude its row groups.
+                    None if self.is_excluded(position) => continue,
+                    None => return None,
+                }
             }
             // Kept or overwritten: a branch would wait for the memory of each filter.
             candidates[found].0 = position;
@@ -114,6 +127,13 @@ impl<'a> KeyLookup<'a> {
             self.filters.push((part, self.dataset.known_filters(&self.manifest, part)?));
         }
         known.or_else(|| self.filters.len().checked_sub(1))
+    }
+
+    /// Returns whether the statistics in the manifest exclude a row group.
+    fn is_excluded(&self, position: usize) -> bool {
+        let (entry, epoch) = (&self.manifest.row_groups[position], self.manifest.epoch);
+        let predicate = self.resolved.predicate.as_ref();
+        predicate.is_some_and(|predicate| judge_run(entry, epoch, predicate, |_| true) == TruthValue::Never)
     }
 
     /// Opens a row group if its part is open and its pages are known. A plan would read the page index for statistics
@@ -152,7 +172,7 @@ impl<'a> KeyLookup<'a> {
             };
             for page in found.start.max(next)..found.end {
                 let rows = rows_of(pages.get(page)?)?;
-                selection.push(rows, judge_page(entry, epoch, predicate, group, page));
+                selection.push(rows, judge_page(epoch, predicate, group, page));
             }
             next = next.max(found.end);
         }
@@ -169,5 +189,5 @@ fn rows_of(page: &PageLocation) -> Option<std::ops::Range<u32>> {
 /// Returns whether the page of the key with this row is in memory.
 fn is_cached(group: &Group, resolved: &ResolvedQuery, row: u32) -> bool {
     let Ok(pages) = group.pages(resolved.schema.key_index()) else { return false };
-    pages.get(page_with(pages, u64::from(row))).is_some_and(|page| group.is_cached(page.offset))
+    pages.get(page_with(pages, u64::from(row), 0)).is_some_and(|page| group.is_cached(page.offset))
 }

@@ -206,11 +206,11 @@ proptest! {
             }
             // Chunks of a plan may end elsewhere, and small batches with them.
             prop_assert_eq!(joined(&found), joined(&expected), "{:?}", query);
-            prop_assert_eq!(metrics.runs_considered, of_plan.runs_considered);
-            prop_assert_eq!(metrics.rows_matched, of_plan.rows_matched);
             if query.limit.is_none() {
-                prop_assert!(metrics.runs_touched <= of_plan.runs_touched && metrics.bytes_read <= of_plan.bytes_read);
-                prop_assert!(metrics.pages_read <= of_plan.pages_read);
+                let counts = |metrics: &QueryMetrics| (metrics.runs_considered, metrics.rows_matched);
+                prop_assert_eq!(counts(&metrics), counts(&of_plan), "{:?}", query);
+                prop_assert!(metrics.runs_touched <= of_plan.runs_touched, "{query:?}: {metrics:?}, {of_plan:?}");
+                prop_assert!(metrics.pages_read <= of_plan.pages_read, "{query:?}: {metrics:?}, {of_plan:?}");
             }
         }
     }
