@@ -110,27 +110,31 @@ unsafe fn open<'a>(
         // SAFETY: guaranteed by the caller.
         let tables = unsafe { std::slice::from_raw_parts(transports, index_count + 1) };
         // SAFETY: the header requires transports.
-        let tables: Option<Vec<&TransportTable>> = tables.iter().map(|table| unsafe { table.as_ref() }).collect();
-        let tables = tables.ok_or_else(|| argument("transports", "has a NULL"))?;
-        let (transport, further) = (tables[0], &tables[1..]);
-        if further.iter().any(|table| (table.rank, table.ranks) != (transport.rank, transport.ranks)) {
-            return Err(argument("transports", "are not between the same ranks"));
-        }
+        let transport = unsafe { tables[0].as_ref() }.ok_or_else(|| argument("transports", "has a NULL"))?;
         let mut known = WriteOptions::new(transport.ranks);
         // SAFETY: as above.
         known.topology = unsafe { transport.topology() }.unwrap_or_else(Topology::one_node);
         // SAFETY: as above.
-        let resolve = |table: &&TransportTable| unsafe { table.resolve(known.credit_batches) };
-        let further = further.iter().map(resolve).collect::<Result<Vec<_>, Error>>()?;
-        let foreign = Box::new(resolve(&transport)?.with_further(further));
-        match wanted(transport.ranks) {
-            Ok(Wanted { path, schema, mut options }) => {
+        let foreign = unsafe { transport.resolve(known.credit_batches) }?;
+        let resolve = |table: &*const TransportTable| {
+            // SAFETY: the header requires transports.
+            let table = unsafe { table.as_ref() }.ok_or_else(|| argument("transports", "has a NULL"))?;
+            if (table.rank, table.ranks) != (transport.rank, transport.ranks) {
+                return Err(argument("transports", "are not between the same ranks"));
+            }
+            // SAFETY: as above.
+            unsafe { table.resolve(known.credit_batches) }
+        };
+        let further: Result<Vec<_>, Error> = tables[1..].iter().map(resolve).collect();
+        match wanted(transport.ranks).and_then(|wanted| Ok((wanted, further?))) {
+            Ok((Wanted { path, schema, mut options }, further)) => {
+                let foreign = Box::new(foreign.with_further(further));
                 options.topology = known.topology;
                 RankJob::open_on(process(), storage, path, schema.clone(), options, transport.rank, foreign)
                     .map(|job| CDataset { job, schema })
             }
             // The other ranks are about to wait for this rank.
-            Err(cause) => Err(RankJob::refuse_open(storage, known, transport.rank, foreign, cause)),
+            Err(cause) => Err(RankJob::refuse_open(storage, known, transport.rank, Box::new(foreign), cause)),
         }
     }?;
     // SAFETY: `dataset` is not NULL and is the caller's variable.

@@ -64,8 +64,8 @@ impl EntryJob {
         let connections = Connections::of(transport, 0);
         let job = Box::new(RankStage::open(host, shared, path, schema, options, rank, connections)?);
         if rank == 0 {
-            // The other ranks wait for this one when an epoch begins.
-            clear_attempts(&**storage, path)?;
+            // The other ranks wait for this one. Parts that cannot be removed now are removed by the next build.
+            clear_attempts(&**storage, path).ok();
         }
         Ok(Self::Rank { job, rank: rank as usize, ranks })
     }

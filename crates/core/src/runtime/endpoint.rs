@@ -232,15 +232,24 @@ impl Endpoint {
                 self.session = SessionState::Over(Err(failure));
                 return Err(cause);
             }
+            SessionState::Over(Ok(figures)) => {
+                self.session = SessionState::Over(Ok(figures));
+                return verdict;
+            }
             running => {
                 self.session = running;
-                return verdict;
+                return Err("the epoch was not ready to be committed".to_owned());
             }
         };
         let result = verdict.and_then(|()| self.commit(payloads).map_err(|error| error.cause()));
         let released = result.as_ref().map(|_| ()).map_err(String::clone);
         self.engine.committed(result);
         released
+    }
+
+    /// Returns the number of records of all ranks, on rank 0 of a session that is held.
+    pub(super) fn held_rows(&self) -> Option<u64> {
+        if self.is_held() { self.engine.total_rows() } else { None }
     }
 
     /// Returns the cause if the session has failed.
@@ -284,6 +293,11 @@ impl Endpoint {
     /// Returns the next step of an append that has not finished.
     pub(super) fn decide(&mut self, now: Duration, progress: Progress) -> Action {
         self.backpressure.decide(now, progress, self.engine.pressure())
+    }
+
+    /// Restarts the timeouts of waiting records, after a time in which the rank exchanged no messages.
+    pub(super) fn resume(&mut self) {
+        self.backpressure.resume();
     }
 
     /// Returns this rank's communication statistics of the current session.

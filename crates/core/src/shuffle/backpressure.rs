@@ -92,6 +92,12 @@ impl Backpressure {
         *self = Self::new(self.timeouts);
     }
 
+    /// Forgets since when records wait. Called after a time in which the rank exchanged no messages, so that nobody
+    /// could have accepted them.
+    pub fn resume(&mut self) {
+        (self.blocked_since, self.table_since) = (None, None);
+    }
+
     /// Returns the next step of an append that has not finished.
     pub fn decide(&mut self, now: Duration, progress: Progress, pressure: Pressure) -> Action {
         let awaited = self.table_since.is_some();

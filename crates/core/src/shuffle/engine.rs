@@ -198,6 +198,11 @@ impl Engine {
         self.session.statistics
     }
 
+    /// Returns the number of records of all ranks, on rank 0 once all ranks have sent theirs.
+    pub fn total_rows(&self) -> Option<u64> {
+        self.session.quiescence.total
+    }
+
     /// Returns the version of the partition table in force; 0 before the first table.
     pub fn table_version(&self) -> u32 {
         self.session.installed.as_ref().map_or(0, |installed| installed.table.version())

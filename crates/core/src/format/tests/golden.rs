@@ -23,7 +23,7 @@ fn example_schema() -> Arc<Schema> {
 const EXAMPLE_ROWS: [(f32, u16); 3] = [(1.5, 7), (-0.0, 8), (0.25, 9)];
 
 /// The folders of the example's files in `testdata/golden`.
-const FOLDERS: [(FormatVersion, &str); 2] = [(FormatVersion::V1, ""), (FormatVersion::V2, "version-2")];
+const FOLDERS: [(FormatVersion, &str); 2] = [(FormatVersion::V1, "."), (FormatVersion::V2, "version-2")];
 
 fn example_identity(version: FormatVersion) -> PartIdentity {
     let uuid = |last: u8| Uuid::from_u128(0x0011_2233_4455_4677_8899_aabb_ccdd_ee00 + u128::from(last));

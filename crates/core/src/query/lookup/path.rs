@@ -22,6 +22,9 @@ pub(super) const MOST_KEYS: usize = 64;
 /// them in chunks.
 const MOST_ROWS: u64 = 8192;
 
+/// Maximum decoded size of the rows that are read of an epoch, as of a chunk of a plan.
+const MOST_BYTES: u64 = 4 << 20;
+
 /// Returns whether a query of some epochs looks up its rows by key.
 pub(in crate::query) fn applies(dataset: &Catalog, resolved: &ResolvedQuery, epochs: usize) -> bool {
     let Some(keys) = &resolved.keys else { return false };
@@ -77,7 +80,8 @@ impl<'a> KeyLookup<'a> {
             self.add_candidates(*hash, *ordinal, &mut candidates)?;
         }
         candidates.sort_unstable();
-        let mut selected = Vec::new();
+        let most_rows = MOST_ROWS.saturating_mul(self.keys.hashes.len() as u64);
+        let (mut selected, mut rows) = (Vec::new(), 0u64);
         for of_group in candidates.chunk_by(|one, other| one.0 == other.0) {
             let position = of_group[0].0;
             let needs_index = needs_index(self.resolved, &self.manifest.row_groups[position]);
@@ -91,6 +95,10 @@ impl<'a> KeyLookup<'a> {
             let Some(first) = selection.ranges().first() else { continue };
             // If one page is in memory, the others probably are too. A plan announces those that are not.
             if selected.is_empty() && !is_cached(&group, self.resolved.schema.key_index(), first.rows.start) {
+                return None;
+            }
+            rows += selection.rows();
+            if rows > most_rows || rows.saturating_mul(self.resolved.row_bytes() as u64) > MOST_BYTES {
                 return None;
             }
             selected.push((Arc::new(group), selection));

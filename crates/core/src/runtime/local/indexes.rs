@@ -54,7 +54,8 @@ impl LocalIndexes {
             let index = paths.index(definition.name());
             let stage = options.of_stage(records);
             let job = LocalStage::open(Arc::clone(storage), index.root(), schema, stage, true)?;
-            clear_attempts(&**storage, index.root())?;
+            // Parts that cannot be removed now are removed by the next job.
+            clear_attempts(&**storage, index.root()).ok();
             opened.jobs.push(IndexJob { name: definition.name().to_owned(), data_type, job });
             opened.columns.push(column);
         }
@@ -79,9 +80,7 @@ impl LocalIndexes {
                 EpochStart::Skipped => Err(Error::internal("an epoch of an index was skipped")),
             });
             if let Err(error) = started {
-                let cause = format!("index '{name}' could not begin the epoch");
-                // The first error is returned. Folders that cannot be removed now are removed by the next job.
-                self.jobs[..begun].iter().for_each(|index| drop(index.job.abort_epoch(cause.clone())));
+                abort(&self.jobs[..begun], &format!("index '{name}' could not begin the epoch"));
                 return Err(error);
             }
         }
@@ -89,14 +88,20 @@ impl LocalIndexes {
     }
 
     /// Ends the epoch of each index, and commits all of them, unless the records' epoch or an index has failed. Returns
-    /// the cause in this case.
-    pub(super) fn end(&self, failure: Option<String>) -> Result<(), String> {
+    /// the cause in this case. It fails, too, if an index has not one entry for each of the `rows`: no loss of entries
+    /// is ever committed.
+    pub(super) fn end(&self, failure: Option<String>, rows: Option<u64>) -> Result<(), String> {
         let mut verdict = failure.map_or(Ok(()), Err);
         let mut ended: Vec<Option<OpenEpoch>> = Vec::new();
         for index in &self.jobs {
             let gathered = index.job.gather();
             let failed = gathered.as_ref().err().map(|error| error.cause()).or_else(|| index.job.failure());
             verdict = verdict.and(failed.map_or(Ok(()), |cause| Err(index.failed(&cause))));
+            let entries = index.job.held_rows();
+            if verdict.is_ok() && entries != rows {
+                verdict =
+                    Err(index.failed(&format!("it has {entries:?} entries of {rows:?} records, please report it")));
+            }
             ended.push(gathered.ok());
         }
         for index in &self.jobs {
@@ -112,10 +117,20 @@ impl LocalIndexes {
         verdict
     }
 
+    /// Aborts the open epoch of each index.
+    pub(super) fn abort(&self, cause: &str) {
+        abort(&self.jobs, cause);
+    }
+
     /// Removes the entries of all epochs after `epoch`. Entries that cannot be removed are not used.
     pub(super) fn truncate_after(&self, epoch: u64) {
         self.jobs.iter().for_each(|index| drop(index.job.truncate_after(epoch)));
     }
+}
+
+/// Aborts the open epochs of some indexes. Folders that cannot be removed now are removed by the next job.
+fn abort(jobs: &[IndexJob], cause: &str) {
+    jobs.iter().for_each(|index| drop(index.job.abort_epoch(cause.to_owned())));
 }
 
 impl IndexJob {

@@ -1,7 +1,7 @@
 //! A job whose ranks all run in one process.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::Result;
 use crate::format::EpochStatistics;
@@ -35,6 +35,8 @@ pub struct LocalJob {
     /// Declared first, so that its threads end before the indexes are closed.
     records: LocalStage,
     indexes: Arc<LocalIndexes>,
+    /// Held while an epoch is begun or ended, and while epochs are removed.
+    ends: Mutex<()>,
 }
 
 impl LocalJob {
@@ -62,7 +64,7 @@ impl LocalJob {
         let holds_commits = !options.indexes.is_empty();
         let records = LocalStage::open(Arc::clone(&storage), path.as_ref(), schema, options.clone(), holds_commits)?;
         let indexes = LocalIndexes::open(&storage, path.as_ref(), records.descriptor(), &options)?;
-        Ok(Self { records, indexes: Arc::new(indexes) })
+        Ok(Self { records, indexes: Arc::new(indexes), ends: Mutex::default() })
     }
 
     /// Returns the notice about a dead writer's stale lock, if there was one, for the user.
@@ -94,13 +96,24 @@ impl LocalJob {
     /// When an epoch is open, when this epoch exists and neither replace nor skip was requested, or when the folder of
     /// the epoch, or of an index's epoch, cannot be created.
     pub fn begin_epoch(&self, epoch: u64) -> Result<EpochStart> {
+        let _alone = self.alone();
         let Some(commit) = self.records.prepare(epoch)? else { return Ok(EpochStart::Skipped) };
         if let Err(error) = self.indexes.begin(epoch, commit.identity().commit) {
             commit.abandon();
             return Err(error);
         }
-        self.records.begin(commit, LocalIndexes::tap(&self.indexes))?;
-        Ok(EpochStart::Started)
+        match self.records.begin(commit, LocalIndexes::tap(&self.indexes)) {
+            Ok(()) => Ok(EpochStart::Started),
+            Err(error) => {
+                self.indexes.abort("the epoch of the records could not begin");
+                Err(error)
+            }
+        }
+    }
+
+    /// Waits until no other thread begins or ends an epoch.
+    fn alone(&self) -> MutexGuard<'_, ()> {
+        self.ends.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Appends rows on one rank. Several threads may append at once, on different ranks.
@@ -127,8 +140,9 @@ impl LocalJob {
     /// [`Error::EpochFailed`](crate::Error::EpochFailed) with the cause when any rank could not store its records, or
     /// an index its entries. Earlier epochs are unchanged, and the next epoch may begin.
     pub fn end_epoch(&self) -> Result<EpochStatistics> {
+        let _alone = self.alone();
         let ended = self.records.gather()?;
-        let verdict = self.indexes.end(self.records.failure());
+        let verdict = self.indexes.end(self.records.failure(), self.records.held_rows());
         // A failure is the outcome of the epoch.
         self.records.release(verdict).ok();
         self.records.conclude(ended)
@@ -166,6 +180,7 @@ impl LocalJob {
     /// # Errors
     /// Inside an epoch, or when a file operation fails.
     pub fn truncate_after(&self, epoch: u64) -> Result<Vec<u64>> {
+        let _alone = self.alone();
         let removed = self.records.truncate_after(epoch)?;
         self.indexes.truncate_after(epoch);
         Ok(removed)

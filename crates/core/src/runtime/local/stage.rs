@@ -293,6 +293,11 @@ impl LocalStage {
         lock_rank(&self.shared.ranks[0]).endpoint.failure().map(str::to_owned)
     }
 
+    /// Returns the number of records of the gathered epoch, if it waits for its commit.
+    pub(super) fn held_rows(&self) -> Option<u64> {
+        lock_rank(&self.shared.ranks[0]).endpoint.held_rows()
+    }
+
     /// Commits the gathered epoch, or makes it fail with `verdict`. Returns the cause if it has failed.
     pub(super) fn release(&self, verdict: Result<(), String>) -> Result<(), String> {
         lock_rank(&self.shared.ranks[0]).endpoint.release(verdict)

@@ -126,6 +126,13 @@ impl Background {
         })
     }
 
+    /// Lets calls on another dataset of this thread drive this one from now on. The time since the last call does not
+    /// count as a wait for other ranks.
+    pub(in crate::runtime) fn adopt(&self) {
+        self.connection().caller = this_thread();
+        self.endpoint().resume();
+    }
+
     /// Drives the process's other datasets. Returns whether there was progress.
     pub(in crate::runtime) fn drive_others(&self) -> bool {
         self.resources.drive_others(self.number)

@@ -64,6 +64,11 @@ impl RankIndexes {
         Ok(Self(stages))
     }
 
+    /// Lets calls on the records' dataset drive the stages: the calls may come from another thread than the last ones.
+    pub(super) fn adopt(&self) {
+        self.0.iter().for_each(|index| index.stage.background.adopt());
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -110,12 +115,18 @@ impl RankIndexes {
     }
 
     /// Commits the epoch of all indexes, unless the records' epoch or an index has failed. Called on rank 0 only.
-    /// Returns the cause in this case.
-    pub(super) fn commit(&mut self, failure: Option<String>) -> Result<Result<(), String>> {
+    /// Returns the cause in this case. It fails, too, if an index has not one entry for each of the `rows`: no loss of
+    /// entries is ever committed.
+    pub(super) fn commit(&mut self, failure: Option<String>, rows: Option<u64>) -> Result<Result<(), String>> {
         let mut verdict = failure.map_or(Ok(()), Err);
         for index in self.ending() {
             let failed = index.stage.await_commit()?;
             verdict = verdict.and(failed.map_or(Ok(()), |cause| Err(index.failed(&cause))));
+            let entries = index.stage.held_rows();
+            if verdict.is_ok() && entries != rows {
+                verdict =
+                    Err(index.failed(&format!("it has {entries:?} entries of {rows:?} records, please report it")));
+            }
         }
         for index in self.ending() {
             let released = index.stage.release(verdict.clone());

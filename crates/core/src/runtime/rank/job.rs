@@ -144,6 +144,9 @@ impl RankJob {
     }
 
     fn begin(&mut self, epoch: u64, if_exists: IfExists) -> Result<EpochStart> {
+        // Entries of an open epoch must not be discarded.
+        self.records.expect_between("begin_epoch")?;
+        self.indexes.adopt();
         let tap = self.indexes.prepare();
         let started = self.records.begin(epoch, if_exists, tap)?;
         if let Some((begun, commit)) = self.records.open_attempt()
@@ -160,6 +163,7 @@ impl RankJob {
     /// When the columns do not fit the schema, or outside an epoch. Storage errors are reported at the end of the
     /// epoch, on all ranks.
     pub fn append(&mut self, columns: &[ColumnView<'_>]) -> Result<()> {
+        self.indexes.adopt();
         let appended = self.records.append(columns);
         self.connected(appended)
     }
@@ -178,6 +182,7 @@ impl RankJob {
     /// # Errors
     /// Outside an epoch, or when the connection has failed.
     pub fn renegotiate(&mut self) -> Result<()> {
+        self.indexes.adopt();
         let driven = self.records.renegotiate();
         self.connected(driven)
     }
@@ -188,6 +193,7 @@ impl RankJob {
     /// # Errors
     /// When the connection has failed.
     pub fn progress(&mut self) -> Result<()> {
+        self.indexes.adopt();
         let driven = self.records.progress();
         self.connected(driven)
     }
@@ -209,6 +215,7 @@ impl RankJob {
     /// # Errors
     /// Outside an epoch, or when the connection has failed.
     pub fn start_end_epoch(&mut self) -> Result<()> {
+        self.indexes.adopt();
         let mut ended = self.records.start_end_epoch();
         if !self.indexes.is_empty() {
             ended = ended.and_then(|()| self.records.drive_until("end_epoch", Endpoint::has_encoded));
@@ -222,6 +229,7 @@ impl RankJob {
     /// # Errors
     /// As for [`RankJob::end_epoch`].
     pub fn wait_end_epoch(&mut self) -> Result<EpochStatistics> {
+        self.indexes.adopt();
         let committed = self.commit_with_indexes();
         self.connected(committed)?;
         let ended = self.records.wait_end_epoch();
@@ -238,7 +246,7 @@ impl RankJob {
             return Ok(());
         }
         let failure = self.records.await_commit()?;
-        let verdict = self.indexes.commit(failure)?;
+        let verdict = self.indexes.commit(failure, self.records.held_rows())?;
         // A failure is part of the outcome that all ranks get.
         self.records.release(verdict).ok();
         Ok(())

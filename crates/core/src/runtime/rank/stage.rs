@@ -297,6 +297,11 @@ impl RankStage {
         Ok(self.background.endpoint().failure().map(str::to_owned))
     }
 
+    /// Returns the number of records of the epoch that waits for its commit. Called on rank 0 only.
+    pub(super) fn held_rows(&self) -> Option<u64> {
+        self.background.endpoint().held_rows()
+    }
+
     /// Commits the epoch, or makes it fail with `verdict`. Called on rank 0 only. Returns the cause if it has failed.
     pub(super) fn release(&self, verdict: Result<(), String>) -> Result<(), String> {
         self.background.endpoint().release(verdict)
