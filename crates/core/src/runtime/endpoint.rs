@@ -232,8 +232,8 @@ impl Endpoint {
                 self.session = SessionState::Over(Err(failure));
                 return Err(cause);
             }
-            SessionState::Over(Ok(figures)) => {
-                self.session = SessionState::Over(Ok(figures));
+            SessionState::Over(Ok(outcome)) => {
+                self.session = SessionState::Over(Ok(outcome));
                 return verdict;
             }
             running => {
