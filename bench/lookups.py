@@ -25,6 +25,8 @@ PROGRAM = HERE / "lookup_peer.py"
 EPOCH_ROWS = 7_300_000
 QUICK_EPOCHS, EPOCHS = 2, 8
 LEAST_ROUNDS = 5
+# Rounds of calls with many ids, which take seconds each.
+MANY_ROUNDS = 3
 LOOKUPS, COLD_LOOKUPS, MANY = 500, 20, 1_000_000
 # Lookups of an engine that reads a column for each; fewer, since each takes as long.
 SCANS = 5
@@ -183,7 +185,7 @@ class Lookups:
         for number in range(self.rounds + 1):
             drawn = self.draw()
             for key, one in MEASURES.items():
-                if not one.cold:
+                if not one.cold and (key != "many" or 1 <= number <= MANY_ROUNDS):
                     self.turn(key, one, contestants, drawn, number)
             self.tell(number, cold=False)
         for contestant in contestants.values():
@@ -221,12 +223,10 @@ class Lookups:
 
     def tell(self, number: int, cold: bool) -> None:
         """Says what the round took, in microseconds."""
-        if number == 0:
-            return
         for key, one in MEASURES.items():
-            if bool(one.cold) == cold:
-                found = ", ".join(f"{name} {times[-1]:.1f}" for name, times in self.times_us[key].items() if name not in PARQUET)
-                say(f"round {number}: {one.title}: {found}")
+            found = {name: times for name, times in self.times_us[key].items() if name not in PARQUET and len(times) == number > 0}
+            if bool(one.cold) == cold and found:
+                say(f"round {number}: {one.title}: {', '.join(f'{name} {times[-1]:.1f}' for name, times in found.items())}")
 
     def ask_library(self, options: tuple[str, ...], seed: int) -> float:
         """Returns the median time in microseconds of `examples/lookup_speed`, which draws ids of its own."""
@@ -238,14 +238,13 @@ class Lookups:
         ids, target = self.scratch / "ids.txt", self.scratch / "found.parquet"
         ids.write_text("\n".join(map(str, numpy.load(self.scratch / "many.npy"))))
         command = [COMMAND, "tracks", self.folders["package"], "--id", "id", "--ids", f"@{ids}", "--epoch", 0, "-o", target, "--json"]
-        for number in range(self.rounds + 1):
+        for _ in range(MANY_ROUNDS):
             for path, forced in {"chosen": [], "scan": ["--use", "scan"]}.items():
                 target.unlink(missing_ok=True)
                 cost = measure([*command, *forced], output=self.scratch / "tracks.txt")
                 if cost.failure:
                     sys.exit(f"turbidite tracks {cost.failure}")
-                if number > 0:
-                    self.commands.setdefault(path, []).append(cost)
+                self.commands.setdefault(path, []).append(cost)
         say(", ".join(f"{path} {median(cost.wall_s for cost in costs):.2f} s" for path, costs in self.commands.items()))
 
     def figures(self) -> dict:
