@@ -89,6 +89,10 @@ static void what_comes_back(void) {
     FIELD(turbidite_request, column_count);
     FIELD(turbidite_request, epochs);
     FIELD(turbidite_request, limit);
+    FIELD(turbidite_request, box);
+    FIELD(turbidite_request, period);
+    FIELD(turbidite_request, share);
+    FIELD(turbidite_request, shares);
 }
 
 static void trajectories(void) {
@@ -120,6 +124,8 @@ static void trajectories(void) {
     FIELD(turbidite_track_request, scratch);
     FIELD(turbidite_track_request, of);
     FIELD(turbidite_track_request, at);
+    FIELD(turbidite_track_request, box);
+    FIELD(turbidite_track_request, period);
     STRUCT(turbidite_track_metrics);
     FIELD(turbidite_track_metrics, struct_size);
     FIELD(turbidite_track_metrics, epochs);

@@ -153,7 +153,7 @@ static void refused(turbidite_reader *reader, const turbidite_track_request *req
                     const char *words) {
     struct ArrowArrayStream stream;
     CHECK(turbidite_tracks(reader, request, &stream, NULL) == status && strstr(turbidite_last_error(), words));
-    if (request && request->struct_size == sizeof *request && !request->of) {
+    if (request && request->struct_size == sizeof *request && !request->of && !request->box) {
         turbidite_get_request listed;
         memcpy(&listed, request, sizeof listed);
         listed.struct_size = sizeof listed;
@@ -210,6 +210,9 @@ static void mistakes(const char *path) {
     REFUSED(TURBIDITE_USAGE, "of", wrong.ids = NULL; wrong.of = " ");
     REFUSED(TURBIDITE_USAGE, "energie", wrong.ids = NULL; wrong.of = "energie > 1"; wrong.at = 500);
     REFUSED(TURBIDITE_FAILED, "epoch 9 does not exist", wrong.ids = NULL; wrong.of = "energy > 1"; wrong.at = 9);
+    REFUSED(TURBIDITE_USAGE, "box: excludes ids", wrong.box = "energy=0:1");
+    REFUSED(TURBIDITE_USAGE, "box 'energy=1:0'", wrong.ids = NULL; wrong.box = "energy=1:0"; wrong.at = 500);
+    REFUSED(TURBIDITE_USAGE, "period: there is no box", wrong.ids = NULL; wrong.of = "energy > 1"; wrong.period = "1"; wrong.at = 500);
     /* An empty list is a list. */
     turbidite_track_request empty = good;
     empty.ids = &nowhere;

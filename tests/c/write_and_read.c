@@ -1,6 +1,7 @@
 /* The C interface in a program of one rank: what is written is what is read, and what is wrong is said. */
 #include <inttypes.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -149,6 +150,38 @@ static uint64_t query(turbidite_reader *reader, const char *where, const char *e
     return sum;
 }
 
+/* Every wrong request names what is wrong. */
+static void refused(turbidite_reader *reader) {
+    struct ArrowArrayStream stream;
+#define REFUSED(words, ...)                                                             \
+    do {                                                                                \
+        turbidite_request wrong = {.struct_size = sizeof wrong, __VA_ARGS__};           \
+        CHECK(turbidite_query(reader, &wrong, &stream) == TURBIDITE_USAGE);             \
+        CHECK(strstr(turbidite_last_error(), words));                                   \
+    } while (0)
+    REFUSED("there is no share 3 of 3", .share = 3, .shares = 3);
+    REFUSED("shares: is 0, but share is 3", .share = 3);
+    REFUSED("a query with a limit", .shares = 3, .limit = 10);
+    REFUSED("box '': the side is empty", .box = "");
+    REFUSED("box 'energy': a column and '=' are missing", .box = "energy");
+    REFUSED("box 'energie=0:1': there is no column", .box = "energie=0:1");
+    REFUSED("box 'energy=1:0': the bounds are in descending order", .box = "energy=1:0");
+    REFUSED("box: is not UTF-8", .box = "\xff");
+    REFUSED("period: there is no box", .period = "1");
+    REFUSED("period 'nan': a period is finite and above zero", .box = "energy=0:1", .period = "nan");
+    REFUSED("period '0': a period is finite and above zero", .box = "energy=0:1", .period = "0");
+    REFUSED("period '-1': a period is finite and above zero", .box = "energy=0:1", .period = "-1");
+    REFUSED("period '1,1': the box has 1 side", .box = "energy=0:1", .period = "1,1");
+#undef REFUSED
+    /* What a program has that was compiled with the first header, and what a program has that set no size. */
+    uint32_t sizes[] = {offsetof(turbidite_request, box), 0, sizeof(turbidite_request) + 8};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        turbidite_request wrong = {.struct_size = sizes[i]};
+        CHECK(turbidite_query(reader, &wrong, &stream) == TURBIDITE_USAGE);
+        CHECK(strstr(turbidite_last_error(), "set it to sizeof(turbidite_request)"));
+    }
+}
+
 static void read_back(const char *path) {
     turbidite_reader *reader;
     CHECK(turbidite_reader_open(path, &reader) == TURBIDITE_OK);
@@ -175,8 +208,8 @@ static void read_back(const char *path) {
     CHECK(turbidite_query(reader, &request, &stream) == TURBIDITE_USAGE && strstr(turbidite_last_error(), "energie"));
     request = (turbidite_request){.struct_size = sizeof request, .epochs = "9"};
     CHECK(turbidite_query(reader, &request, &stream) == TURBIDITE_FAILED && strstr(turbidite_last_error(), "epoch 9 does not exist"));
-    request.struct_size = 0;
-    CHECK(turbidite_query(reader, &request, &stream) == TURBIDITE_USAGE);
+    CHECK(turbidite_reader_bytes_read(reader) >= (uint64_t)COUNT * 12 && turbidite_reader_bytes_read(NULL) == 0);
+    refused(reader);
     turbidite_reader_close(reader);
     turbidite_reader_close(NULL);
 }

@@ -17,7 +17,7 @@ from support.command import ROOT, answer, turbidite
 RANKS = 16
 EPOCHS = 4
 STORED_BYTES = 1_000_000_000
-RECORD = numpy.dtype([("energy", "<f4"), ("id", "<u4"), ("payload", "V56")])
+RECORD = numpy.dtype([("energy", "<f4"), ("id", "<u4"), ("ux", "<f4"), ("uy", "<f4"), ("payload", "V48")])
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,7 @@ def ingested(scratch) -> Ingested:
         for rank in range(RANKS):
             rows["energy"] = rng.lognormal(0, 2, per_rank)
             rows["id"] = numpy.arange(rank * per_rank, (rank + 1) * per_rank)
+            rows["ux"], rows["uy"] = rng.random((2, per_rank), "f4")
             rows.tofile(folder / f"records.{rank}")
     raw.write_layout(root / "layout.toml", RECORD, "E.{epoch}/records.{rank}")
     os.sync()
@@ -99,6 +100,20 @@ def test_memory_stays_within_the_table(ingested, scratch):
         budget = budget_bytes(rank=ranks, receiver=ranks, thread=threads, command=1)
         print(f"{ranks} ranks, {threads} threads: peak memory {peak / 2**20:.1f} MiB, budget {budget / 2**20:.1f} MiB")
         assert peak <= budget
+
+
+@pytest.mark.parametrize("indexes", [["id"], ["id", "ux", "uy", "energy"]], ids=["one", "four"])
+def test_memory_with_indexes_stays_within_the_table(ingested, scratch, indexes):
+    """Each index has a job of its own in this process, whose ranks and threads count like those of the records."""
+    options = [word for definition in indexes for word in ("--index", definition)]
+    dataset = scratch / f"limits-{len(indexes)}-indexes"
+    peak = ingest(ingested.source, dataset, 0, "--ranks", RANKS, "--epochs", 0, *options).peak_bytes
+    threads = writing_threads(len(os.sched_getaffinity(0)), RANKS) * (1 + len(indexes))
+    counts = {"index": RANKS * len(indexes), "indexed_rank": RANKS}
+    budget = budget_bytes(rank=RANKS, receiver=RANKS, thread=threads, command=1, **counts)
+    print(f"{len(indexes)} indexes: peak memory {peak / 2**20:.1f} MiB, budget {budget / 2**20:.1f} MiB")
+    assert peak <= budget
+    assert [index["missing"] for index in answer("index", "list", dataset)["indexes"]] == [[]] * len(indexes)
 
 
 def test_the_stated_sum_is_that_of_the_table():

@@ -71,6 +71,8 @@ def test_the_same_rows_as_of_one_process(mpi, family, scratch, alone, ranks, env
     for epoch in dataset.epochs:
         assert rows(path, epoch).tobytes() == rows(alone, epoch).tobytes()
     assert answer("verify", path)["findings"] == []
+    (index,) = dataset.indexes
+    assert (index.definition, index.missing) == ("hash:id", ()) and index.entries == sum(len(rows(path, epoch)) for epoch in dataset.epochs)
 
 
 SCENARIOS = [

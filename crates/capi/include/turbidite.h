@@ -238,7 +238,22 @@ typedef struct turbidite_reader turbidite_reader;
 /* Opens the dataset at `path` for queries. Any process may read at any time, without a transport. */
 turbidite_status turbidite_reader_open(const char *path, turbidite_reader **reader);
 
-/* A query. Zeroed memory with struct_size set selects every record. */
+/* A query. Zeroed memory with struct_size set selects every record.
+ *
+ * A box is a half-open range for each of its columns: "x=0:10,y=-5:5,z=:3". A bound may be left out; "z=:" accepts
+ * every number but NaN. `period` lists the period of each range in the order of the box, or nothing for a column that
+ * is not periodic: "128,,64". Values and their range are compared modulo the period. With the period 128, "x=120:138"
+ * contains the values from 120 to 128 and from 0 to 10.
+ *
+ * Shares divide a query among the ranks of a program, for example for a restart on any number of ranks. Each rank asks
+ * for its own share, and no messages are sent:
+ *
+ *     turbidite_request request = {sizeof request, .epochs = "4000", .share = rank, .shares = ranks};
+ *
+ * Together the shares contain every record once. Before the predicate and the box, they differ by at most one record. A
+ * share is contiguous in the order of epochs, parts and row groups; if it is `ordered`, it is in key order within each
+ * epoch. All ranks must see the same epochs, so state `epochs` while another program writes. If an epoch is replaced
+ * after the call, the stream fails. A query with a limit has no shares. */
 typedef struct turbidite_request {
     uint32_t struct_size;       /* sizeof(turbidite_request) */
     int32_t ordered;            /* not 0: in key order */
@@ -247,6 +262,10 @@ typedef struct turbidite_request {
     size_t column_count;
     const char *epochs;         /* "500" or "500..1500" (both included); NULL for all */
     uint64_t limit;             /* maximum number of records; 0 for no limit */
+    const char *box;            /* "x=0:10,y=-5:5", or NULL */
+    const char *period;         /* "128," for this box; NULL if no column is periodic */
+    uint64_t share;             /* 0 to shares - 1 */
+    uint64_t shares;            /* number of shares; 0 for all records in one stream */
 } turbidite_request;
 
 /* Runs a query and returns its rows as a stream of Arrow record batches, which the caller releases. The stream may
@@ -280,7 +299,7 @@ typedef struct turbidite_get_request {
 } turbidite_get_request;
 
 /* A request for the trajectories of particles: those of a list, as in turbidite_get_request, or those that match a
- * predicate at an epoch. Exactly one of `ids` and `of` is not NULL. */
+ * predicate and lie within a box at an epoch. Either `ids` is not NULL, or `of` or `box` or both. */
 typedef struct turbidite_track_request {
     uint32_t struct_size;       /* sizeof(turbidite_track_request) */
     uint32_t threads;
@@ -295,7 +314,9 @@ typedef struct turbidite_track_request {
     const char *use;
     const char *scratch;
     const char *of;             /* "energy > 100" */
-    uint64_t at;                /* the epoch at which `of` selects particles */
+    uint64_t at;                /* the epoch at which `of` and `box` select particles */
+    const char *box;            /* as in turbidite_request */
+    const char *period;
 } turbidite_track_request;
 
 /* Metrics of a request for particles. They do not depend on its limit. */
@@ -325,6 +346,10 @@ turbidite_status turbidite_tracks(turbidite_reader *reader, const turbidite_trac
 /* Returns how many times queries of the reader found Bloom filters or an index corrupt. Their rows are complete, but
  * took more reads: run "turbidite verify". 0 for NULL. */
 uint64_t turbidite_reader_ignored_corruption(const turbidite_reader *reader);
+
+/* Returns the bytes of pages that the reader's requests have read. Those of a query are counted while its stream
+ * returns batches. 0 for NULL. */
+uint64_t turbidite_reader_bytes_read(const turbidite_reader *reader);
 
 /* Frees the reader. NULL is allowed. */
 void turbidite_reader_close(turbidite_reader *reader);

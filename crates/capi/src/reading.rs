@@ -1,10 +1,13 @@
 //! Exports the functions that query a dataset. Results are Arrow C streams.
 
 use std::ffi::c_char;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
+use turbidite::query::{Piece, QueryStream};
 use turbidite::{Dataset, Error, Query};
 
 use crate::status::{OK, answer, argument};
@@ -14,6 +17,14 @@ use crate::text;
 /// A dataset that is open for queries: `turbidite_reader` of turbidite.h.
 pub struct CReader {
     pub(crate) dataset: Dataset,
+    /// Bytes of pages that requests have read.
+    pub(crate) bytes_read: Arc<AtomicU64>,
+}
+
+impl CReader {
+    pub(crate) fn new(dataset: Dataset) -> Self {
+        Self { dataset, bytes_read: Arc::default() }
+    }
 }
 
 /// Opens a dataset for queries.
@@ -31,7 +42,7 @@ pub unsafe extern "C" fn turbidite_reader_open(path: *const c_char, reader: *mut
             reader.write(std::ptr::null_mut());
             text::required("path", path)?
         };
-        let opened = Box::new(CReader { dataset: Dataset::open(path)? });
+        let opened = Box::new(CReader::new(Dataset::open(path)?));
         // SAFETY: as above.
         unsafe { reader.write(Box::into_raw(opened)) };
         Ok(OK)
@@ -55,15 +66,29 @@ pub unsafe extern "C" fn turbidite_query(
         // SAFETY: the header requires a handle or NULL.
         let reader = unsafe { reader.as_ref() }.ok_or_else(|| argument("reader", "is NULL"))?;
         // SAFETY: the header requires a request with valid strings and names, or NULL.
-        let query = unsafe {
-            structs::request(request, "turbidite_request")?.map_or(Ok(Query::new()), |request| resolve(request))
-        }?;
-        let batches = reader.dataset.run(&query)?;
+        let (query, share) = match unsafe { structs::request(request, "turbidite_request") }? {
+            None => (Query::new(), None),
+            // SAFETY: as above.
+            Some(request) => (unsafe { resolve(request) }?, share(request)?),
+        };
+        let answer = Answer::new(reader, query, share)?;
         // SAFETY: `stream` is not NULL. Its old content is not released, since the Arrow C stream interface passes an
         // unfilled struct.
-        unsafe { stream.write(stream_of(batches.schema(), batches)) };
+        unsafe { stream.write(stream_of(answer.schema.clone(), answer)) };
         Ok(OK)
     })
+}
+
+/// Returns the share of a request and the number of shares, or `None` if it is not divided.
+fn share(request: &CRequest) -> Result<Option<(u64, u64)>, Error> {
+    match (request.share, request.shares) {
+        (0, 0) => Ok(None),
+        (share, 0) => Err(argument(
+            "shares",
+            format!("is 0, but share is {share}; set shares to the number of shares, or both to 0"),
+        )),
+        share => Ok(Some(share)),
+    }
 }
 
 /// Converts a request to a query.
@@ -71,15 +96,12 @@ pub unsafe extern "C" fn turbidite_query(
 /// # Safety
 /// Strings are NULL or C strings, and `columns` contains `column_count` names.
 unsafe fn resolve(request: &CRequest) -> Result<Query, Error> {
-    let mut query = Query::new().ordered(request.ordered != 0);
     // SAFETY: guaranteed by the caller.
-    let (filter, epochs, columns) = unsafe {
-        let filter = text::optional("where", request.filter)?;
-        (filter, text::epochs(request.epochs)?, text::columns(request.columns, request.column_count)?)
+    let (mut query, epochs, columns) = unsafe {
+        let query = text::restricted(Query::new(), ("where", request.filter), request.space, request.period)?;
+        (query, text::epochs(request.epochs)?, text::columns(request.columns, request.column_count)?)
     };
-    if let Some(filter) = filter {
-        query = query.filter(filter);
-    }
+    query = query.ordered(request.ordered != 0);
     if let Some(epochs) = epochs {
         query = query.epochs(epochs);
     }
@@ -87,6 +109,76 @@ unsafe fn resolve(request: &CRequest) -> Result<Query, Error> {
         query = query.columns(columns);
     }
     Ok(if request.limit > 0 { query.limit(request.limit) } else { query })
+}
+
+/// The batches of a query, or of a share of it.
+struct Answer {
+    dataset: Dataset,
+    query: Query,
+    schema: SchemaRef,
+    /// The pieces of the share that follow `current`.
+    pieces: std::vec::IntoIter<Piece>,
+    current: Option<QueryStream>,
+    /// Bytes of pages that `current` had read when they were last counted.
+    counted: u64,
+    bytes_read: Arc<AtomicU64>,
+}
+
+impl Answer {
+    fn new(reader: &CReader, query: Query, share: Option<(u64, u64)>) -> Result<Self, Error> {
+        let dataset = reader.dataset.clone();
+        let (pieces, current, schema) = match share {
+            None => {
+                let stream = dataset.run(&query)?;
+                let schema = stream.schema();
+                (Vec::new(), Some(stream), schema)
+            }
+            Some((share, shares)) => {
+                let pieces = dataset.share(&query, share, shares)?;
+                (pieces, None, dataset.run(&query.clone().limit(0))?.schema())
+            }
+        };
+        let bytes_read = Arc::clone(&reader.bytes_read);
+        Ok(Self { dataset, query, schema, pieces: pieces.into_iter(), current, counted: 0, bytes_read })
+    }
+
+    /// Counts the bytes that the current stream has read since they were last counted.
+    fn count(&mut self) {
+        let Some(stream) = &self.current else { return };
+        let bytes = stream.metrics().bytes_read;
+        self.bytes_read.fetch_add(bytes - self.counted, Ordering::Relaxed);
+        self.counted = bytes;
+    }
+
+    /// Returns the next batch. The rows of a piece follow those of the last one.
+    fn next_batch(&mut self) -> Result<Option<RecordBatch>, Error> {
+        loop {
+            if let Some(stream) = &mut self.current {
+                let batch = stream.next().transpose();
+                self.count();
+                if !matches!(batch, Ok(None)) {
+                    return batch;
+                }
+            }
+            let Some(piece) = self.pieces.next() else { return Ok(None) };
+            self.current = Some(self.dataset.run(&self.query.clone().piece(piece))?);
+            self.counted = 0;
+        }
+    }
+}
+
+impl Iterator for Answer {
+    type Item = Result<RecordBatch, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let batch = self.next_batch();
+        if batch.is_err() {
+            // The other pieces would be an incomplete answer.
+            self.pieces = Vec::new().into_iter();
+            self.current = None;
+        }
+        batch.transpose()
+    }
 }
 
 /// Batches of any request as an Arrow record batch reader.
@@ -125,6 +217,16 @@ where
 pub unsafe extern "C" fn turbidite_reader_ignored_corruption(reader: *const CReader) -> u64 {
     // SAFETY: guaranteed by the caller.
     unsafe { reader.as_ref() }.map_or(0, |reader| reader.dataset.ignored_corruption())
+}
+
+/// Returns the bytes of pages that requests of a reader have read.
+///
+/// # Safety
+/// `reader` is NULL or an open handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn turbidite_reader_bytes_read(reader: *const CReader) -> u64 {
+    // SAFETY: guaranteed by the caller.
+    unsafe { reader.as_ref() }.map_or(0, |reader| reader.bytes_read.load(Ordering::Relaxed))
 }
 
 /// Frees a reader.

@@ -78,6 +78,10 @@ pub struct CRequest {
     pub(crate) column_count: usize,
     pub(crate) epochs: *const c_char,
     pub(crate) limit: u64,
+    pub(crate) space: *const c_char,
+    pub(crate) period: *const c_char,
+    pub(crate) share: u64,
+    pub(crate) shares: u64,
 }
 
 /// Mirror of `turbidite_get_request`.
@@ -103,6 +107,8 @@ pub struct CTrackRequest {
     pub(crate) listed: CGetRequest,
     pub(crate) of: *const c_char,
     pub(crate) at: u64,
+    pub(crate) space: *const c_char,
+    pub(crate) period: *const c_char,
 }
 
 /// Mirror of `turbidite_track_metrics`.
@@ -266,7 +272,9 @@ pub(crate) unsafe fn request<'a, T>(request: *const T, type_name: &str) -> Resul
     // SAFETY: `request` is not NULL, and every request begins with this field.
     let struct_size = unsafe { request.cast::<u32>().read() };
     if struct_size as usize != size_of::<T>() {
-        return Err(argument("request", format!("struct_size is {struct_size}; set it to sizeof({type_name})")));
+        let size = size_of::<T>();
+        let advice = format!("set it to sizeof({type_name}), and compile with the turbidite.h of this release");
+        return Err(argument("request", format!("struct_size is {struct_size}, not {size}; {advice}")));
     }
     // SAFETY: the caller guarantees a whole request of this size.
     Ok(unsafe { request.as_ref() })
@@ -403,9 +411,9 @@ mod tests {
         assert_eq!(size_of::<CView>(), 16);
         assert_eq!(size_of::<COptions>(), 56);
         assert_eq!(size_of::<CStatistics>(), 112);
-        assert_eq!(size_of::<CRequest>(), 48);
+        assert_eq!(size_of::<CRequest>(), 80);
         assert_eq!(size_of::<CGetRequest>(), 88);
-        assert_eq!(size_of::<CTrackRequest>(), 104);
+        assert_eq!(size_of::<CTrackRequest>(), 120);
         assert_eq!(size_of::<CTrackMetrics>(), 64);
         assert_eq!(size_of::<turbidite::runtime::TransportTable>(), 80);
     }

@@ -28,6 +28,9 @@ use crate::writing::{
     turbidite_renegotiate, turbidite_truncate_after,
 };
 
+mod shares;
+
+const FAILED: i32 = 1;
 const USAGE: i32 = 2;
 const CORRUPTION: i32 = 3;
 const RANKS: u32 = 2;
@@ -73,9 +76,17 @@ fn open_alone(storage: &Arc<dyn Storage>) -> *mut CDataset {
     handle(RankJob::open_alone_on(host, Arc::clone(storage), "ds", schema(), options(1)).unwrap())
 }
 
+/// Returns a request for all records.
+fn everything() -> CRequest {
+    // SAFETY: the header defines this request as zeroed memory with its size.
+    let mut request: CRequest = unsafe { std::mem::zeroed() };
+    request.struct_size = size_of::<CRequest>() as u32;
+    request
+}
+
 /// Returns the result of a query, through the stream that C programs receive.
 fn answer(storage: &Arc<dyn Storage>, request: *const CRequest) -> Vec<(f32, u64)> {
-    let reader = Box::into_raw(Box::new(CReader { dataset: Dataset::open_with(Arc::clone(storage), "ds").unwrap() }));
+    let reader = Box::into_raw(Box::new(CReader::new(Dataset::open_with(Arc::clone(storage), "ds").unwrap())));
     let mut stream = FFI_ArrowArrayStream::empty();
     // SAFETY: the reader is open, the request is NULL or has valid strings, and the stream may be overwritten.
     let batches = unsafe {
@@ -225,13 +236,12 @@ fn views_records_and_figures_of_exact_sizes() {
     assert_eq!(answer(&storage, null()), (0..300).map(record).collect::<Vec<_>>());
     let names = [c"energy".as_ptr(), c"id".as_ptr()];
     let request = CRequest {
-        struct_size: size_of::<CRequest>() as u32,
         ordered: 1,
         filter: c"energy < 10".as_ptr(),
         columns: names.as_ptr(),
         column_count: 2,
         epochs: c"3".as_ptr(),
-        limit: 0,
+        ..everything()
     };
     let expected: Vec<_> = (0..300).map(record).filter(|&(energy, _)| energy < 10.0).collect();
     assert_eq!(answer(&storage, &raw const request), expected);
@@ -449,18 +459,10 @@ fn corrupt_filters_are_counted() {
         Arc::new(FaultStorage::with_fault(Arc::clone(&memory), Fault::Flip { path, offset, mask: 1 }));
     for (storage, is_corrupt) in [(memory, false), (corrupt, true)] {
         let dataset = Dataset::open_with(storage, "ds").unwrap();
-        let reader = Box::into_raw(Box::new(CReader { dataset }));
+        let reader = Box::into_raw(Box::new(CReader::new(dataset)));
         let filter = format!("id = {}\0", ids[7]);
         let filter = CStr::from_bytes_with_nul(filter.as_bytes()).unwrap();
-        let request = CRequest {
-            struct_size: size_of::<CRequest>() as u32,
-            ordered: 0,
-            filter: filter.as_ptr(),
-            columns: null(),
-            column_count: 0,
-            epochs: null(),
-            limit: 0,
-        };
+        let request = CRequest { filter: filter.as_ptr(), ..everything() };
         let mut stream = FFI_ArrowArrayStream::empty();
         // SAFETY: the reader is open, and strings are NUL-terminated. The stream is released when it is dropped.
         let (rows, counted) = unsafe {
@@ -501,7 +503,7 @@ fn track_request(views: &[CView], id_count: usize) -> CTrackRequest {
         access: null(),
         scratch: null(),
     };
-    CTrackRequest { listed, of: null(), at: 0 }
+    CTrackRequest { listed, of: null(), at: 0, space: null(), period: null() }
 }
 
 #[test]
@@ -515,7 +517,7 @@ fn corrupt_rows_are_an_error_that_names_the_part() {
     job.close().unwrap();
     let path = "ds/data/epoch=1/part-00000.parquet".into();
     let corrupt = FaultStorage::with_fault(memory, Fault::Flip { path, offset: 100, mask: 1 });
-    let reader = Box::into_raw(Box::new(CReader { dataset: Dataset::open_with(Arc::new(corrupt), "ds").unwrap() }));
+    let reader = Box::into_raw(Box::new(CReader::new(Dataset::open_with(Arc::new(corrupt), "ds").unwrap())));
     let views = [CView { data: ids.as_ptr().cast(), stride: 8 }];
     let request = track_request(&views, ids.len());
     let mut metrics = ShortMetrics { struct_size: size_of::<ShortMetrics>() as u32, epochs: 77, ids: 77 };
@@ -542,7 +544,7 @@ fn ids_and_metrics_of_exact_sizes() {
         job.end_epoch().unwrap();
     }
     job.close().unwrap();
-    let reader = Box::into_raw(Box::new(CReader { dataset: Dataset::open_with(storage, "ds").unwrap() }));
+    let reader = Box::into_raw(Box::new(CReader::new(Dataset::open_with(storage, "ds").unwrap())));
     // Ids are 12 bytes apart, and the last id ends the buffer. The first two are missing in one and both epochs.
     let ids: Vec<u8> =
         [150_u64, 900, 7, 42].iter().flat_map(|id| [&id.to_le_bytes()[..], &[0xEE; 4]].concat()).collect();

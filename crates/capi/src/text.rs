@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_char};
 
-use turbidite::{EpochRange, Error};
+use turbidite::{EpochRange, Error, Query};
 
 use crate::status::argument;
 
@@ -40,6 +40,32 @@ pub(crate) unsafe fn columns(names: *const *const c_char, count: usize) -> Resul
     let names = unsafe { std::slice::from_raw_parts(names, count) };
     // SAFETY: as above.
     names.iter().map(|&name| unsafe { required("columns", name) }.map(|name| Some(name.to_owned()))).collect()
+}
+
+/// Restricts a query to the rows that satisfy an expression and lie within a box, unless these are NULL. `name` is the
+/// name of the expression in turbidite.h.
+///
+/// # Safety
+/// As for [`optional`], for each of the three.
+pub(crate) unsafe fn restricted(
+    mut query: Query,
+    (name, filter): (&'static str, *const c_char),
+    space: *const c_char,
+    period: *const c_char,
+) -> Result<Query, Error> {
+    // SAFETY: the caller gives the same guarantee.
+    let (filter, sides, periods) =
+        unsafe { (optional(name, filter)?, optional("box", space)?, optional("period", period)?) };
+    if let Some(filter) = filter {
+        query = query.filter(filter);
+    }
+    if let Some(sides) = sides {
+        query = query.within(sides);
+    }
+    if let Some(periods) = periods {
+        query = query.periods(periods);
+    }
+    Ok(query)
 }
 
 /// Returns the epochs that the text at `pointer` states, or `None` for NULL.

@@ -1,8 +1,10 @@
 //! Exports the functions that look up and follow particles. Results are Arrow C streams.
 
+use std::sync::atomic::Ordering;
+
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use turbidite::query::{ParticleId, TrackRequest, Use};
-use turbidite::{ColumnView, DataType, Error, Schema};
+use turbidite::{ColumnView, DataType, Error, Query, Schema};
 
 use crate::reading::{self, CReader};
 use crate::status::{OK, answer, argument};
@@ -72,6 +74,7 @@ unsafe fn follow(
     };
     let request = request(reader.dataset.schema())?;
     let tracks = reader.dataset.tracks(&request, &|_| ())?;
+    reader.bytes_read.fetch_add(tracks.metrics().read.bytes_read, Ordering::Relaxed);
     // SAFETY: `stream` is not NULL. Its old content is not released, since the Arrow C stream interface passes an
     // unfilled struct. The size of the metrics has been checked.
     unsafe {
@@ -88,17 +91,27 @@ unsafe fn follow(
 unsafe fn particles(request: &CTrackRequest, schema: &Schema) -> Result<TrackRequest, Error> {
     // SAFETY: guaranteed by the caller.
     let of = unsafe { text::optional("of", request.of) }?;
-    match of {
-        Some(_) if !request.listed.ids.is_null() => Err(argument("of", "excludes ids; set one of them to NULL")),
-        Some(of) if of.trim().is_empty() => {
-            Err(argument("of", "is empty; state which particles to follow, such as \"energy > 10\""))
+    let is_listed = !request.listed.ids.is_null();
+    if is_listed {
+        let others = [("of", request.of), ("box", request.space), ("period", request.period)];
+        if let Some((name, _)) = others.iter().find(|(_, text)| !text.is_null()) {
+            return Err(argument(name, "excludes ids; set one of them to NULL"));
         }
         // SAFETY: as above.
-        Some(of) => Ok(TrackRequest::new(of, request.at, unsafe { id_name(&request.listed, schema) }?)),
-        None if request.listed.ids.is_null() => Err(argument("ids", "is NULL, and so is of; set one of them")),
-        // SAFETY: as above.
-        None => unsafe { listed(&request.listed, schema) },
+        return unsafe { listed(&request.listed, schema) };
     }
+    if of.is_none() && request.space.is_null() {
+        return Err(argument("ids", "is NULL, and so are of and box; state which particles to follow"));
+    }
+    if of.is_some_and(|of| of.trim().is_empty()) {
+        return Err(argument("of", "is empty; state which particles to follow, such as \"energy > 10\""));
+    }
+    // SAFETY: as above.
+    let (of, id) = unsafe {
+        let of = text::restricted(Query::new(), ("of", request.of), request.space, request.period)?;
+        (of, id_name(&request.listed, schema)?)
+    };
+    Ok(TrackRequest::of_query(of, request.at, id))
 }
 
 /// Returns a request for the particles with the ids of `request`, without its options.

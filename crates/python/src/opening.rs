@@ -2,10 +2,10 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use turbidite::{Column, IfExists};
+use turbidite::{Column, IfExists, IndexDefinition};
 
 use crate::arrays;
-use crate::errors::usage;
+use crate::errors::{exception, usage};
 use crate::recipe::Recipe;
 
 /// Returns the columns that `columns` and `units` describe, with the derivations over them.
@@ -40,4 +40,10 @@ pub(crate) fn if_exists(py: Python<'_>, stated: &str) -> PyResult<IfExists> {
         "replace" => Ok(IfExists::Replace),
         other => Err(usage(py, format!("if_exists is 'error', 'skip' or 'replace', not '{other}'"))),
     }
+}
+
+/// Returns the definitions of indexes.
+pub(crate) fn indexes(py: Python<'_>, stated: &[String]) -> PyResult<Vec<IndexDefinition>> {
+    let parsed: Result<Vec<_>, _> = stated.iter().map(|text| text.parse()).collect();
+    parsed.map_err(|error| exception(py, &error))
 }

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use turbidite::runtime::{ForeignTransport, Process, TransportTable};
 use turbidite::storage::FileSystem;
-use turbidite::{EpochStart, Error, ErrorClass, RankJob, Topology, WriteOptions};
+use turbidite::{EpochStart, Error, ErrorClass, RankJob, Topology, UsageError, WriteOptions};
 
 use crate::appends::Appends;
 use crate::errors::{exception, usage};
@@ -51,16 +51,21 @@ struct Connected {
     topology: Topology,
 }
 
-/// Reads a transport's table.
+/// Reads the tables of transports: that of the records, and one for each index.
 ///
 /// # Safety
-/// `address` is that of a `turbidite_transport` whose functions follow the contract of turbidite.h. It stays open until
-/// the result is dropped, or for good.
-unsafe fn connect(address: usize, credit_batches: usize) -> Result<Connected, Error> {
-    // SAFETY: the caller guarantees a table at the address, which the library has filled.
-    let table = unsafe { *with_exposed_provenance::<TransportTable>(address) };
+/// `addresses` are those of `turbidite_transport`s whose functions follow the contract of turbidite.h, between the same
+/// ranks. They stay open until the result is dropped, or for good.
+unsafe fn connect(addresses: &[usize], credit_batches: usize) -> Result<Connected, Error> {
+    // SAFETY: the caller guarantees a table at each address, which the library has filled.
+    let table = |address: &usize| unsafe { *with_exposed_provenance::<TransportTable>(*address) };
     // SAFETY: the caller guarantees the contract, and that the context outlives the transport.
-    let transport = Box::new(unsafe { table.resolve(credit_batches) }?);
+    let resolve = |address: &usize| unsafe { table(address).resolve(credit_batches) };
+    let (Some(records), Some(indexes)) = (addresses.first(), addresses.get(1..)) else {
+        return Err(UsageError::Option { option: "transport", what: "is missing".to_owned() }.into());
+    };
+    let further = indexes.iter().map(resolve).collect::<Result<Vec<_>, Error>>()?;
+    let (table, transport) = (table(records), Box::new(resolve(records)?.with_further(further)));
     // SAFETY: by the contract, the table has the nodes of all ranks, or none.
     let topology = unsafe { table.topology() }.unwrap_or_else(Topology::one_node);
     Ok(Connected { transport, rank: table.rank, ranks: table.ranks, topology })
@@ -101,24 +106,26 @@ impl Drop for Open {
 
 #[pymethods]
 impl RankWriter {
-    /// Opens the dataset. `transport` is the address of an open transport, which is not closed before this writer is.
+    /// Opens the dataset. `transports` are the addresses of open transports, which are not closed before this writer
+    /// is: one for the records and one for each index.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "each is an argument of the package's Writer")]
     fn new(
         py: Python<'_>,
-        transport: usize,
+        transports: Vec<usize>,
         path: PathBuf,
         columns: &Bound<'_, PyDict>,
         key: &str,
         if_exists: &str,
         units: &Bound<'_, PyDict>,
         derive: Vec<String>,
+        indexes: Vec<String>,
         stall_limit: f64,
     ) -> PyResult<Self> {
         let mut options = WriteOptions::new(1);
-        // SAFETY: `_ranks.py` passes the transport that turbidite_mpi_open_fortran has filled, and closes it only after
-        // `close` has dropped the job. A job that is abandoned is never dropped, and its transport is never closed.
-        let connected = unsafe { connect(transport, options.credit_batches) };
+        // SAFETY: `_ranks.py` passes transports that turbidite_mpi_open_fortran has filled, and closes them only after
+        // `close` has dropped the job. A job that is abandoned is never dropped, and its transports are never closed.
+        let connected = unsafe { connect(&transports, options.credit_batches) };
         let Connected { transport, rank, ranks, topology } = connected.map_err(|error| exception(py, &error))?;
         options.credit_timeout = CREDIT_TIMEOUT;
         options.stall_limit = Duration::try_from_secs_f64(stall_limit).ok();
@@ -127,10 +134,10 @@ impl RankWriter {
         options.receivers = ranks;
         let stated = opening::recipe(py, columns, units, derive).and_then(|recipe| {
             let schema = recipe.schema(key).map_err(|error| exception(py, &error))?;
-            Ok((recipe, schema, opening::if_exists(py, if_exists)?))
+            Ok((recipe, schema, opening::if_exists(py, if_exists)?, opening::indexes(py, &indexes)?))
         });
         let storage = Arc::new(FileSystem::new());
-        let (recipe, schema, if_exists) = match stated {
+        let (recipe, schema, if_exists, indexes) = match stated {
             Ok(stated) => stated,
             Err(raised) => {
                 // The other ranks are about to wait for this rank.
@@ -146,6 +153,7 @@ impl RankWriter {
         };
         options.if_exists = if_exists;
         options.derivations = recipe.texts();
+        options.indexes = indexes;
         let job = py
             .detach(|| RankJob::open_on(process(), storage, path, schema, options, rank, transport))
             .map_err(|error| exception(py, &error))?;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use turbidite::{ColumnView, EpochStart, IndexDefinition, LocalJob, WriteOptions};
+use turbidite::{ColumnView, EpochStart, LocalJob, WriteOptions};
 
 use crate::appends::Appends;
 use crate::errors::{exception, usage};
@@ -65,8 +65,7 @@ impl Writer {
         let mut options = WriteOptions::new(ranks);
         options.if_exists = opening::if_exists(py, if_exists)?;
         options.derivations = recipe.texts();
-        let parsed: Result<Vec<_>, _> = indexes.iter().map(|text| text.parse::<IndexDefinition>()).collect();
-        options.indexes = parsed.map_err(|error| exception(py, &error))?;
+        options.indexes = opening::indexes(py, &indexes)?;
         let job = py.detach(|| LocalJob::open(&path, schema, options)).map_err(|error| exception(py, &error))?;
         let open = Open { job: Mutex::new(Some(Arc::new(job))), appends: Appends::default() };
         Ok(Self { open: Owned::new(open), recipe, ranks })

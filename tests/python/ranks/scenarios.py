@@ -79,6 +79,8 @@ def arguments(path):
     refused("nan", lambda: opened(path, stall_limit=float("nan") if one else 1.0))
     if WORLD.size > 1:
         refused("schema", lambda: turbidite.Writer(path, {"key": "f8" if one else "f4"}, key="key", comm=WORLD))
+        refused("different ones", lambda: opened(path, indexes=["key"] if one else []), local)
+        refused("on rank 0", lambda: opened(path, indexes="nothing" if one else "key"))
         half = WORLD.Split(WORLD.rank % 2)
         between = half.Create_intercomm(0, WORLD, 1 - WORLD.rank % 2)
         refused("intracommunicator", lambda: opened(path, comm=between), local)

@@ -230,3 +230,23 @@ pub enum EpochStart {
     /// The epoch exists and skipping was requested. The caller must neither append to the epoch nor end it.
     Skipped,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The memory of a rank with indexes is that of a rank without: memtables give what the stages need.
+    #[test]
+    fn up_to_four_indexes_need_no_more_memory_than_none() {
+        let alone = WriteOptions::new(4);
+        for count in 0..=4 {
+            let indexes: Vec<IndexDefinition> =
+                (0..count).map(|number| format!("column{number}").parse().unwrap()).collect();
+            let beside = WriteOptions { indexes, ..alone.clone() }.beside_indexes();
+            let entries = count * (MEMTABLES * beside.entry_memtable_bytes() + STAGE_BYTES);
+            let all = MEMTABLES * beside.memtable_bytes + entries;
+            assert!(all <= MEMTABLES * alone.memtable_bytes, "{count} indexes: {all} bytes");
+            assert!(beside.memtable_bytes >= MIN_MEMTABLE_BYTES);
+        }
+    }
+}

@@ -88,13 +88,14 @@ class Writer:
 class RankWriter:
     def __new__(
         cls,
-        transport: int,
+        transports: list[int],
         path: str | Path,
         columns: dict[str, Any],
         key: str,
         if_exists: str,
         units: dict[str, str],
         derive: list[str],
+        indexes: list[str],
         stall_limit: float,
     ) -> Self: ...
     def begin_epoch(self, epoch: int) -> bool: ...

@@ -215,6 +215,7 @@ class RankWriter:
         if_exists: str,
         units: Callable[[], dict[str, str]],
         derive: Callable[[], list[str]],
+        indexes: Callable[[], list[str]],
         stall_limit: float | None,
     ) -> None:
         self._mpi = _mpi_of(comm)
@@ -223,19 +224,26 @@ class RankWriter:
         self._thread = threading.get_ident() if self._mpi.Query_thread() < self._mpi.THREAD_SERIALIZED else None
         self._in_epoch = False
 
-        def prepare() -> tuple[Transport, dict[str, Any], dict[str, str], list[str], float]:
+        def prepare() -> tuple[Transport, dict[str, Any], dict[str, str], list[str], list[str], float]:
             if not (isinstance(key, str) and isinstance(if_exists, str)):
                 raise UsageError(f"key and if_exists are text, not {key!r} and {if_exists!r}")
-            return Transport(self._mpi), schema(), units(), derive(), _limit(stall_limit)
+            return Transport(self._mpi), schema(), units(), derive(), indexes(), _limit(stall_limit)
 
-        self._transport, columns, stated, derived, limit = _agree(self._mpi, comm, prepare)
-        self._address: int | None = self._transport.open(comm)
+        self._transport, columns, stated, derived, indexed, limit = _agree(self._mpi, comm, prepare)
+        most: int = comm.allreduce(len(indexed), op=self._mpi.MAX)
+        if most != comm.allreduce(len(indexed), op=self._mpi.MIN):
+            raise UsageError(f"indexes: the ranks state different ones; here {indexed}")
+        # One for the rows, and one for each index: two of them on one connection would receive each other's messages.
+        self._addresses: list[int] = []
         try:
-            self._core = _core.RankWriter(self._address, path, columns, key, if_exists, stated, derived, limit)
+            self._addresses.extend(self._transport.open(comm) for _ in range(1 + most))
+            self._core = _core.RankWriter(
+                self._addresses, path, columns, key, if_exists, stated, derived, indexed, limit
+            )
         except Exception:
             # All ranks are here, since opening fails on all or none. The reason is the exception to raise.
             with suppress(OperationError):
-                self._close_transport()
+                self._close_transports()
             raise
 
     def _check(self) -> None:
@@ -292,7 +300,7 @@ class RankWriter:
 
     def close(self) -> None:
         """Closes the dataset on all ranks."""
-        if self._address is None or _forked:
+        if not self._addresses or _forked:
             return
         if self._in_epoch:
             self.abandon()
@@ -305,16 +313,16 @@ class RankWriter:
         try:
             self._core.close()
         finally:
-            self._close_transport()
+            self._close_transports()
 
-    def _close_transport(self) -> None:
-        address, self._address = self._address, None
-        if address is not None:
+    def _close_transports(self) -> None:
+        addresses, self._addresses = self._addresses, []
+        for address in addresses:
             self._transport.close(address)
 
     def abandon(self) -> None:
         """Closes the dataset on this rank alone. MPI keeps the connection until it ends."""
-        self._address = None
+        self._addresses = []
         if not _forked:
             self._core.abandon()
 

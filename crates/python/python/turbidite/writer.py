@@ -31,9 +31,9 @@ def _columns(schema: Any) -> dict[str, Any]:
     return dict(columns)
 
 
-def _derivations(derive: Sequence[str] | str) -> list[str]:
-    """Returns the derivations, of which one may be stated alone."""
-    return [derive] if isinstance(derive, str) else list(derive)
+def _texts(stated: Sequence[str] | str) -> list[str]:
+    """Returns derivations or indexes, of which one may be stated alone."""
+    return [stated] if isinstance(stated, str) else list(stated)
 
 
 class Writer:
@@ -84,12 +84,10 @@ class Writer:
                 count,
                 if_exists,
                 dict(units or {}),
-                _derivations(derive),
-                [indexes] if isinstance(indexes, str) else list(indexes),
+                _texts(derive),
+                _texts(indexes),
             )
             return
-        if indexes:
-            raise UsageError("indexes and comm exclude each other: after the run, dataset.indexes.add(…) makes indexes")
         if ranks is not None:
             raise UsageError("comm and ranks exclude each other: with comm, each process is a rank")
         from turbidite._ranks import RankWriter
@@ -101,7 +99,8 @@ class Writer:
             key,
             if_exists,
             lambda: dict(units or {}),
-            lambda: _derivations(derive),
+            lambda: _texts(derive),
+            lambda: _texts(indexes),
             stall_limit,
         )
 

@@ -368,3 +368,103 @@ fn boxes_that_divide_a_period_divide_its_rows() {
         assert!(times.iter().all(|times| *times == 1), "{period}: {times:?} of {values:?}");
     }
 }
+
+/// Returns texts of boxes or periods: pieces of the grammar in any order, which are often a box, and any characters.
+fn hostile_text() -> impl Strategy<Value = String> {
+    const PIECES: [&str; 40] = [
+        "x",
+        "y",
+        "Cell",
+        "node",
+        "tag",
+        "epoch",
+        "\"x\"",
+        "\"odd, \"\"=:\"\" name\"",
+        "\"",
+        "\"\"",
+        "=",
+        "=",
+        ":",
+        ":",
+        ",",
+        ",",
+        " ",
+        "-",
+        "+",
+        "0",
+        "-0",
+        "1",
+        "5",
+        "10",
+        "128",
+        "0.1",
+        "1e30",
+        "1e-320",
+        "1e308",
+        "1e999",
+        "nan",
+        "-inf",
+        "18446744073709551615",
+        "18446744073709551616",
+        "-9223372036854775809",
+        "9007199254740993",
+        "é",
+        "∞",
+        "\0",
+        "x=0:1",
+    ];
+    let numbers = select(&PIECES[19..36]);
+    let side = (select(&PIECES[..8]), proptest::option::of(numbers.clone()), proptest::option::of(numbers.clone()));
+    let side = side.prop_map(|(name, low, high)| format!("{name}={}:{}", low.unwrap_or(""), high.unwrap_or("")));
+    let pieces = vec(select(&PIECES[..]), 0..12).prop_map(|pieces| pieces.concat());
+    let periods = vec(proptest::option::of(numbers), 0..5)
+        .prop_map(|all| all.iter().map(|one| one.unwrap_or("")).collect::<Vec<_>>().join(","));
+    prop_oneof![
+        4 => vec(side, 1..4).prop_map(|sides| sides.join(",")),
+        2 => pieces,
+        2 => periods,
+        1 => any::<String>(),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(20_000))]
+
+    #[test]
+    fn texts_are_refused_by_name_or_keep_their_meaning(sides in hostile_text(), periods in proptest::option::of(hostile_text())) {
+        let schema = schema();
+        let predicate = match within(&sides, periods.as_deref(), &schema) {
+            Err(error) => {
+                prop_assert!(
+                    matches!(error, ExpressionError::Box { .. } | ExpressionError::Period { .. }),
+                    "{sides} {periods:?}: {error:?}"
+                );
+                return Ok(());
+            }
+            Ok(predicate) => predicate,
+        };
+        let shown = predicate.to_string();
+        let again = Predicate::parse(&shown, &schema);
+        let again = again.map_err(|error| TestCaseError::fail(format!("{sides} {periods:?} is {shown}: {error}")))?;
+        prop_assert_eq!(&again.to_string(), &shown);
+        let found = |predicate: &Predicate| -> Vec<bool> {
+            let arrays: Vec<ArrayRef> = predicate.columns().iter().map(|column| extremes(&schema, *column)).collect();
+            let input = predicate.input(0, EXTREMES.len(), &arrays).unwrap();
+            predicate.evaluate(&input).iter().collect()
+        };
+        prop_assert_eq!(found(&again), found(&predicate), "{} {:?} is {}", sides, periods, shown);
+    }
+}
+
+const EXTREMES: [f64; 12] =
+    [0.0, -0.0, 0.1, 1.0, -1.0, 127.9, 1e30, -1e300, 5e-324, f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
+
+/// Returns extreme values in the type of a column.
+fn extremes(schema: &Schema, column: usize) -> ArrayRef {
+    match schema.columns()[column].data_type {
+        DataType::F32 => Arc::new(Float32Array::from_iter_values(EXTREMES.iter().map(|value| *value as f32))),
+        DataType::F64 => Arc::new(Float64Array::from_iter_values(EXTREMES)),
+        DataType::I32 => Arc::new(Int32Array::from_iter_values(EXTREMES.iter().map(|value| *value as i32))),
+        _ => Arc::new(UInt8Array::from_iter_values(EXTREMES.iter().map(|value| *value as u8))),
+    }
+}
