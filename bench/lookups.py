@@ -35,7 +35,7 @@ PARQUET = ("duckdb, unsorted", "duckdb, ours", "polars, unsorted", "polars, ours
 NAMES = {
     LIBRARY: "Turbidite, Rust",
     "package": "`get`, Python",
-    "expression": "`query`, Python",
+    "expression": "`query`, Arrow stream",
     "rocksdb": "RocksDB",
     "leveldb": "LevelDB",
     "duckdb, unsorted": "DuckDB, unsorted Parquet",
@@ -208,6 +208,9 @@ class Lookups:
             self.keep(key, LIBRARY, number, self.ask_library(one.library, number))
         for name in one.contestants:
             ids = drawn["few" if name in PARQUET and one.ids != "many" else one.ids]
+            if one.cold == "opened" and name not in DATABASES:
+                # Filters and page indexes are in memory, as they are once a database is open.
+                contestants[name].request(one.what, drawn["few" if name in PARQUET else "present"], epochs)
             reply = contestants[name].request(one.what, ids, epochs, one.cold)
             expected = 0 if one.ids == "absent" else len(numpy.load(ids, mmap_mode="r")) * len(epochs)
             if reply["rows"] != expected:
