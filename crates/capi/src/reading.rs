@@ -66,10 +66,10 @@ pub unsafe extern "C" fn turbidite_query(
         // SAFETY: the header requires a handle or NULL.
         let reader = unsafe { reader.as_ref() }.ok_or_else(|| argument("reader", "is NULL"))?;
         // SAFETY: the header requires a request with valid strings and names, or NULL.
-        let (query, share) = match unsafe { structs::request(request, "turbidite_request") }? {
+        let (query, share) = match unsafe { structs::request(request) }? {
             None => (Query::new(), None),
             // SAFETY: as above.
-            Some(request) => (unsafe { resolve(request) }?, share(request)?),
+            Some(request) => (unsafe { resolve(&request) }?, share(&request)?),
         };
         let answer = Answer::new(reader, query, share)?;
         // SAFETY: `stream` is not NULL. Its old content is not released, since the Arrow C stream interface passes an

@@ -1,9 +1,11 @@
 //! Mirrors the structs in turbidite.h, and converts them to core types.
 //!
-//! A struct that the caller fills contains its size, which shows that the struct was initialised. Statistics and
-//! metrics are copied up to the size of the struct in the caller's header.
+//! A struct that the caller fills contains its size, which shows that the struct was initialised. Requests grow at
+//! their ends, and earlier sizes are understood. Statistics and metrics are copied up to the size of the struct in the
+//! caller's header.
 
 use std::ffi::{c_char, c_void};
+use std::mem::MaybeUninit;
 use std::time::Duration;
 
 use turbidite::query::TrackMetrics;
@@ -260,24 +262,58 @@ pub(crate) unsafe fn strided<'a>(
     Ok(unsafe { std::slice::from_raw_parts(data.cast(), bytes) })
 }
 
-/// Returns a request of the caller, or `None` for NULL. `type_name` is its name in turbidite.h.
+/// A request struct of turbidite.h. It begins with its size, and grows only at its end.
 ///
 /// # Safety
-/// `request` is NULL or points to an integer of 32 bits. If that is the size of `T`, it begins a `T` that stays
-/// unchanged for `'a`.
-pub(crate) unsafe fn request<'a, T>(request: *const T, type_name: &str) -> Result<Option<&'a T>, Error> {
+/// The struct is `repr(C)`, begins with a `u32` that states its size, and is valid if all of its bytes are zero.
+pub(crate) unsafe trait Request: Sized {
+    /// Name in turbidite.h.
+    const NAME: &str;
+    /// Sizes that earlier versions of the header gave it. Fields that follow are zero.
+    const EARLIER_BYTES: &[usize];
+}
+
+// SAFETY: the struct is numbers and pointers.
+unsafe impl Request for CRequest {
+    const NAME: &str = "turbidite_request";
+    const EARLIER_BYTES: &[usize] = &[48];
+}
+
+// SAFETY: as above.
+unsafe impl Request for CGetRequest {
+    const NAME: &str = "turbidite_get_request";
+    const EARLIER_BYTES: &[usize] = &[];
+}
+
+// SAFETY: as above.
+unsafe impl Request for CTrackRequest {
+    const NAME: &str = "turbidite_track_request";
+    const EARLIER_BYTES: &[usize] = &[104];
+}
+
+/// Returns a copy of a request of the caller, or `None` for NULL.
+///
+/// # Safety
+/// `request` is NULL or points to an integer of 32 bits. If that is a size of `T`, it begins a request of this size.
+pub(crate) unsafe fn request<T: Request>(request: *const T) -> Result<Option<T>, Error> {
     if request.is_null() {
         return Ok(None);
     }
     // SAFETY: `request` is not NULL, and every request begins with this field.
     let struct_size = unsafe { request.cast::<u32>().read() };
-    if struct_size as usize != size_of::<T>() {
-        let size = size_of::<T>();
-        let advice = format!("set it to sizeof({type_name}), and compile with the turbidite.h of this release");
+    let bytes = struct_size as usize;
+    if bytes != size_of::<T>() && !T::EARLIER_BYTES.contains(&bytes) {
+        let (size, name) = (size_of::<T>(), T::NAME);
+        let advice = format!("set it to sizeof({name}), and compile with the turbidite.h of this release");
         return Err(argument("request", format!("struct_size is {struct_size}, not {size}; {advice}")));
     }
-    // SAFETY: the caller guarantees a whole request of this size.
-    Ok(unsafe { request.as_ref() })
+    let mut copy = MaybeUninit::<T>::zeroed();
+    // SAFETY: the caller guarantees that many bytes, no more than the copy has, which is another place. By the contract
+    // of the trait, the copy is valid, whether its end is zero or the caller's.
+    unsafe {
+        std::ptr::copy_nonoverlapping(request.cast::<u8>(), copy.as_mut_ptr().cast::<u8>(), bytes);
+        Ok(Some(copy.assume_init()))
+    }
 }
 
 /// Returns the schema of the columns.

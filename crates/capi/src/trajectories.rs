@@ -25,9 +25,9 @@ pub unsafe extern "C" fn turbidite_get(
     answer(|| {
         // SAFETY: the header requires valid pointers, or NULL, and a request with valid strings, names and views.
         unsafe {
-            let request = structs::request(request, "turbidite_get_request")?;
+            let request = structs::request(request)?;
             let request = request.ok_or_else(|| argument("request", "is NULL"))?;
-            follow(reader, stream, metrics, |schema| with_options(listed(request, schema)?, request))
+            follow(reader, stream, metrics, |schema| with_options(listed(&request, schema)?, &request))
         }
     })
 }
@@ -46,9 +46,9 @@ pub unsafe extern "C" fn turbidite_tracks(
     answer(|| {
         // SAFETY: the header requires valid pointers, or NULL, and a request with valid strings, names and views.
         unsafe {
-            let request = structs::request(request, "turbidite_track_request")?;
+            let request = structs::request(request)?;
             let request = request.ok_or_else(|| argument("request", "is NULL"))?;
-            follow(reader, stream, metrics, |schema| with_options(particles(request, schema)?, &request.listed))
+            follow(reader, stream, metrics, |schema| with_options(particles(&request, schema)?, &request.listed))
         }
     })
 }

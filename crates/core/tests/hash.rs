@@ -13,7 +13,7 @@ use bytes::Bytes;
 use parquet::file::properties::ReaderProperties;
 use parquet::file::reader::FileReader;
 use parquet::file::serialized_reader::{ReadOptionsBuilder, SerializedFileReader};
-use turbidite::query::{QueryProgress, TrackRequest};
+use turbidite::query::{QueryProgress, TrackRequest, Use};
 use turbidite::storage::{FileKind, MemoryStorage, Storage};
 use turbidite::store::{DatasetPaths, verify_on};
 use turbidite::{
@@ -148,6 +148,26 @@ fn filters_prune_row_groups() {
     assert!(considered > 400 * 200, "{considered} row groups");
     assert!((400..600).contains(&touched), "{touched} row groups for 400 records");
     assert!(pages < 3 * touched, "{pages} pages of {touched} row groups");
+}
+
+/// A lookup is listed as the access path of its query, unless a scan is required.
+#[test]
+fn lookups_are_explained() {
+    let storage = Arc::new(MemoryStorage::new());
+    write(&storage, WriteOptions::new(4), &[scattered(10_000)]);
+    let dataset = Dataset::open_with(storage, "/ds").unwrap();
+    let explained = |query: Query| {
+        let explanation = dataset.explain(&query).unwrap();
+        let paths = explanation.epochs[0].alternatives.iter();
+        (paths.map(|path| (path.path.clone(), path.is_used)).collect::<Vec<_>>(), explanation.to_string())
+    };
+    let lookup = Query::new().filter(format!("id = {}", scattered(8)[7]));
+    let (paths, text) = explained(lookup.clone());
+    assert_eq!(paths, [("lookup".to_owned(), true)]);
+    assert!(text.contains("access path lookup: at most") && text.contains("rows to test; used"), "{text}");
+    for other in [lookup.clone().using(Use::Scan), lookup.ordered(true), Query::new().filter("value = 3")] {
+        assert_eq!(explained(other).0, []);
+    }
 }
 
 /// Row groups that filters exclude are done, too.

@@ -5,11 +5,11 @@
 //! or `interval`. Parentheses and operators are counted here, since sqlparser's left-deep chains are as deep as they
 //! are long, and would overflow the stack on drop.
 
-use sqlparser::ast::Expr;
+use sqlparser::ast::{BinaryOperator, Expr, Ident, UnaryOperator, Value, ValueWithSpan};
 use sqlparser::dialect::GenericDialect;
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
-use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Whitespace};
+use sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, Tokenizer, Whitespace};
 
 use super::error::{ExpressionError, MAX_OPERATORS, MAX_TEXT_BYTES};
 
@@ -78,6 +78,47 @@ pub(super) fn parse(source: &SourceText<'_>) -> Result<Expr, ExpressionError> {
     if source.text.trim().is_empty() {
         return Err(ExpressionError::Empty);
     }
+    match equality(source.text) {
+        Some(expr) => Ok(expr),
+        None => parse_any(source),
+    }
+}
+
+/// Returns the tree of an expression such as `id = 17`, which is that of the parser. `None` for other expressions.
+/// Lookups of single ids have this form, and the parser would take longer than some of them.
+fn equality(text: &str) -> Option<Expr> {
+    let (left, right) = text.split_once('=')?;
+    let (name, digits) = (left.trim_end_matches(' '), right.trim_matches(' '));
+    let span = |start: usize, bytes: usize| {
+        // All characters up to there are ASCII. Locations count them from 1.
+        let location = |offset: usize| Location::new(1, offset as u64 + 1);
+        Span::new(location(start), location(start + bytes))
+    };
+    let quoted = name.strip_prefix('"').and_then(|name| name.strip_suffix('"'));
+    let bare = quoted.unwrap_or(name);
+    let is_word = !bare.starts_with(|first: char| first.is_ascii_digit())
+        && bare.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    let has_meaning = ["and", "or", "not", "between", "in", "true", "false"];
+    if bare.is_empty() || !is_word || has_meaning.iter().any(|word| bare.eq_ignore_ascii_case(word)) {
+        return None;
+    }
+    let unsigned = digits.strip_prefix('-').unwrap_or(digits);
+    if unsigned.is_empty() || !unsigned.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let end = left.len() + 1 + right.trim_end_matches(' ').len();
+    let span_of_number = span(end - unsigned.len(), unsigned.len());
+    let number = Expr::Value(ValueWithSpan { value: Value::Number(unsigned.to_owned(), false), span: span_of_number });
+    let right = match unsigned.len() == digits.len() {
+        true => number,
+        false => Expr::UnaryOp { op: UnaryOperator::Minus, expr: Box::new(number) },
+    };
+    let quote_style = quoted.map(|_| '"');
+    let name = Ident { value: bare.to_owned(), quote_style, span: span(0, name.len()) };
+    Some(Expr::BinaryOp { left: Box::new(Expr::Identifier(name)), op: BinaryOperator::Eq, right: Box::new(right) })
+}
+
+fn parse_any(source: &SourceText<'_>) -> Result<Expr, ExpressionError> {
     let dialect = GenericDialect {};
     let tokens = Tokenizer::new(&dialect, source.text)
         .tokenize_with_location()
@@ -163,4 +204,35 @@ fn admit(source: &SourceText<'_>, tokens: Vec<TokenWithSpan>) -> Result<Vec<Toke
         admitted.push(token);
     }
     Ok(admitted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The tree of an equality, its locations included, is the parser's. Other expressions are left to the parser.
+    #[test]
+    fn equalities_are_parsed_as_the_parser_does() {
+        let names =
+            ["id", "\"id\"", "ID_2", "_", "x", "E", "case", "interval", "date", "Infinity", "\"a b\"", "2a", "a.b"];
+        let names =
+            names.into_iter().chain(["not", "TRUE", "In", "\"not\"", "é", "", "\"\"", "\"\"\"\"", "(id)", " id"]);
+        let numbers =
+            ["17", "-17", "0", "007", "340282366920938463463374607431768211456", "- 1", "--1", "+1", "1.5", "1e3"];
+        let numbers: Vec<&str> = numbers.into_iter().chain(["x'00'", "", "1 2", "id", "=1", "17 ", "-5  "]).collect();
+        let mut equalities = 0;
+        for name in names {
+            for number in &numbers {
+                for equals in ["=", " = ", "= ", "  =", " == ", "\t=", " <= ", " =\n"] {
+                    let text = format!("{name}{equals}{number}");
+                    let Some(expr) = equality(&text) else { continue };
+                    let parsed = parse_any(&SourceText::new(&text, 0));
+                    assert_eq!(format!("{:?}", parsed.unwrap()), format!("{expr:?}"), "{text}");
+                    equalities += 1;
+                }
+            }
+        }
+        assert!(equalities > 100, "{equalities}");
+        assert!(equality("id = 17").is_some() && equality("\"id\" = -17").is_some());
+    }
 }

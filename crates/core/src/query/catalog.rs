@@ -205,6 +205,13 @@ impl Catalog {
         Ok(self.remember(KnownManifest { manifest: Arc::new(manifest), columns, is_confirmed }))
     }
 
+    /// Returns the manifest of an epoch that a scan would use which needs statistics of these columns. `None` if it is
+    /// not in memory, or not known to belong to the data.
+    pub(super) fn known_manifest(&self, epoch: u64, columns: &[usize]) -> Option<Arc<EpochManifest>> {
+        let known = lock(&self.manifests).get(&epoch)?;
+        (known.is_confirmed && known.has_statistics(columns, self.schema.key_index())).then_some(known.manifest)
+    }
+
     fn remember(&self, known: KnownManifest) -> KnownManifest {
         let manifest = &known.manifest;
         let weight = manifest.row_groups.len() as u64 + (manifest.keys.text_bytes() / CACHED_RUN_BYTES) as u64;
@@ -303,12 +310,17 @@ impl Catalog {
 }
 
 impl Catalog {
+    /// Returns the Bloom filters of a part, if they are in the cache.
+    pub(super) fn known_filters(&self, manifest: &EpochManifest, part: PartId) -> Option<Arc<PartFilters>> {
+        lock(&self.filters).get(&(manifest.commit, part))
+    }
+
     /// Returns the Bloom filters of a part from the cache, or reads them.
     ///
     /// # Errors
     /// [`Error::Corruption`] if a filter is corrupt; the errors of [`Catalog::part`].
     pub(super) fn filters(&self, manifest: &EpochManifest, part: PartId) -> Result<Arc<PartFilters>> {
-        if let Some(filters) = lock(&self.filters).get(&(manifest.commit, part)) {
+        if let Some(filters) = self.known_filters(manifest, part) {
             return Ok(filters);
         }
         let open = self.part(manifest, part)?;

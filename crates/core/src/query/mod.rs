@@ -35,6 +35,7 @@ mod analytics;
 mod catalog;
 mod dataset;
 mod execution;
+mod lookup;
 mod metrics;
 mod piece;
 mod planning;

@@ -1,15 +1,15 @@
 //! A query as requested ([`Query`]), and as resolved against a dataset's schema ([`ResolvedQuery`]).
 
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
-use arrow_schema::{DataType as ArrowType, Field, SchemaRef};
+use arrow_schema::{DataType as ArrowType, Field, FieldRef, SchemaRef};
 use uuid::Uuid;
 
 use crate::error::{Result, UsageError};
 use crate::expr::{Predicate, SpaceText};
 use crate::query::piece::Piece;
-use crate::query::planning::partition_groups::key_hashes;
+use crate::query::planning::partition_groups::RequiredKeys;
 use crate::query::planning::selection::{RowRange, RowSelection};
 use crate::schema::{EPOCH_COLUMN, Schema};
 use crate::store::EpochRange;
@@ -20,6 +20,9 @@ pub(super) const BATCH_ROWS: usize = 1 << 16;
 
 /// Maximum number of rows of a batch. Row numbers within a batch must fit 32 bits.
 pub(super) const MOST_BATCH_ROWS: usize = 1 << 30;
+
+/// The Arrow field of the epoch.
+static EPOCH_FIELD: LazyLock<FieldRef> = LazyLock::new(|| Arc::new(Field::new(EPOCH_COLUMN, ArrowType::UInt64, false)));
 
 /// The epochs that a query reads.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -302,8 +305,8 @@ pub(super) struct ResolvedQuery {
     pub(super) check: bool,
     pub(super) piece: Option<Piece>,
     pub(super) access: Use,
-    /// Hashes of the keys that the predicate requires, if the dataset is clustered by hash.
-    pub(super) key_hashes: Option<Vec<u64>>,
+    /// The keys that the predicate requires, if the dataset is clustered by hash.
+    pub(super) keys: Option<RequiredKeys>,
     /// Commit of the records, if the query reads entries of an index.
     pub(super) indexed_commit: Option<Uuid>,
 }
@@ -337,19 +340,18 @@ impl ResolvedQuery {
             None => (0..schema.columns().len()).map(Some).chain([None]).collect(),
             Some(names) => resolve_columns(names, schema)?,
         };
-        let mut stored = Vec::new();
-        let mut output = Vec::new();
-        let mut fields = Vec::new();
+        let mut stored = Vec::with_capacity(named.len());
+        let mut output = Vec::with_capacity(named.len());
+        let mut fields = Vec::with_capacity(named.len());
         for column in named {
             let Some(column) = column else {
                 output.push(Output::Epoch);
-                fields.push(Field::new(EPOCH_COLUMN, ArrowType::UInt64, false));
+                fields.push(EPOCH_FIELD.clone());
                 continue;
             };
             output.push(Output::Stored(stored.len()));
             stored.push(column);
-            let stated = &schema.columns()[column];
-            fields.push(Field::new(&stated.name, stated.data_type.arrow(), false));
+            fields.push(schema.field(column).clone());
         }
         let key = query.ordered.then(|| {
             stored.iter().position(|column| *column == schema.key_index()).unwrap_or_else(|| {
@@ -359,7 +361,7 @@ impl ResolvedQuery {
         });
         Ok(Self {
             schema: schema.clone(),
-            key_hashes: key_hashes(schema, predicate.as_ref()),
+            keys: RequiredKeys::of(schema, predicate.as_ref()),
             predicate,
             stored,
             key,
@@ -377,7 +379,7 @@ impl ResolvedQuery {
 
     /// Sets the predicate.
     pub(super) fn restrict(&mut self, predicate: Predicate) {
-        self.key_hashes = key_hashes(&self.schema, Some(&predicate));
+        self.keys = RequiredKeys::of(&self.schema, Some(&predicate));
         self.predicate = Some(predicate);
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow_schema::{Field, SchemaRef};
+use arrow_schema::{Field, FieldRef, SchemaRef};
 
 use super::cluster_key::{ClusterKey, Clustering};
 use super::columns::{
@@ -33,6 +33,8 @@ pub struct Schema {
     /// The order of the first column of the key.
     key_order: KeyOrder,
     clustering: Clustering,
+    /// The Arrow field of each column.
+    fields: Vec<FieldRef>,
 }
 
 /// Returns the columns of a key, and the order of the first.
@@ -106,7 +108,9 @@ impl Schema {
             row_bytes += column.data_type.width();
         }
         let (indexes, key_order) = find_key(&columns, key)?;
-        Ok(Self { columns, offsets, row_bytes, key: indexes, key_order, clustering: key.clustering })
+        let field = |column: &Column| Arc::new(Field::new(&column.name, column.data_type.arrow(), false));
+        let fields = columns.iter().map(field).collect();
+        Ok(Self { columns, offsets, row_bytes, key: indexes, key_order, clustering: key.clustering, fields })
     }
 
     /// Returns the columns in stored order.
@@ -186,9 +190,12 @@ impl Schema {
 
     /// Returns the Arrow schema of query results with all stored columns (without `epoch`). No field is nullable.
     pub fn arrow(&self) -> SchemaRef {
-        let fields: Vec<Field> =
-            self.columns.iter().map(|column| Field::new(&column.name, column.data_type.arrow(), false)).collect();
-        Arc::new(arrow_schema::Schema::new(fields))
+        Arc::new(arrow_schema::Schema::new(self.fields.clone()))
+    }
+
+    /// Returns the Arrow field of a column in query results.
+    pub(crate) fn field(&self, index: usize) -> &FieldRef {
+        &self.fields[index]
     }
 
     /// Returns the offsets of the columns in a stored row, in bytes.

@@ -42,12 +42,22 @@ struct ColumnPages {
     column_index: Option<Range<usize>>,
     locations: OnceLock<Vec<PageLocation>>,
     ranges: OnceLock<PageRanges>,
+    /// Set once the locations are known to be those of the row group's rows.
+    checked: OnceLock<()>,
 }
 
 impl ColumnPages {
     fn new(data_type: DataType) -> Self {
-        let (locations, ranges) = (OnceLock::new(), OnceLock::new());
-        Self { data_type, chunk: None, filter: None, offset_index: None, column_index: None, locations, ranges }
+        Self {
+            data_type,
+            chunk: None,
+            filter: None,
+            offset_index: None,
+            column_index: None,
+            locations: OnceLock::new(),
+            ranges: OnceLock::new(),
+            checked: OnceLock::new(),
+        }
     }
 }
 
@@ -156,6 +166,29 @@ impl RowGroupPages {
             _ => return Err(Malformed("its pages are unknown")),
         };
         Ok(pages.locations.get_or_init(|| locations))
+    }
+
+    /// Returns whether the locations of a column's pages have been compared with the row group.
+    pub(crate) fn is_checked(&self, column: usize) -> bool {
+        self.columns.get(column).is_some_and(|pages| pages.checked.get().is_some())
+    }
+
+    /// Records that the locations of a column's pages are those of the row group.
+    pub(crate) fn set_checked(&self, column: usize) {
+        if let Some(pages) = self.columns.get(column) {
+            let _ = pages.checked.set(());
+        }
+    }
+
+    /// Returns the pages of the key column that may contain a key with this ordinal, by the first keys in the row
+    /// group's manifest entry. `None` if the bounds of pages come from elsewhere.
+    pub(crate) fn pages_with_key(&self, entry: &RowGroupEntry, key: usize, ordinal: u64) -> Option<Range<usize>> {
+        self.layout.as_ref()?;
+        // These bounds are known only if the first keys ascend.
+        self.columns.get(key)?.ranges.get()?.as_ref()?;
+        let first_keys = entry.pages.as_ref()?.first_keys.as_ref()?;
+        let before = first_keys.partition_point(|first| *first < ordinal);
+        Some(before..first_keys.partition_point(|first| *first <= ordinal) + 1)
     }
 
     /// Returns the smallest and largest value of a page. Returns `None` if they are unknown.

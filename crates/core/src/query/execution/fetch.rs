@@ -17,7 +17,7 @@ use crate::query::execution::column::gather;
 use crate::query::execution::recycle::{ColumnBlock, Recycler};
 use crate::query::execution::scratch::Scratch;
 use crate::query::planning::coalescing::{Extent, joined};
-use crate::query::planning::pages::{PageIndex, page_end};
+use crate::query::planning::pages::{PageIndex, page_end, page_with};
 use crate::query::planning::scan::Group;
 
 /// Number of pages that most fetches read of each column.
@@ -105,8 +105,10 @@ pub(in crate::query) fn fetch(
     let lengths = requests.iter().map(|request| row_count(request.rows) * group.width(request.column));
     let mut block = recycler.columns(lengths);
     let mut page_reads = Vec::with_capacity(PAGES_EXPECTED * requests.len());
+    // The wanted rows of most columns begin in pages of the same number.
+    let mut near = 0;
     for (request, values) in requests.iter().zip(block.columns_mut()) {
-        place(group, request, values, &mut page_reads)?;
+        place(group, request, values, &mut near, &mut page_reads)?;
     }
     page_reads.sort_unstable_by_key(|page_read| page_read.page.offset);
     let Scratch { raw, page, .. } = scratch;
@@ -124,12 +126,13 @@ fn place<'a>(
     group: &Group,
     request: &ColumnRequest<'a>,
     values: &'a mut [u8],
+    near: &mut usize,
     page_reads: &mut Vec<PageRead<'a>>,
 ) -> Result<()> {
     let column = request.column;
     let (width, value_bytes) = (group.width(column), group.value_bytes(column));
     let mut rest = values;
-    each_page(group.pages(column)?, request.rows, |number, page, rows| {
+    each_page(group.pages(column)?, request.rows, near, |number, page, rows| {
         let count = rows_within(rows, page);
         let target = take(&mut rest, count * width);
         if let Some(held) = request.held.and_then(|held| held.page(page, width)) {
@@ -240,20 +243,26 @@ fn rows_within(rows: &[Range<u32>], page: &PageLocation) -> usize {
 }
 
 /// Calls `visit` for each page that contains any of the rows (ascending, disjoint ranges), and passes the ranges that
-/// have rows in that page. The first and the last may extend beyond the page.
+/// have rows in that page. The first and the last may extend beyond the page. `near` is a guess of the number of the
+/// first page, and becomes that number.
 fn each_page<'a>(
     pages: &[PageLocation],
     rows: &'a [Range<u32>],
+    near: &mut usize,
     mut visit: impl FnMut(usize, &PageLocation, &'a [Range<u32>]) -> Result<()>,
 ) -> Result<()> {
-    let (mut next, mut number, mut resume) = (0, 0, 0u32);
+    let (mut next, mut resume, mut guess) = (0, 0u32, None);
     while let Some(range) = rows.get(next) {
         let from = range.start.max(resume);
         if from >= range.end {
             next += 1;
             continue;
         }
-        number += pages[number..].partition_point(|page| page_end(page) <= u64::from(from));
+        let number = page_with(pages, u64::from(from), guess.unwrap_or(*near));
+        if guess.is_none() {
+            *near = number;
+        }
+        guess = Some(number + 1);
         let Some(page) = pages.get(number) else { break };
         let end = u32::try_from(page_end(page)).unwrap_or(u32::MAX);
         let count = rows[next..].iter().take_while(|range| range.start < end).count();
@@ -261,7 +270,6 @@ fn each_page<'a>(
         visit(number, page, visited)?;
         next += count - usize::from(visited.last().is_some_and(|last| last.end > end));
         resume = end;
-        number += 1;
     }
     Ok(())
 }
@@ -316,7 +324,7 @@ mod tests {
             let pages = pages(&starts, rows);
             let mut visited = Vec::new();
             let mut seen = Vec::new();
-            each_page(&pages, &ranges(&bits), |number, page, found| {
+            each_page(&pages, &ranges(&bits), &mut 0, |number, page, found| {
                 seen.push(number);
                 assert!(!found.is_empty());
                 let before = visited.len();

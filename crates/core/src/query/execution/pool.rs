@@ -26,6 +26,8 @@ type Work<T> = Box<dyn FnOnce(&mut Scratch) -> T + Send>;
 enum State<T> {
     Waiting(Work<T>),
     Running,
+    /// Running, and a thread waits for the result.
+    Awaited,
     Done(std::thread::Result<T>),
     Taken,
 }
@@ -60,8 +62,10 @@ impl<T: Send> Runnable for Slot<T> {
             }
         };
         let outcome = catch_unwind(AssertUnwindSafe(|| work(scratch)));
-        *lock(&self.state) = State::Done(outcome);
-        self.done.notify_all();
+        // A notification is a system call, which most tasks do not need.
+        if let State::Awaited = std::mem::replace(&mut *lock(&self.state), State::Done(outcome)) {
+            self.done.notify_all();
+        }
         true
     }
 
@@ -141,7 +145,9 @@ impl Pool {
             if worth_a_thread && self.threads.len() < self.most_threads {
                 self.start_thread();
             }
-            self.shared.arrived.notify_one();
+            if !self.threads.is_empty() {
+                self.shared.arrived.notify_one();
+            }
         }
         Ticket { slot }
     }
@@ -169,6 +175,7 @@ impl Pool {
                     drop(state);
                     resume_unwind(panic);
                 }
+                State::Running => *state = State::Awaited,
                 other => *state = other,
             }
             state = ticket.slot.done.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -215,7 +222,9 @@ impl Drop for Pool {
             queue.closed = true;
             queue.work.clear();
         }
-        self.shared.arrived.notify_all();
+        if !self.threads.is_empty() {
+            self.shared.arrived.notify_all();
+        }
         for thread in self.threads.drain(..) {
             // The panic of a task is caught, and passed to the caller that waits for the task. The thread itself does
             // not panic.

@@ -19,6 +19,7 @@ use crate::query::execution::batch_columns::BatchColumns;
 use crate::query::execution::ordered_scan::Merge;
 use crate::query::execution::pool::{Pool, Ticket};
 use crate::query::execution::read::{PackedRows, WHOLE_PIECE_ROWS, load};
+use crate::query::lookup::{self, KeyLookup};
 use crate::query::metrics::{Counters, QueryMetrics, add, lap};
 use crate::query::planning::chunks::Cutter;
 use crate::query::planning::pages::PageIndex;
@@ -52,6 +53,8 @@ pub(in crate::query) struct Scan<T = PackedRows> {
     resolved: Arc<ResolvedQuery>,
     counters: Arc<Counters>,
     pool: Pool,
+    /// Whether rows are looked up by key, in epochs that allow it.
+    looks_up: bool,
     epochs: VecDeque<u64>,
     plans: VecDeque<Ticket<Result<EpochScan>>>,
     plan: Option<(Arc<EpochScan>, VecDeque<GroupChoice>)>,
@@ -95,6 +98,8 @@ impl<T: Send + 'static> Scan<T> {
         let limited = resolved.limit < u64::from(most_chunk_rows).saturating_mul(most_ahead as u64);
         Self {
             pool: Pool::new(resolved.threads, &counters.recycler),
+            // A plan counts the row groups that it has read.
+            looks_up: counters.counting().is_none() && lookup::applies(&dataset, &resolved, epochs.len()),
             epochs: epochs.into(),
             plans: VecDeque::new(),
             plan: None,
@@ -151,6 +156,15 @@ impl<T: Send + 'static> Scan<T> {
     fn fill(&mut self) -> Result<()> {
         loop {
             self.counters.check()?;
+            if self.looks_up && self.has_no_plan() {
+                // A limit may make the next epoch unnecessary.
+                if !self.loads.is_empty() {
+                    return Ok(());
+                }
+                if self.look_up() {
+                    continue;
+                }
+            }
             while self.plans.len() < self.ahead
                 && let Some(epoch) = self.epochs.pop_front()
             {
@@ -181,6 +195,25 @@ impl<T: Send + 'static> Scan<T> {
                 None => {}
             }
         }
+    }
+
+    /// Returns whether all planned epochs have been cut into chunks.
+    fn has_no_plan(&self) -> bool {
+        self.plans.is_empty() && self.plan.is_none() && self.refines.is_empty() && self.cutter.is_none()
+    }
+
+    /// Looks up the rows of the next epoch. Returns false if there is none, or it must be planned.
+    fn look_up(&mut self) -> bool {
+        let Some(&epoch) = self.epochs.front() else { return false };
+        let (dataset, resolved, counters) = self.shared();
+        let found = KeyLookup::new(&dataset, &resolved, epoch).and_then(KeyLookup::find);
+        let Some(found) = found else { return false };
+        self.epochs.pop_front();
+        add(&counters.runs_considered, found.row_groups as u64);
+        for (group, rows) in found.selected {
+            self.submit_load(group, rows);
+        }
+        true
     }
 
     fn shared(&self) -> (Arc<Catalog>, Arc<ResolvedQuery>, Arc<Counters>) {
@@ -430,6 +463,11 @@ impl QueryStream {
         let batch = RecordBatch::try_new_with_options(self.resolved.arrow.clone(), columns, &options)
             .map_err(|cause| Error::internal(format!("a batch does not fit its schema: {cause}")))?;
         let most = self.resolved.batch_rows;
+        if rows <= most {
+            self.ready.push_back(batch);
+            lap(&self.counters.merge_ns, &mut clock);
+            return Ok(());
+        }
         for start in (0..rows).step_by(most) {
             self.ready.push_back(batch.slice(start, most.min(rows - start)));
         }

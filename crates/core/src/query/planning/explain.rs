@@ -9,6 +9,7 @@ use crate::expr::{Predicate, TruthValue};
 use crate::format::{RowGroupEntry, RunKind};
 use crate::query::access::choice::Alternative;
 use crate::query::catalog::Catalog;
+use crate::query::lookup::{self, LOOKUP};
 use crate::query::metrics::Counters;
 use crate::query::planning::pages::PageIndex;
 use crate::query::planning::plan::RowGroupPlan;
@@ -44,7 +45,8 @@ pub struct EpochExplanation {
     pub runs: Vec<KindCount>,
     /// Columns whose statistics in the manifest pruned row groups.
     pub runs_skipped_by: Vec<PruneReason>,
-    /// The access paths that could answer the predicate, if the dataset has indexes. The last is the scan.
+    /// The access paths that could answer the predicate, if the dataset has indexes. The last is the scan. A lookup of
+    /// keys has no alternative.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub alternatives: Vec<Alternative>,
     /// Part files.
@@ -102,11 +104,16 @@ const TOGETHER: &str = "several columns together";
 /// Explains a query over these epochs.
 pub(in crate::query) fn explain(dataset: &Catalog, resolved: &ResolvedQuery, epochs: &[u64]) -> Result<Explanation> {
     let counters = Counters::default();
+    let is_lookup = lookup::applies(dataset, resolved, epochs.len());
     let mut explained = Vec::with_capacity(epochs.len());
     for &epoch in epochs {
         let before = counters.metrics().bytes_read;
         let scan = plan_epoch(dataset, resolved, epoch, &counters)?;
         let mut explanation = explain_epoch(dataset, resolved, &scan)?;
+        if is_lookup {
+            let entries_most = explanation.rows_most;
+            explanation.alternatives = vec![Alternative { path: LOOKUP.to_owned(), entries_most, is_used: true }];
+        }
         // Planning has read the entries of indexes.
         let entry_bytes = counters.metrics().bytes_read - before;
         explanation.bytes_least += entry_bytes;
@@ -298,8 +305,10 @@ impl fmt::Display for EpochExplanation {
             writeln!(f, "  pruned within row groups: {rows} more rows, by {by}")?;
         }
         for Alternative { path, entries_most, is_used } in &self.alternatives {
-            let (used, what) =
-                (if *is_used { "used" } else { "not used" }, if path == SCAN { "rows" } else { "entries" });
+            let (used, what) = (
+                if *is_used { "used" } else { "not used" },
+                if path == SCAN || path == LOOKUP { "rows" } else { "entries" },
+            );
             writeln!(f, "  access path {path}: at most {entries_most} {what} to test; {used}")?;
         }
         if self.pages > 0 {

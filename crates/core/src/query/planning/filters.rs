@@ -25,13 +25,13 @@ pub(in crate::query) fn retain(
     choices: Vec<GroupChoice>,
     counters: &Counters,
 ) -> Result<Vec<GroupChoice>> {
-    let Some(hashes) = &resolved.key_hashes else { return Ok(choices) };
+    let Some(keys) = &resolved.keys else { return Ok(choices) };
     let groups = dataset.partition_groups(manifest);
     let mut filters: HashMap<PartId, Option<Arc<PartFilters>>> = HashMap::new();
     let mut kept = Vec::with_capacity(choices.len());
     for choice in choices {
         let entry = &manifest.row_groups[choice.entry];
-        let mut hashes = hashes.iter().filter(|hash| groups.may_contain(choice.entry, **hash)).peekable();
+        let mut hashes = keys.hashes.iter().filter(|hash| groups.may_contain(choice.entry, **hash)).peekable();
         if hashes.peek().is_none() {
             continue;
         }

@@ -58,13 +58,28 @@ pub(in crate::query) fn first_rows(manifest: &EpochManifest) -> Vec<u64> {
     first_rows
 }
 
+/// Returns the number of the page with this row, or the number of pages if none has it. Tries page `guess` first.
+pub(in crate::query) fn page_with(pages: &[PageLocation], row: u64, guess: usize) -> usize {
+    let is_in = |page: &PageLocation| page.first_row <= row && row < page_end(page);
+    if pages.get(guess).is_some_and(is_in) {
+        return guess;
+    }
+    let Some(first) = pages.first() else { return 0 };
+    // Pages usually have the same number of rows. A search would miss the processor's cache several times.
+    let guess = usize::try_from(row / u64::from(first.rows.max(1))).unwrap_or(usize::MAX);
+    if pages.get(guess).is_some_and(is_in) {
+        return guess;
+    }
+    pages.partition_point(|page| page_end(page) <= row)
+}
+
 /// Returns the pages that contain any of these rows.
 pub(crate) fn pages_of(pages: &[PageLocation], rows: &Range<u32>) -> Range<usize> {
     if rows.is_empty() {
         return 0..0;
     }
-    let first = pages.partition_point(|page| page_end(page) <= u64::from(rows.start));
-    let last = pages.partition_point(|page| page.first_row < u64::from(rows.end));
+    let first = page_with(pages, u64::from(rows.start), 0);
+    let last = pages.len().min(page_with(pages, u64::from(rows.end - 1), first) + 1);
     first..last.max(first)
 }
 
@@ -136,6 +151,10 @@ pub(in crate::query) mod tests {
             };
             let expected: Vec<usize> = (0..pages.len()).filter(|number| holds(&pages[*number])).collect();
             prop_assert_eq!(pages_of(&pages, &wanted).collect::<Vec<_>>(), expected);
+            let expected = pages.iter().position(|page| page_end(page) > u64::from(start)).unwrap_or(pages.len());
+            for guess in 0..pages.len() + 2 {
+                prop_assert_eq!(page_with(&pages, u64::from(start), guess), expected);
+            }
         }
     }
 }

@@ -9,19 +9,32 @@ use crate::schema::{Clustering, KeyHash, Schema, partition_of_hash};
 /// Maximum number of keys that are looked up in filters. More of them would be in nearly every row group.
 const MAX_KEYS: usize = 4096;
 
-/// Returns the hashes of the keys that a predicate requires, each once. `None` if the dataset is not clustered by hash,
-/// or the predicate implies no short list of keys.
-pub(in crate::query) fn key_hashes(schema: &Schema, predicate: Option<&Predicate>) -> Option<Vec<u64>> {
-    if schema.clustering() != Clustering::Hash {
-        return None;
+/// The keys that a predicate requires, in a dataset that is clustered by hash.
+#[derive(Debug, Default)]
+pub(in crate::query) struct RequiredKeys {
+    /// The hash of each key.
+    pub(in crate::query) hashes: Vec<u64>,
+    /// The ordinal of each key, or of its first column. Ascending.
+    pub(in crate::query) ordinals: Vec<u64>,
+}
+
+impl RequiredKeys {
+    /// Returns the keys that a predicate requires. `None` if the dataset is not clustered by hash, or the predicate
+    /// implies no short list of keys.
+    pub(in crate::query) fn of(schema: &Schema, predicate: Option<&Predicate>) -> Option<Self> {
+        if schema.clustering() != Clustering::Hash {
+            return None;
+        }
+        let packed = predicate?.keys_of(schema, MAX_KEYS)?;
+        let stride: usize = schema.key_columns().iter().map(|index| schema.columns()[*index].data_type.width()).sum();
+        let mut hashes = Vec::new();
+        KeyHash::of_keys(schema).hashes(&packed, stride, &mut hashes);
+        let ordinals = packed.chunks_exact(stride).map(|key| schema.key_order().ordinal(key));
+        let mut keys: Vec<(u64, u64)> = ordinals.zip(hashes).collect();
+        keys.sort_unstable();
+        let (ordinals, hashes) = keys.into_iter().unzip();
+        Some(Self { hashes, ordinals })
     }
-    let keys = predicate?.keys_of(schema, MAX_KEYS)?;
-    let stride = schema.key_columns().iter().map(|index| schema.columns()[*index].data_type.width()).sum();
-    let mut hashes = Vec::new();
-    KeyHash::of_keys(schema).hashes(&keys, stride, &mut hashes);
-    hashes.sort_unstable();
-    hashes.dedup();
-    Some(hashes)
 }
 
 /// The row groups in which a key may lie, by its partition. A lookup visits them, however many row groups the epoch

@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::io::{self, IoSliceMut};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -143,9 +144,9 @@ pub(in crate::query) fn choose(
 ) -> Vec<GroupChoice> {
     let predicate = resolved.predicate.as_ref();
     let range = predicate.and_then(|predicate| predicate.range_of(resolved.schema.key_index()));
-    let mut choices = match (&resolved.key_hashes, range) {
-        (Some(hashes), _) => {
-            let positions = dataset.partition_groups(manifest).of_hashes(hashes);
+    let mut choices = match (&resolved.keys, range) {
+        (Some(keys), _) => {
+            let positions = dataset.partition_groups(manifest).of_hashes(&keys.hashes);
             choose_among(manifest, predicate, positions.into_iter())
         }
         (None, Some((low, high))) => {
@@ -373,17 +374,7 @@ impl EpochScan {
             },
         };
         let pages = part.row_group(entry, self.page_statistics.need_index(choice, entry))?;
-        let group = Group {
-            manifest: self.manifest.clone(),
-            entry: choice.entry,
-            part,
-            pages,
-            schema: resolved.schema.clone(),
-            touched: AtomicBool::new(false),
-            progress: self.progress.clone(),
-        };
-        group.check_columns(resolved)?;
-        Ok(group)
+        Group::new(&self.manifest, choice.entry, (part, pages), resolved, self.progress.clone())
     }
 
     /// Returns the names of the indexes that select rows, if there are any.
@@ -433,6 +424,29 @@ impl Drop for Group {
 }
 
 impl Group {
+    /// Creates the row group at position `entry` of a manifest, in an open part.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] if the page lists of the columns that a query uses are not those of the row group.
+    pub(in crate::query) fn new(
+        manifest: &Arc<EpochManifest>,
+        entry: usize,
+        (part, pages): (Arc<PartReader>, Arc<RowGroupPages>),
+        resolved: &ResolvedQuery,
+        progress: Option<Arc<QueryProgress>>,
+    ) -> Result<Self> {
+        let (manifest, schema) = (manifest.clone(), resolved.schema.clone());
+        let group = Self { manifest, entry, part, pages, schema, touched: AtomicBool::new(false), progress };
+        group.check_columns(resolved)?;
+        Ok(group)
+    }
+
+    /// Returns the pages of the key that may contain a key with this ordinal, by the first keys in the manifest. `None`
+    /// if the page index has other bounds, or there are none.
+    pub(in crate::query) fn pages_with_key(&self, ordinal: u64) -> Option<Range<usize>> {
+        self.pages.pages_with_key(self.entry(), self.schema.key_index(), ordinal)
+    }
+
     /// Returns the manifest's entry of the row group.
     pub(crate) fn entry(&self) -> &RowGroupEntry {
         &self.manifest.row_groups[self.entry]
@@ -462,8 +476,12 @@ impl Group {
     /// Checks the page lists of all columns that a query uses. Later code relies on them.
     fn check_columns(&self, resolved: &ResolvedQuery) -> Result<()> {
         for &column in resolved.predicate_columns().iter().chain(&resolved.stored) {
+            if self.pages.is_checked(column) {
+                continue;
+            }
             check_pages(self.entry(), self.pages(column)?)
                 .map_err(|what| self.corruption(format_args!("page list of {}", self.column_name(column)), what))?;
+            self.pages.set_checked(column);
         }
         Ok(())
     }

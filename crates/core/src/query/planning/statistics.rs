@@ -40,6 +40,18 @@ fn page_bounds(summary: &ColumnStatistics, rows: u64, range: Option<(Value, Valu
     ColumnBounds { range: range.or(summary.range), nan }
 }
 
+/// Evaluates the predicate on the bounds of one page of the only column that it reads, which has no NaN.
+pub(in crate::query) fn judge_page(
+    epoch: u64,
+    predicate: &Predicate,
+    index: &impl PageIndex,
+    page: usize,
+) -> TruthValue {
+    predicate.prune(epoch, &|column| {
+        index.range(column, page).map(|range| ColumnBounds { range: Some(range), nan: NanPresence::None })
+    })
+}
+
 /// Selects the rows of a row group that may match, by the page index.
 ///
 /// # Errors

@@ -1,0 +1,193 @@
+//! Finding the pages of keys.
+
+use std::sync::Arc;
+
+use crate::expr::TruthValue;
+use crate::format::{EpochManifest, PageLocation, PartFilters, PartId, RowGroupEntry};
+use crate::query::catalog::Catalog;
+use crate::query::planning::pages::{PageIndex, page_end, page_with};
+use crate::query::planning::partition_groups::{PartitionGroups, RequiredKeys};
+use crate::query::planning::scan::Group;
+use crate::query::planning::selection::RowSelection;
+use crate::query::planning::statistics::{judge_page, judge_run, select};
+use crate::query::request::{ResolvedQuery, Use};
+
+/// Name of the access path.
+pub(in crate::query) const LOOKUP: &str = "lookup";
+
+/// Maximum number of keys that are looked up, counted once for each epoch. More of them are worth a plan.
+const MOST_KEYS: usize = 64;
+
+/// Maximum number of rows that are read of a row group for one key. Keys with more rows are worth a plan, which reads
+/// them in chunks.
+const MOST_ROWS: u64 = 8192;
+
+/// Returns whether a query of some epochs looks up its rows by key.
+pub(in crate::query) fn applies(dataset: &Catalog, resolved: &ResolvedQuery, epochs: usize) -> bool {
+    let Some(keys) = &resolved.keys else { return false };
+    let key = resolved.schema.key_columns();
+    let is_indexed = |column: &usize| {
+        let name = &resolved.schema.columns()[*column].name;
+        dataset.indexes().iter().any(|index| index.name() == name)
+    };
+    keys.hashes.len().saturating_mul(epochs) <= MOST_KEYS
+        && resolved.access == Use::Automatic
+        && resolved.key.is_none()
+        && resolved.piece.is_none()
+        && resolved.indexed_commit.is_none()
+        && resolved.predicate_columns().iter().all(|column| key.contains(column))
+        && !key.iter().any(is_indexed)
+}
+
+/// The rows to read of an epoch.
+pub(in crate::query) struct Found {
+    /// Number of row groups in the epoch.
+    pub(in crate::query) row_groups: usize,
+    /// Row groups with the rows that may match, in the manifest's order.
+    pub(in crate::query) selected: Vec<(Arc<Group>, RowSelection)>,
+}
+
+/// The lookup of a query's keys in one epoch.
+pub(in crate::query) struct KeyLookup<'a> {
+    dataset: &'a Catalog,
+    resolved: &'a ResolvedQuery,
+    keys: &'a RequiredKeys,
+    manifest: Arc<EpochManifest>,
+    groups: Arc<PartitionGroups>,
+    /// The filters used so far.
+    filters: Vec<(PartId, Arc<PartFilters>)>,
+}
+
+impl<'a> KeyLookup<'a> {
+    /// Creates the lookup of an epoch, for a query to which lookups apply. `None` if the epoch must be planned.
+    pub(in crate::query) fn new(dataset: &'a Catalog, resolved: &'a ResolvedQuery, epoch: u64) -> Option<Self> {
+        let keys = resolved.keys.as_ref()?;
+        let manifest = dataset.known_manifest(epoch, resolved.predicate_columns())?;
+        let groups = dataset.partition_groups(&manifest);
+        Some(Self { dataset, resolved, keys, manifest, groups, filters: Vec::new() })
+    }
+
+    /// Finds the rows that may match. `None` if the epoch must be planned.
+    pub(in crate::query) fn find(mut self) -> Option<Found> {
+        let mut candidates = Vec::new();
+        for (hash, ordinal) in self.keys.hashes.iter().zip(&self.keys.ordinals) {
+            self.add_candidates(*hash, *ordinal, &mut candidates)?;
+        }
+        candidates.sort_unstable();
+        let mut selected = Vec::new();
+        for of_group in candidates.chunk_by(|one, other| one.0 == other.0) {
+            let position = of_group[0].0;
+            let group = match self.open(position) {
+                Some(group) => group,
+                // A plan opens no row group that statistics exclude.
+                None if self.is_excluded(position) => continue,
+                None => return None,
+            };
+            let selection = self.select(&group, of_group.iter().map(|(_, ordinal)| *ordinal))?;
+            let Some(first) = selection.ranges().first() else { continue };
+            // If one page is in memory, the others probably are too. A plan announces those that are not.
+            if selected.is_empty() && !is_cached(&group, self.resolved, first.rows.start) {
+                return None;
+            }
+            selected.push((Arc::new(group), selection));
+        }
+        Some(Found { row_groups: self.manifest.row_groups.len(), selected })
+    }
+
+    /// Adds the positions of the row groups whose filters have a key. `None` if a filter is not in memory, and the
+    /// manifest does not exclude the row group.
+    fn add_candidates(&mut self, hash: u64, ordinal: u64, candidates: &mut Vec<(usize, u64)>) -> Option<()> {
+        let positions = self.groups.of_hashes(&[hash]);
+        let mut found = candidates.len();
+        candidates.resize(found + positions.len(), (0, ordinal));
+        let mut last = 0;
+        for position in positions {
+            let entry = self.manifest.row_groups.get(position)?;
+            let (part, row_group) = (entry.part, entry.row_group);
+            if self.filters.get(last).is_none_or(|(of, _)| *of != part) {
+                match self.place_of_filters(part) {
+                    Some(place) => last = place,
+                    // Plans have not read the filters of a part if statistics exclude its row groups.
+                    None if self.is_excluded(position) => continue,
+                    None => return None,
+                }
+            }
+            // Kept or overwritten: a branch would wait for the memory of each filter.
+            candidates[found].0 = position;
+            found += usize::from(self.filters[last].1.may_contain(row_group, hash));
+        }
+        candidates.truncate(found);
+        Some(())
+    }
+
+    /// Returns the place of a part's filters among those used so far. `None` if they are not in memory.
+    fn place_of_filters(&mut self, part: PartId) -> Option<usize> {
+        let known = self.filters.iter().position(|(known, _)| *known == part);
+        if known.is_none() {
+            self.filters.push((part, self.dataset.known_filters(&self.manifest, part)?));
+        }
+        known.or_else(|| self.filters.len().checked_sub(1))
+    }
+
+    /// Returns whether the statistics in the manifest exclude a row group.
+    fn is_excluded(&self, position: usize) -> bool {
+        let (entry, epoch) = (&self.manifest.row_groups[position], self.manifest.epoch);
+        let predicate = self.resolved.predicate.as_ref();
+        predicate.is_some_and(|predicate| judge_run(entry, epoch, predicate, |_| true) == TruthValue::Never)
+    }
+
+    /// Opens a row group if its part is open and its pages are known. A plan would read the page index for statistics
+    /// that the manifest does not have.
+    fn open(&self, position: usize) -> Option<Group> {
+        let entry = &self.manifest.row_groups[position];
+        let part = self.dataset.cached_part(&self.manifest, entry.part)?;
+        part.confirm().ok()?;
+        let needs_index = self.needs_index(entry);
+        if needs_index && !part.has_indexes(&[entry]) {
+            return None;
+        }
+        let pages = part.row_group(entry, needs_index).ok()?;
+        Group::new(&self.manifest, position, (part, pages), self.resolved, None).ok()
+    }
+
+    fn needs_index(&self, entry: &RowGroupEntry) -> bool {
+        let Some(pages) = &entry.pages else { return false };
+        let key = self.resolved.schema.key_index();
+        pages.first_keys.is_none() || self.resolved.predicate_columns().iter().any(|column| *column != key)
+    }
+
+    /// Returns the rows of the pages that may contain keys with these ascending ordinals. `None` if they are many, or
+    /// need not be read to be counted.
+    fn select(&self, group: &Group, ordinals: impl ExactSizeIterator<Item = u64>) -> Option<RowSelection> {
+        let (entry, epoch) = (group.entry(), group.epoch());
+        let predicate = self.resolved.predicate.as_ref()?;
+        let pages = group.pages(self.resolved.schema.key_index()).ok()?;
+        let mut selection = RowSelection::default();
+        let most_rows = MOST_ROWS.saturating_mul(ordinals.len() as u64);
+        let mut next = 0;
+        for ordinal in ordinals {
+            let Some(found) = group.pages_with_key(ordinal) else {
+                selection = select(entry, epoch, predicate, group).ok()?;
+                break;
+            };
+            for page in found.start.max(next)..found.end {
+                let rows = rows_of(pages.get(page)?)?;
+                selection.push(rows, judge_page(epoch, predicate, group, page));
+            }
+            next = next.max(found.end);
+        }
+        let is_counted = self.resolved.stored.is_empty() && selection.ranges().iter().any(|range| range.is_exact);
+        (selection.rows() <= most_rows && !is_counted).then_some(selection)
+    }
+}
+
+/// Returns the rows of a page.
+fn rows_of(page: &PageLocation) -> Option<std::ops::Range<u32>> {
+    Some(u32::try_from(page.first_row).ok()?..u32::try_from(page_end(page)).ok()?)
+}
+
+/// Returns whether the page of the key with this row is in memory.
+fn is_cached(group: &Group, resolved: &ResolvedQuery, row: u32) -> bool {
+    let Ok(pages) = group.pages(resolved.schema.key_index()) else { return false };
+    pages.get(page_with(pages, u64::from(row), 0)).is_some_and(|page| group.is_cached(page.offset))
+}
