@@ -1,6 +1,6 @@
 //! The schema of a record: its columns, its key, and the layout of a stored row.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow_schema::{Field, FieldRef, SchemaRef};
 
@@ -33,9 +33,20 @@ pub struct Schema {
     /// The order of the first column of the key.
     key_order: KeyOrder,
     clustering: Clustering,
-    /// The Arrow field of each column.
-    fields: Vec<FieldRef>,
+    fields: ArrowFields,
 }
+
+/// The Arrow field of each column, once a query has used them. They follow from the columns.
+#[derive(Debug, Clone, Default)]
+struct ArrowFields(OnceLock<Vec<FieldRef>>);
+
+impl PartialEq for ArrowFields {
+    fn eq(&self, _other: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for ArrowFields {}
 
 /// Returns the columns of a key, and the order of the first.
 fn find_key(columns: &[Column], key: &ClusterKey) -> Result<(Vec<usize>, KeyOrder), SchemaError> {
@@ -108,9 +119,8 @@ impl Schema {
             row_bytes += column.data_type.width();
         }
         let (indexes, key_order) = find_key(&columns, key)?;
-        let field = |column: &Column| Arc::new(Field::new(&column.name, column.data_type.arrow(), false));
-        let fields = columns.iter().map(field).collect();
-        Ok(Self { columns, offsets, row_bytes, key: indexes, key_order, clustering: key.clustering, fields })
+        let (clustering, fields) = (key.clustering, ArrowFields::default());
+        Ok(Self { columns, offsets, row_bytes, key: indexes, key_order, clustering, fields })
     }
 
     /// Returns the columns in stored order.
@@ -190,12 +200,17 @@ impl Schema {
 
     /// Returns the Arrow schema of query results with all stored columns (without `epoch`). No field is nullable.
     pub fn arrow(&self) -> SchemaRef {
-        Arc::new(arrow_schema::Schema::new(self.fields.clone()))
+        Arc::new(arrow_schema::Schema::new(self.fields().to_vec()))
     }
 
     /// Returns the Arrow field of a column in query results.
     pub(crate) fn field(&self, index: usize) -> &FieldRef {
-        &self.fields[index]
+        &self.fields()[index]
+    }
+
+    fn fields(&self) -> &[FieldRef] {
+        let field = |column: &Column| Arc::new(Field::new(&column.name, column.data_type.arrow(), false));
+        self.fields.0.get_or_init(|| self.columns.iter().map(field).collect())
     }
 
     /// Returns the offsets of the columns in a stored row, in bytes.

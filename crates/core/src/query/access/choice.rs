@@ -13,19 +13,12 @@ use crate::expr::TruthValue;
 use crate::format::EpochManifest;
 use crate::index::RecordPlace;
 use crate::query::access::candidate::{Candidate, Finder};
-use crate::query::access::path::AccessPath;
+use crate::query::access::path::{AccessPath, FEW_ROWS, ROWS_PER_ENTRY};
 use crate::query::metrics::Counters;
 use crate::query::planning::pages::first_rows;
 use crate::query::planning::pruning::GroupChoice;
 use crate::query::planning::selection::RowSelection;
 use crate::query::request::{ResolvedQuery, SCAN, Use};
-
-/// Number of rows per entry from which the entries are read. They are then a small share of what a scan reads, and tell
-/// how many pages their records touch.
-const ROWS_PER_ENTRY: u64 = 256;
-
-/// Number of rows up to which a scan is as fast as the first read of an index.
-const FEW_ROWS: u64 = 4096;
 
 /// Number of rows of a page, for the estimate of the pages that an index touches.
 const PAGE_ROWS: u64 = 2048;

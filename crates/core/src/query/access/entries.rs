@@ -7,7 +7,7 @@ use crate::error::{Error, IoContext, Result};
 use crate::expr::{Predicate, col};
 use crate::format::EpochManifest;
 use crate::index::{EntryLayout, IndexDefinition, RecordPlace};
-use crate::query::access::path::AccessPath;
+use crate::query::access::path::{AccessPath, ENTRIES_PER_VALUE};
 use crate::query::catalog::{CacheBudgets, Catalog};
 use crate::query::execution::stream::Scan;
 use crate::query::metrics::{Counters, add};
@@ -17,9 +17,6 @@ use crate::query::request::{Query, ResolvedQuery};
 use crate::schema::{Schema, Value};
 use crate::storage::Storage;
 use crate::store::{DatasetPaths, list_indexes};
-
-/// Number of entries that cost as much as finding the entries of one value: a page is read and tested for it.
-const ENTRIES_PER_VALUE: u64 = 32;
 
 /// Maximum number of byte strings that are looked up.
 const MOST_BYTE_STRINGS: usize = 4096;
@@ -234,6 +231,10 @@ impl EntryIndex {
 impl AccessPath for EntryIndex {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn listed(&self, predicate: &Predicate) -> Option<u64> {
+        self.listed_values(predicate)
     }
 
     fn estimate(&self, predicate: &Predicate, records: &EpochManifest) -> Result<Option<u64>> {

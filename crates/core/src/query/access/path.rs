@@ -8,6 +8,16 @@ use crate::format::EpochManifest;
 use crate::index::RecordPlace;
 use crate::query::metrics::Counters;
 
+/// Number of entries that cost as much as finding the entries of one value: a page is read and tested for it.
+pub(in crate::query) const ENTRIES_PER_VALUE: u64 = 32;
+
+/// Number of rows per entry from which the entries are read. They are then a small share of what a scan reads, and tell
+/// how many pages their records touch.
+pub(in crate::query) const ROWS_PER_ENTRY: u64 = 256;
+
+/// Number of rows up to which a scan is as fast as the first read of an index.
+pub(in crate::query) const FEW_ROWS: u64 = 4096;
+
 /// An index of a dataset: finds the records of an epoch that may match a predicate.
 ///
 /// The places that it returns are a superset of the matching records' places. The records are tested, so an index never
@@ -15,6 +25,9 @@ use crate::query::metrics::Counters;
 pub(in crate::query) trait AccessPath: Debug + Send + Sync {
     /// Returns the name of the index.
     fn name(&self) -> &str;
+
+    /// Returns the number of values that a predicate lists of what is indexed. `None` if it lists none.
+    fn listed(&self, predicate: &Predicate) -> Option<u64>;
 
     /// Returns the cost of finding the records of a predicate, as a number of entries that are read. `None` if it
     /// cannot answer the predicate, or has no entries of this commit of the epoch.

@@ -19,7 +19,7 @@ use crate::query::execution::batch_columns::BatchColumns;
 use crate::query::execution::ordered_scan::Merge;
 use crate::query::execution::pool::{Pool, Ticket};
 use crate::query::execution::read::{PackedRows, WHOLE_PIECE_ROWS, load};
-use crate::query::lookup::{self, KeyLookup};
+use crate::query::lookup::{self, IndexLookup, KeyLookup};
 use crate::query::metrics::{Counters, QueryMetrics, add, lap};
 use crate::query::planning::chunks::Cutter;
 use crate::query::planning::pages::PageIndex;
@@ -44,6 +44,25 @@ enum Refined {
     Counted(u64, u64),
 }
 
+/// A way to find rows without a plan.
+#[derive(Debug, Clone, Copy)]
+enum Lookup {
+    /// By the key of a dataset that is clustered by hash.
+    Key,
+    /// By the index at this position of the dataset's.
+    Index(usize),
+}
+
+impl Lookup {
+    /// Returns the lookup that applies to a query of some epochs, if there is one.
+    fn of(dataset: &Catalog, resolved: &ResolvedQuery, epochs: usize) -> Option<Self> {
+        if lookup::applies(dataset, resolved, epochs) {
+            return Some(Self::Key);
+        }
+        lookup::index_of(dataset, resolved, epochs).map(Self::Index)
+    }
+}
+
 /// A step that the threads of a scan apply to each piece.
 type Finish<T> = Arc<dyn Fn(PackedRows) -> T + Send + Sync>;
 
@@ -53,8 +72,8 @@ pub(in crate::query) struct Scan<T = PackedRows> {
     resolved: Arc<ResolvedQuery>,
     counters: Arc<Counters>,
     pool: Pool,
-    /// Whether rows are looked up by key, in epochs that allow it.
-    looks_up: bool,
+    /// How rows are looked up, in epochs that allow it.
+    lookup: Option<Lookup>,
     epochs: VecDeque<u64>,
     plans: VecDeque<Ticket<Result<EpochScan>>>,
     plan: Option<(Arc<EpochScan>, VecDeque<GroupChoice>)>,
@@ -99,7 +118,7 @@ impl<T: Send + 'static> Scan<T> {
         Self {
             pool: Pool::new(resolved.threads, &counters.recycler),
             // A plan counts the row groups that it has read.
-            looks_up: counters.counting().is_none() && lookup::applies(&dataset, &resolved, epochs.len()),
+            lookup: counters.counting().map_or_else(|| Lookup::of(&dataset, &resolved, epochs.len()), |_| None),
             epochs: epochs.into(),
             plans: VecDeque::new(),
             plan: None,
@@ -156,7 +175,7 @@ impl<T: Send + 'static> Scan<T> {
     fn fill(&mut self) -> Result<()> {
         loop {
             self.counters.check()?;
-            if self.looks_up && self.has_no_plan() {
+            if self.lookup.is_some() && self.has_no_plan() {
                 // A limit may make the next epoch unnecessary.
                 if !self.loads.is_empty() {
                     return Ok(());
@@ -206,7 +225,13 @@ impl<T: Send + 'static> Scan<T> {
     fn look_up(&mut self) -> bool {
         let Some(&epoch) = self.epochs.front() else { return false };
         let (dataset, resolved, counters) = self.shared();
-        let found = KeyLookup::new(&dataset, &resolved, epoch).and_then(KeyLookup::find);
+        let found = match self.lookup {
+            Some(Lookup::Key) => KeyLookup::new(&dataset, &resolved, epoch).and_then(KeyLookup::find),
+            Some(Lookup::Index(index)) => {
+                IndexLookup::new(&dataset, &resolved, index, epoch).and_then(|lookup| lookup.find(&counters))
+            }
+            None => None,
+        };
         let Some(found) = found else { return false };
         self.epochs.pop_front();
         add(&counters.runs_considered, found.row_groups as u64);

@@ -9,10 +9,14 @@
 //!
 //! Rows, their order and errors are those of a plan. A lookup of several keys may read fewer pages than a plan, since
 //! each row group is searched only for the keys that its filter has.
+//!
+//! `path` looks up keys. `by_index` looks up the values of an indexed column: the entries of an index name the rows.
 
+mod by_index;
 mod path;
 
 #[cfg(test)]
 mod tests;
 
+pub(in crate::query) use by_index::{IndexLookup, index_of};
 pub(in crate::query) use path::{KeyLookup, LOOKUP, applies};

@@ -16,7 +16,7 @@ use crate::query::request::{ResolvedQuery, Use};
 pub(in crate::query) const LOOKUP: &str = "lookup";
 
 /// Maximum number of keys that are looked up, counted once for each epoch. More of them are worth a plan.
-const MOST_KEYS: usize = 64;
+pub(super) const MOST_KEYS: usize = 64;
 
 /// Maximum number of rows that are read of a row group for one key. Keys with more rows are worth a plan, which reads
 /// them in chunks.
@@ -34,7 +34,6 @@ pub(in crate::query) fn applies(dataset: &Catalog, resolved: &ResolvedQuery, epo
         && resolved.access == Use::Automatic
         && resolved.key.is_none()
         && resolved.piece.is_none()
-        && resolved.indexed_commit.is_none()
         && resolved.predicate_columns().iter().all(|column| key.contains(column))
         && !key.iter().any(is_indexed)
 }
@@ -63,6 +62,10 @@ impl<'a> KeyLookup<'a> {
     pub(in crate::query) fn new(dataset: &'a Catalog, resolved: &'a ResolvedQuery, epoch: u64) -> Option<Self> {
         let keys = resolved.keys.as_ref()?;
         let manifest = dataset.known_manifest(epoch, resolved.predicate_columns())?;
+        // Entries of an index belong to one commit of the records. A plan tells if they are of another one.
+        if resolved.indexed_commit.is_some() && resolved.indexed_commit != manifest.indexed_commit {
+            return None;
+        }
         let groups = dataset.partition_groups(&manifest);
         Some(Self { dataset, resolved, keys, manifest, groups, filters: Vec::new() })
     }
@@ -77,7 +80,8 @@ impl<'a> KeyLookup<'a> {
         let mut selected = Vec::new();
         for of_group in candidates.chunk_by(|one, other| one.0 == other.0) {
             let position = of_group[0].0;
-            let group = match self.open(position) {
+            let needs_index = needs_index(self.resolved, &self.manifest.row_groups[position]);
+            let group = match open_group(self.dataset, self.resolved, &self.manifest, (position, needs_index)) {
                 Some(group) => group,
                 // A plan opens no row group that statistics exclude.
                 None if self.is_excluded(position) => continue,
@@ -86,7 +90,7 @@ impl<'a> KeyLookup<'a> {
             let selection = self.select(&group, of_group.iter().map(|(_, ordinal)| *ordinal))?;
             let Some(first) = selection.ranges().first() else { continue };
             // If one page is in memory, the others probably are too. A plan announces those that are not.
-            if selected.is_empty() && !is_cached(&group, self.resolved, first.rows.start) {
+            if selected.is_empty() && !is_cached(&group, self.resolved.schema.key_index(), first.rows.start) {
                 return None;
             }
             selected.push((Arc::new(group), selection));
@@ -136,26 +140,6 @@ impl<'a> KeyLookup<'a> {
         predicate.is_some_and(|predicate| judge_run(entry, epoch, predicate, |_| true) == TruthValue::Never)
     }
 
-    /// Opens a row group if its part is open and its pages are known. A plan would read the page index for statistics
-    /// that the manifest does not have.
-    fn open(&self, position: usize) -> Option<Group> {
-        let entry = &self.manifest.row_groups[position];
-        let part = self.dataset.cached_part(&self.manifest, entry.part)?;
-        part.confirm().ok()?;
-        let needs_index = self.needs_index(entry);
-        if needs_index && !part.has_indexes(&[entry]) {
-            return None;
-        }
-        let pages = part.row_group(entry, needs_index).ok()?;
-        Group::new(&self.manifest, position, (part, pages), self.resolved, None).ok()
-    }
-
-    fn needs_index(&self, entry: &RowGroupEntry) -> bool {
-        let Some(pages) = &entry.pages else { return false };
-        let key = self.resolved.schema.key_index();
-        pages.first_keys.is_none() || self.resolved.predicate_columns().iter().any(|column| *column != key)
-    }
-
     /// Returns the rows of the pages that may contain keys with these ascending ordinals. `None` if they are many, or
     /// need not be read to be counted.
     fn select(&self, group: &Group, ordinals: impl ExactSizeIterator<Item = u64>) -> Option<RowSelection> {
@@ -181,13 +165,38 @@ impl<'a> KeyLookup<'a> {
     }
 }
 
+/// Opens the row group at a position of the manifest if its part is open and, if it `needs_index`, its page index is
+/// known.
+pub(super) fn open_group(
+    dataset: &Catalog,
+    resolved: &ResolvedQuery,
+    manifest: &Arc<EpochManifest>,
+    (position, needs_index): (usize, bool),
+) -> Option<Group> {
+    let entry = manifest.row_groups.get(position)?;
+    let part = dataset.cached_part(manifest, entry.part)?;
+    part.confirm().ok()?;
+    if needs_index && !part.has_indexes(&[entry]) {
+        return None;
+    }
+    let pages = part.row_group(entry, needs_index).ok()?;
+    Group::new(manifest, position, (part, pages), resolved, None).ok()
+}
+
+/// Returns whether the page index of a row group is needed, for statistics that the manifest does not have.
+fn needs_index(resolved: &ResolvedQuery, entry: &RowGroupEntry) -> bool {
+    let Some(pages) = &entry.pages else { return false };
+    let key = resolved.schema.key_index();
+    pages.first_keys.is_none() || resolved.predicate_columns().iter().any(|column| *column != key)
+}
+
 /// Returns the rows of a page.
 fn rows_of(page: &PageLocation) -> Option<std::ops::Range<u32>> {
     Some(u32::try_from(page.first_row).ok()?..u32::try_from(page_end(page)).ok()?)
 }
 
-/// Returns whether the page of the key with this row is in memory.
-fn is_cached(group: &Group, resolved: &ResolvedQuery, row: u32) -> bool {
-    let Ok(pages) = group.pages(resolved.schema.key_index()) else { return false };
+/// Returns whether the page of a column with this row is in memory.
+pub(super) fn is_cached(group: &Group, column: usize, row: u32) -> bool {
+    let Ok(pages) = group.pages(column) else { return false };
     pages.get(page_with(pages, u64::from(row), 0)).is_some_and(|page| group.is_cached(page.offset))
 }

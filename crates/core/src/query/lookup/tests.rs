@@ -6,14 +6,16 @@ use std::time::Duration;
 use arrow_array::RecordBatch;
 use proptest::prelude::*;
 
-use super::KeyLookup;
+use super::{IndexLookup, KeyLookup};
+use crate::query::access::entries::find_indexes;
 use crate::query::catalog::{CacheBudgets, Catalog};
 use crate::query::execution::stream;
 use crate::query::metrics::{Counters, QueryMetrics};
 use crate::query::request::{BATCH_ROWS, Query, ResolvedQuery, Use};
 use crate::random::Random;
 use crate::schema::{Column, ColumnView, DataType, Schema};
-use crate::storage::MemoryStorage;
+use crate::storage::{MemoryStorage, Storage};
+use crate::store::DatasetPaths;
 use crate::{LocalJob, WriteOptions};
 
 use DataType::{FixedBytes, I16, I64, U8, U16, U32, U64};
@@ -264,5 +266,69 @@ fn other_queries_are_planned() {
     ] {
         answer(&dataset, &other);
         assert!(!is_looked_up(&dataset, &other), "{other:?}");
+    }
+}
+
+/// A dataset of unique ids that is clustered by values, with an index of the ids.
+fn indexed(definition: &str) -> Arc<Catalog> {
+    const ROWS: u64 = 40_000;
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let columns = vec![Column::new("value", U32), Column::new("id", U64), Column::new("small", U8)];
+    let mut options = WriteOptions::new(3);
+    (options.memtable_bytes, options.page_rows) = (64 << 10, 128);
+    options.indexes = vec![definition.parse().unwrap()];
+    let job = LocalJob::open_with(storage.clone(), "/ds", Schema::new(columns, "value").unwrap(), options).unwrap();
+    for epoch in 0..2 {
+        job.begin_epoch(epoch).unwrap();
+        let ids: Vec<u64> = (0..ROWS).map(|row| row * 7 + epoch).collect();
+        let values: Vec<u32> = ids.iter().map(|id| id.wrapping_mul(0x9E37_79B9) as u32).collect();
+        let small: Vec<u8> = ids.iter().map(|id| *id as u8).collect();
+        let small = ColumnView::new(&small, 1, small.len(), U8).unwrap();
+        job.append(1, &[ColumnView::from(&values), ColumnView::from(&ids), small]).unwrap();
+        job.end_epoch().unwrap();
+    }
+    job.close().unwrap();
+    let catalog = Catalog::open(storage.clone(), "/ds".as_ref(), CacheBudgets::RECORDS).unwrap();
+    let indexes = find_indexes(&storage, &DatasetPaths::new("/ds"), &catalog).unwrap();
+    Arc::new(catalog.with_indexes(indexes))
+}
+
+/// The second query of an id needs no plan of the records, and returns the rows of a scan.
+#[test]
+fn warm_lookups_by_an_index_need_no_plan_of_the_records() {
+    for definition in ["id", "hash:id"] {
+        let dataset = indexed(definition);
+        let mut random = Random::new(11);
+        let mut found = 0;
+        for round in 0..60 {
+            let id = random.below(40_000 * 7);
+            let condition = match round % 4 {
+                0 => format!("id IN ({id}, {})", id + 7),
+                1 => format!("id = {id} AND small < 200"),
+                _ => format!("id = {id}"),
+            };
+            let mut query = Query::new().filter(condition).threads(1);
+            if round % 3 == 0 {
+                query = query.columns(["small"]);
+            }
+            let (expected, _) = answer(&dataset, &query.clone().using(Use::Scan));
+            let (planned, of_plan) = answer(&dataset, &query);
+            let (rows, metrics) = answer(&dataset, &query);
+            assert_eq!(joined(&planned), joined(&expected), "{query:?}");
+            assert_eq!(joined(&rows), joined(&expected), "{query:?}");
+            assert_eq!(metrics.entries_read, of_plan.entries_read, "{query:?}");
+            found += rows.iter().map(RecordBatch::num_rows).sum::<usize>();
+            let resolved = ResolvedQuery::resolve(&query, &dataset.schema).unwrap();
+            let index = super::index_of(&dataset, &resolved, 2).expect("few values of an index are listed");
+            for epoch in 0..2 {
+                let lookup = IndexLookup::new(&dataset, &resolved, index, epoch).unwrap();
+                assert!(lookup.find(&Counters::default()).is_some(), "{query:?}, epoch {epoch}");
+            }
+        }
+        assert!(found > 10, "{found}");
+        for other in ["id > 5", "id = 3 OR small = 1", "small = 1"] {
+            let resolved = ResolvedQuery::resolve(&Query::new().filter(other), &dataset.schema).unwrap();
+            assert_eq!(super::index_of(&dataset, &resolved, 1), None, "{other}");
+        }
     }
 }
