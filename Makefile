@@ -29,6 +29,8 @@ OPENMPI_TEST := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PRTE_M
 STANDARD_ABI := $(CACHE)/standard-abi-$(shell $(PYTHON) -V 2>/dev/null | cat - tools/requirements.txt | cksum | cut -d' ' -f1)
 # A particle-in-cell code and a reader of its files, for the Python package to be compared with.
 FBPIC := $(CACHE)/fbpic-$(shell $(PYTHON) -V 2>/dev/null | cat - tools/requirements-fbpic.txt | cksum | cut -d' ' -f1)
+# Key-value stores, for lookups to be compared with.
+STORES := $(CACHE)/stores-$(shell $(PYTHON) -V 2>/dev/null | cat - tools/requirements-stores.txt | cksum | cut -d' ' -f1)
 # Debian's Open MPI, under the names that all MPIs have.
 DEBIAN_MPI := $(CARGO_TARGET_DIR)/debian-openmpi
 MPI_TESTS := tests/mpi tests/c/test_mpi_write.py tests/c/test_mpi_shares.py tests/packages tests/fortran \
@@ -190,6 +192,12 @@ $(FBPIC)/complete:
 	'$(FBPIC)/bin/python' -m pip install --quiet --disable-pip-version-check --only-binary :all: -r tools/requirements-fbpic.txt
 	@touch '$@'
 
+$(STORES)/complete:
+	@rm -rf '$(STORES)'
+	@$(PYTHON) -m venv '$(STORES)'
+	'$(STORES)/bin/python' -m pip install --quiet --disable-pip-version-check --only-binary :all: -r tools/requirements-stores.txt
+	@touch '$@'
+
 # Compiled quickly rather than well: minutes less.
 $(STANDARD_ABI)/complete:
 	@rm -rf '$(STANDARD_ABI)'
@@ -259,9 +267,10 @@ fmt: ## Format the code, and wrap its comments
 	$(PYTHON) tools/check_comments.py --fix
 
 .PHONY: bench
-# The part that measures the Python package needs openPMD-viewer.
-bench: build-bench libraries wheel $(if $(or $(findstring python,$(ARGS)),$(if $(findstring --parts,$(ARGS)),,all)),$(FBPIC)/complete) ## Measure ingest, queries and the Python package next to raw writes, DuckDB, Polars and h5py (ARGS='--out FOLDER' keeps it)
-	PYTHONPATH='$(PACKAGE)' TURBIDITE_VIEWER='$(FBPIC)/bin/python' '$(VENV)/bin/python' bench/run.py $(ARGS)
+# Parts of the benchmark need environments of their own: openPMD-viewer, and key-value stores.
+BENCH_ALL = $(if $(findstring --parts,$(ARGS))$(findstring --quick,$(ARGS)),,all)
+bench: build-bench libraries wheel $(if $(findstring python,$(ARGS))$(BENCH_ALL),$(FBPIC)/complete) $(if $(findstring lookups,$(ARGS))$(BENCH_ALL),$(STORES)/complete) ## Measure ingest, queries, lookups and the Python package next to raw writes, DuckDB, Polars, RocksDB and h5py (ARGS='--out FOLDER' keeps it)
+	PYTHONPATH='$(PACKAGE)' TURBIDITE_VIEWER='$(FBPIC)/bin/python' TURBIDITE_STORES='$(STORES)/bin/python' '$(VENV)/bin/python' bench/run.py $(ARGS)
 
 .PHONY: bench-quick
 bench-quick: build-bench venv ## The same in about a minute, compared with the committed ratios
@@ -269,7 +278,7 @@ bench-quick: build-bench venv ## The same in about a minute, compared with the c
 
 .PHONY: build-bench
 build-bench: build
-	$(CARGO) build $(RELEASE) --package turbidite --example ingest_speed --example query_speed
+	$(CARGO) build $(RELEASE) --package turbidite --example ingest_speed --example query_speed --example lookup_speed
 
 .PHONY: bench-balance
 bench-balance: ## Compare load imbalance with CARP's method at 512 partitions

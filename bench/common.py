@@ -47,6 +47,25 @@ class Cost:
     failure: str | None = None
 
 
+@dataclass(frozen=True)
+class Line:
+    """A goal, the figure, and what the figure is made of. `goal` and `form` have a place for the figure."""
+
+    what: str
+    goal: str
+    form: str
+    limit: float
+    measured: float
+    details: str
+    at_most: bool = False
+
+    def cells(self) -> str:
+        met = self.measured <= self.limit if self.at_most else self.measured >= self.limit
+        sign, limit = "≤" if self.at_most else "≥", f"{self.limit:g}"
+        cells = self.what, f"{sign} {self.goal.format(limit)}", self.form.format(self.measured), "met" if met else "missed", self.details
+        return f"| {' | '.join(cells)} |"
+
+
 def run(command: list) -> str:
     """Runs a process that has to succeed and answers its output."""
     done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, text=True)

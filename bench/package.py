@@ -9,12 +9,11 @@ import shutil
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import data
 import numpy
-from common import COMMAND, EXAMPLES, HERE, RANKS, measure, median, run, say, spread
+from common import COMMAND, EXAMPLES, HERE, RANKS, Line, measure, median, run, say, spread
 from query_peer import drop_cached
 from support.libraries import compile_c
 
@@ -26,25 +25,6 @@ APPEND_ROWS, APPEND_EPOCHS = 65_536, 3
 IMPORTS = 21
 # How a query is read, and the form of `queries.py` for it.
 WAYS = {"Rust": None, "to Arrow": "arrow", "read by pyarrow": "stream", "to NumPy": "numpy"}
-
-
-@dataclass(frozen=True)
-class Line:
-    """A goal, the figure, and what the figure is made of. `goal` and `form` have a place for the figure."""
-
-    what: str
-    goal: str
-    form: str
-    limit: float
-    measured: float
-    details: str
-    at_most: bool = False
-
-    def cells(self) -> str:
-        met = self.measured <= self.limit if self.at_most else self.measured >= self.limit
-        sign, limit = "≤" if self.at_most else "≥", f"{self.limit:g}"
-        cells = self.what, f"{sign} {self.goal.format(limit)}", self.form.format(self.measured), "met" if met else "missed", self.details
-        return f"| {' | '.join(cells)} |"
 
 
 def program(name: str, *arguments) -> dict | list:

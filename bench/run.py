@@ -1,9 +1,9 @@
-"""The benchmark: ingest and queries next to raw writes, DuckDB, Polars and pyarrow, on this machine and in one run.
+"""The benchmark: ingest, queries and lookups next to raw writes, DuckDB, Polars and RocksDB, on this machine and in one run.
 
 Every figure is compared with others of the same run; absolute figures of a shared machine mean little. Rounds go through
 all contestants in turn, and medians are reported, so that a slow minute hits everyone. Prints Markdown, and with
 `--out` keeps it together with all single measurements and plots. `--quick` takes about a minute and compares its ratios
-with the committed ones of `quick.json`; it fails when one is worse by half.
+with the committed ones of `quick.json`; it fails when one is worse by half. `--quick --parts lookups` has 2 epochs instead of 8.
 
 Usage: run.py [--quick [--commit]] [--bytes N] [--large-bytes N] [--rounds N] [--parts A,B] [--scratch FOLDER] [--out FOLDER]
 """
@@ -22,6 +22,7 @@ import data
 import duckdb
 import epochs
 import ingest
+import lookups
 import overlap
 import package
 import plots
@@ -31,7 +32,8 @@ import scaling
 from common import EPOCHS, HERE, RANKS, median, say
 
 WIDTHS = (36, 64)
-PARTS = ("ingest", "query", "epochs", "capped", "large", "scaling", "python")
+PARTS = ("ingest", "query", "epochs", "capped", "large", "scaling", "python", "lookups")
+QUICK_PARTS = ("ingest", "query", "epochs")
 QUICK = HERE / "quick.json"
 # A ratio may be this much worse than the committed one before it counts: machines are shared.
 LEEWAY = 1.5
@@ -152,6 +154,13 @@ class Bench:
         self.section(f"The Python package: files of {self.options.bytes / 1e9:g} GB", measured.table())
         self.figures["python"] = measured.figures
 
+    def lookups(self, scratch: Path) -> None:
+        measured = lookups.Lookups(scratch, self.options.rounds, self.options.quick)
+        measured.study()
+        self.section(f"Lookups: epochs of {lookups.EPOCH_ROWS:,} records of 36 bytes, clustered by hash:id", measured.table())
+        self.figures["lookups"] = measured.figures()
+        self.ratios |= {f"lookups: {name}": value for name, value in measured.ratios().items()}
+
     def keep_ratios(self, width: int, ratios: dict[str, float]) -> None:
         self.ratios |= {f"{width} bytes: {name}": value for name, value in ratios.items()}
 
@@ -176,12 +185,13 @@ def options() -> argparse.Namespace:
     parser.add_argument("--bytes", type=lambda text: int(float(text)), default=2_000_000_000)
     parser.add_argument("--large-bytes", type=lambda text: int(float(text)), default=8_000_000_000, help="has to fit into memory")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--parts", type=lambda text: text.split(","), default=list(PARTS), help=",".join(PARTS))
+    parser.add_argument("--parts", type=lambda text: text.split(","), help=f"{','.join(PARTS)}; without it all, or {','.join(QUICK_PARTS)} with --quick")
     parser.add_argument("--scratch", type=Path, default=Path(tempfile.gettempdir()), help="where to write about 20 GB")
     parser.add_argument("--out", type=Path, help="keep report.md, figures.json and plots in this folder")
     chosen = parser.parse_args()
     if chosen.quick:
-        chosen.bytes, chosen.rounds, chosen.parts = 200_000_000, 3, ["ingest", "query", "epochs"]
+        chosen.bytes, chosen.rounds = 200_000_000, 3
+    chosen.parts = chosen.parts or list(QUICK_PARTS if chosen.quick else PARTS)
     return chosen
 
 
@@ -194,7 +204,8 @@ def main() -> int:
         if {"ingest", "query"} & set(chosen.parts):
             with tempfile.TemporaryDirectory(prefix="turbidite-bench-", dir=chosen.scratch) as folder:
                 bench.width(Path(folder), width)
-    for part, work in (("epochs", bench.epochs), ("capped", bench.capped), ("large", bench.large), ("scaling", bench.scale), ("python", bench.python)):
+    works = {"epochs": bench.epochs, "capped": bench.capped, "large": bench.large, "scaling": bench.scale, "python": bench.python, "lookups": bench.lookups}
+    for part, work in works.items():
         if part in chosen.parts:
             with tempfile.TemporaryDirectory(prefix="turbidite-bench-", dir=chosen.scratch) as folder:
                 work(Path(folder))
@@ -204,7 +215,9 @@ def main() -> int:
     if chosen.quick:
         worse = bench.compare()
         if chosen.commit:
-            QUICK.write_text(json.dumps({name: float(f"{value:.3g}") for name, value in bench.ratios.items()}, indent=1) + "\n")
+            kept = json.loads(QUICK.read_text()) if QUICK.exists() else {}
+            kept |= {name: float(f"{value:.3g}") for name, value in bench.ratios.items()}
+            QUICK.write_text(json.dumps(kept, indent=1) + "\n")
         elif worse:
             say(f"worse than committed by more than {LEEWAY} times: {', '.join(worse)}")
             return 1
