@@ -165,7 +165,7 @@ static void refused(turbidite_reader *reader, const turbidite_track_request *req
 static void mistakes(const char *path) {
     turbidite_reader *reader;
     CHECK(turbidite_reader_open(path, &reader) == TURBIDITE_OK);
-    int32_t ids[] = {3, -1, 3};
+    int32_t ids[] = {16, -1, 16};
     turbidite_view view = {ids, sizeof ids[0]}, two[] = {view, view}, narrow = {ids, 2}, nowhere = {NULL, 4};
     const char *missing[] = {"energie"}, *unnamed[] = {NULL};
     const turbidite_track_request good = {.struct_size = sizeof good, .id = "id", .ids = &view, .view_count = 1, .id_count = 3};
