@@ -219,6 +219,44 @@ fn a_failed_replacement_keeps_the_old_entries() {
     check_index(&storage, "key", &[0]);
 }
 
+/// Each call may come from another thread, one at a time. Entries fill their feeds several times.
+#[test]
+fn a_handle_moves_from_thread_to_thread() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let rows = run_indexed(2, 1, |rank, transport| {
+        let mut job = open(&storage, indexed(2, &["origin"]), rank, transport).unwrap();
+        let elsewhere = |call: &mut (dyn FnMut() + Send)| {
+            std::thread::scope(|scope| scope.spawn(call).join()).unwrap();
+        };
+        job.begin_epoch(0).unwrap();
+        elsewhere(&mut || append(&mut job, rank, 400_000).unwrap());
+        elsewhere(&mut || job.start_end_epoch().unwrap());
+        let mut rows = 0;
+        elsewhere(&mut || rows = job.wait_end_epoch().unwrap().rows);
+        rows
+    });
+    assert_eq!(rows, [800_000; 2]);
+    check_index(&storage, "origin", &[0]);
+}
+
+/// A call that is refused leaves the open epoch and its entries alone.
+#[test]
+fn an_epoch_that_cannot_begin_inside_another_discards_nothing() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let rows = run_indexed(2, 1, |rank, transport| {
+        let mut job = open(&storage, indexed(2, &["hash:origin"]), rank, transport).unwrap();
+        job.begin_epoch(0).unwrap();
+        for _ in 0..5 {
+            append(&mut job, rank, 30_000).unwrap();
+            assert!(matches!(job.begin_epoch(1), Err(Error::Usage(_))));
+            assert!(matches!(job.replace_epoch(0), Err(Error::Usage(_))));
+        }
+        job.end_epoch().unwrap().rows
+    });
+    assert_eq!(rows, [300_000; 2]);
+    check_index(&storage, "hash:origin", &[0]);
+}
+
 #[test]
 fn ranks_that_disagree_about_indexes_are_refused() {
     let open_all = |indexes: usize, definitions: fn(u32) -> Vec<&'static str>| {
