@@ -173,13 +173,17 @@ static void refused(turbidite_reader *reader) {
     REFUSED("period '-1': a period is finite and above zero", .box = "energy=0:1", .period = "-1");
     REFUSED("period '1,1': the box has 1 side", .box = "energy=0:1", .period = "1,1");
 #undef REFUSED
-    /* What a program has that was compiled with the first header, and what a program has that set no size. */
-    uint32_t sizes[] = {offsetof(turbidite_request, box), 0, sizeof(turbidite_request) + 8};
+    /* What no header has had. */
+    uint32_t sizes[] = {offsetof(turbidite_request, limit), 0, sizeof(turbidite_request) + 8};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         turbidite_request wrong = {.struct_size = sizes[i]};
         CHECK(turbidite_query(reader, &wrong, &stream) == TURBIDITE_USAGE);
         CHECK(strstr(turbidite_last_error(), "set it to sizeof(turbidite_request)"));
     }
+    /* What a program has that was compiled with the first header: the rest is not read. */
+    turbidite_request first = {.struct_size = offsetof(turbidite_request, box), .box = "no box", .shares = 3};
+    CHECK(turbidite_query(reader, &first, &stream) == TURBIDITE_OK);
+    stream.release(&stream);
 }
 
 static void read_back(const char *path) {
