@@ -237,9 +237,7 @@ class RankWriter:
         self._addresses: list[int] = []
         try:
             self._addresses.extend(self._transport.open(comm) for _ in range(1 + most))
-            self._core = _core.RankWriter(
-                self._addresses, path, columns, key, if_exists, stated, derived, indexed, limit
-            )
+            self._core = _core.RankWriter(self._addresses, path, columns, key, if_exists, stated, derived, indexed, limit)
         except Exception:
             # All ranks are here, since opening fails on all or none. The reason is the exception to raise.
             with suppress(OperationError):
