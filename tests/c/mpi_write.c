@@ -359,6 +359,10 @@ static void part_indexes(void) {
         CHECK(status == TURBIDITE_OK && turbidite_close(dataset) == TURBIDITE_OK);
         indexes[1] = "momentum";
     }
+    /* A transport that one rank lacks is an error on all of them. */
+    const turbidite_transport *lacking[3] = {transport, further[0], rank == ranks - 1 ? NULL : further[1]};
+    status = turbidite_open_indexed(dataset_path, SCHEMA, COLUMNS, "energy", indexes, 2, &options, lacking, &dataset);
+    check_failure("missing transport", status, TURBIDITE_USAGE, "transports: has a NULL");
     wrong[1] = rank == 0 ? "nothing" : "cell";
     status = turbidite_open_indexed(dataset_path, SCHEMA, COLUMNS, "energy", wrong, 2, &options, transports, &dataset);
     check_failure("no such column", status, TURBIDITE_USAGE, "nothing");

@@ -48,7 +48,7 @@ pub(crate) unsafe fn columns(names: *const *const c_char, count: usize) -> Resul
 /// # Safety
 /// As for [`optional`], for each of the three.
 pub(crate) unsafe fn restricted(
-    mut query: Query,
+    query: Query,
     (name, filter): (&'static str, *const c_char),
     space: *const c_char,
     period: *const c_char,
@@ -56,16 +56,8 @@ pub(crate) unsafe fn restricted(
     // SAFETY: the caller gives the same guarantee.
     let (filter, sides, periods) =
         unsafe { (optional(name, filter)?, optional("box", space)?, optional("period", period)?) };
-    if let Some(filter) = filter {
-        query = query.filter(filter);
-    }
-    if let Some(sides) = sides {
-        query = query.within(sides);
-    }
-    if let Some(periods) = periods {
-        query = query.periods(periods);
-    }
-    Ok(query)
+    let owned = |text: Option<&str>| text.map(str::to_owned);
+    Ok(query.restricted(owned(filter), owned(sides), owned(periods)))
 }
 
 /// Returns the epochs that the text at `pointer` states, or `None` for NULL.

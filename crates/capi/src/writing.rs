@@ -107,8 +107,9 @@ unsafe fn open<'a>(
         let Wanted { path, schema, options } = wanted(1)?;
         RankJob::open_alone_on(process(), storage, path, schema.clone(), options).map(|job| CDataset { job, schema })
     } else {
+        let count = index_count.checked_add(1).ok_or_else(|| argument("index_count", "is too large"))?;
         // SAFETY: guaranteed by the caller.
-        let tables = unsafe { std::slice::from_raw_parts(transports, index_count + 1) };
+        let tables = unsafe { std::slice::from_raw_parts(transports, count) };
         // SAFETY: the header requires transports.
         let transport = unsafe { tables[0].as_ref() }.ok_or_else(|| argument("transports", "has a NULL"))?;
         let mut known = WriteOptions::new(transport.ranks);

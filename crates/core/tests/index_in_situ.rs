@@ -2,14 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt32Type;
 use turbidite::random::Random;
-use turbidite::storage::{Fault, FaultStorage, MemoryStorage, Storage};
+use turbidite::storage::{DirEntry, Fault, FaultStorage, FileKind, MemoryStorage, ReadableFile, Storage, WritableFile};
 use turbidite::store::{DatasetPaths, IfExists, verify_on};
 use turbidite::{
     Column, ColumnView, DataType, Dataset, EpochStart, Error, IndexBuild, IndexDefinition, IndexOptions, LocalJob,
@@ -187,6 +189,93 @@ fn a_refused_epoch_leaves_no_entries() {
     let found: Vec<_> = (0..5).map(|epoch| entries(&storage, "id", epoch).map(|entries| entries.len())).collect();
     assert_eq!(found, [Some(10_000), None, None, None, Some(5_000)]);
     assert_eq!(is_missing(&storage, "id"), Vec::<u64>::new());
+}
+
+/// A storage that holds the first commit of an index until it is opened.
+#[derive(Debug)]
+struct Gate {
+    inner: MemoryStorage,
+    reached: Mutex<Option<Sender<()>>>,
+    opened: Mutex<Option<Receiver<()>>>,
+}
+
+impl Storage for Gate {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
+        self.inner.create(path)
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadableFile>> {
+        self.inner.open(path)
+    }
+
+    fn kind(&self, path: &Path) -> io::Result<Option<FileKind>> {
+        self.inner.kind(path)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
+        self.inner.list(path)
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.inner.create_dir_all(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        if to.starts_with("/ds/_turbidite/index/id/data") {
+            if let Some(reached) = self.reached.lock().unwrap().take() {
+                reached.send(()).unwrap();
+            }
+            if let Some(opened) = self.opened.lock().unwrap().take() {
+                opened.recv().unwrap();
+            }
+        }
+        self.inner.rename(from, to)
+    }
+
+    fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {
+        self.inner.exchange(one, other)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.inner.remove_file(path)
+    }
+
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.inner.remove_dir_all(path)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.inner.sync_dir(path)
+    }
+}
+
+/// A thread that begins the next epoch waits for the thread that ends the last one, between the commits of the index
+/// and of the records.
+#[test]
+fn an_epoch_begins_after_the_end_of_the_last_one() {
+    let ((reached, is_reached), (open, opened)) = (channel(), channel());
+    let gate =
+        Gate { inner: MemoryStorage::new(), reached: Mutex::new(Some(reached)), opened: Mutex::new(Some(opened)) };
+    let storage: Arc<dyn Storage> = Arc::new(gate);
+    let job = LocalJob::open_with(Arc::clone(&storage), "/ds", schema("energy"), options(&["id"])).unwrap();
+    let job = &job;
+    job.begin_epoch(0).unwrap();
+    append(job, &records(1, 10_000));
+    std::thread::scope(|scope| {
+        let ending = scope.spawn(|| job.end_epoch().unwrap().rows);
+        is_reached.recv().unwrap();
+        let (begun, has_begun) = channel();
+        scope.spawn(move || begun.send(job.begin_epoch(1).is_ok()).unwrap());
+        // The time only limits how long a begin that does not wait is looked for.
+        assert!(has_begun.recv_timeout(Duration::from_millis(200)).is_err(), "epoch 1 begins before epoch 0 has ended");
+        open.send(()).unwrap();
+        assert_eq!(ending.join().unwrap(), 10_000);
+        assert!(has_begun.recv().unwrap());
+    });
+    append(job, &records(2, 5_000));
+    assert_eq!(job.end_epoch().unwrap().rows, 5_000);
+    let found: Vec<_> = (0..2).map(|epoch| entries(&storage, "id", epoch).map(|entries| entries.len())).collect();
+    assert_eq!(found, [Some(10_000), Some(5_000)]);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use turbidite::Error;
 use turbidite::query::Query;
 
 use crate::batch::BatchColumn;
-use crate::values::{Range, bins_of, number, restricted, selection};
+use crate::values::{Range, bins_of, number, selection};
 
 /// The arguments of a two-dimensional histogram: pairs are those of x and y.
 #[derive(Debug, FromPyObject)]
@@ -43,7 +43,7 @@ impl PhaseSpaceArguments {
     /// Counts the rows.
     pub(crate) fn count(self, dataset: &turbidite::Dataset) -> Result<Counted, Error> {
         let query = Query::new().epochs(selection(self.epochs));
-        let mut query = restricted(query, self.filter, self.sides, self.periods);
+        let mut query = query.restricted(self.filter, self.sides, self.periods);
         if let Some(threads) = self.threads {
             query = query.threads(threads);
         }

@@ -13,7 +13,7 @@ use crate::counting::{self, Counted, PhaseSpaceArguments};
 use crate::errors::{exception, usage};
 use crate::owned::Owned;
 use crate::stream::{Batches, CorruptionWarning, Stream};
-use crate::values::{Range, bins_of, number, restricted, selection};
+use crate::values::{Range, bins_of, number, selection};
 use crate::watch::Watch;
 
 /// A dataset that is open for reading.
@@ -143,7 +143,7 @@ struct TrackArguments {
 impl Arguments {
     fn query(self, py: Python<'_>) -> PyResult<Query> {
         let query = Query::new().ordered(self.ordered).check(self.check).epochs(selection(self.epochs));
-        let mut query = restricted(query, self.filter, self.sides, self.periods);
+        let mut query = query.restricted(self.filter, self.sides, self.periods);
         if let Some(columns) = self.columns {
             query = query.columns(columns);
         }
@@ -310,7 +310,7 @@ impl Dataset {
         let work = move |dataset: &turbidite::Dataset| match (&filter, &sides) {
             (None, None) => dataset.histogram(&column, &bins, epochs, precision(exact)),
             _ => {
-                let query = restricted(Query::new().epochs(epochs), filter, sides, periods);
+                let query = Query::new().epochs(epochs).restricted(filter, sides, periods);
                 dataset.histogram_of(&query, &column, &bins)
             }
         };
@@ -383,7 +383,7 @@ impl Dataset {
             Particles::Matching(Some(of), _) if of.trim().is_empty() => {
                 return Err(usage(py, "of: state which particles to follow, such as 'energy > 10'"));
             }
-            Particles::Matching(of, at) => TrackRequest::of_query(restricted(Query::new(), of, sides, periods), at, id),
+            Particles::Matching(of, at) => TrackRequest::of_query(Query::new().restricted(of, sides, periods), at, id),
             Particles::Listed(ids) => TrackRequest::of_ids(ids, id),
         };
         let mut request = request.epochs(selection(epochs));

@@ -38,25 +38,6 @@ pub(crate) fn selection(epochs: Option<Vec<u64>>) -> EpochSelection {
     epochs.map_or(EpochSelection::All, EpochSelection::List)
 }
 
-/// Restricts a query to the rows that satisfy an expression and lie within a box, as far as they are stated.
-pub(crate) fn restricted(
-    mut query: Query,
-    filter: Option<String>,
-    sides: Option<String>,
-    periods: Option<String>,
-) -> Query {
-    if let Some(filter) = filter {
-        query = query.filter(filter);
-    }
-    if let Some(sides) = sides {
-        query = query.within(sides);
-    }
-    if let Some(periods) = periods {
-        query = query.periods(periods);
-    }
-    query
-}
-
 /// Returns a value as JSON: integers of 64 bits exactly, all others as text, since JSON has no infinities.
 pub(crate) fn number(value: Value) -> Json {
     match value {

@@ -25,14 +25,8 @@ impl BoxOptions {
     }
 
     /// Restricts a query to the box.
-    pub(super) fn restrict(&self, mut query: Query) -> Query {
-        if let Some(sides) = &self.sides {
-            query = query.within(sides);
-        }
-        if let Some(periods) = &self.periods {
-            query = query.periods(periods);
-        }
-        query
+    pub(super) fn restrict(&self, query: Query) -> Query {
+        query.restricted(None, self.sides.clone(), self.periods.clone())
     }
 }
 

@@ -177,6 +177,17 @@ impl Query {
         self
     }
 
+    /// Applies the restrictions that are stated: as [`Query::filter`], [`Query::within`] and [`Query::periods`] do.
+    /// Used by interfaces whose callers may omit each of them.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn restricted(mut self, filter: Option<String>, sides: Option<String>, periods: Option<String>) -> Self {
+        self.filter = filter.or(self.filter);
+        self.space = sides.or(self.space);
+        self.periods = periods.or(self.periods);
+        self
+    }
+
     /// Selects columns, in this order. `epoch` is allowed. By default, a query returns all stored columns, then
     /// `epoch`.
     #[must_use]

@@ -9,7 +9,7 @@
 //!
 //! Other modules: `process` contains the resources shared by the ranks and datasets of a process, such as background
 //! threads. `endpoint` combines one rank's engine and writer. `opening` opens a dataset, and `epoch_report` creates an
-//! epoch's manifest, for all runtimes.
+//! epoch's manifest, for all runtimes. `verdict` commits an epoch and its indexes together, or neither.
 
 mod endpoint;
 mod epoch_report;
@@ -21,6 +21,7 @@ mod options;
 mod process;
 pub mod rank;
 pub mod sim;
+mod verdict;
 
 pub use exchange_statistics::ExchangeStatistics;
 pub(crate) use opening::clear_attempts;

@@ -148,8 +148,8 @@ impl<'a> KeyLookup<'a> {
         predicate.is_some_and(|predicate| judge_run(entry, epoch, predicate, |_| true) == TruthValue::Never)
     }
 
-    /// Returns the rows of the pages that may contain keys with these ascending ordinals. `None` if they are many, or
-    /// need not be read to be counted.
+    /// Returns the rows of the pages that may contain keys with these ascending ordinals. `None` if there are too many
+    /// of them, or if they can be counted without a read.
     fn select(&self, group: &Group, ordinals: impl ExactSizeIterator<Item = u64>) -> Option<RowSelection> {
         let (entry, epoch) = (group.entry(), group.epoch());
         let predicate = self.resolved.predicate.as_ref()?;

@@ -269,6 +269,19 @@ fn other_queries_are_planned() {
     }
 }
 
+/// A key with many rows is planned, which reads them in chunks, even if each row group has few of them.
+#[test]
+fn keys_with_many_rows_are_planned() {
+    let setup = Setup { rows: 60_000, keys: 3, ..unique(vec![U32], 64) };
+    let dataset = Arc::new(Catalog::open(setup.write(), "/ds".as_ref(), CacheBudgets::RECORDS).unwrap());
+    let query = Query::new().epochs(0).filter(setup.condition(&[1])).threads(1);
+    let (rows, metrics) = answer(&dataset, &query);
+    let count: usize = rows.iter().map(RecordBatch::num_rows).sum();
+    assert!(count > 10_000 && count as u64 / metrics.runs_touched < 8_000, "{count} rows, {metrics:?}");
+    assert!(!is_looked_up(&dataset, &query));
+    assert_eq!(joined(&answer(&dataset, &query).0), joined(&rows));
+}
+
 /// A dataset of unique ids that is clustered by values, with an index of the ids.
 fn indexed(definition: &str) -> Arc<Catalog> {
     const ROWS: u64 = 40_000;

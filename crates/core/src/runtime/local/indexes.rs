@@ -16,6 +16,7 @@ use crate::format::{ColumnTap, TappedGroup};
 use crate::index::{EntryLayout, RecordPlace};
 use crate::runtime::local::stage::{LocalStage, OpenEpoch};
 use crate::runtime::opening::clear_attempts;
+use crate::runtime::verdict::Verdict;
 use crate::runtime::{EpochStart, WriteOptions};
 use crate::schema::DataType;
 use crate::storage::Storage;
@@ -87,26 +88,18 @@ impl LocalIndexes {
         Ok(())
     }
 
-    /// Ends the epoch of each index, and commits all of them, unless the records' epoch or an index has failed. Returns
-    /// the cause in this case. It fails, too, if an index has not one entry for each of the `rows`: no loss of entries
-    /// is ever committed.
-    pub(super) fn end(&self, failure: Option<String>, rows: Option<u64>) -> Result<(), String> {
-        let mut verdict = failure.map_or(Ok(()), Err);
+    /// Ends the epoch of each index, and commits it, or aborts it if the records' epoch or an index has failed. Returns
+    /// the verdict on the records.
+    pub(super) fn end(&self, mut verdict: Verdict) -> Result<(), String> {
         let mut ended: Vec<Option<OpenEpoch>> = Vec::new();
-        for index in &self.jobs {
-            let gathered = index.job.gather();
-            let failed = gathered.as_ref().err().map(|error| error.cause()).or_else(|| index.job.failure());
-            verdict = verdict.and(failed.map_or(Ok(()), |cause| Err(index.failed(&cause))));
-            let entries = index.job.held_rows();
-            if verdict.is_ok() && entries != rows {
-                verdict =
-                    Err(index.failed(&format!("it has {entries:?} entries of {rows:?} records, please report it")));
-            }
+        for IndexJob { name, job, .. } in &self.jobs {
+            let gathered = job.gather();
+            let failure = gathered.as_ref().err().map(|error| error.cause()).or_else(|| job.failure());
+            verdict.add_index(name, failure, job.held_rows());
             ended.push(gathered.ok());
         }
-        for index in &self.jobs {
-            let released = index.job.release(verdict.clone());
-            verdict = verdict.and(released.map_err(|cause| index.failed(&cause)));
+        for IndexJob { name, job, .. } in &self.jobs {
+            verdict.release_index(name, |outcome| job.release(outcome));
         }
         for (index, ended) in self.jobs.iter().zip(ended) {
             if ended.is_some_and(|ended| index.job.conclude(ended).is_err()) {
@@ -114,7 +107,7 @@ impl LocalIndexes {
                 drop(index.job.discard_failed());
             }
         }
-        verdict
+        verdict.into_outcome()
     }
 
     /// Aborts the open epoch of each index.
@@ -134,10 +127,6 @@ fn abort(jobs: &[IndexJob], cause: &str) {
 }
 
 impl IndexJob {
-    fn failed(&self, cause: &str) -> String {
-        format!("index '{}': {cause}", self.name)
-    }
-
     /// Appends the entries of a row group on the rank that stores its records.
     fn append(&self, group: &TappedGroup<'_>, values: &[u8]) -> Result<()> {
         let (part, rows) = RecordPlace::of_group(group.part, group.first_row, group.rows as u64)?;

@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::format::EpochStatistics;
 use crate::runtime::local::indexes::LocalIndexes;
 use crate::runtime::local::stage::LocalStage;
+use crate::runtime::verdict::Verdict;
 use crate::runtime::{EpochStart, WriteOptions};
 use crate::schema::{ColumnView, Schema};
 use crate::storage::{FileSystem, Storage};
@@ -142,7 +143,8 @@ impl LocalJob {
     pub fn end_epoch(&self) -> Result<EpochStatistics> {
         let _alone = self.alone();
         let ended = self.records.gather()?;
-        let verdict = self.indexes.end(self.records.failure(), self.records.held_rows());
+        let verdict = Verdict::on_records(self.records.failure(), self.records.held_rows());
+        let verdict = self.indexes.end(verdict);
         // A failure is the outcome of the epoch.
         self.records.release(verdict).ok();
         self.records.conclude(ended)

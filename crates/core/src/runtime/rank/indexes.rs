@@ -22,6 +22,7 @@ use crate::runtime::endpoint::Endpoint;
 use crate::runtime::opening::clear_attempts;
 use crate::runtime::options::EpochStart;
 use crate::runtime::process::feed::{EntryFeed, EntryTap};
+use crate::runtime::verdict::Verdict;
 use crate::shuffle::Transport;
 
 /// The stages of the indexes that a rank makes of its records.
@@ -114,25 +115,17 @@ impl RankIndexes {
         self.ending().try_for_each(|index| index.stage.drive_until("end_epoch", Endpoint::is_closed))
     }
 
-    /// Commits the epoch of all indexes, unless the records' epoch or an index has failed. Called on rank 0 only.
-    /// Returns the cause in this case. It fails, too, if an index has not one entry for each of the `rows`: no loss of
-    /// entries is ever committed.
-    pub(super) fn commit(&mut self, failure: Option<String>, rows: Option<u64>) -> Result<Result<(), String>> {
-        let mut verdict = failure.map_or(Ok(()), Err);
-        for index in self.ending() {
-            let failed = index.stage.await_commit()?;
-            verdict = verdict.and(failed.map_or(Ok(()), |cause| Err(index.failed(&cause))));
-            let entries = index.stage.held_rows();
-            if verdict.is_ok() && entries != rows {
-                verdict =
-                    Err(index.failed(&format!("it has {entries:?} entries of {rows:?} records, please report it")));
-            }
+    /// Commits the epoch of all indexes, or aborts it if the records' epoch or an index has failed. Called on rank 0
+    /// only. Returns the verdict on the records.
+    pub(super) fn commit(&mut self, mut verdict: Verdict) -> Result<Result<(), String>> {
+        for IndexStage { name, stage, .. } in self.ending() {
+            let failure = stage.await_commit()?;
+            verdict.add_index(name, failure, stage.held_rows());
         }
-        for index in self.ending() {
-            let released = index.stage.release(verdict.clone());
-            verdict = verdict.and(released.map_err(|cause| index.failed(&cause)));
+        for IndexStage { name, stage, .. } in self.ending() {
+            verdict.release_index(name, |outcome| stage.release(outcome));
         }
-        Ok(verdict)
+        Ok(verdict.into_outcome())
     }
 
     /// Receives the outcomes of the indexes' epochs, which are those of the records' epoch.
@@ -179,11 +172,5 @@ impl RankIndexes {
     /// Releases the locks of the indexes without calling their transports.
     pub(super) fn abandon(self) -> Result<()> {
         self.0.into_iter().map(|index| index.stage.abandon()).fold(Ok(()), Result::and)
-    }
-}
-
-impl IndexStage {
-    fn failed(&self, cause: &str) -> String {
-        format!("index '{}': {cause}", self.name)
     }
 }

@@ -13,6 +13,7 @@ use crate::runtime::exchange_statistics::ExchangeStatistics;
 use crate::runtime::local::mailbox::MailboxTransport;
 use crate::runtime::options::{EpochStart, WriteOptions};
 use crate::runtime::process::host::{Host, Process};
+use crate::runtime::verdict::Verdict;
 use crate::schema::{ColumnView, Schema};
 use crate::shuffle::{EngineStatistics, Transport};
 use crate::storage::{FileSystem, Storage};
@@ -246,7 +247,7 @@ impl RankJob {
             return Ok(());
         }
         let failure = self.records.await_commit()?;
-        let verdict = self.indexes.commit(failure, self.records.held_rows())?;
+        let verdict = self.indexes.commit(Verdict::on_records(failure, self.records.held_rows()))?;
         // A failure is part of the outcome that all ranks get.
         self.records.release(verdict).ok();
         Ok(())
