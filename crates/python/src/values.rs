@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use serde_json::{Value as Json, json};
 use turbidite::Value;
-use turbidite::query::{BinScale, Bins, EpochSelection, Query};
+use turbidite::query::{BinScale, Bins, EpochSelection};
 
 /// An end of a histogram's range. Integers stay exact.
 #[derive(Debug, Clone, Copy, FromPyObject)]
