@@ -29,10 +29,11 @@ import plots
 import polars
 import queries
 import scaling
+import space
 from common import EPOCHS, HERE, RANKS, median, say
 
 WIDTHS = (36, 64)
-PARTS = ("ingest", "query", "epochs", "capped", "large", "scaling", "python", "lookups")
+PARTS = ("ingest", "query", "epochs", "capped", "large", "scaling", "python", "lookups", "space")
 QUICK_PARTS = ("ingest", "query", "epochs")
 QUICK = HERE / "quick.json"
 # A ratio may be this much worse than the committed one before it counts: machines are shared.
@@ -161,6 +162,12 @@ class Bench:
         self.figures["lookups"] = measured.figures()
         self.ratios |= {f"lookups: {name}": value for name, value in measured.ratios().items()}
 
+    def space(self, scratch: Path) -> None:
+        measured = space.Space(scratch, self.options.rounds, self.options.quick)
+        measured.study()
+        self.section(f"Boxes: an epoch of {measured.rows:,} records of 36 bytes, clustered by space:x,y,z", measured.table())
+        self.figures["space"] = measured.found
+
     def keep_ratios(self, width: int, ratios: dict[str, float]) -> None:
         self.ratios |= {f"{width} bytes: {name}": value for name, value in ratios.items()}
 
@@ -204,7 +211,7 @@ def main() -> int:
         if {"ingest", "query"} & set(chosen.parts):
             with tempfile.TemporaryDirectory(prefix="turbidite-bench-", dir=chosen.scratch) as folder:
                 bench.width(Path(folder), width)
-    works = {"epochs": bench.epochs, "capped": bench.capped, "large": bench.large, "scaling": bench.scale, "python": bench.python, "lookups": bench.lookups}
+    works = {"epochs": bench.epochs, "capped": bench.capped, "large": bench.large, "scaling": bench.scale, "python": bench.python, "lookups": bench.lookups, "space": bench.space}
     for part, work in works.items():
         if part in chosen.parts:
             with tempfile.TemporaryDirectory(prefix="turbidite-bench-", dir=chosen.scratch) as folder:

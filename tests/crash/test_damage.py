@@ -39,13 +39,15 @@ def source(scratch) -> Path:
     return root
 
 
-@pytest.fixture(scope="module", params=["default", "small", "hash"])
+@pytest.fixture(scope="module", params=["default", "small", "hash", "space"])
 def dataset(request, source, scratch) -> Path:
     path = scratch / f"damage-{request.param}"
-    more = {"default": ["--receivers", 3], "small": SMALL, "hash": ["--receivers", 3, "--memtable", "256KiB"]}[request.param]
+    few = ["--receivers", 3, "--memtable", "256KiB"]
+    more = {"default": ["--receivers", 3], "small": SMALL, "hash": few, "space": few}[request.param]
     arguments = ingest_arguments(source, path, *more)
-    if request.param == "hash":
-        arguments[arguments.index("--key") + 1] = "hash:id"
+    keys = {"hash": "hash:id", "space": "space:ux,uy,uz"}
+    if request.param in keys:
+        arguments[arguments.index("--key") + 1] = keys[request.param]
     turbidite(*arguments)
     return path
 

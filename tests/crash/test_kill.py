@@ -77,7 +77,7 @@ def check_committed(source: Source, target: Path) -> list[int]:
     return epochs
 
 
-@pytest.mark.parametrize(("key", "wanted"), [("energy", KILLS), ("hash:id", KILLS // 5)])
+@pytest.mark.parametrize(("key", "wanted"), [("energy", KILLS), ("hash:id", KILLS // 5), ("space:energy,tag", KILLS // 5)])
 def test_killed_at_random_moments(source, scratch, key, wanted):
     began = time.monotonic()
     target = scratch / "crash-undisturbed"

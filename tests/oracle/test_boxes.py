@@ -44,10 +44,10 @@ def epochs(dumps) -> dict[int, numpy.ndarray]:
     return {step: numpy.concatenate([placed(path) for path in sorted(folders[step].iterdir())]) for step in sorted(folders)}
 
 
-@pytest.fixture(scope="module", params=["energy", "z"])
+@pytest.fixture(scope="module", params=["energy", "z", "space:x,y,z"])
 def dataset(request, dumps, scratch) -> turbidite.Dataset:
-    """The run clustered by a column that is no coordinate, and by one that is."""
-    path = scratch / f"{request.param}.tbd"
+    """The run clustered by a column that is no coordinate, by one that is, and by space."""
+    path = scratch / f"{request.param.replace(':', '-')}.tbd"
     turbidite.ingest(dumps, path, key=request.param, derive=DERIVATIONS, ranks=4)
     return turbidite.open(path)
 

@@ -58,9 +58,9 @@ def epochs() -> dict[int, numpy.ndarray]:
     return {epoch: draw_records(epoch) for epoch in EPOCHS}
 
 
-@pytest.fixture(scope="module", params=["energy", "x", "hash:id"])
+@pytest.fixture(scope="module", params=["energy", "x", "hash:id", "space:x,y,z"])
 def dataset(request, epochs, scratch) -> turbidite.Dataset:
-    """Clustered by a column that is no coordinate, by one that is, and by neither; in many row groups and pages."""
+    """Clustered by a column that is no coordinate, by one that is, by neither, and by space; in many row groups and pages."""
     name = request.param.replace(":", "-")
     raw.write_source(scratch / f"{name}-source", {epoch: numpy.array_split(rows, 4) for epoch, rows in epochs.items()})
     small = ("--ranks", 4, "--memtable", "64KiB", "--page-rows", 128)

@@ -45,13 +45,16 @@ def test_ranks(programs, plain, tmp_path, spool, ranks, mode):
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("ranks", [1, 7])
-def test_clustered_by_hash(programs, plain, tmp_path, spool, ranks, mode):
-    form = replace(VPIC, key="hash:id")
+@pytest.mark.parametrize(
+    ("key", "said"), [("hash:id", "clustered by the hash of id"), ("space:ux,uy,uz", "clustered by place in ux, uy, uz")]
+)
+def test_clustered_otherwise(programs, plain, tmp_path, spool, ranks, mode, key, said):
+    form = replace(VPIC, key=key)
     config = configure(tmp_path / "c.toml", (form, tmp_path / "ds", {"mode": mode, "spool": spool}))
     command = [programs["vpic_dump"], vpic.sample_dumps(), tmp_path / "out", "--steps", STEPS]
     assert run(command, config, ranks=ranks) == ""
     check(mode, form, tmp_path / "ds", written(tmp_path / "out"), plain(ranks))
-    assert "clustered by the hash of id" in turbidite("inspect", tmp_path / "ds").stdout
+    assert said in turbidite("inspect", tmp_path / "ds").stdout
 
 
 @pytest.mark.parametrize("ranks", [1, 3])

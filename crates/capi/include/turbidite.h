@@ -158,8 +158,9 @@ typedef struct turbidite_transport {
 typedef struct turbidite_dataset turbidite_dataset;
 
 /* Opens or creates the dataset at `path`, a folder that every rank can access. Collective. `key` is the column that
- * records are sorted by, or "hash:COLUMN", the ids that single records are looked up by. `options` may be NULL for the
- * defaults. `transport` may be NULL for a program of one rank. The transport must outlive the handle. */
+ * records are sorted by, "hash:COLUMN", the ids that single records are looked up by, or "space:X,Y,Z", two or three
+ * coordinates by which records are read in boxes. `options` may be NULL for the defaults. `transport` may be NULL for a
+ * program of one rank. The transport must outlive the handle. */
 turbidite_status turbidite_open(const char *path, const turbidite_column *columns, size_t column_count, const char *key,
                                 const turbidite_options *options, const turbidite_transport *transport,
                                 turbidite_dataset **dataset);

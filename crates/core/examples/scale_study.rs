@@ -64,7 +64,7 @@ impl Study {
                 "receivers" => study.receivers = Some(number()? as u32),
                 "routing" => study.routing = if value == "direct" { Routing::Direct } else { Routing::ByNode },
                 "millis" => study.millis = value.parse().map_err(|error| format!("{argument}: {error}"))?,
-                "key" => study.key = Clustering::named(value).ok_or(format!("{argument}: range or hash"))?,
+                "key" => study.key = Clustering::named(value).ok_or(format!("{argument}: range, hash or space"))?,
                 "json" => study.json = true,
                 _ => return Err(format!("{argument} is no argument of this study")),
             }
@@ -104,6 +104,11 @@ impl Program for Records {
             match self.key {
                 Clustering::Range => out.extend_from_slice(&((normal(random) * 2.598).exp() as f32).to_le_bytes()),
                 Clustering::Hash => out.extend_from_slice(&(random as u32).to_le_bytes()),
+                // Each rank has a part of the domain.
+                Clustering::Space => {
+                    out.extend_from_slice(&(rank as f32 + normal(random) as f32).to_le_bytes());
+                    out.extend_from_slice(&(normal(bits(random)) as f32).to_le_bytes());
+                }
             }
             out.resize(start + self.row_bytes, number as u8);
         }
@@ -118,12 +123,14 @@ fn peak_mib() -> f64 {
 }
 
 fn run(study: &Study, ranks: u32) -> Result<(), Box<dyn std::error::Error>> {
-    let (data_type, key) = match study.key {
-        Clustering::Range => (DataType::F32, "key"),
-        Clustering::Hash => (DataType::U32, "hash:key"),
+    let (mut columns, key) = match study.key {
+        Clustering::Range => (vec![Column::new("key", DataType::F32)], "key"),
+        Clustering::Hash => (vec![Column::new("key", DataType::U32)], "hash:key"),
+        Clustering::Space => (vec![Column::new("x", DataType::F32), Column::new("y", DataType::F32)], "space:x,y"),
     };
-    let columns =
-        vec![Column::new("key", data_type), Column::new("rest", DataType::FixedBytes(study.row_bytes as u32 - 4))];
+    let key_bytes: usize = columns.iter().map(|column| column.data_type.width()).sum();
+    let rest_bytes = study.row_bytes.checked_sub(key_bytes).filter(|bytes| *bytes > 0).ok_or("row_bytes: too few")?;
+    columns.push(Column::new("rest", DataType::FixedBytes(rest_bytes as u32)));
     let schema = Arc::new(Schema::new(columns, key)?);
     let mut options = MachineOptions::new(Machine::cluster(study.per_node), ranks, schema.row_bytes(), 7);
     options.pivots = study.pivots;

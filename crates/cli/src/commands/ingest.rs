@@ -70,8 +70,8 @@ pub(crate) struct Ingest {
     /// The dataset: created, or extended if it has the same columns and key
     #[arg(long, value_name = "DATASET")]
     out: PathBuf,
-    /// The cluster key: the column that records are sorted by, which is fastest to query; or hash:COLUMN, the ids that
-    /// single records are looked up by
+    /// The cluster key: the column that records are sorted by, which is fastest to query; hash:COLUMN, the ids that
+    /// single records are looked up by; or space:X,Y,Z, two or three coordinates by which records are read in boxes
     #[arg(long, value_name = "COLUMN")]
     key: String,
     /// Index this column as well, while the records are written; may be repeated. COLUMN finds ranges and single

@@ -149,6 +149,7 @@ fn describe(dataset: &Dataset, path: &Path) -> String {
     let order = match schema.clustering() {
         Clustering::Range => "sorted by",
         Clustering::Hash => "clustered by the hash of",
+        Clustering::Space => "clustered by place in",
     };
     lines.push(format!(
         "{} columns, {} bytes per row, {order} {}:",

@@ -107,6 +107,9 @@ impl Stats {
             Clustering::Range => {
                 "share of rows (and number of row groups) that a query for the key at each percentile must touch:"
             }
+            Clustering::Space => {
+                "share of rows (and number of row groups) that a query for the first coordinate at each percentile must touch:"
+            }
             Clustering::Hash => {
                 "share of rows (and number of row groups) whose range contains the key at each percentile; filters exclude \
                  nearly all of them from a lookup:"

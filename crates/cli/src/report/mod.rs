@@ -9,11 +9,12 @@
 //!
 //! Map: `model` collects the data, `axis` provides scales and ticks, and `svg` writes marks and escapes text.
 //! `distribution`, `loads`, `selectivity` and `bars` draw plots, `lookups` is the table of a dataset that is clustered
-//! by hash, `indexes` the table of indexes, `markup` writes cards, and `page` assembles them. `forecast` draws the
-//! plots of `simulate`.
+//! by hash, `boxes` the plot of one that is clustered by space, `indexes` the table of indexes, `markup` writes cards,
+//! and `page` assembles them. `forecast` draws the plots of `simulate`.
 
 mod axis;
 mod bars;
+mod boxes;
 mod distribution;
 mod forecast;
 mod indexes;

@@ -8,6 +8,7 @@ use turbidite::store::EpochRange;
 use turbidite::{Clustering, Column, IndexSummary, Value, indexes};
 
 use super::axis::Axis;
+use super::boxes::Boxes;
 use super::largest::Largest;
 use crate::commands::epoch_statistics::write_amplification;
 use crate::failure::Failure;
@@ -37,6 +38,8 @@ pub(crate) struct ReportData {
     pub(super) derivations: Vec<String>,
     pub(super) columns: Vec<Column>,
     pub(super) key: Column,
+    /// The columns of the key, separated by commas.
+    pub(super) key_names: String,
     pub(super) clustering: Clustering,
     pub(super) row_bytes: usize,
     pub(super) epochs: Vec<Epoch>,
@@ -48,6 +51,8 @@ pub(crate) struct ReportData {
     pub(super) shapes: Vec<KeyDistribution>,
     /// The selection of about the largest 1 % of keys, in the last epoch that has keys.
     pub(super) largest: Option<Largest>,
+    /// The boxes of the last epoch's row groups, if records are clustered by space.
+    pub(super) boxes: Option<Boxes>,
     /// The indexes of the dataset.
     pub(super) indexes: Vec<IndexSummary>,
 }
@@ -181,6 +186,7 @@ impl ReportData {
             derivations: descriptor.derivations.clone(),
             columns: schema.columns().to_vec(),
             key: schema.key().clone(),
+            key_names: schema.cluster_key().columns.join(", "),
             clustering: schema.clustering(),
             row_bytes: schema.row_bytes(),
             epochs,
@@ -188,10 +194,13 @@ impl ReportData {
             key_axis: None,
             shapes: Vec::new(),
             largest: None,
+            boxes: None,
             indexes: indexes(path)?,
         };
         if let Some(last) = model.epochs.iter().rev().find(|epoch| epoch.rows > epoch.statistics.nan_keys) {
-            model.largest = Largest::of(dataset, last.epoch)?;
+            let last = last.epoch;
+            model.largest = Largest::of(dataset, last)?;
+            model.boxes = Boxes::of(dataset, last)?;
         }
         let drawn: Vec<u64> = model.drawn.iter().map(|&place| model.epochs[place].epoch).collect();
         model.key_axis = key_axis(dataset, &drawn)?;
@@ -206,6 +215,11 @@ impl ReportData {
     /// Returns whether the records are clustered by hash, so that filters decide what a lookup reads.
     pub(super) fn is_by_hash(&self) -> bool {
         self.clustering == Clustering::Hash
+    }
+
+    /// Returns whether the records are clustered by ranges of the key, so that ranges decide what a query reads.
+    pub(super) fn is_by_range(&self) -> bool {
+        self.clustering == Clustering::Range
     }
 
     pub(super) fn rows(&self) -> u64 {

@@ -3,12 +3,14 @@
 use std::path::Path;
 use std::time::Duration;
 
+use turbidite::Clustering;
+
 use super::bars::{Series, Stack};
 use super::largest::Largest;
 use super::markup::{card, row};
 use super::model::{Buckets, Epoch, ReportData, sum};
 use super::svg::escape;
-use super::{distribution, indexes, loads, lookups, selectivity};
+use super::{boxes, distribution, indexes, loads, lookups, selectivity};
 use crate::text;
 
 /// Maximum number of the dataset's columns that are listed.
@@ -122,8 +124,12 @@ fn subtitle(model: &ReportData) -> String {
         "{epochs} · {} columns, {} bytes per row, clustered by {}{}",
         model.columns.len(),
         model.row_bytes,
-        if model.is_by_hash() { "the hash of " } else { "" },
-        model.key.name
+        match model.clustering {
+            Clustering::Range => "",
+            Clustering::Hash => "the hash of ",
+            Clustering::Space => "place in ",
+        },
+        model.key_names
     )
 }
 
@@ -136,9 +142,15 @@ fn tiles(model: &ReportData) -> String {
         (text::count(model.rows()), "rows".to_owned()),
         (text::bytes(written), "written, all metadata included".to_owned()),
         (text::percent(worst(|epoch| epoch.imbalance)), "load imbalance, worst epoch".to_owned()),
-        match model.is_by_hash() {
-            true => (format!("{:.1}", lookups::bits_per_row(&model.epochs)), "filter bits per row".to_owned()),
-            false => (
+        match model.clustering {
+            Clustering::Hash => {
+                (format!("{:.1}", lookups::bits_per_row(&model.epochs)), "filter bits per row".to_owned())
+            }
+            Clustering::Space => (
+                text::count(model.epochs.iter().map(|epoch| epoch.row_groups as u64).sum()),
+                "row groups, each a box".to_owned(),
+            ),
+            Clustering::Range => (
                 format!(
                     "{:.2} / {:.2}",
                     worst(|epoch| epoch.amplification_p50),
@@ -161,7 +173,7 @@ fn plots_of_keys(model: &ReportData) -> String {
     let with_fade = |plot: Option<String>| plot.map(|plot| fade.to_owned() + &plot);
     let selection = escape(&model.selection());
     let buckets = Buckets::of(&model.epochs);
-    let by_range = |card: String| if model.is_by_hash() { String::new() } else { card };
+    let by_range = |card: String| if model.is_by_range() { card } else { String::new() };
     let cards = [
         card(
             "Distribution of keys",
@@ -198,6 +210,7 @@ middle 80 %. The number above is the load imbalance.{}",
             with_fade(selectivity::ROW_GROUPS.draw(model)),
         )),
         if model.is_by_hash() { lookups::card(model) } else { String::new() },
+        boxes::card(model.boxes.as_ref()),
         indexes::card(&model.indexes),
     ];
     cards.concat()
@@ -216,7 +229,7 @@ balanced receiver.{worst}"
         selectivity::amplification(model),
     );
     let cards = [
-        if model.is_by_hash() { String::new() } else { amplification },
+        if model.is_by_range() { amplification } else { String::new() },
         card("Time by stage", &format!("Time to write an epoch, summed over threads.{mean}"), STAGES.draw(model)),
         card("Bytes written", &format!("Records and their metadata.{mean}"), STORED.draw(model)),
         card(
@@ -357,8 +370,9 @@ fn commands(model: &ReportData) -> String {
         literal(&files),
         literal(&model.key.name)
     );
+    let ordered = if model.clustering == Clustering::Space { "" } else { "--order " };
     let groups = [
-        (heading.as_str(), format!("turbidite query {dataset} --epoch {epoch} --where {filter} --order --limit 20")),
+        (heading.as_str(), format!("turbidite query {dataset} --epoch {epoch} --where {filter} {ordered}--limit 20")),
         (
             "What this query reads, and why",
             format!("turbidite query {dataset} --epoch {epoch} --where {filter} --explain"),

@@ -58,12 +58,20 @@ fn describe_copy(source: &DatasetDescriptor) -> DatasetDescriptor {
     }
 }
 
-/// Returns an error if the copy would be the source or lie inside it.
+/// Returns an error if the source cannot be sorted, or if the copy would be the source or lie inside it.
 fn check_target(source: &Dataset, storage: &dyn Storage, paths: &DatasetPaths) -> Result<()> {
     let refuse = |what: &str| {
         let what = format!("{} {what}; use another folder", paths.root().display());
         Err(UsageError::Option { option: "out", what }.into())
     };
+    if !source.schema().has_sorted_runs() {
+        let what = format!(
+            "{}: records clustered by '{}' have no order to sort by; queries of it need no copy",
+            source.root().display(),
+            source.schema().cluster_key()
+        );
+        return Err(UsageError::Option { option: "dataset", what }.into());
+    }
     if paths.root().starts_with(source.root()) {
         return refuse("is inside the dataset to copy");
     }

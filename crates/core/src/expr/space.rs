@@ -1,4 +1,5 @@
-//! Boxes: half-open ranges of several columns, such as `x=0:10,y=-5:5`. A column may be periodic.
+//! Boxes: half-open ranges of several columns, such as `x=0:10,y=-5:5`. A column may be periodic. If records are
+//! clustered by space, sides without names are those of its coordinates: `0:10,-5:5,:`.
 //!
 //! A box becomes comparisons of the language. `x=0:10` is `x >= 0 AND x < 10`, with bounds rounded like any literal. A
 //! periodic side compares the remainder of the column by the period, which IEEE 754 computes exactly. The remainder
@@ -14,7 +15,7 @@
 
 use std::cmp::Ordering;
 
-use crate::schema::{Column, DataType, EPOCH_COLUMN, Schema, Value};
+use crate::schema::{Clustering, Column, DataType, EPOCH_COLUMN, Schema, Value};
 
 use super::bind::{MAX_WHOLE, compare, find_column};
 use super::error::ExpressionError;
@@ -62,7 +63,8 @@ pub(super) fn conditions(space: SpaceText<'_>, schema: &Schema) -> Result<Vec<Co
     if space.sides.len() > MAX_BYTES {
         return Err(wrong("…", format!("the box has {} bytes; the maximum is {MAX_BYTES}", space.sides.len())));
     }
-    let sides = split(space.sides).into_iter().map(parse_side).collect::<Result<Vec<_>>>()?;
+    let sides = split(space.sides).into_iter().enumerate();
+    let sides = sides.map(|(place, text)| parse_side(text, place, schema)).collect::<Result<Vec<_>>>()?;
     let periods = match space.periods {
         Some(text) => parse_periods(text, sides.len())?,
         None => vec![None; sides.len()],
@@ -93,14 +95,31 @@ fn split(text: &str) -> Vec<&str> {
     text.split(is_separator).map(str::trim).collect()
 }
 
-/// Parses `x=0:10`.
-fn parse_side(text: &str) -> Result<Side<'_>> {
+/// Returns the coordinate that a side without a name stands for, if the records are clustered by space.
+fn coordinate<'a>(text: &str, place: usize, schema: &'a Schema) -> Result<Option<&'a str>> {
+    let coordinates = schema.key_columns();
+    if schema.clustering() != Clustering::Space {
+        return Ok(None);
+    }
+    let column = coordinates.get(place).ok_or_else(|| {
+        wrong(text, format!("the dataset has {} coordinates; name the column of a further side", coordinates.len()))
+    })?;
+    Ok(Some(&schema.columns()[*column].name))
+}
+
+/// Parses `x=0:10`, or `0:10` at a place among the sides of a dataset's coordinates.
+fn parse_side<'a>(text: &'a str, place: usize, schema: &Schema) -> Result<Side<'a>> {
     const FORM: &str = "write a side as COLUMN=LOW:HIGH, such as x=0:10, and leave out a bound that it lacks";
     if text.is_empty() {
         return Err(wrong(text, format!("the side is empty; {FORM}")));
     }
-    let (column, range) =
-        name_and_rest(text).ok_or_else(|| wrong(text, format!("a column and '=' are missing; {FORM}")))?;
+    let (column, range) = match name_and_rest(text) {
+        Some(named) => named,
+        None => match coordinate(text, place, schema)? {
+            Some(name) => (name.to_owned(), text),
+            None => return Err(wrong(text, format!("a column and '=' are missing; {FORM}"))),
+        },
+    };
     let bounds: Vec<&str> = range.split(':').map(str::trim).collect();
     let [low, high] = bounds[..] else {
         return Err(wrong(text, format!("'{}' is not a range; {FORM}", range.trim())));

@@ -25,9 +25,14 @@ impl IndexDefinition {
     /// Defines the index of a column whose entries are clustered by a method.
     ///
     /// # Errors
-    /// A usage error if the column's name cannot be the name of a folder.
+    /// A usage error if the column's name cannot be the name of a folder, or if entries would be clustered by space.
     pub fn new(clustering: Clustering, column: impl Into<String>) -> Result<Self, Error> {
         let column = column.into();
+        if clustering == Clustering::Space {
+            let what =
+                format!("'space:{column}': an index has one column; cluster the records with --key space:{column}");
+            return Err(UsageError::Option { option: "index", what }.into());
+        }
         let is_folder = !column.is_empty() && !column.starts_with('.') && !column.contains(['/', '\\', '\0', ',']);
         if !is_folder {
             let what = format!("'{column}' cannot be indexed, since an index is a folder with the name of its column");

@@ -2,7 +2,7 @@
 
 use super::partitioner::Partitioner;
 use super::table::PartitionTable;
-use crate::schema::{KeyHash, Schema, Value, partition_ordinal};
+use crate::schema::{KeyHash, KeyOrder, Schema, Value, partition_ordinal};
 
 /// A partitioner by the hash of the key. All records of a key have one receiver.
 ///
@@ -33,6 +33,10 @@ impl Partitioner for HashPartitioner {
 
     fn fixed_table(&self, version: u32, partitions: u32) -> Option<PartitionTable> {
         Some(PartitionTable::even(version, partitions))
+    }
+
+    fn order(&self) -> KeyOrder {
+        KeyOrder::WHOLE
     }
 
     fn bounds(&self, _ordinals: (u64, u64)) -> Option<(Value, Value)> {

@@ -3,6 +3,7 @@
 use super::hash::HashPartitioner;
 use super::partitioner::Partitioner;
 use super::range::RangePartitioner;
+use super::space::SpacePartitioner;
 use crate::schema::{Clustering, Schema};
 
 /// Returns the partitioner of a schema's clustering method.
@@ -10,6 +11,7 @@ pub fn partitioner(schema: &Schema) -> Box<dyn Partitioner> {
     match schema.clustering() {
         Clustering::Range => Box::new(RangePartitioner::new(schema)),
         Clustering::Hash => Box::new(HashPartitioner::new(schema)),
+        Clustering::Space => Box::new(SpacePartitioner::new(schema)),
     }
 }
 
@@ -18,7 +20,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::partition::TieSequence;
+    use crate::partition::{Frame, PointSample, TieSequence};
+    use crate::random::Random;
     use crate::schema::{Column, DataType, Value};
 
     fn schema(key: &str) -> Schema {
@@ -37,8 +40,13 @@ mod tests {
             keys in prop::collection::vec(prop_oneof![any::<i64>(), -3i64..3], 1..200),
             partitions in 1u32..40,
         ) {
-            for key in ["id", "hash:id"] {
-                let partitioner = partitioner(&schema(key));
+            for key in ["id", "hash:id", "space:other,id"] {
+                let mut partitioner = partitioner(&schema(key));
+                if partitioner.divides_a_frame() {
+                    let mut sample = PointSample::default();
+                    partitioner.sample(&rows(&keys), 10, &mut Random::new(2), &mut sample);
+                    partitioner.set_frame(Some(&Frame::around(&sample)));
+                }
                 let mut ordinals = Vec::new();
                 partitioner.ordinals(&rows(&keys), 10, &mut ordinals);
                 prop_assert_eq!(ordinals.len(), keys.len());

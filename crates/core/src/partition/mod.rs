@@ -1,10 +1,11 @@
-//! Partitioners assign records to receivers: by ranges of the key, or by its hash.
+//! Partitioners assign records to receivers: by ranges of the key, by its hash, or by place.
 //!
 //! They consist of pure algorithms over ordinals (see [`Partitioner`]). They have no I/O, no clock and no messages: the
 //! engine sends the output of [`Pivots::encode`] and [`PartitionTable::encode`]. Callers handle NaN keys themselves.
 //!
 //! - [`partitioner()`]: the seam: a method of partitioning gives every record an ordinal
-//! - `range`, `hash`: the two methods
+//! - `range`, `hash`, `space`: the methods
+//! - [`Frame`], [`PointSample`]: the box that is divided by place, and the points that it follows from
 //! - [`table`]: cut points in (key, tie) space, routing, and the bounds by which receivers detect strays
 //! - `curve`: tables of thousands of partitions, approximated by a few thousand knots
 //! - [`sketch`]: a rank's bounded summary of the keys since the last renegotiation
@@ -26,24 +27,29 @@ pub mod carp;
 pub mod cumulative_mass;
 mod curve;
 mod cut_point;
+mod frame;
 mod hash;
 mod methods;
 mod partitioner;
 pub mod pivots;
 pub mod planner;
+mod point_sample;
 mod profile;
 mod range;
 mod sample_order;
 mod scale;
 pub mod sketch;
+mod space;
 pub mod table;
 
 pub use cumulative_mass::CumulativeMass;
 pub use cut_point::CutPoint;
+pub use frame::Frame;
 pub use methods::partitioner;
 pub use partitioner::Partitioner;
 pub use pivots::{Atom, Pivots};
 pub use planner::{TablePlanner, TablePlannerOptions, even_table, history_slots};
+pub use point_sample::PointSample;
 pub use profile::{KeyDistance, KeyProfile};
 pub use sample_order::{block_records, sample_order};
 pub use sketch::Sketch;

@@ -2,8 +2,11 @@
 
 use std::fmt::Debug;
 
+use super::frame::Frame;
+use super::point_sample::PointSample;
 use super::table::PartitionTable;
-use crate::schema::Value;
+use crate::random::Random;
+use crate::schema::{KeyOrder, Value};
 
 /// A method of dividing records among receivers.
 ///
@@ -24,7 +27,23 @@ pub trait Partitioner: Debug + Send + Sync {
     /// the table depends on the records and has to be negotiated.
     fn fixed_table(&self, version: u32, partitions: u32) -> Option<PartitionTable>;
 
+    /// Returns the order of the numbers that the ordinals stand for. Mass between two sampled ordinals is spread evenly
+    /// along these numbers.
+    fn order(&self) -> KeyOrder;
+
     /// Returns the smallest and largest key that a partition with these bounds may contain. `None` if a partition is no
     /// interval of keys.
     fn bounds(&self, ordinals: (u64, u64)) -> Option<(Value, Value)>;
+
+    /// Returns whether ordinals depend on a frame of the epoch's records. All records have one ordinal until it is set.
+    fn divides_a_frame(&self) -> bool {
+        false
+    }
+
+    /// Sets the frame, on which all ordinals depend that are computed from now on.
+    fn set_frame(&mut self, _frame: Option<&Frame>) {}
+
+    /// Adds places of records to the sample from which a frame is made. `rows` and `stride` are as in
+    /// [`Partitioner::ordinals`].
+    fn sample(&self, _rows: &[u8], _stride: usize, _random: &mut Random, _sample: &mut PointSample) {}
 }

@@ -31,6 +31,10 @@ impl Partitioner for RangePartitioner {
         None
     }
 
+    fn order(&self) -> KeyOrder {
+        self.order
+    }
+
     fn bounds(&self, (low, high): (u64, u64)) -> Option<(Value, Value)> {
         // The first and last partitions extend to the extremes of the type.
         let (least, greatest) = self.order.extremes();

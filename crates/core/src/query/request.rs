@@ -152,7 +152,8 @@ impl Query {
 
     /// Keeps only rows within a box: half-open ranges of columns, separated by commas, such as `x=0:10,y=-5:5,z=:3`. A
     /// side without bounds, `z=:`, accepts every number but NaN. Bounds are rounded to the type of their column, like
-    /// literals of the language. A name may be quoted: `"x"=0:10`.
+    /// literals of the language. A name may be quoted: `"x"=0:10`. If records are clustered by space, sides without
+    /// names are those of its coordinates: `0:10,-5:5,:`.
     ///
     /// ```no_run
     /// use turbidite::query::{Dataset, Query};
@@ -341,6 +342,13 @@ impl ResolvedQuery {
         }
         if let Some(piece) = &query.piece {
             piece.check()?;
+        }
+        if query.ordered && !schema.has_sorted_runs() {
+            let what = format!(
+                "records are clustered by '{}', and have no order; sort the rows after the query",
+                schema.cluster_key()
+            );
+            return Err(UsageError::Option { option: "ordered", what }.into());
         }
         if query.ordered && !schema.has_numeric_key() {
             let what = format!("the key '{}' is not one number; sort the rows after the query", schema.cluster_key());

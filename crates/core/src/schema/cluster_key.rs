@@ -12,6 +12,8 @@ pub enum Clustering {
     Range,
     /// By the hash of the key. A receiver has all records of a key.
     Hash,
+    /// By place: the key's columns are coordinates. A receiver has the records of a region of space.
+    Space,
 }
 
 impl Clustering {
@@ -20,12 +22,13 @@ impl Clustering {
         match self {
             Self::Range => "range",
             Self::Hash => "hash",
+            Self::Space => "space",
         }
     }
 
     /// Returns the method of a name, if there is one.
     pub fn named(name: &str) -> Option<Self> {
-        [Self::Range, Self::Hash].into_iter().find(|method| method.name() == name)
+        [Self::Range, Self::Hash, Self::Space].into_iter().find(|method| method.name() == name)
     }
 }
 
@@ -42,7 +45,7 @@ impl Clustering {
 pub struct ClusterKey {
     /// How records are divided among receivers.
     pub clustering: Clustering,
-    /// The columns of the key, most significant first.
+    /// The columns of the key, most significant first. By place: the coordinates.
     pub columns: Vec<String>,
 }
 
@@ -56,26 +59,26 @@ impl ClusterKey {
 impl FromStr for ClusterKey {
     type Err = SchemaError;
 
-    /// Parses `COLUMN`, `range:COLUMN` or `hash:COLUMN`. A column whose name begins like a method needs the prefix
-    /// `range:`.
+    /// Parses `COLUMN`, `range:COLUMN`, `hash:COLUMN,…` or `space:COLUMN,COLUMN,…`. A column whose name begins like a
+    /// method needs the prefix `range:`.
     fn from_str(text: &str) -> Result<Self, SchemaError> {
-        match text.split_once(':') {
-            Some(("range", column)) => Ok(Self::range(column)),
-            Some(("hash", columns)) => {
-                Ok(Self { clustering: Clustering::Hash, columns: columns.split(',').map(str::to_owned).collect() })
+        let method = text.split_once(':').and_then(|(name, columns)| Some((Clustering::named(name)?, columns)));
+        Ok(match method {
+            None => Self::range(text),
+            Some((Clustering::Range, column)) => Self::range(column),
+            Some((clustering, columns)) => {
+                Self { clustering, columns: columns.split(',').map(str::to_owned).collect() }
             }
-            _ => Ok(Self::range(text)),
-        }
+        })
     }
 }
 
 impl fmt::Display for ClusterKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let columns = self.columns.join(",");
+        let begins_like_a_method = columns.split_once(':').is_some_and(|(name, _)| Clustering::named(name).is_some());
         match self.clustering {
-            Clustering::Range if !columns.starts_with("range:") && !columns.starts_with("hash:") => {
-                f.write_str(&columns)
-            }
+            Clustering::Range if !begins_like_a_method => f.write_str(&columns),
             clustering => write!(f, "{}:{columns}", clustering.name()),
         }
     }
@@ -87,7 +90,9 @@ mod tests {
 
     #[test]
     fn keys_are_printed_as_they_are_parsed() {
-        for text in ["energy", "hash:id", "hash:cpu,id", "range:hash:id", "range:range:x", "a:b"] {
+        for text in
+            ["energy", "hash:id", "hash:cpu,id", "space:x,y", "range:hash:id", "range:space:x", "range:range:x", "a:b"]
+        {
             let key: ClusterKey = text.parse().unwrap();
             assert_eq!(key.to_string(), text);
         }

@@ -15,6 +15,9 @@ pub const MAX_COLUMNS: usize = 1 << 12;
 /// Maximum number of columns in a key that is hashed.
 pub(super) const MAX_KEY_COLUMNS: usize = 4;
 
+/// Maximum number of coordinates in a key by space.
+pub(super) const MAX_AXES: usize = 3;
+
 /// Maximum total width of the columns in a key that is hashed, as Parquet stores them, in bytes.
 pub(super) const MAX_KEY_BYTES: usize = 64;
 
@@ -188,13 +191,15 @@ pub enum SchemaError {
     Width { name: String, bytes: u32 },
     #[error("the key '{name}' is not one of the columns")]
     MissingKey { name: String },
-    #[error("the key '{name}' is {data_type}, which has no order")]
+    #[error("the key column '{name}' is {data_type}, which has no order")]
     KeyType { name: String, data_type: DataType },
     #[error(
         "the key '{key}' has the column '{name}', which is {data_type}: records are clustered by the hash of integers and fixed_bytes; use the key '{name}' instead"
     )]
     HashedType { key: String, name: String, data_type: DataType },
-    #[error("the key '{key}' has {columns} columns; a key by hash has 1 to {MAX_KEY_COLUMNS}, a key by ranges has one")]
+    #[error(
+        "the key '{key}' has {columns} columns; a key by ranges has one, a key by hash 1 to {MAX_KEY_COLUMNS}, a key by space 2 or 3"
+    )]
     KeyColumns { key: String, columns: usize },
     #[error("the key '{key}' has {bytes} bytes; the maximum of a key by hash is {MAX_KEY_BYTES}")]
     KeyBytes { key: String, bytes: usize },

@@ -70,6 +70,9 @@ fn ordinal_bytes(bytes: &[u8], width: usize) -> u64 {
 }
 
 impl KeyOrder {
+    /// The order of u64 numbers, which are their own ordinals.
+    pub(crate) const WHOLE: Self = Self { number: NumberType::U64 };
+
     /// Returns the order of a key column: that of numbers, or of byte strings with at most [`MAX_KEY_BYTES`] bytes.
     /// Returns `None` for longer ones.
     pub(crate) fn of_key(data_type: DataType) -> Option<Self> {
@@ -96,12 +99,12 @@ impl KeyOrder {
     }
 
     /// Returns the number of low bits in which the ordinals of the type differ after [`KeyOrder::narrowed`].
-    pub(super) fn bits(self) -> u32 {
+    pub(crate) fn bits(self) -> u32 {
         8 * self.data_type().width().min(8) as u32
     }
 
     /// Returns the ordinal less the smallest ordinal of the type, in [`KeyOrder::bits`] bits.
-    pub(super) fn narrowed(self, ordinal: u64) -> u64 {
+    pub(crate) fn narrowed(self, ordinal: u64) -> u64 {
         match self.number {
             NumberType::Bytes(_) => ordinal >> (u64::BITS - self.bits()),
             NumberType::I8 => ordinal.wrapping_sub(i64::from(i8::MIN) as u64 ^ (1 << 63)),

@@ -6,8 +6,8 @@ use arrow_schema::{Field, FieldRef, SchemaRef};
 
 use super::cluster_key::{ClusterKey, Clustering};
 use super::columns::{
-    Column, DataType, EPOCH_COLUMN, MAX_COLUMNS, MAX_FIXED_BYTES, MAX_KEY_BYTES, MAX_KEY_COLUMNS, SchemaError,
-    hashed_width,
+    Column, DataType, EPOCH_COLUMN, MAX_AXES, MAX_COLUMNS, MAX_FIXED_BYTES, MAX_KEY_BYTES, MAX_KEY_COLUMNS,
+    SchemaError, hashed_width,
 };
 use super::ordinal::KeyOrder;
 
@@ -50,8 +50,12 @@ impl Eq for ArrowFields {}
 
 /// Returns the columns of a key, and the order of the first.
 fn find_key(columns: &[Column], key: &ClusterKey) -> Result<(Vec<usize>, KeyOrder), SchemaError> {
-    let most = if key.clustering == Clustering::Hash { MAX_KEY_COLUMNS } else { 1 };
-    if key.columns.is_empty() || key.columns.len() > most {
+    let counts = match key.clustering {
+        Clustering::Range => 1..=1,
+        Clustering::Hash => 1..=MAX_KEY_COLUMNS,
+        Clustering::Space => 2..=MAX_AXES,
+    };
+    if !counts.contains(&key.columns.len()) {
         return Err(SchemaError::KeyColumns { key: key.to_string(), columns: key.columns.len() });
     }
     let (mut indexes, mut bytes) = (Vec::with_capacity(key.columns.len()), 0);
@@ -62,7 +66,7 @@ fn find_key(columns: &[Column], key: &ClusterKey) -> Result<(Vec<usize>, KeyOrde
         if indexes.contains(&index) {
             return Err(SchemaError::RepeatedKey { key: key.to_string(), name: name.clone() });
         }
-        if key.clustering == Clustering::Range && !data_type.is_numeric() {
+        if key.clustering != Clustering::Hash && !data_type.is_numeric() {
             return Err(SchemaError::KeyType { name: name.clone(), data_type });
         }
         if key.clustering == Clustering::Hash && data_type.is_float() {
@@ -90,8 +94,9 @@ impl Schema {
     ///
     /// # Errors
     /// [`SchemaError`] for an empty schema or too many columns, an empty, reserved or repeated name, a width of zero or
-    /// beyond [`MAX_FIXED_BYTES`], a missing key, a key by ranges that is not one numeric column, and a key by hash
-    /// with a float or beyond `MAX_KEY_COLUMNS` and `MAX_KEY_BYTES`.
+    /// beyond [`MAX_FIXED_BYTES`], a missing key, a key by ranges that is not one numeric column, a key by hash with a
+    /// float or beyond `MAX_KEY_COLUMNS` and `MAX_KEY_BYTES`, and a key by space that is not two or three numeric
+    /// columns.
     pub fn clustered(columns: Vec<Column>, key: &ClusterKey) -> Result<Self, SchemaError> {
         if columns.is_empty() || columns.len() > MAX_COLUMNS {
             return Err(SchemaError::ColumnCount { columns: columns.len() });
@@ -151,6 +156,12 @@ impl Schema {
     /// Returns whether the key has one column of numbers. Otherwise, it has several columns or byte strings.
     pub fn has_numeric_key(&self) -> bool {
         self.key.len() == 1 && self.key().data_type.is_numeric()
+    }
+
+    /// Returns whether the rows of a run are sorted by the key. Clustered by space, they are in the order of a k-d
+    /// tree.
+    pub fn has_sorted_runs(&self) -> bool {
+        self.clustering != Clustering::Space
     }
 
     /// Returns the type of a column's statistics: the column's own for numbers, u64 for the ordinals of byte strings

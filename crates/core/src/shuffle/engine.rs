@@ -2,6 +2,7 @@
 
 mod append;
 mod forward;
+mod frame;
 mod negotiation;
 mod order;
 mod prior;
@@ -24,7 +25,7 @@ use super::statistics::EngineStatistics;
 use super::transport::{Channel, Sent, Transport};
 use super::tree::TreePlace;
 use super::wire::MessageError;
-use crate::partition::{Partitioner, Sketch, TableCache, TablePlannerOptions, TieSequence, partitioner};
+use crate::partition::{Frame, Partitioner, Sketch, TableCache, TablePlannerOptions, TieSequence, partitioner};
 use crate::random::{self, Random};
 use crate::schema::{Schema, Value};
 
@@ -75,6 +76,8 @@ pub struct Engine {
     place: TreePlace,
     schema: Arc<Schema>,
     partitioner: Box<dyn Partitioner>,
+    /// The frame that records are divided in, if they are divided by place and it is known.
+    frame: Option<Frame>,
     /// Whether the table does not depend on the records, so that there is nothing to negotiate.
     has_fixed_table: bool,
     merge: Option<Merge>,
@@ -150,7 +153,6 @@ impl Engine {
         Self {
             place,
             has_fixed_table: partitioner.fixed_table(1, 1).is_some(),
-            partitioner,
             merge: None,
             cache: Arc::default(),
             session: Session::default(),
@@ -162,7 +164,9 @@ impl Engine {
             ahead: Vec::new(),
             last: None,
             hint_rows: None,
-            sketch: Sketch::for_keys(schema.key_order(), Sketch::DEFAULT_CAPACITY, seed),
+            sketch: Sketch::for_keys(partitioner.order(), Sketch::DEFAULT_CAPACITY, seed),
+            partitioner,
+            frame: None,
             ties: TieSequence::new(seed as u32),
             random: Random::new(seed),
             scratch: Scratch::default(),
@@ -254,6 +258,7 @@ impl Engine {
             Some(parent) => self.control.push_back((parent, Control::Ready)),
             None => {
                 self.place_partitions();
+                self.begin_with_frame();
                 let first = self.begin_with_table();
                 self.open(announcement, first);
             }
@@ -268,7 +273,7 @@ impl Engine {
             self.last = None;
         }
         let placement = (self.session.placement.partitions(), self.session.placement.shift());
-        self.tell_children(&Control::Go { announcement: announcement.clone(), placement, first });
+        self.tell_children(&Control::Go { announcement: announcement.clone(), placement, frame: self.frame, first });
         self.session.phase = Phase::Open;
         self.events.push_back(Event::Opened { announcement });
     }
@@ -379,9 +384,10 @@ impl Engine {
         self.check_order(&message)?;
         match message {
             Control::Ready => {}
-            Control::Go { announcement, placement: (partitions, shift), first } => {
+            Control::Go { announcement, placement: (partitions, shift), frame, first } => {
                 let placement = Placement::decode(&self.options, partitions, shift);
                 self.session.placement = placement.ok_or(MessageError::Field { field: "receivers" })?;
+                self.receive_first_frame(frame)?;
                 if let Some(first) = &first {
                     self.receive_first_table(first)?;
                 }
@@ -397,6 +403,7 @@ impl Engine {
             Control::Table { interval_rows, range, table } => {
                 self.receive_table(interval_rows, range, &table, receiver)?;
             }
+            Control::Frame(frame) => self.receive_frame(frame)?,
             Control::Settled { originated, summary } => self.child_settled(originated, summary)?,
             Control::Probe { round } => self.receive_probe(round),
             Control::Delivered { round, delivered } => self.child_delivered(round, delivered)?,

@@ -10,7 +10,7 @@
 
 use super::round::Compared;
 use super::wire::{FieldReader, FieldWriter, MessageError};
-use crate::partition::Pivots;
+use crate::partition::{Frame, Pivots, PointSample};
 
 /// The report of a rank or subtree that has sealed its parts: one payload per rank, or the first failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,6 +53,8 @@ pub(super) struct Report {
     pub(super) loads: Vec<(u32, u64)>,
     /// The encoded pivots of the keys since the last table was planned, if they are wanted.
     pub(super) pivots: Option<Vec<u8>>,
+    /// Places of records, if a frame is wanted.
+    pub(super) points: PointSample,
 }
 
 /// The table that an epoch begins with, from the last epoch.
@@ -85,19 +87,36 @@ pub(super) struct Summary {
     pub(super) range: (u64, u64),
     /// Empty if the next epoch does not begin with this one's distribution.
     pub(super) pivots: Pivots,
+    /// Places of records, if they are divided by place.
+    pub(super) points: PointSample,
+}
+
+fn encode_points(points: &PointSample, fields: FieldWriter) -> FieldWriter {
+    let mut encoded = Vec::new();
+    points.encode(&mut encoded);
+    fields.block(&encoded)
+}
+
+fn decode_points(fields: &mut FieldReader<'_>) -> Result<PointSample, MessageError> {
+    PointSample::decode(fields.block()?).map_err(|_| MessageError::Field { field: "sample of places" })
+}
+
+fn decode_frame(fields: &mut FieldReader<'_>) -> Result<Frame, MessageError> {
+    Frame::decode(fields.block()?).map_err(|_| MessageError::Field { field: "frame" })
 }
 
 impl Summary {
     fn encode(&self, fields: FieldWriter) -> FieldWriter {
         let mut pivots = Vec::new();
         self.pivots.encode(&mut pivots);
-        fields.u32(self.contributors).u64(self.range.0).u64(self.range.1).block(&pivots)
+        let fields = fields.u32(self.contributors).u64(self.range.0).u64(self.range.1).block(&pivots);
+        encode_points(&self.points, fields)
     }
 
     fn decode(fields: &mut FieldReader<'_>) -> Result<Self, MessageError> {
         let (contributors, range) = (fields.u32()?, (fields.u64()?, fields.u64()?));
         let pivots = Pivots::decode(fields.block()?).map_err(|_| MessageError::Field { field: "pivots" })?;
-        Ok(Self { contributors, range, pivots })
+        Ok(Self { contributors, range, pivots, points: decode_points(fields)? })
     }
 }
 
@@ -109,10 +128,11 @@ impl Report {
         let loads = self.loads.iter();
         let fields =
             loads.fold(fields.count(self.loads.len()), |fields, (partition, rows)| fields.u32(*partition).u64(*rows));
-        match &self.pivots {
+        let fields = match &self.pivots {
             Some(pivots) => fields.u8(1).block(pivots),
             None => fields.u8(0),
-        }
+        };
+        encode_points(&self.points, fields)
     }
 
     fn decode(fields: &mut FieldReader<'_>) -> Result<Self, MessageError> {
@@ -130,6 +150,7 @@ impl Report {
                 (0..count).map(|_| Ok((fields.u32()?, fields.u64()?))).collect::<Result<_, MessageError>>()?
             },
             pivots: if fields.flag()? { Some(fields.block()?.to_vec()) } else { None },
+            points: decode_points(fields)?,
         })
     }
 }
@@ -153,7 +174,7 @@ impl ControlPurpose {
     pub fn of(message: &[u8]) -> Self {
         match message.first() {
             Some(&(READY | GO)) => Self::Opening,
-            Some(&(REQUEST | BEGIN | REPORT | KEEP | TABLE)) => Self::Negotiation,
+            Some(&(REQUEST | BEGIN | REPORT | KEEP | FRAME | TABLE)) => Self::Negotiation,
             _ => Self::Ending,
         }
     }
@@ -165,8 +186,9 @@ pub(super) enum Control {
     /// Up: this subtree has begun the session.
     Ready,
     /// Down: all ranks have begun, so records may be sent. Carries rank 0's announcement, the number of partitions and
-    /// the shift of their receivers (`Placement`), and the table that the epoch begins with, if any.
-    Go { announcement: Vec<u8>, placement: (u32, Option<u32>), first: Option<FirstTable> },
+    /// the shift of their receivers (`Placement`), the frame that is divided by place, if it is known, and the table
+    /// that the epoch begins with, if any.
+    Go { announcement: Vec<u8>, placement: (u32, Option<u32>), frame: Option<Frame>, first: Option<FirstTable> },
     /// Up: a rank of the subtree requests a table newer than `version`. If the request is not urgent, rank 0 first asks
     /// for the loads, and may keep the table.
     Request { version: u32, urgent: bool },
@@ -180,6 +202,8 @@ pub(super) enum Control {
     /// Down: the new table. The message also contains the number of records of a rank after which the next table may be
     /// requested (if tables adapt), and the smallest and largest key of the epoch so far.
     Table { interval_rows: u64, range: (u64, u64), table: Vec<u8> },
+    /// Down: the frame that is divided by place. The round ends without a table.
+    Frame(Frame),
     /// Up: every rank of the subtree has entered the end of the epoch. Their records number `originated`.
     Settled { originated: u64, summary: Summary },
     /// Down: requests the number of delivered records.
@@ -210,17 +234,22 @@ const SEALED_FAILED: u8 = 12;
 const COMMITTED: u8 = 13;
 const FAILED: u8 = 14;
 const KEEP: u8 = 15;
+const FRAME: u8 = 16;
 
 impl Control {
     pub(super) fn encode(&self, session: u32) -> Vec<u8> {
         let head = |kind: u8| FieldWriter::default().u8(kind).u32(session);
         match self {
             Self::Ready => head(READY),
-            Self::Go { announcement, placement: (partitions, shift), first } => {
+            Self::Go { announcement, placement: (partitions, shift), frame, first } => {
                 let fields = head(GO).block(announcement).u32(*partitions);
                 let fields = match shift {
                     None => fields.u8(0),
                     Some(shift) => fields.u8(1).u32(*shift),
+                };
+                let fields = match frame {
+                    None => fields.u8(0),
+                    Some(frame) => fields.u8(1).block(&frame.encode()),
                 };
                 match first {
                     None => fields.u8(0),
@@ -234,6 +263,7 @@ impl Control {
             Self::Table { interval_rows, range, table } => {
                 head(TABLE).u64(*interval_rows).u64(range.0).u64(range.1).block(table)
             }
+            Self::Frame(frame) => head(FRAME).block(&frame.encode()),
             Self::Settled { originated, summary } => summary.encode(head(SETTLED).u64(*originated)),
             Self::Probe { round } => head(PROBE).u32(*round),
             Self::Delivered { round, delivered } => head(DELIVERED).u32(*round).u64(*delivered),
@@ -260,6 +290,7 @@ impl Control {
             GO => Self::Go {
                 announcement: fields.block()?.to_vec(),
                 placement: (fields.u32()?, if fields.flag()? { Some(fields.u32()?) } else { None }),
+                frame: if fields.flag()? { Some(decode_frame(&mut fields)?) } else { None },
                 first: if fields.flag()? { Some(FirstTable::decode(&mut fields)?) } else { None },
             },
             REQUEST => Self::Request { version: fields.u32()?, urgent: fields.flag()? },
@@ -271,6 +302,7 @@ impl Control {
                 range: (fields.u64()?, fields.u64()?),
                 table: fields.block()?.to_vec(),
             },
+            FRAME => Self::Frame(decode_frame(&mut fields)?),
             SETTLED => Self::Settled { originated: fields.u64()?, summary: Summary::decode(&mut fields)? },
             PROBE => Self::Probe { round: fields.u32()? },
             DELIVERED => Self::Delivered { round: fields.u32()?, delivered: fields.u64()? },
@@ -309,6 +341,7 @@ pub fn control_name(message: &[u8]) -> &'static str {
         Some(REPORT) => "report",
         Some(KEEP) => "keep",
         Some(TABLE) => "table",
+        Some(FRAME) => "frame",
         Some(SETTLED) => "settled",
         Some(PROBE) => "probe",
         Some(DELIVERED) => "delivered",
@@ -393,6 +426,7 @@ mod tests {
             Control::Go {
                 announcement: vec![4; 16],
                 placement: (4, Some(3)),
+                frame: Some(Frame::around(&PointSample::default())),
                 first: Some(FirstTable { interval_rows: 1 << 35, range: (3, 4), table: vec![8; 28] }),
             },
             Control::Request { version: 4, urgent: true },
@@ -408,12 +442,19 @@ mod tests {
                 backlog: 6,
                 loads: vec![(3, 4), (5, 6)],
                 pivots: Some(vec![1, 2, 3]),
+                points: PointSample::default(),
             }),
             Control::Keep { version: 5, interval_rows: 1 << 33 },
             Control::Table { interval_rows: 1 << 40, range: (1, u64::MAX), table: vec![9; 40] },
+            Control::Frame(Frame::around(&PointSample::default())),
             Control::Settled {
                 originated: u64::MAX,
-                summary: Summary { contributors: 7, range: (4, 1 << 60), pivots: Pivots::default() },
+                summary: Summary {
+                    contributors: 7,
+                    range: (4, 1 << 60),
+                    pivots: Pivots::default(),
+                    points: PointSample::default(),
+                },
             },
             Control::Probe { round: 8 },
             Control::Delivered { round: 8, delivered: 77 },

@@ -1,6 +1,6 @@
 //! Sums over a rank's subtree during a negotiation.
 
-use crate::partition::Pivots;
+use crate::partition::{Pivots, PointSample};
 
 /// A negotiation round on this rank: the sums over its subtree so far.
 #[derive(Debug)]
@@ -21,6 +21,8 @@ pub(super) struct Round {
     pub(super) backlog: u64,
     pub(super) loads: Loads,
     pub(super) pivots: Vec<Pivots>,
+    /// Samples of places, if a frame is wanted.
+    pub(super) points: Vec<PointSample>,
 }
 
 impl Round {

@@ -112,7 +112,8 @@ impl DatasetDescriptor {
                 let requires_to_write = self.requires_to_write.clone();
                 let ClusterKey { clustering, columns } = self.schema.cluster_key();
                 let clustering = StoredClustering { method: clustering.name().to_owned(), columns };
-                let wide_keys = (!self.schema.has_numeric_key()).then(|| WIDE_KEYS.to_owned());
+                let is_wide = clustering.method == Clustering::Hash.name() && !self.schema.has_numeric_key();
+                let wide_keys = is_wide.then(|| WIDE_KEYS.to_owned());
                 (
                     Some(Features { requires: wide_keys.into_iter().collect(), requires_to_write }),
                     None,
@@ -169,9 +170,9 @@ impl DatasetDescriptor {
             _ => return Err(corruption("it does not state its key")),
         };
         let schema = Schema::clustered(fields.columns, &key).map_err(|error| match error {
-            // A newer release may hash keys that this one refuses.
+            // A newer release may have keys that this one refuses.
             SchemaError::HashedType { .. } | SchemaError::KeyColumns { .. } | SchemaError::KeyBytes { .. }
-                if key.clustering == Clustering::Hash =>
+                if key.clustering != Clustering::Range =>
             {
                 unknown(&format!("the key {key}"))
             }

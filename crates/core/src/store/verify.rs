@@ -17,6 +17,7 @@ use super::paths::{DatasetPaths, EpochRange, Leftover, parse_epoch_folder, parse
 use super::verify_part::verify_part;
 use crate::error::{Error, Result};
 use crate::format::{EpochManifest, EpochStatistics, PartEntry, PartId, RunKind};
+use crate::schema::Clustering;
 use crate::storage::{FileSystem, Storage};
 
 /// Options of a verification.
@@ -218,8 +219,13 @@ fn check_figures(path: &Path, manifest: &EpochManifest, descriptor: &DatasetDesc
     let EpochStatistics { rows, strays, spills, nan_keys, .. } = manifest.statistics;
     let count = |kind| manifest.row_groups.iter().filter(|run| run.kind == kind).map(|run| run.rows).sum::<u64>();
     let key = descriptor.schema.key_index();
-    let found_nan: u64 =
-        manifest.row_groups.iter().filter_map(|run| run.columns.get(key)).map(|key| key.nan_count).sum();
+    let found_nan = match descriptor.schema.clustering() {
+        // Any of the coordinates may be NaN. Each run is checked with its part.
+        Clustering::Space => count(RunKind::NanKey),
+        Clustering::Range | Clustering::Hash => {
+            manifest.row_groups.iter().filter_map(|run| run.columns.get(key)).map(|key| key.nan_count).sum()
+        }
+    };
     let pairs = [
         ("records", rows, manifest.rows()),
         ("strays", strays, count(RunKind::Stray)),

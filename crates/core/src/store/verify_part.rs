@@ -47,7 +47,7 @@ pub(super) fn verify_part(
     let (dataset, version) = (descriptor.uuid, descriptor.format_version);
     let expected = PartIdentity { dataset, commit: manifest.commit, epoch: manifest.epoch, version };
     let hash = HashCheck::open(&reader, schema, manifest, entry, &mut report.findings);
-    let mut check = PartCheck { path: &path, reader: &reader, schema, hash, report: &mut report };
+    let mut check = PartCheck { path: &path, reader: &reader, schema, hash, nan_coordinates: 0, report: &mut report };
     if reader.identity() != expected {
         check.corruption("footer", "it belongs to another dataset or epoch");
     }
@@ -149,6 +149,8 @@ struct PartCheck<'a> {
     schema: &'a Schema,
     /// `None` if the dataset is not clustered by hash.
     hash: Option<HashCheck>,
+    /// Number of NaN in all coordinates of the current row group, if the dataset is clustered by space.
+    nan_coordinates: u64,
     report: &'a mut VerifyReport,
 }
 
@@ -251,6 +253,7 @@ impl PartCheck<'_> {
         let mut checksum = Xxh3::new();
         let mut position = run.offset;
         let mut whole = true;
+        self.nan_coordinates = 0;
         for column in 0..self.schema.columns().len() {
             let before = self.report.findings.len();
             let observed = self.column(run, column, &mut position, &mut checksum, last_key);
@@ -262,6 +265,9 @@ impl PartCheck<'_> {
         let difference = self.hash.as_mut().and_then(|hash| hash.difference(run, self.schema));
         if let Some(what) = difference.filter(|_| whole) {
             self.corruption(place(run), what);
+        }
+        if whole && !self.schema.has_sorted_runs() {
+            self.coordinates(run);
         }
         if position != run.offset.saturating_add(run.bytes) || checksum.digest() != run.checksum {
             self.corruption(place(run), "checksum mismatch with the manifest");
@@ -331,7 +337,7 @@ impl PartCheck<'_> {
                 self.corruption(at(), what);
             }
             observed.add(found);
-            if column == self.schema.key_index() {
+            if self.schema.has_sorted_runs() && column == self.schema.key_index() {
                 self.key_order(run, &values, last_key);
             }
             if let Some(hash) = &mut self.hash {
@@ -357,8 +363,21 @@ impl PartCheck<'_> {
                 format!("the manifest states {} NaN, but it has {}", said.nan_count, observed.nan_count),
             );
         }
-        if column == self.schema.key_index() {
+        if !self.schema.has_sorted_runs() {
+            let is_coordinate = self.schema.key_columns().contains(&column);
+            self.nan_coordinates += if is_coordinate { observed.nan_count } else { 0 };
+        } else if column == self.schema.key_index() {
             self.kind(run, observed);
+        }
+    }
+
+    /// Checks that the coordinates match the kind of the run.
+    fn coordinates(&mut self, run: &RowGroupEntry) {
+        let nan_run = run.kind == RunKind::NanKey;
+        if nan_run && self.nan_coordinates < run.rows {
+            self.corruption(place(run), "it is a run of NaN keys, but has records whose coordinates are numbers");
+        } else if !nan_run && self.nan_coordinates != 0 {
+            self.corruption(place(run), "it has NaN coordinates, but is not a run of NaN keys");
         }
     }
 

@@ -96,6 +96,7 @@ fn check_entry(entry: &RowGroupEntry, group: &Group, clustering: Clustering) -> 
     let is_sorted = match clustering {
         Clustering::Range => numbers.is_sorted(),
         Clustering::Hash => group.ids.is_sorted(),
+        Clustering::Space => true,
     };
     if !is_sorted {
         return refuse("keys are not sorted".to_owned());
@@ -194,6 +195,15 @@ fn check(storage: &MemoryStorage, epoch: u64, records: &[(u64, u32)], coverage: 
         let lost = records.iter().find(|record| found.binary_search(record).is_err());
         let what = lost.map_or("records that nobody appended".to_owned(), |(id, _)| format!("record {id:x} is lost"));
         return Err(format!("{} records where {} were appended: {what}", found.len(), records.len()));
+    }
+    if clustering == Clustering::Space {
+        coverage.met("space: every record once");
+        if ranks.len() > 1 && manifest.row_groups.iter().any(|entry| entry.kind == RunKind::Regular) {
+            coverage.met("space: several partitions");
+        }
+        if manifest.statistics.nan_keys > 0 {
+            coverage.met("space: NaN coordinates");
+        }
     }
     check_figures(&manifest, records.len() as u64, coverage)?;
     by_hash.map_or(Ok(()), |by_hash| by_hash.finish(coverage))

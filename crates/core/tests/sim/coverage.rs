@@ -90,6 +90,10 @@ pub(crate) const REQUIRED: &[&str] = &[
     "hash: corrupt filter noticed",
     "hash: salvaged",
     "hash: records passed on by representatives",
+    // Datasets that are clustered by space.
+    "space: every record once",
+    "space: several partitions",
+    "space: NaN coordinates",
     // Indexes that are made while records are written.
     "index: one entry for each record",
     "index: several partitions",

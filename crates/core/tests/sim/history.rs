@@ -132,8 +132,12 @@ pub(crate) fn run(seed: u64, loud: bool) -> Report {
     if loud {
         println!("{settings:?}");
     }
-    // One history in four is clustered by hash. The others have the same events as before there were such histories.
-    let clustering = if mix(seed).is_multiple_of(4) { Clustering::Hash } else { Clustering::Range };
+    // One history in four is clustered by hash, and one in eight by space.
+    let clustering = match mix(seed) % 8 {
+        0 | 4 => Clustering::Hash,
+        1 => Clustering::Space,
+        _ => Clustering::Range,
+    };
     let model = Arc::new(Mutex::new(Model::new(clustering)));
     let mut history = History { random, settings, memory, model, trace, report: Report::default(), writings: 0 };
     let launches = history.random.between(2, 5);

@@ -124,7 +124,8 @@ pub(crate) fn look_up(
 
 /// Draws a query of one epoch. Returns the query with the expected records.
 fn draw(random: &mut Random, clustering: Clustering, epoch: u64, all: &[(u64, u32)]) -> (Query, Vec<(u64, u32)>) {
-    let query = Query::new().epochs(epoch).threads(1).columns(["key", "id"]).ordered(random.one_in(4));
+    let is_ordered = random.one_in(4) && clustering != Clustering::Space;
+    let query = Query::new().epochs(epoch).threads(1).columns(["key", "id"]).ordered(is_ordered);
     if random.one_in(2) {
         return (query, all.to_vec());
     }

@@ -8,11 +8,12 @@ use crate::random::{Random, mix};
 /// Bytes of a stored record: an f32 key and a u64 ID.
 pub(crate) const ROW_BYTES: usize = 12;
 
-/// Returns the schema of a dataset that is clustered by ranges of the key, or by the hash of the ID.
+/// Returns the schema of a dataset that is clustered by ranges of the key, by the hash of the ID, or by space.
 pub(crate) fn schema(clustering: Clustering) -> Result<Schema, turbidite::SchemaError> {
     let key = match clustering {
         Clustering::Range => "key",
         Clustering::Hash => "hash:id",
+        Clustering::Space => "space:key,id",
     };
     Schema::new(vec![Column::new("key", DataType::F32), Column::new("id", DataType::U64)], key)
 }

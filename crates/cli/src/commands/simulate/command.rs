@@ -223,6 +223,9 @@ impl Simulate {
         if clustering == Clustering::Hash && self.drift != 1.0 {
             return Err(Failure::Usage("--drift: keys that are ids do not grow".into()));
         }
+        if clustering == Clustering::Space {
+            return Err(Failure::Usage("--key: a simulation has one key, and not the coordinates of space:".into()));
+        }
         let records = |keys| Records::new(keys, clustering, self.record_bytes, self.drift, self.seed);
         let Some(path) = &self.source else {
             return match key {

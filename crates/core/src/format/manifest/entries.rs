@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::schema::Value;
+use crate::schema::{Schema, Value};
 
 /// The identity of a part file: the writing rank and the number of its previous rollovers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -57,6 +57,12 @@ impl RunKind {
             Self::Unordered => 2,
             Self::NanKey => 3,
         }
+    }
+
+    /// Returns whether the records of such a run are sorted by key, in an order that all engines share: not NaN, and
+    /// not if the dataset is clustered by space.
+    pub(crate) fn is_sorted(self, schema: &Schema) -> bool {
+        self != Self::NanKey && schema.has_sorted_runs()
     }
 
     /// Returns the kind with a code.

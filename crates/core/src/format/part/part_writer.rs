@@ -58,7 +58,7 @@ impl PartOptions {
         let share = rows.div_ceil(self.row_groups_per_run.max(1) as usize);
         let page_rows = self.page_rows.max(1) as usize;
         match schema.clustering() {
-            Clustering::Range => share.next_multiple_of(page_rows),
+            Clustering::Range | Clustering::Space => share.next_multiple_of(page_rows),
             Clustering::Hash => well_filtered_rows(share).next_multiple_of(self.sparse_page_rows() as usize),
         }
     }
@@ -278,10 +278,11 @@ impl PartWriter {
             return Ok(Vec::new());
         }
         let EncodeBuffers { sort, pages, write, bounds } = buffers;
-        let mut drain = Drain::new(rows, sort);
+        let units = [self.options.row_group_rows(&self.schema, rows.rows()), self.page_rows(context.kind) as usize];
+        let mut drain = Drain::new(rows, sort, units);
         let entries = self.append_groups(rows.rows(), context, Records::Drained(&mut drain), pages, write)?;
         let (sort_s, quantiles) = drain.finish();
-        *bounds = (context.kind == RunKind::Regular).then_some(quantiles);
+        *bounds = quantiles.filter(|_| context.kind == RunKind::Regular);
         self.statistics.sort_s += sort_s;
         self.statistics.encode_s -= sort_s;
         Ok(entries)
@@ -328,7 +329,7 @@ impl PartWriter {
             page_rows,
             spread_rows: self.spread_rows(),
             run_rows: rows,
-            sorted: context.kind != RunKind::NanKey,
+            sorted: context.kind.is_sorted(&schema),
             has_filter: schema.clustering() == Clustering::Hash,
             tapped: tap.as_ref().map_or(&[], |tap| tap.columns()),
         };

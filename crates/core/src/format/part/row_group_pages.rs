@@ -86,7 +86,7 @@ impl RowGroupPages {
     /// Creates the pages of a row group from its manifest entry alone. Returns `None` if the entry does not state them.
     pub(in crate::format) fn of_entry(entry: &RowGroupEntry, schema: &Schema) -> Option<Self> {
         let directory = entry.pages.as_ref().filter(|directory| directory.page_rows > 0)?;
-        let sorted = entry.kind != crate::format::RunKind::NanKey;
+        let sorted = entry.kind.is_sorted(schema);
         let layout = PageLayout::new(schema, usize::try_from(entry.rows).ok()?, directory.page_rows, sorted);
         // The sizes of pages follow from the number of rows. Any other entry is false, and its page index decides.
         (layout.bytes() as u64 == entry.bytes).then_some(())?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::{Error, IoContext, Result};
-use crate::format::manifest::entries::{ColumnStatistics, PartEntry, PartId, RunKind};
+use crate::format::manifest::entries::{ColumnStatistics, PartEntry, PartId};
 use crate::format::manifest::row_group_entry::RowGroupEntry;
 use crate::format::parquet::footer::{PartIdentity, WrittenRowGroup};
 use crate::format::parquet::page_header::decode_page_header;
@@ -50,7 +50,7 @@ impl FoundRowGroup {
     /// Returns the rows per page from which the places of all pages follow, or 0 if they do not.
     fn page_rows(&self, run: &SealedRun, schema: &Schema) -> u32 {
         let rows = usize::try_from(self.rows).unwrap_or(usize::MAX).min(self.content.len());
-        let layout = PageLayout::new(schema, rows, run.page_rows, run.kind != RunKind::NanKey);
+        let layout = PageLayout::new(schema, rows, run.page_rows, run.kind.is_sorted(schema));
         let follows = |(column, found): (usize, &Vec<FoundPage>)| {
             let ranges = found.iter().map(|page| (page.range.start as u64, page.range.len() as u32, page.rows));
             layout.locations(column, 0).iter().map(|page| (page.offset, page.bytes, page.rows)).eq(ranges)
@@ -94,6 +94,7 @@ pub fn recover_part(
         let context = RunContext { run: run.run, kind: run.kind, table_version: run.table_version, bounds: run.bounds };
         entries.extend(writer.write_run(context, 0, &mut write, |stream, tail| {
             let mut written = Vec::with_capacity(groups.len());
+            let sorted = run.kind.is_sorted(schema);
             for group in &groups {
                 let mut columns = Vec::with_capacity(group.columns.len());
                 let mut first_keys = None;
@@ -103,7 +104,7 @@ pub fn recover_part(
                         stream.append(&group.content[page.range.clone()])?;
                         chunk.push(stream.position(), page.rows, page.summary);
                     }
-                    if columns.len() == schema.key_index() {
+                    if sorted && columns.len() == schema.key_index() {
                         first_keys = chunk.first_keys(schema.key_order());
                     }
                     columns.push(chunk.finish(&mut tail.indexes));
@@ -112,7 +113,6 @@ pub fn recover_part(
                     columns[schema.key_index()].filter = append_filter(group, schema, &mut tail.filters)
                         .map_err(|malformed| Error::corruption_at(source, "page header", malformed.0))?;
                 }
-                let sorted = run.kind != RunKind::NanKey;
                 let (keys, page_rows) = (Vec::new(), group.page_rows(run, schema));
                 let group = WrittenRowGroup { rows: group.rows, sorted, columns, keys, page_rows, first_keys };
                 written.push((group, stream.take_checksum()));

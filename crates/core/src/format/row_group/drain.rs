@@ -2,7 +2,7 @@
 //!
 //! Each bucket is sorted when the drain reaches it, and its rows are fetched immediately, while they are in the cache.
 //! The drain also records the keys that divide the run into equal parts. These keys are the bucket bounds of the next
-//! run.
+//! run. Records that are clustered by place have one bucket, and the order of `space_order`.
 
 use std::time::Instant;
 
@@ -11,10 +11,12 @@ use crate::format::row_group::row_group_builder::RowGroupBuilder;
 use crate::format::row_group::sort::SortBuffers;
 use crate::schema::SortKeys;
 
-/// An iteration over a memtable's rows in key order.
+/// An iteration over a memtable's rows in key order, or by place.
 pub(in crate::format) struct Drain<'a> {
     table: &'a Memtable,
     sort: &'a mut SortBuffers,
+    /// Rows per row group and per page.
+    units: [usize; 2],
     next_bucket: usize,
     /// Number of rows taken from the current bucket.
     taken: usize,
@@ -25,10 +27,10 @@ pub(in crate::format) struct Drain<'a> {
 }
 
 impl<'a> Drain<'a> {
-    /// Creates a drain of all rows of `table`.
-    pub(in crate::format) fn new(table: &'a Memtable, sort: &'a mut SortBuffers) -> Self {
+    /// Creates a drain of all rows of `table`, for row groups and pages of `units` rows.
+    pub(in crate::format) fn new(table: &'a Memtable, sort: &'a mut SortBuffers, units: [usize; 2]) -> Self {
         sort.clear();
-        Self { table, sort, next_bucket: 0, taken: 0, before: 0, bounds: [0; BUCKETS - 1], sort_s: 0.0 }
+        Self { table, sort, units, next_bucket: 0, taken: 0, before: 0, bounds: [0; BUCKETS - 1], sort_s: 0.0 }
     }
 
     /// Adds the next `rows` rows to a row group. The memtable must have as many rows left.
@@ -49,11 +51,17 @@ impl<'a> Drain<'a> {
 
     fn sort_next(&mut self) {
         let begun = Instant::now();
+        let schema = self.table.schema();
         self.before += self.sort.order().len();
+        self.taken = 0;
+        if !schema.has_sorted_runs() {
+            self.sort.arrange_by_place(self.table, &self.units);
+            self.next_bucket = BUCKETS;
+            self.sort_s += begun.elapsed().as_secs_f64();
+            return;
+        }
         self.sort.sort_bucket(self.table, self.next_bucket);
         self.next_bucket += 1;
-        self.taken = 0;
-        let schema = self.table.schema();
         let keys = SortKeys::of_rows(schema, self.table.slots());
         for (bound, number) in self.bounds.iter_mut().zip(1..) {
             let place = self.table.rows() * number / BUCKETS;
@@ -64,9 +72,9 @@ impl<'a> Drain<'a> {
         self.sort_s += begun.elapsed().as_secs_f64();
     }
 
-    /// Returns the seconds spent sorting, and the keys that divide all rows into equal parts. All rows must have been
-    /// taken.
-    pub(in crate::format) fn finish(self) -> (f64, BucketBounds) {
-        (self.sort_s, BucketBounds(self.bounds))
+    /// Returns the seconds spent sorting, and the keys that divide all rows into equal parts, if they were sorted. All
+    /// rows must have been taken.
+    pub(in crate::format) fn finish(self) -> (f64, Option<BucketBounds>) {
+        (self.sort_s, self.table.schema().has_sorted_runs().then_some(BucketBounds(self.bounds)))
     }
 }

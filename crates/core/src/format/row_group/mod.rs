@@ -1,7 +1,8 @@
 //! Collects rows in memory and encodes them as row groups.
 //!
-//! `memtable` and `column_table` collect rows. `sort` orders them by key. `drain` and `row_group_builder` split them
-//! into columns. `pages` encodes row groups, and `key_filter` builds their filters. `tap` passes values on to indexes.
+//! `memtable` and `column_table` collect rows. `sort` orders them by key, `space_order` by place. `drain` and
+//! `row_group_builder` split them into columns. `pages` encodes row groups, and `key_filter` builds their filters.
+//! `tap` passes values on to indexes.
 
 pub(super) mod column_table;
 pub(super) mod drain;
@@ -10,4 +11,5 @@ pub(super) mod memtable;
 pub(super) mod pages;
 pub(super) mod row_group_builder;
 pub(super) mod sort;
+pub(super) mod space_order;
 pub(super) mod tap;

@@ -124,7 +124,7 @@ pub(in crate::format) struct RowGroupEncoder<'a> {
     pub(in crate::format) spread_rows: usize,
     /// Number of rows in the run.
     pub(in crate::format) run_rows: usize,
-    /// Whether the rows are sorted by an order that all engines share. False for NaN keys.
+    /// Whether the rows are sorted by an order that all engines share ([`RunKind::is_sorted`]).
     pub(in crate::format) sorted: bool,
     /// Whether each row group gets a filter of the key.
     pub(in crate::format) has_filter: bool,
@@ -142,7 +142,7 @@ impl RowGroupEncoder<'_> {
     fn range_count(&self, body: &[u8], summary: ColumnStatistics, first: usize, range_counts: &mut Vec<RangeCount>) {
         let (order, width) = (self.schema.key_order(), physical_width(self.schema.key().data_type));
         let rows = body.len() / width;
-        if summary.nan_count > 0 {
+        if summary.nan_count > 0 || !self.sorted {
             range_counts.push(RangeCount::of(Some(&summary), rows as u64, order));
             return;
         }
@@ -219,7 +219,7 @@ impl RowGroupEncoder<'_> {
                 room.append_to(body_begin + place.len());
                 chunk.push(begin + room.appended() as u64, rows, summary);
             }
-            if index == self.schema.key_index() {
+            if self.sorted && index == self.schema.key_index() {
                 first_keys = chunk.first_keys(self.schema.key_order());
             }
             columns.push(chunk.finish(&mut tail.indexes));

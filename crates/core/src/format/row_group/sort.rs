@@ -8,6 +8,7 @@
 
 use crate::error::Result;
 use crate::format::row_group::memtable::Memtable;
+use crate::format::row_group::space_order::SpaceBuffers;
 use crate::schema::{Schema, SortKeys, radix};
 
 /// Buffers for sorting, reused between memtables: 20 bytes per row.
@@ -15,12 +16,22 @@ use crate::schema::{Schema, SortKeys, radix};
 pub(in crate::format) struct SortBuffers {
     packed: Vec<u64>,
     other: Vec<u64>,
+    /// Empty unless the last rows were arranged by place. The other buffers are then empty.
+    space: SpaceBuffers,
     order: Vec<u32>,
 }
 
 impl SortBuffers {
+    /// Arranges the slots of all rows by place: see [`SpaceBuffers::arrange`]. [`SortBuffers::order`] returns the
+    /// result.
+    pub(in crate::format) fn arrange_by_place(&mut self, table: &Memtable, units: &[usize]) {
+        (self.packed, self.other) = (Vec::new(), Vec::new());
+        self.space.arrange(table, units, &mut self.order);
+    }
+
     /// Sorts the slots of a bucket's rows by key. [`SortBuffers::order`] returns the result.
     pub(in crate::format) fn sort_bucket(&mut self, table: &Memtable, number: usize) {
+        self.space.release();
         let schema = table.schema();
         let mut keys = SortKeys::of_rows(schema, table.slots());
         keys.narrow_to(table.bucket(number).flatten());

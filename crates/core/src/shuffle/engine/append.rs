@@ -127,6 +127,9 @@ impl Engine {
         };
         ordinals.clear();
         self.partitioner.ordinals(stored, row_bytes, &mut ordinals);
+        if self.needs_points() {
+            self.partitioner.sample(stored, row_bytes, &mut self.random, &mut self.session.points);
+        }
         self.session.statistics.originated += count as u64;
         self.size_batches();
         self.observe(&ordinals);
@@ -148,7 +151,7 @@ impl Engine {
         self.outbox.size_batches(bytes, self.session.placement.partitions());
     }
 
-    fn observe(&mut self, ordinals: &[u64]) {
+    pub(super) fn observe(&mut self, ordinals: &[u64]) {
         self.session.negotiation.observed += ordinals.len() as u64;
         self.session.negotiation.observed_since_round += ordinals.len() as u64;
         let range = span(ordinals);

@@ -8,7 +8,7 @@
 
 use super::session::{Comparison, EMPTY_RANGE, Installed, Phase, Requested};
 use super::{Engine, Renegotiation, planner_options};
-use crate::partition::{PartitionTable, Pivots, TablePlanner};
+use crate::partition::{PartitionTable, Pivots, PointSample, TablePlanner};
 use crate::shuffle::benefit::{EpochProgress, Planned, interval_rows, keys_move, was_short};
 use crate::shuffle::message::{Control, Report};
 use crate::shuffle::receiver::Receiver;
@@ -91,7 +91,7 @@ impl Engine {
         }
     }
 
-    fn start_round(&mut self, version: u32, with_pivots: bool) {
+    pub(super) fn start_round(&mut self, version: u32, with_pivots: bool) {
         if self.session.phase.records_flow() && !self.session.quiescence.is_counting() {
             self.tell_children(&Control::Begin { version, with_pivots });
             self.open_round(version, with_pivots);
@@ -120,6 +120,8 @@ impl Engine {
             self.conclude_comparison();
         }
         let compared = self.own_comparison();
+        let wants_points = with_pivots && self.lacks_frame();
+        let points = if wants_points { vec![self.session.points.clone()] } else { Vec::new() };
         let negotiation = &mut self.session.negotiation;
         // A request for an earlier table is out of date.
         let was_urgent = negotiation.requested.is_some_and(|last| last.urgent && last.version == version - 1);
@@ -137,6 +139,7 @@ impl Engine {
             backlog: if with_pivots { self.outbox.rows() } else { 0 },
             loads,
             pivots,
+            points,
         });
         if with_pivots {
             negotiation.observed_range = EMPTY_RANGE;
@@ -187,6 +190,9 @@ impl Engine {
         if let Some(pivots) = &report.pivots {
             round.pivots.push(Pivots::decode(pivots).map_err(|_| MessageError::Field { field: "pivots" })?);
         }
+        if !report.points.is_empty() {
+            round.points.push(report.points);
+        }
         round.missing_children -= 1;
         round.urgent |= report.urgent;
         round.compared.add(report.compared);
@@ -209,6 +215,7 @@ impl Engine {
                 self.control.push_back((parent, Control::Report(report)));
                 Ok(())
             }
+            None if round.with_pivots && self.lacks_frame() => self.make_frame(&round),
             None if round.with_pivots => self.plan_table(round, receiver),
             None => self.decide_on_table(&round),
         }
@@ -233,6 +240,7 @@ impl Engine {
             backlog: round.backlog,
             loads: round.loads.into_subtree(),
             pivots,
+            points: PointSample::merge(&round.points, &mut self.random),
         }
     }
 

@@ -19,7 +19,9 @@ impl Engine {
             // Any child may already be in the next session.
             Control::Ready => true,
             Control::Go { .. } => above && self.session.phase == Phase::Opening,
-            Control::Begin { .. } | Control::Keep { .. } | Control::Table { .. } => above && records_flow,
+            Control::Begin { .. } | Control::Keep { .. } | Control::Frame(_) | Control::Table { .. } => {
+                above && records_flow
+            }
             Control::Probe { .. } | Control::Closed { .. } => above && self.session.phase == Phase::Settled,
             Control::Outcome(_) => above && self.session.phase == Phase::Sealing,
             // A round's messages may arrive after the end of its epoch has begun.
@@ -40,7 +42,7 @@ mod tests {
 
     use super::*;
     use crate::format::RunKind;
-    use crate::partition::Pivots;
+    use crate::partition::{Pivots, PointSample};
     use crate::schema::{Column, DataType, Schema};
     use crate::shuffle::engine::session::EMPTY_RANGE;
     use crate::shuffle::message::{SealReport, Summary};
@@ -60,7 +62,7 @@ mod tests {
     }
 
     fn summary() -> Summary {
-        Summary { contributors: 0, range: EMPTY_RANGE, pivots: Pivots::default() }
+        Summary { contributors: 0, range: EMPTY_RANGE, pivots: Pivots::default(), points: PointSample::default() }
     }
 
     /// Returns the result of `messages` on one of three ranks that has begun its first session.
@@ -80,7 +82,7 @@ mod tests {
     /// The next append would block forever if an epoch closed while the application appends.
     #[test]
     fn messages_out_of_their_order_are_refused() {
-        let go = || Control::Go { announcement: Vec::new(), placement: (3, None), first: None };
+        let go = || Control::Go { announcement: Vec::new(), placement: (3, None), frame: None, first: None };
         let settled = || Control::Settled { originated: 0, summary: summary() };
         let closed = || Control::Closed { rows: 0 };
         let sealed = || Control::SealReport(SealReport::Payloads(Vec::new()));

@@ -10,7 +10,7 @@
 
 use super::Engine;
 use super::session::{Comparison, EMPTY_RANGE, Installed};
-use crate::partition::{KeyDistance, KeyProfile, PartitionTable, Pivots, even_table, history_slots};
+use crate::partition::{KeyDistance, KeyProfile, PartitionTable, Pivots, PointSample, even_table, history_slots};
 use crate::shuffle::benefit::{Planned, interval_rows};
 use crate::shuffle::last_epoch::{LastEpoch, Whole};
 use crate::shuffle::message::{FirstTable, Summary};
@@ -43,6 +43,7 @@ impl Engine {
     /// when that epoch begins.
     pub fn forget_last_epoch(&mut self) {
         self.last = None;
+        self.set_frame(None);
     }
 
     /// Returns the memory for the last epoch's distribution, in bytes.
@@ -77,7 +78,7 @@ impl Engine {
 
     /// Installs the table that the epoch begins with, if any, and returns it for the other ranks. Called on rank 0.
     pub(super) fn begin_with_table(&mut self) -> Option<FirstTable> {
-        if self.has_fixed_table {
+        if self.has_fixed_table || self.lacks_frame() {
             return None;
         }
         let receivers = self.session.placement.partitions();
@@ -227,10 +228,11 @@ impl Engine {
         let rows = self.session.statistics.originated;
         let (contributors, range) = (u32::from(rows > 0), self.session.negotiation.epoch_range);
         if self.options.prior == Prior::None || !self.negotiates() {
-            return Summary { contributors, range, pivots: Pivots::default() };
+            return Summary { contributors, range, pivots: Pivots::default(), points: PointSample::default() };
         }
         self.session.unsent_keys = self.summarize_interval();
-        Summary { contributors, range, pivots: self.session.own_keys.clone() }
+        let points = std::mem::take(&mut self.session.points);
+        Summary { contributors, range, pivots: self.session.own_keys.clone(), points }
     }
 
     /// Returns the keys since the last summary as pivots, and adds them to those of the epoch.
@@ -257,6 +259,8 @@ impl Engine {
         let range = summaries
             .iter()
             .fold(EMPTY_RANGE, |range, Summary { range: (low, high), .. }| (range.0.min(*low), range.1.max(*high)));
+        let points: Vec<PointSample> = summaries.iter().map(|summary| summary.points.clone()).collect();
+        let points = PointSample::merge(&points, &mut self.random);
         let mut pivots: Vec<Pivots> = summaries.into_iter().map(|summary| summary.pivots).collect();
         pivots.retain(|pivots| pivots.mass() > 0);
         let pivots = if pivots.len() > 1 {
@@ -267,7 +271,7 @@ impl Engine {
         } else {
             pivots.pop().unwrap_or_default()
         };
-        Summary { contributors, range, pivots }
+        Summary { contributors, range, pivots, points }
     }
 
     /// Keeps the distribution of an epoch that was committed, if it has keys. All ranks decide alike, by the number of
@@ -279,6 +283,12 @@ impl Engine {
         }
         let keys = std::mem::take(&mut self.session.own_keys);
         let whole = self.session.quiescence.summaries.pop();
+        if whole.as_ref().is_some_and(|summary| !self.suits_frame(&summary.points)) {
+            // The next epoch has another frame, so keys of this one say nothing.
+            self.last = None;
+            self.hint_rows = self.hint_rows.or(Some(rows));
+            return;
+        }
         self.last = Some(LastEpoch {
             profile: KeyProfile::new(&keys),
             own_keys: keys.mass(),

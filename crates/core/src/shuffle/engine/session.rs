@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::partition::{PartitionTable, Pivots, TablePlanner};
+use crate::partition::{PartitionTable, Pivots, PointSample, TablePlanner};
 use crate::shuffle::benefit::Planned;
 use crate::shuffle::counts::Quiescence;
 use crate::shuffle::peers::PeerSet;
@@ -77,6 +77,8 @@ pub(in crate::shuffle) struct Session {
     pub(in crate::shuffle) own_keys: Pivots,
     /// The keys since the last round with pivots, if the rank has settled. The next such round sends them.
     pub(in crate::shuffle) unsent_keys: Pivots,
+    /// Places of this rank's records, if they are divided by place.
+    pub(in crate::shuffle) points: PointSample,
     /// Number of records of all ranks, once all of them have been delivered. 0 if none has a key.
     pub(in crate::shuffle) rows: u64,
     pub(in crate::shuffle) negotiation: Negotiation,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::format::RunKind;
-use crate::partition::{Atom, Sketch};
+use crate::partition::{Atom, PointSample, Sketch};
 use crate::random::Random;
 use crate::schema::{Column, ColumnView, DataType, Schema};
 use crate::shuffle::message::{Control, Report};
@@ -83,7 +83,7 @@ fn go(keys: &[u64]) -> Control {
     let mut table = Vec::new();
     even_table(1, 2, &[pivots(keys)]).encode(&mut table);
     let first = Some(FirstTable { interval_rows: 1000, range: (0, u64::MAX), table });
-    Control::Go { announcement: Vec::new(), placement: (2, None), first }
+    Control::Go { announcement: Vec::new(), placement: (2, None), frame: None, first }
 }
 
 fn append(engine: &mut Engine, keys: &[u32]) {
@@ -114,6 +114,7 @@ fn report(version: u32, pivots: Option<Vec<u8>>) -> Report {
         backlog: 0,
         loads: Vec::new(),
         pivots,
+        points: PointSample::default(),
     }
 }
 
@@ -225,7 +226,11 @@ fn a_settled_rank_sends_its_last_keys() {
 #[test]
 fn an_epoch_without_a_first_table_forgets_the_last_one() {
     let (mut engine, mut peer) = (after_an_epoch(1, BEFORE, |_| ()), Peer::default());
-    peer.exchange(&mut engine, &[Control::Go { announcement: Vec::new(), placement: (2, None), first: None }]).unwrap();
+    peer.exchange(
+        &mut engine,
+        &[Control::Go { announcement: Vec::new(), placement: (2, None), frame: None, first: None }],
+    )
+    .unwrap();
     assert!(engine.is_open() && engine.last.is_none());
 }
 
@@ -246,7 +251,11 @@ fn an_epoch_without_keys_keeps_the_last_one() {
 #[test]
 fn a_rank_that_may_hold_nothing_takes_records() {
     let (mut engine, mut peer) = (after_an_epoch(1, BEFORE, |options| options.hold_bytes = 0), Peer::default());
-    peer.exchange(&mut engine, &[Control::Go { announcement: Vec::new(), placement: (2, None), first: None }]).unwrap();
+    peer.exchange(
+        &mut engine,
+        &[Control::Go { announcement: Vec::new(), placement: (2, None), frame: None, first: None }],
+    )
+    .unwrap();
     append(&mut engine, &[1, 2, 3]);
     assert!(engine.statistics().originated == 3 && engine.is_negotiating());
 }

@@ -1,0 +1,235 @@
+//! Orders the rows of a memtable by place, so that the records of a page lie close together.
+//!
+//! The order is that of a k-d tree (libbat, section III.B): rows are divided at the median of their longest axis, until
+//! a page is left. The divisions lie between row groups and then between pages, so every page is a box of the tree, and
+//! the page indexes of all coordinates prune. Space-filling curves would need no tree, but boxes of the same query read
+//! up to twice as many rows in their order, and all of them if one coordinate is far from the others.
+//!
+//! Coordinates of at most 32 bits are compared exactly, and longer ones by the top 32 bits of their ordinals' span.
+//! Coordinates that differ below that are close.
+
+use crate::format::row_group::memtable::{BUCKETS, Memtable};
+use crate::schema::KeyOrder;
+
+/// Maximum number of coordinates.
+const AXES: usize = 3;
+
+/// A row: its coordinates, and its slot in the memtable.
+#[derive(Debug, Clone, Copy)]
+struct Point {
+    coordinates: [u32; AXES],
+    slot: u32,
+}
+
+/// Buffers for the order by place, reused between memtables: 16 bytes per row.
+#[derive(Debug, Default)]
+pub(in crate::format) struct SpaceBuffers {
+    points: Vec<Point>,
+}
+
+/// One axis of a memtable's points.
+#[derive(Debug, Clone, Copy)]
+struct Axis {
+    order: KeyOrder,
+    /// Offset of the coordinate in a row.
+    offset: usize,
+    /// Smallest ordinal.
+    least: u64,
+    /// Number of low bits of the difference from it that are not compared.
+    shift: u32,
+}
+
+impl Axis {
+    /// Returns the axis of a column's values in the rows at some slots.
+    fn new(table: &Memtable, column: usize) -> Option<Self> {
+        let schema = table.schema();
+        let (data_type, offset) = (schema.columns()[column].data_type, schema.offset(column));
+        let order = KeyOrder::new(data_type)?;
+        if data_type.width() <= size_of::<u32>() {
+            return Some(Self { order, offset, least: order.ordinal_of(order.extremes().0), shift: 0 });
+        }
+        let (rows, row_bytes) = (table.slots(), schema.row_bytes());
+        let slots = (0..BUCKETS).flat_map(|number| table.bucket(number)).flatten();
+        let (least, most) = slots
+            .map(|slot| order.ordinal(&rows[slot * row_bytes + offset..]))
+            .filter(|ordinal| !order.is_nan(*ordinal))
+            .fold((u64::MAX, u64::MIN), |(least, most), ordinal| (least.min(ordinal), most.max(ordinal)));
+        let least = least.min(most);
+        let shift = (u64::BITS - (most - least).leading_zeros()).saturating_sub(u32::BITS);
+        Some(Self { order, offset, least, shift })
+    }
+
+    /// Returns the place of a row's coordinate. NaN is last.
+    #[inline]
+    fn place(&self, row: &[u8]) -> u32 {
+        let ordinal = self.order.ordinal(&row[self.offset..]);
+        u32::try_from(ordinal.wrapping_sub(self.least) >> self.shift).unwrap_or(u32::MAX)
+    }
+
+    /// Returns the coordinate at a place of the axis. Its rounding does not matter.
+    fn value(&self, place: u32) -> f64 {
+        let ordinal = self.least + (u64::from(place) << self.shift);
+        if self.order.is_nan(ordinal) { f64::INFINITY } else { self.order.value(ordinal).as_f64() }
+    }
+
+    /// Returns the length of an interval.
+    fn length(&self, (least, most): (u32, u32)) -> f64 {
+        let length = self.value(most) - self.value(least);
+        // Of infinity less itself.
+        if length.is_nan() { 0.0 } else { length }
+    }
+}
+
+impl SpaceBuffers {
+    /// Replaces `order` by the slots of all rows of a memtable. `units` are the numbers of rows between which rows are
+    /// divided, in descending order.
+    pub(in crate::format) fn arrange(&mut self, table: &Memtable, units: &[usize], order: &mut Vec<u32>) {
+        let columns = table.schema().key_columns();
+        let axes: Vec<Axis> = columns.iter().take(AXES).filter_map(|column| Axis::new(table, *column)).collect();
+        self.points.clear();
+        self.points.reserve_exact(table.rows());
+        let row_bytes = table.schema().row_bytes();
+        for slots in (0..BUCKETS).flat_map(|number| table.bucket(number)) {
+            let rows = &table.slots()[slots.start * row_bytes..slots.end * row_bytes];
+            self.points.extend((slots.start as u32..).zip(rows.chunks_exact(row_bytes)).map(|(slot, row)| {
+                let mut coordinates = [0; AXES];
+                for (coordinate, axis) in coordinates.iter_mut().zip(&axes) {
+                    *coordinate = axis.place(row);
+                }
+                Point { coordinates, slot }
+            }));
+        }
+        arrange(&axes, &mut self.points, units);
+        order.clear();
+        order.reserve_exact(self.points.len());
+        order.extend(self.points.iter().map(|point| point.slot));
+    }
+
+    /// Frees the memory.
+    pub(in crate::format) fn release(&mut self) {
+        self.points = Vec::new();
+    }
+}
+
+/// Divides the points between units of rows, at medians of the longest axis.
+fn arrange(axes: &[Axis], points: &mut [Point], units: &[usize]) {
+    let Some((&unit, finer)) = units.split_first() else { return };
+    let count = points.len().div_ceil(unit.max(1));
+    if count < 2 {
+        return arrange(axes, points, finer);
+    }
+    let middle = count.div_ceil(2) * unit.max(1);
+    let axis = longest_axis(axes, points);
+    points.select_nth_unstable_by_key(middle, |point| point.coordinates[axis]);
+    let (low, high) = points.split_at_mut(middle);
+    arrange(axes, low, units);
+    arrange(axes, high, units);
+}
+
+/// Returns the axis along which the points' bounding box is longest.
+fn longest_axis(axes: &[Axis], points: &[Point]) -> usize {
+    let mut box_of = [(u32::MAX, u32::MIN); AXES];
+    for point in points {
+        for (interval, coordinate) in box_of.iter_mut().zip(point.coordinates) {
+            *interval = (interval.0.min(coordinate), interval.1.max(coordinate));
+        }
+    }
+    let lengths = axes.iter().zip(box_of).map(|(axis, interval)| axis.length(interval));
+    let longest = lengths.enumerate().max_by(|(_, one), (_, other)| one.total_cmp(other));
+    longest.map_or(0, |(axis, _)| axis)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::schema::{Column, DataType, Schema, Value};
+
+    fn schema() -> Arc<Schema> {
+        let columns = vec![
+            Column::new("number", DataType::U32),
+            Column::new("x", DataType::F64),
+            Column::new("y", DataType::F32),
+            Column::new("z", DataType::I16),
+        ];
+        Arc::new(Schema::new(columns, "space:x,y,z").unwrap())
+    }
+
+    /// Returns whether a range of rows is divided at units as a k-d tree divides them: some axis separates the halves.
+    fn is_divided(places: &[[f64; 3]], units: &[usize]) -> bool {
+        let Some((&unit, finer)) = units.split_first() else { return true };
+        let count = places.len().div_ceil(unit);
+        if count < 2 {
+            return is_divided(places, finer);
+        }
+        let (low, high) = places.split_at(count.div_ceil(2) * unit);
+        let is_separated = (0..3).any(|axis| {
+            let most = low.iter().map(|place| place[axis]).fold(f64::NEG_INFINITY, f64::max);
+            let least = high.iter().map(|place| place[axis]).fold(f64::INFINITY, f64::min);
+            // Coordinates of 64 bits are compared by 32 bits of their ordinals' span.
+            most <= least || (most - least) <= 1e-4 * most.abs().max(1e-4)
+        });
+        is_separated && is_divided(low, units) && is_divided(high, units)
+    }
+
+    fn coordinate() -> impl Strategy<Value = f64> {
+        prop_oneof![
+            4 => -100.0..100.0f64,
+            1 => Just(0.0),
+            1 => Just(7.0),
+            1 => prop::sample::select(vec![1e30, f64::INFINITY, f64::NEG_INFINITY, -1e-30]),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn pages_are_boxes_of_a_tree(
+            places in prop::collection::vec((coordinate(), coordinate(), -9i16..9), 1..700),
+            page_rows in 1usize..40,
+            group_pages in 1usize..5,
+            capacity in prop::sample::select(vec![1usize << 16, 1 << 20]),
+        ) {
+            let schema = schema();
+            let mut table = Memtable::new(Arc::clone(&schema), capacity);
+            for (number, (x, y, z)) in (0u32..).zip(&places) {
+                let (y, number) = (*y as f32, number.to_le_bytes());
+                table.push(&[&number[..], &x.to_le_bytes(), &y.to_le_bytes(), &z.to_le_bytes()].concat());
+            }
+            let units = [page_rows * group_pages, page_rows];
+            let (mut buffers, mut order) = (SpaceBuffers::default(), vec![9]);
+            buffers.arrange(&table, &units, &mut order);
+            let row = |slot: u32| &table.slots()[slot as usize * schema.row_bytes()..];
+            let mut numbers: Vec<u32> =
+                order.iter().map(|slot| u32::from_le_bytes(*row(*slot).first_chunk().unwrap())).collect();
+            let place = |number: &u32| {
+                let (x, y, z) = places[*number as usize];
+                [x, f64::from(y as f32), f64::from(z)]
+            };
+            let arranged: Vec<[f64; 3]> = numbers.iter().map(place).collect();
+            prop_assert!(is_divided(&arranged, &units));
+            numbers.sort_unstable();
+            prop_assert!(numbers.iter().copied().eq(0..places.len() as u32), "every row is there once");
+        }
+    }
+
+    #[test]
+    fn rows_that_are_not_in_any_place_are_last_along_their_axis() {
+        let schema = schema();
+        let mut table = Memtable::new(Arc::clone(&schema), 1 << 16);
+        for number in 0..100u32 {
+            let x = if number % 2 == 0 { f64::NAN } else { f64::from(number) };
+            let row = [&number.to_le_bytes()[..], &x.to_le_bytes(), &1f32.to_le_bytes(), &0i16.to_le_bytes()].concat();
+            table.push(&row);
+        }
+        let mut order = Vec::new();
+        SpaceBuffers::default().arrange(&table, &[50], &mut order);
+        let x = |slot: &u32| {
+            let offset = *slot as usize * schema.row_bytes() + schema.offset(1);
+            Value::from_stored(DataType::F64, &table.slots()[offset..]).as_f64()
+        };
+        assert!(order[..50].iter().all(|slot| !x(slot).is_nan()) && order[50..].iter().all(|slot| x(slot).is_nan()));
+    }
+}
