@@ -259,3 +259,46 @@ def test_requests_that_make_no_sense_are_refused(by_energy, indexed, tmp_path):
         assert words in done.stderr and "panic" not in done.stderr, done.stderr
     assert not (by_energy / "_turbidite" / "index").exists()
     assert json.loads(turbidite("index", "list", indexed, "--json").stdout)["indexes"][0]["name"] == "i"
+
+
+@pytest.mark.parametrize("way", ["ingest", "add", "mpiexec ingest", "writer"])
+def test_tracks_of_carried_columns_touch_no_records(dumps, by_energy, tmp_path, way):
+    dataset, command, definition = tmp_path / "ds", prefix() / "bin" / "turbidite", "id,with=energy,with=ux,with=w"
+    epochs = vpic.read_dumps(dumps)
+    if way == "add":
+        shutil.copytree(by_energy, dataset)
+        package.open(dataset).indexes.add(definition)
+    elif way == "writer":
+        rows = {label: {name: rows[name].copy() for name in [*COLUMNS, "uy"]} for label, rows in epochs.items()}
+        types = {name: str(values.dtype) for name, values in next(iter(rows.values())).items()}
+        with package.Writer(dataset, types, key="energy", indexes=[definition]) as writer:
+            for label, columns in rows.items():
+                with writer.epoch(label):
+                    writer.append(columns)
+    else:
+        many = [Mpi.find(tmp_path).bin / "mpiexec", "-n", RANKS] if way.startswith("mpiexec") else []
+        run(*many, command, "ingest", dumps, "--out", dataset, "--key", "energy", *DERIVE, "--index", definition)
+    (index,) = answer("index", "list", dataset)["indexes"]
+    assert index["definition"] == definition and index["missing"] == [], index
+    assert f"{definition}: " in turbidite("inspect", dataset).stdout
+    ids = numpy.random.default_rng(3).choice(next(iter(epochs.values()))["id"], 40, replace=False)
+    arguments = ["tracks", dataset, "--ids", ",".join(map(str, ids)), "--id", "id", "--columns", ",".join(COLUMNS[1:])]
+    scanned = answer(*arguments, "--use", "scan", "-o", tmp_path / "scanned.parquet")["read"]
+    (label,) = (max(epochs),)
+    joined = duckdb.sql(f"SELECT id, energy, ux, w FROM '{dataset}/_turbidite/index/id/data/epoch={label}/*.parquet' ORDER BY id").fetchnumpy()
+    expected = numpy.sort(epochs[label], order="id")
+    assert all(numpy.array_equal(joined[name], expected[name]) for name in COLUMNS)
+    # Nothing but the ends of the records' files is left, which name their commits.
+    for part in (dataset / "data").rglob("*.parquet"):
+        with part.open("r+b") as file:
+            file.write(b"\xa5" * (part.stat().st_size // 2))
+    out = tmp_path / "tracks.parquet"
+    read = answer(*arguments, "-o", out)["read"]
+    assert read["runs_touched"] == 0 < read["bytes_read"] < scanned["bytes_read"], (read, scanned)
+    table = pyarrow.parquet.read_table(out)
+    wanted = trajectories({label: rows[numpy.isin(rows["id"], ids)] for label, rows in epochs.items()})
+    assert {name: table.column(name).to_numpy().tobytes() for name in [*COLUMNS, "epoch"]} == wanted
+    explained = turbidite("query", dataset, "--where", f"id = {ids[0]} AND ux < 5", "--columns", "w", "--explain").stdout
+    assert explained.count("no records are read") == len(epochs), explained
+    turbidite("verify", dataset, expect=DAMAGE)
+    turbidite("query", dataset, "--where", f"id = {ids[0]}", "--columns", "uy", expect=DAMAGE)

@@ -98,7 +98,7 @@ impl Finder<'_> {
 
     /// Returns the answer of an index, or `None` if it has none. An index that cannot be read, or has been removed, has
     /// none.
-    fn readable<T>(&mut self, answer: Result<Option<T>>) -> Result<Option<T>> {
+    pub(super) fn readable<T>(&mut self, answer: Result<Option<T>>) -> Result<Option<T>> {
         match answer {
             Err(
                 Error::Corruption { .. }
