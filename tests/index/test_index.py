@@ -302,3 +302,46 @@ def test_tracks_of_carried_columns_touch_no_records(dumps, by_energy, tmp_path, 
     assert explained.count("no records are read") == len(epochs), explained
     turbidite("verify", dataset, expect=DAMAGE)
     turbidite("query", dataset, "--where", f"id = {ids[0]}", "--columns", "uy", expect=DAMAGE)
+
+
+@pytest.mark.parametrize("order", ["uy", "id", "ux"])
+def test_the_first_rows_by_a_column_are_those_of_duckdb(dumps, indexed, order):
+    """Rows in the order of an index by range, of an index of ids, and of a column without an index."""
+    dataset, rng = package.open(indexed), numpy.random.default_rng(4)
+    epoch = int(rng.choice(list(vpic.read_dumps(dumps))))
+    table = f"read_parquet('{indexed}/data/epoch={epoch}/*.parquet')"
+    for where in (None, "uy > 0.05", "energy < 0.01 AND id % 2 = 0", f"{order} > 1e30"):
+        for limit in (1, 5, 200, 10_000):
+            for use in (None, "scan", "uy", "id"):
+                query = dataset.query(where, epochs=epoch, columns=["id", order, "w"] if order != "id" else ["id", "w"], order=order, limit=limit, use=use)
+                found = query.to_numpy()
+                condition = "" if where is None else f"WHERE {where}"
+                expected = duckdb.sql(f"SELECT {order} FROM {table} {condition} ORDER BY {order} LIMIT {limit}").fetchnumpy()[order]
+                assert numpy.array_equal(found[order], expected), (where, limit, use)
+                assert len(numpy.unique(found["id"])) == len(found["id"])
+    full = turbidite("query", indexed, "--epoch", epoch, "--order", order, "--limit", 30, "--columns", f"id,{order}" if order != "id" else "id")
+    assert [float(line.split(",")[-1]) for line in full.stdout.splitlines()[1:]] == duckdb.sql(f"SELECT {order}::DOUBLE FROM {table} ORDER BY 1 LIMIT 30").fetchnumpy()[f"CAST({order} AS DOUBLE)"].tolist()
+
+
+def test_the_order_of_a_column_is_explained(indexed, dumps):
+    epoch = max(vpic.read_dumps(dumps))
+    query = ["query", indexed, "--epoch", epoch, "--limit", 5, "--order"]
+    for column, more, words in (
+        ("uy", ["--use", "uy"], "ordered by the entries of index uy, until the limit"),
+        ("uy", ["--use", "uy", "--columns", "uy"], "ordered by the entries of index uy, which has all columns: no records are read"),
+        ("uy", ["--use", "scan"], "ordered by a scan of all matching rows"),
+        ("ux", [], "ordered by a scan of all matching rows"),
+    ):
+        explained = turbidite(*query, column, *more, "--explain").stdout
+        assert words in explained and f"in the order of {column}" in explained, explained
+    assert "merged in key order" in turbidite(*query, "energy", "--explain").stdout
+    # All rows of an epoch in the order of an index, without a limit that fits into memory.
+    lines = turbidite("query", indexed, "--epoch", epoch, "--order", "uy", "--columns", "uy").stdout.splitlines()[1:]
+    assert len(lines) == len(vpic.read_dumps(dumps)[epoch]) and [float(line) for line in lines] == sorted(map(float, lines))
+    for arguments, words in (
+        (["--order", "ux"], "'ux' has no index"),
+        (["--order", "speed"], "no column 'speed'"),
+        (["--order", "epoch"], "orders all queries"),
+    ):
+        done = turbidite("query", indexed, *arguments, expect=USAGE)
+        assert words in done.stderr and "panic" not in done.stderr, done.stderr

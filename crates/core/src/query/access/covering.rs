@@ -43,7 +43,8 @@ pub(in crate::query) struct Covered {
 
 /// Returns whether an index has all columns of a query, so that [`read`] may answer it.
 pub(in crate::query) fn applies(dataset: &Catalog, resolved: &ResolvedQuery) -> bool {
-    let is_plain = resolved.key.is_none() && resolved.piece.is_none() && resolved.indexed_commit.is_none();
+    let is_unordered = resolved.key.is_none() && resolved.order.is_none();
+    let is_plain = is_unordered && resolved.piece.is_none() && resolved.indexed_commit.is_none();
     is_plain && resolved.predicate.is_some() && !covering(dataset, resolved).is_empty()
 }
 
@@ -60,7 +61,7 @@ fn covering<'a>(dataset: &'a Catalog, resolved: &ResolvedQuery) -> Vec<&'a dyn A
 }
 
 /// Returns the columns that a query reads: those of the predicate, then the others that it returns.
-fn columns(resolved: &ResolvedQuery) -> Vec<usize> {
+pub(in crate::query) fn columns(resolved: &ResolvedQuery) -> Vec<usize> {
     let tested = resolved.predicate_columns();
     let others = resolved.stored.iter().filter(|column| !tested.contains(column));
     tested.iter().chain(others).copied().collect()

@@ -7,8 +7,9 @@ use crate::error::{Error, IoContext, Result};
 use crate::expr::{Predicate, col};
 use crate::format::EpochManifest;
 use crate::index::{EntryLayout, IndexDefinition, RecordPlace};
-use crate::query::access::path::{AccessPath, ENTRIES_PER_VALUE, IndexedRecords};
+use crate::query::access::path::{AccessPath, ENTRIES_PER_VALUE, IndexedRecords, OrderedRecords};
 use crate::query::catalog::{CacheBudgets, Catalog};
+use crate::query::execution::ordered_scan::Merge;
 use crate::query::execution::read::PackedRows;
 use crate::query::execution::stream::Scan;
 use crate::query::metrics::{Counters, add};
@@ -249,6 +250,33 @@ impl EntryIndex {
         Ok(Some(places))
     }
 
+    fn in_order_by(
+        &self,
+        catalog: &Arc<Catalog>,
+        predicate: Option<&Predicate>,
+        columns: &[usize],
+        records: &EpochManifest,
+        most: u64,
+    ) -> Result<Option<Box<dyn OrderedRecords>>> {
+        let Some(positions) = self.positions(&catalog.schema, columns) else { return Ok(None) };
+        let schema = &catalog.schema;
+        if Self::manifest_of(catalog, records)?.is_none() || !schema.has_numeric_key() {
+            return Ok(None);
+        }
+        let read = [EntryLayout::PART, EntryLayout::ROW].iter().chain(&positions);
+        let names = read.map(|column| schema.columns()[*column].name.clone());
+        let query = Query::new().columns(names).ordered(true).threads(1).limit(most);
+        let mut resolved = ResolvedQuery::resolve(&query, schema)?;
+        let wanted = predicate.map(|predicate| self.condition(schema, predicate)).transpose()?.flatten();
+        if let Some(wanted) = wanted {
+            resolved.restrict(wanted);
+        }
+        resolved.indexed_commit = Some(records.commit);
+        let own = Arc::new(Counters::new(catalog.recycler.clone(), None));
+        let merge = Merge::new(catalog.clone(), Arc::new(resolved), own.clone(), vec![records.epoch]);
+        Ok(Some(Box::new(OrderedEntries { merge, own, columns: positions.len() })))
+    }
+
     fn records_by(
         &self,
         catalog: &Arc<Catalog>,
@@ -267,6 +295,27 @@ impl EntryIndex {
         };
         let places = self.read((catalog, &positions), predicate, records, most, counters, take)?;
         Ok(places.map(|places| IndexedRecords { places, values }))
+    }
+}
+
+/// Entries in the order of their values.
+struct OrderedEntries {
+    merge: Merge,
+    own: Arc<Counters>,
+    /// Number of columns that are read besides the places.
+    columns: usize,
+}
+
+impl OrderedRecords for OrderedEntries {
+    fn next(&mut self, counters: &Counters) -> Result<Option<IndexedRecords>> {
+        let next = self.merge.next_piece();
+        self.own.move_reads_to(counters);
+        let Some(packed) = next? else { return Ok(None) };
+        add(&counters.entries_read, packed.rows as u64);
+        let (parts, rows) = (packed.columns[0].typed_data::<u32>(), packed.columns[1].typed_data::<u32>());
+        let places = parts.iter().zip(rows).map(|(&part, &row)| RecordPlace { part, row }).collect();
+        let values = packed.columns[2..2 + self.columns].iter().map(|column| column.to_vec()).collect();
+        Ok(Some(IndexedRecords { places, values }))
     }
 }
 
@@ -306,6 +355,26 @@ impl AccessPath for EntryIndex {
         counters: &Counters,
     ) -> Result<Option<IndexedRecords>> {
         self.ask(|catalog| self.records_by(catalog, predicate, columns, records, most, counters))
+    }
+
+    fn order_bytes(&self, column: usize, records: &EpochManifest) -> Result<Option<u64>> {
+        if column != self.column {
+            return Ok(None);
+        }
+        self.ask(|catalog| {
+            let manifest = Self::manifest_of(catalog, records)?;
+            Ok(manifest.filter(|_| catalog.schema.has_numeric_key()).map(|manifest| manifest.page_bytes()))
+        })
+    }
+
+    fn in_order(
+        &self,
+        predicate: Option<&Predicate>,
+        columns: &[usize],
+        records: &EpochManifest,
+        most: u64,
+    ) -> Result<Option<Box<dyn OrderedRecords>>> {
+        self.ask(|catalog| self.in_order_by(catalog, predicate, columns, records, most))
     }
 }
 

@@ -4,7 +4,7 @@
 //! queries from an index that has all columns of a query. `entries` implements the interface for indexes of entries.
 //! Another family of indexes implements [`AccessPath`](path::AccessPath), and is listed where the dataset is opened.
 
-mod candidate;
+pub(super) mod candidate;
 pub(super) mod choice;
 pub(super) mod covering;
 pub(super) mod entries;

@@ -377,10 +377,20 @@ impl<T: Send + 'static> Scan<T> {
     }
 }
 
+/// A pipeline that returns rows in its own order.
+pub(in crate::query) trait Pieces: Send {
+    /// Adds the row groups that will be read to the total of the request's progress.
+    fn announce(&self) -> Result<()>;
+
+    /// Returns the next rows. All of them belong to one epoch.
+    fn next_piece(&mut self) -> Result<Option<PackedRows>>;
+}
+
 /// The source of pieces.
 enum Source {
     Scan(Box<Scan>),
     Merge(Box<Merge>),
+    Other(Box<dyn Pieces>),
 }
 
 impl Source {
@@ -388,6 +398,7 @@ impl Source {
         match self {
             Self::Scan(scan) => scan.announce(1),
             Self::Merge(merge) => merge.announce(),
+            Self::Other(pieces) => pieces.announce(),
         }
     }
 
@@ -395,6 +406,7 @@ impl Source {
         match self {
             Self::Scan(scan) => scan.next_piece(),
             Self::Merge(merge) => merge.next_piece(),
+            Self::Other(pieces) => pieces.next_piece(),
         }
     }
 }
@@ -426,6 +438,19 @@ pub(in crate::query) fn start(
         None => Source::Scan(Box::new(Scan::new(dataset.clone(), resolved.clone(), counters.clone(), epochs))),
         Some(_) => Source::Merge(Box::new(Merge::new(dataset, resolved.clone(), counters.clone(), epochs))),
     };
+    of(source, resolved, counters)
+}
+
+/// Starts a query whose rows another pipeline returns.
+pub(in crate::query) fn of_pieces(
+    pieces: Box<dyn Pieces>,
+    resolved: Arc<ResolvedQuery>,
+    counters: Arc<Counters>,
+) -> QueryStream {
+    of(Source::Other(pieces), resolved, counters)
+}
+
+fn of(source: Source, resolved: Arc<ResolvedQuery>, counters: Arc<Counters>) -> QueryStream {
     let open = resolved.limit;
     let source = (open > 0).then_some(source);
     let (pending, ready) = (Vec::new(), VecDeque::new());

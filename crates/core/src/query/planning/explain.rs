@@ -31,6 +31,9 @@ pub struct Explanation {
     pub columns: Vec<String>,
     /// Whether rows are merged by key.
     pub ordered: bool,
+    /// The column that orders rows, if it is not the key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ordered_by: Option<String>,
     /// One entry per epoch.
     pub epochs: Vec<EpochExplanation>,
 }
@@ -54,6 +57,9 @@ pub struct EpochExplanation {
     /// The index that has all columns of the query, if its entries alone answer it. No records are then read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub covered_by: Option<String>,
+    /// How rows are brought into the order of a column that is not the key, if they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub order: Option<String>,
     /// Part files.
     pub parts: u64,
     /// Part files to open.
@@ -138,6 +144,7 @@ pub(in crate::query) fn explain(dataset: &Catalog, resolved: &ResolvedQuery, epo
         filter: resolved.predicate.as_ref().map(Predicate::to_string),
         columns: resolved.output.iter().map(name).collect(),
         ordered: resolved.key.is_some(),
+        ordered_by: resolved.order.map(|column| resolved.schema.columns()[column].name.clone()),
         epochs: explained,
     })
 }
@@ -300,7 +307,10 @@ impl fmt::Display for Explanation {
             None => writeln!(f, "all rows")?,
         }
         write!(f, "columns {}", self.columns.join(", "))?;
-        writeln!(f, "{}", if self.ordered { ", merged in key order" } else { "" })?;
+        match &self.ordered_by {
+            Some(column) => writeln!(f, ", in the order of {column}")?,
+            None => writeln!(f, "{}", if self.ordered { ", merged in key order" } else { "" })?,
+        }
         for epoch in &self.epochs {
             epoch.fmt(f)?;
         }
@@ -349,6 +359,9 @@ impl fmt::Display for EpochExplanation {
         }
         if let Some(index) = &self.covered_by {
             writeln!(f, "  answered by the entries of index {index}, which has all columns: no records are read")?;
+        }
+        if let Some(order) = &self.order {
+            writeln!(f, "  ordered by {order}")?;
         }
         if self.pages > 0 {
             writeln!(f, "  pages to be filtered: {} of {}", self.pages_tested, self.pages)?;
