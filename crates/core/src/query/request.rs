@@ -331,6 +331,8 @@ pub(super) struct ResolvedQuery {
     pub(super) stored: Vec<usize>,
     /// Position of the key in `stored`, if rows are merged by key.
     pub(super) key: Option<usize>,
+    /// Whether rows are merged by a key that is not one number.
+    pub(super) by_tuple: bool,
     /// The column that orders rows, if it is not the key.
     pub(super) order: Option<usize>,
     pub(super) output: Vec<Output>,
@@ -370,10 +372,6 @@ impl ResolvedQuery {
         let order = query.order_by.as_deref().map(|name| order_column(name, query, schema)).transpose()?;
         let by_key = order == Some(schema.key_index()) && schema.has_numeric_key();
         let (is_ordered, order) = (query.ordered || by_key, order.filter(|_| !by_key));
-        if query.ordered && !schema.has_numeric_key() {
-            let what = format!("the key '{}' is not one number; sort the rows after the query", schema.cluster_key());
-            return Err(UsageError::Option { option: "ordered", what }.into());
-        }
         let predicate = Predicate::parse_within(query.filter.as_deref(), query.space_text()?, schema)?;
         let named = match &query.columns {
             None => (0..schema.columns().len()).map(Some).chain([None]).collect(),
@@ -392,18 +390,20 @@ impl ResolvedQuery {
             stored.push(column);
             fields.push(schema.field(column).clone());
         }
-        let key = is_ordered.then(|| {
-            stored.iter().position(|column| *column == schema.key_index()).unwrap_or_else(|| {
-                stored.push(schema.key_index());
-                stored.len() - 1
-            })
-        });
+        let by_tuple = is_ordered && !schema.has_numeric_key();
+        for key in schema.key_columns().iter().filter(|_| is_ordered) {
+            if !stored.contains(key) {
+                stored.push(*key);
+            }
+        }
+        let key = stored.iter().position(|column| is_ordered && !by_tuple && *column == schema.key_index());
         Ok(Self {
             schema: schema.clone(),
             keys: RequiredKeys::of(schema, predicate.as_ref()),
             predicate,
             stored,
             key,
+            by_tuple,
             order,
             output,
             arrow: Arc::new(arrow_schema::Schema::new(fields)),
@@ -417,6 +417,11 @@ impl ResolvedQuery {
         })
     }
 
+    /// Returns whether rows are merged by the key.
+    pub(super) fn is_by_key(&self) -> bool {
+        self.key.is_some() || self.by_tuple
+    }
+
     /// Returns the query for these columns of the same rows, in no particular order and without a limit.
     pub(super) fn unordered(&self, stored: Vec<usize>) -> Self {
         Self {
@@ -424,6 +429,7 @@ impl ResolvedQuery {
             predicate: self.predicate.clone(),
             stored,
             key: None,
+            by_tuple: false,
             order: None,
             output: Vec::new(),
             arrow: self.arrow.clone(),

@@ -43,7 +43,7 @@ pub(in crate::query) struct Covered {
 
 /// Returns whether an index has all columns of a query, so that [`read`] may answer it.
 pub(in crate::query) fn applies(dataset: &Catalog, resolved: &ResolvedQuery) -> bool {
-    let is_unordered = resolved.key.is_none() && resolved.order.is_none();
+    let is_unordered = !resolved.is_by_key() && resolved.order.is_none();
     let is_plain = is_unordered && resolved.piece.is_none() && resolved.indexed_commit.is_none();
     is_plain && resolved.predicate.is_some() && !covering(dataset, resolved).is_empty()
 }

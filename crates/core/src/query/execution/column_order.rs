@@ -27,8 +27,11 @@ use crate::query::planning::scan::{announce, choose};
 use crate::query::request::{ResolvedQuery, Use};
 use crate::schema::KeyOrder;
 
-/// Maximum size of the rows of an epoch that are kept in memory, in bytes.
+/// Maximum size of the first rows of an epoch that are kept in memory, in bytes. Twice as many are collected.
 const KEPT_BYTES: u64 = 64 << 20;
+
+/// Size of a kept row beside its columns, in bytes: the ordinal of its value and its position.
+const KEPT_ROW_BYTES: u64 = 16;
 
 /// Number of rows of an epoch for each entry of a walk that reads records. They then lie in at most half of the pages.
 const ROWS_PER_ENTRY: u64 = 4096;
@@ -70,11 +73,9 @@ impl<'a> Way<'a> {
             let bytes = readable(counters, bytes, || dataset.ignore_corruption(1))?;
             found = found.or(bytes.map(|bytes| (path, bytes)));
         }
-        // The rows, and the value by which they are compared.
-        let row_bytes = (resolved.row_bytes() + resolved.width(column)) as u64;
-        let fits = limit.saturating_mul(row_bytes) <= KEPT_BYTES;
+        let fits = limit <= most_kept(resolved, column);
         let Some((path, bytes)) = found else {
-            return if fits { Ok(Self::Scan) } else { Err(unordered(resolved, column, KEPT_BYTES / row_bytes)) };
+            return if fits { Ok(Self::Scan) } else { Err(unordered(resolved, column)) };
         };
         let pays = limit.saturating_mul(ROWS_PER_ENTRY) <= manifest.rows();
         let is_forced = resolved.access != Use::Automatic;
@@ -89,8 +90,14 @@ impl<'a> Way<'a> {
     }
 }
 
+/// Returns the maximum number of first rows that are kept in memory.
+fn most_kept(resolved: &ResolvedQuery, column: usize) -> u64 {
+    KEPT_BYTES / ((resolved.row_bytes() + resolved.width(column)) as u64 + KEPT_ROW_BYTES)
+}
+
 /// Returns the error for a column by which so many rows cannot be ordered.
-fn unordered(resolved: &ResolvedQuery, column: usize, most: u64) -> Error {
+fn unordered(resolved: &ResolvedQuery, column: usize) -> Error {
+    let most = most_kept(resolved, column);
     let name = &resolved.schema.columns()[column].name;
     let what = format!(
         "'{name}' has no index of every epoch that its rows could be read by; limit the query to {most} rows, or run \
@@ -135,8 +142,7 @@ impl ColumnOrder {
             let started = Walk::start(&dataset, &self.resolved, path, epoch, self.open);
             let chosen = choose(&dataset, &self.resolved, &manifest).len() as u64;
             if most.is_none() {
-                let row_bytes = (self.resolved.row_bytes() + self.resolved.width(self.column)) as u64;
-                let walk = started?.ok_or_else(|| unordered(&self.resolved, self.column, KEPT_BYTES / row_bytes))?;
+                let walk = started?.ok_or_else(|| unordered(&self.resolved, self.column))?;
                 self.walk = Some((walk, chosen));
                 return Ok(());
             }

@@ -24,7 +24,7 @@ use crate::query::planning::scan::{EpochScan, plan_epoch_by};
 use crate::query::planning::selection::RowSelection;
 use crate::query::request::ResolvedQuery;
 
-/// Minimum number of entries of the first step.
+/// Minimum number of entries of the first step, if not each of them gives a row.
 const LEAST_STEP_ROWS: u64 = 64;
 
 /// Maximum size of the records of a step, in bytes.
@@ -33,7 +33,8 @@ const STEP_BYTES: usize = 32 << 20;
 /// Returns the numbers of entries of the steps of a walk that is to return `limit` rows.
 pub(in crate::query) fn steps(resolved: &ResolvedQuery, limit: u64) -> impl Iterator<Item = u64> + use<> {
     let most = (STEP_BYTES / resolved.row_bytes().max(1)).max(1) as u64;
-    let first = limit.clamp(LEAST_STEP_ROWS.min(most), most);
+    let least = if resolved.predicate.is_some() { LEAST_STEP_ROWS } else { 1 };
+    let first = limit.clamp(least.min(most), most);
     std::iter::successors(Some(first), move |rows| Some((rows * 2).min(most)))
 }
 

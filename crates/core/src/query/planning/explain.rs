@@ -143,7 +143,7 @@ pub(in crate::query) fn explain(dataset: &Catalog, resolved: &ResolvedQuery, epo
     Ok(Explanation {
         filter: resolved.predicate.as_ref().map(Predicate::to_string),
         columns: resolved.output.iter().map(name).collect(),
-        ordered: resolved.key.is_some(),
+        ordered: resolved.is_by_key(),
         ordered_by: resolved.order.map(|column| resolved.schema.columns()[column].name.clone()),
         epochs: explained,
     })
