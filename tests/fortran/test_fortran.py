@@ -44,7 +44,7 @@ def test_keys_of_several_columns(tmp_path):
         found = {(one, other): value for one, other, value in zip(rows["cpu"].tolist(), rows["id"].tolist(), rows["value"].tolist())}
         assert found == dict(zip(zip(cpu.tolist(), ident.tolist()), (row * epoch).astype("f4").tolist())) and len(rows["id"]) == len(row)
     for wanted in (0, 17, 39_999):
-        lines = turbidite("get", dataset, f"{cpu[wanted]}:{ident[wanted]}", "--columns", "value").stdout.splitlines()
+        lines = turbidite("get", "--columns", "value", "--", dataset, f"{cpu[wanted]}:{ident[wanted]}").stdout.splitlines()
         assert [float(line.split(",")[-1]) for line in lines[1:]] == [wanted + 1, 2 * (wanted + 1)], lines
         text = f"(cpu, id) IN (({cpu[wanted]}, {ident[wanted]}))"
         assert "access path lookup" in turbidite("query", dataset, "--where", text, "--explain").stdout

@@ -320,7 +320,9 @@ def test_the_first_rows_by_a_column_are_those_of_duckdb(dumps, indexed, order):
                 assert numpy.array_equal(found[order], expected), (where, limit, use)
                 assert len(numpy.unique(found["id"])) == len(found["id"])
     full = turbidite("query", indexed, "--epoch", epoch, "--order", order, "--limit", 30, "--columns", f"id,{order}" if order != "id" else "id")
-    assert [float(line.split(",")[-1]) for line in full.stdout.splitlines()[1:]] == duckdb.sql(f"SELECT {order}::DOUBLE FROM {table} ORDER BY 1 LIMIT 30").fetchnumpy()[f"CAST({order} AS DOUBLE)"].tolist()
+    expected = duckdb.sql(f"SELECT {order} FROM {table} ORDER BY {order} LIMIT 30").fetchnumpy()[order]
+    printed = [line.split(",")[-1] for line in full.stdout.splitlines()[1:]]
+    assert numpy.array_equal(numpy.array(printed).astype(expected.dtype), expected)
 
 
 def test_the_order_of_a_column_is_explained(indexed, dumps):

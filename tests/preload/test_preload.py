@@ -65,7 +65,7 @@ def test_clustered_by_the_hash_of_byte_strings(programs, tmp_path, spool):
     record = numpy.dtype([("key", "<f8"), ("number", "V8")])
     form, out = replace(SMALL, record=record, key="hash:number"), tmp_path / "ds"
     config = configure(tmp_path / "c.toml", (form, out, {"mode": "keep", "spool": spool}))
-    assert run([programs["writer"], tmp_path / "out"], config) == ""
+    assert run([programs["writer"], "plain", tmp_path / "out"], config) == ""
     turbidite("verify", out)
     for path, content in written(tmp_path / "out").items():
         rows = form.rows(path, content)
