@@ -465,6 +465,9 @@ fn comparable(value: &[u8], data_type: DataType) -> Vec<u8> {
     bytes
 }
 
+/// Returns whether a record with a number matches.
+type Matches = fn(u32) -> bool;
+
 /// Queries in key order sort by whole keys, whatever their columns.
 #[test]
 fn ordered_queries_sort_by_whole_keys() {
@@ -479,7 +482,7 @@ fn ordered_queries_sort_by_whole_keys() {
             let key = records.key(*number as usize);
             key.iter().zip(&types).map(|(value, data_type)| comparable(value, *data_type)).collect()
         };
-        let conditions: [(&str, fn(u32) -> bool); 3] = [
+        let conditions: [(&str, Matches); 3] = [
             ("true", |_| true),
             ("number % 7 = 3", |number| number % 7 == 3),
             ("number > 11990", |number| number > 11_990),

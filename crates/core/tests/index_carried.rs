@@ -130,6 +130,8 @@ fn destroy_records(storage: &MemoryStorage) {
     }
 }
 
+type Matches = Box<dyn Fn(&Record) -> bool>;
+
 /// A row of an answer, as its columns print it.
 type Row = String;
 
@@ -173,7 +175,7 @@ fn answers_are_those_of_a_scan() {
         for _ in 0..60 {
             let id = random.below(u64::from(ROWS) * 3) as u32;
             let (low, width) = (random.below(250) as f32 - 125.0, random.below(400) as u32);
-            let conditions: [(String, Box<dyn Fn(&Record) -> bool>); 5] = [
+            let conditions: [(String, Matches); 5] = [
                 (format!("id IN ({id}, 7)"), Box::new(move |row| [id, 7].contains(&row.1))),
                 (format!("id = 7 AND uy > {low}"), Box::new(move |row| row.1 == 7 && row.2 > low)),
                 (
