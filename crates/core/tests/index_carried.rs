@@ -181,7 +181,7 @@ fn answers_are_those_of_a_scan() {
                 (
                     format!("id >= {id} AND id < {} AND NOT uy < {low}", id + width),
                     // The complement includes NaN.
-                    Box::new(move |row| (id..id + width).contains(&row.1) && !(row.2 < low)),
+                    Box::new(move |row| (id..id + width).contains(&row.1) && (row.2 >= low || row.2.is_nan())),
                 ),
                 (
                     format!("id < {width} AND isnan(uy) AND epoch = 20"),

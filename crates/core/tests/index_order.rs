@@ -73,8 +73,11 @@ fn is_same(one: f32, other: f32) -> bool {
     compare(one, other) == Ordering::Equal
 }
 
-/// Returns the epochs, velocities and numbers of an answer.
-fn run(dataset: &Dataset, query: &Query) -> turbidite::Result<(Vec<(u64, f32, u64)>, QueryMetrics)> {
+/// The epoch, velocity and number of a row.
+type Row = (u64, f32, u64);
+
+/// Returns the rows of an answer.
+fn run(dataset: &Dataset, query: &Query) -> turbidite::Result<(Vec<Row>, QueryMetrics)> {
     let mut stream = dataset.run(&query.clone().columns(["uy", "epoch", "number"]))?;
     let mut rows = Vec::new();
     for batch in &mut stream {
@@ -87,13 +90,7 @@ fn run(dataset: &Dataset, query: &Query) -> turbidite::Result<(Vec<(u64, f32, u6
 }
 
 /// Checks that an answer has the first rows of a stable sort, whichever of equal ones.
-fn check(
-    rows: &[(u64, f32, u64)],
-    epochs: &[(u64, Vec<Record>)],
-    matches: impl Fn(&Record) -> bool,
-    limit: usize,
-    story: &str,
-) {
+fn check(rows: &[Row], epochs: &[(u64, Vec<Record>)], matches: impl Fn(&Record) -> bool, limit: usize, story: &str) {
     let mut wanted: Vec<(u64, f32)> = Vec::new();
     for (epoch, records) in epochs {
         let mut values: Vec<f32> = records.iter().filter(|record| matches(record)).map(|record| record.1).collect();
