@@ -93,6 +93,7 @@ static void what_comes_back(void) {
     FIELD(turbidite_request, period);
     FIELD(turbidite_request, share);
     FIELD(turbidite_request, shares);
+    FIELD(turbidite_request, order_by);
 }
 
 static void trajectories(void) {

@@ -341,7 +341,7 @@ static void part_schemas(void) {
 
 /* Two columns are indexed while the records are written. Ranks that name other columns are refused everywhere. */
 static void part_indexes(void) {
-    const char *indexes[2] = {"hash:id", "cell"};
+    const char *indexes[2] = {"hash:id,with=energy", "cell"};
     turbidite_transport *further[2];
     for (int i = 0; i < 2; i++) CHECK(turbidite_mpi_open(MPI_COMM_WORLD, &further[i]) == TURBIDITE_OK);
     const turbidite_transport *transports[3] = {transport, further[0], further[1]};
@@ -350,11 +350,11 @@ static void part_indexes(void) {
     options.if_exists = TURBIDITE_IF_EXISTS_REPLACE;
     options.stall_s = AMPLE_S;
     turbidite_dataset *dataset = NULL;
-    const char *wrong[2] = {"hash:id", rank == ranks - 1 ? "momentum" : "cell"};
+    const char *wrong[2] = {"hash:id,with=energy", rank == ranks - 1 ? "momentum" : "cell"};
     turbidite_status status = turbidite_open_indexed(dataset_path, SCHEMA, COLUMNS, "energy", wrong, 2, &options,
                                                      transports, &dataset);
     if (ranks > 1) {
-        check_failure("other indexes", status, TURBIDITE_USAGE, "[hash:id, momentum] here");
+        check_failure("other indexes", status, TURBIDITE_USAGE, "[hash:id,with=energy, momentum] here");
     } else {
         CHECK(status == TURBIDITE_OK && turbidite_close(dataset) == TURBIDITE_OK);
         indexes[1] = "momentum";

@@ -144,7 +144,7 @@ def test_indexes(job):
     check(job, [10, 20, 30])
     records = [len(job.kept(epoch)) for epoch in (10, 20, 30)]
     listed = {index["definition"]: index for index in answer("index", "list", job.dataset)["indexes"]}
-    assert {"hash:id", "cell" if job.ranks > 1 else "momentum"} <= set(listed)
+    assert {"hash:id,with=energy", "cell" if job.ranks > 1 else "momentum"} <= set(listed)
     for index in listed.values():
         assert index["problem"] is None
         # Alone, the program has made an index of cells, and no epoch of it.

@@ -1,5 +1,8 @@
 """The Fortran modules: the example's two timesteps are what it computes."""
 
+import numpy
+
+import turbidite as turbidite_package
 from support.command import ROOT, turbidite
 from support.fortran import EXAMPLE, check_epoch, compile_fortran
 from support.libraries import linked, prefix
@@ -24,3 +27,24 @@ def test_statuses_and_messages(tmp_path):
         *linked("turbidite"),
     )  # fmt: skip
     assert run(program, tmp_path / "dataset").stdout.strip() == "ok"
+
+
+def test_keys_of_several_columns(tmp_path):
+    """Ids that are unique for each cpu only, negative ones among them, as tests/fortran/keys.f90 computes them."""
+    program = compile_fortran(
+        "gfortran", tmp_path, prefix() / "include" / "turbidite.f90", ROOT / "tests" / "fortran" / "keys.f90", *linked("turbidite")
+    )
+    dataset = tmp_path / "dataset"
+    run(program, dataset)
+    turbidite("verify", dataset)
+    row = numpy.arange(1, 40_001)
+    cpu, ident = row % 7 - 3, row * 48271 % 65521 - 30_000
+    for epoch in (1, 2):
+        rows = turbidite_package.open(dataset).query(epochs=epoch).to_numpy()
+        found = {(one, other): value for one, other, value in zip(rows["cpu"].tolist(), rows["id"].tolist(), rows["value"].tolist())}
+        assert found == dict(zip(zip(cpu.tolist(), ident.tolist()), (row * epoch).astype("f4").tolist())) and len(rows["id"]) == len(row)
+    for wanted in (0, 17, 39_999):
+        lines = turbidite("get", "--columns", "value", "--", dataset, f"{cpu[wanted]}:{ident[wanted]}").stdout.splitlines()
+        assert [float(line.split(",")[-1]) for line in lines[1:]] == [wanted + 1, 2 * (wanted + 1)], lines
+        text = f"(cpu, id) IN (({cpu[wanted]}, {ident[wanted]}))"
+        assert "access path lookup" in turbidite("query", dataset, "--where", text, "--explain").stdout

@@ -259,3 +259,91 @@ def test_requests_that_make_no_sense_are_refused(by_energy, indexed, tmp_path):
         assert words in done.stderr and "panic" not in done.stderr, done.stderr
     assert not (by_energy / "_turbidite" / "index").exists()
     assert json.loads(turbidite("index", "list", indexed, "--json").stdout)["indexes"][0]["name"] == "i"
+
+
+@pytest.mark.parametrize("way", ["ingest", "add", "mpiexec ingest", "writer"])
+def test_tracks_of_carried_columns_touch_no_records(dumps, by_energy, tmp_path, way):
+    dataset, command, definition = tmp_path / "ds", prefix() / "bin" / "turbidite", "id,with=energy,with=ux,with=w"
+    epochs = vpic.read_dumps(dumps)
+    if way == "add":
+        shutil.copytree(by_energy, dataset)
+        package.open(dataset).indexes.add(definition)
+    elif way == "writer":
+        rows = {label: {name: rows[name].copy() for name in [*COLUMNS, "uy"]} for label, rows in epochs.items()}
+        types = {name: str(values.dtype) for name, values in next(iter(rows.values())).items()}
+        with package.Writer(dataset, types, key="energy", indexes=[definition]) as writer:
+            for label, columns in rows.items():
+                with writer.epoch(label):
+                    writer.append(columns)
+    else:
+        many = [Mpi.find(tmp_path).bin / "mpiexec", "-n", RANKS] if way.startswith("mpiexec") else []
+        run(*many, command, "ingest", dumps, "--out", dataset, "--key", "energy", *DERIVE, "--index", definition)
+    (index,) = answer("index", "list", dataset)["indexes"]
+    assert index["definition"] == definition and index["missing"] == [], index
+    assert f"{definition}: " in turbidite("inspect", dataset).stdout
+    ids = numpy.random.default_rng(3).choice(next(iter(epochs.values()))["id"], 40, replace=False)
+    arguments = ["tracks", dataset, "--ids", ",".join(map(str, ids)), "--id", "id", "--columns", ",".join(COLUMNS[1:])]
+    scanned = answer(*arguments, "--use", "scan", "-o", tmp_path / "scanned.parquet")["read"]
+    (label,) = (max(epochs),)
+    joined = duckdb.sql(f"SELECT id, energy, ux, w FROM '{dataset}/_turbidite/index/id/data/epoch={label}/*.parquet' ORDER BY id").fetchnumpy()
+    expected = numpy.sort(epochs[label], order="id")
+    assert all(numpy.array_equal(joined[name], expected[name]) for name in COLUMNS)
+    # Nothing but the ends of the records' files is left, which name their commits.
+    for part in (dataset / "data").rglob("*.parquet"):
+        with part.open("r+b") as file:
+            file.write(b"\xa5" * (part.stat().st_size // 2))
+    out = tmp_path / "tracks.parquet"
+    read = answer(*arguments, "-o", out)["read"]
+    assert read["runs_touched"] == 0 < read["bytes_read"] < scanned["bytes_read"], (read, scanned)
+    table = pyarrow.parquet.read_table(out)
+    wanted = trajectories({label: rows[numpy.isin(rows["id"], ids)] for label, rows in epochs.items()})
+    assert {name: table.column(name).to_numpy().tobytes() for name in [*COLUMNS, "epoch"]} == wanted
+    explained = turbidite("query", dataset, "--where", f"id = {ids[0]} AND ux < 5", "--columns", "w", "--explain").stdout
+    assert explained.count("no records are read") == len(epochs), explained
+    turbidite("verify", dataset, expect=DAMAGE)
+    turbidite("query", dataset, "--where", f"id = {ids[0]}", "--columns", "uy", expect=DAMAGE)
+
+
+@pytest.mark.parametrize("order", ["uy", "id", "ux"])
+def test_the_first_rows_by_a_column_are_those_of_duckdb(dumps, indexed, order):
+    """Rows in the order of an index by range, of an index of ids, and of a column without an index."""
+    dataset, rng = package.open(indexed), numpy.random.default_rng(4)
+    epoch = int(rng.choice(list(vpic.read_dumps(dumps))))
+    table = f"read_parquet('{indexed}/data/epoch={epoch}/*.parquet')"
+    for where in (None, "uy > 0.05", "energy < 0.01 AND id % 2 = 0", f"{order} > 1e30"):
+        for limit in (1, 5, 200, 10_000):
+            for use in (None, "scan", "uy", "id"):
+                query = dataset.query(where, epochs=epoch, columns=["id", order, "w"] if order != "id" else ["id", "w"], order=order, limit=limit, use=use)
+                found = query.to_numpy()
+                condition = "" if where is None else f"WHERE {where}"
+                expected = duckdb.sql(f"SELECT {order} FROM {table} {condition} ORDER BY {order} LIMIT {limit}").fetchnumpy()[order]
+                assert numpy.array_equal(found[order], expected), (where, limit, use)
+                assert len(numpy.unique(found["id"])) == len(found["id"])
+    full = turbidite("query", indexed, "--epoch", epoch, "--order", order, "--limit", 30, "--columns", f"id,{order}" if order != "id" else "id")
+    expected = duckdb.sql(f"SELECT {order} FROM {table} ORDER BY {order} LIMIT 30").fetchnumpy()[order]
+    printed = [line.split(",")[-1] for line in full.stdout.splitlines()[1:]]
+    assert numpy.array_equal(numpy.array(printed).astype(expected.dtype), expected)
+
+
+def test_the_order_of_a_column_is_explained(indexed, dumps):
+    epoch = max(vpic.read_dumps(dumps))
+    query = ["query", indexed, "--epoch", epoch, "--limit", 5, "--order"]
+    for column, more, words in (
+        ("uy", ["--use", "uy"], "ordered by the entries of index uy, until the limit"),
+        ("uy", ["--use", "uy", "--columns", "uy"], "ordered by the entries of index uy, which has all columns: no records are read"),
+        ("uy", ["--use", "scan"], "ordered by a scan of all matching rows"),
+        ("ux", [], "ordered by a scan of all matching rows"),
+    ):
+        explained = turbidite(*query, column, *more, "--explain").stdout
+        assert words in explained and f"in the order of {column}" in explained, explained
+    assert "merged in key order" in turbidite(*query, "energy", "--explain").stdout
+    # All rows of an epoch in the order of an index, without a limit that fits into memory.
+    lines = turbidite("query", indexed, "--epoch", epoch, "--order", "uy", "--columns", "uy").stdout.splitlines()[1:]
+    assert len(lines) == len(vpic.read_dumps(dumps)[epoch]) and [float(line) for line in lines] == sorted(map(float, lines))
+    for arguments, words in (
+        (["--order", "ux"], "'ux' has no index"),
+        (["--order", "speed"], "no column 'speed'"),
+        (["--order", "epoch"], "orders all queries"),
+    ):
+        done = turbidite("query", indexed, *arguments, expect=USAGE)
+        assert words in done.stderr and "panic" not in done.stderr, done.stderr

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 
+import numpy
 import pytest
 
 from support import vpic
@@ -44,24 +45,51 @@ def test_ranks(programs, plain, tmp_path, spool, ranks, mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("ranks", [1, 7])
-@pytest.mark.parametrize(
-    ("key", "said"), [("hash:id", "clustered by the hash of id"), ("space:ux,uy,uz", "clustered by place in ux, uy, uz")]
-)
-def test_clustered_otherwise(programs, plain, tmp_path, spool, ranks, mode, key, said):
-    form = replace(VPIC, key=key)
+@pytest.mark.parametrize(("ranks", "key"), [(1, "id"), (7, "id"), (1, "i,id"), (3, "i,id")])
+def test_clustered_by_hash(programs, plain, tmp_path, spool, ranks, key, mode):
+    form = replace(VPIC, key=f"hash:{key}")
     config = configure(tmp_path / "c.toml", (form, tmp_path / "ds", {"mode": mode, "spool": spool}))
     command = [programs["vpic_dump"], vpic.sample_dumps(), tmp_path / "out", "--steps", STEPS]
     assert run(command, config, ranks=ranks) == ""
     check(mode, form, tmp_path / "ds", written(tmp_path / "out"), plain(ranks))
-    assert said in turbidite("inspect", tmp_path / "ds").stdout
+    assert f"clustered by the hash of {key.replace(',', ', ')}" in turbidite("inspect", tmp_path / "ds").stdout
+    for path, content in sorted(plain(ranks).items())[:2]:
+        row = form.rows(path, content)[3]
+        ident = ":".join(str(row[name]) for name in key.split(","))
+        lines = turbidite("get", tmp_path / "ds", ident, "--epoch", form.epoch(path), "--columns", "energy").stdout.splitlines()
+        assert len(lines) == 2 and numpy.float32(lines[1].split(",")[-1]) == row["energy"], lines
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("ranks", [1, 7])
+def test_clustered_by_space(programs, plain, tmp_path, spool, ranks, mode):
+    form = replace(VPIC, key="space:ux,uy,uz")
+    config = configure(tmp_path / "c.toml", (form, tmp_path / "ds", {"mode": mode, "spool": spool}))
+    command = [programs["vpic_dump"], vpic.sample_dumps(), tmp_path / "out", "--steps", STEPS]
+    assert run(command, config, ranks=ranks) == ""
+    check(mode, form, tmp_path / "ds", written(tmp_path / "out"), plain(ranks))
+    assert "clustered by place in ux, uy, uz" in turbidite("inspect", tmp_path / "ds").stdout
+
+
+def test_clustered_by_the_hash_of_byte_strings(programs, tmp_path, spool):
+    """The number of a record as 8 bytes, of which nothing is known but that they are an id."""
+    record = numpy.dtype([("key", "<f8"), ("number", "V8")])
+    form, out = replace(SMALL, record=record, key="hash:number"), tmp_path / "ds"
+    config = configure(tmp_path / "c.toml", (form, out, {"mode": "keep", "spool": spool}))
+    assert run([programs["writer"], "plain", tmp_path / "out"], config) == ""
+    turbidite("verify", out)
+    for path, content in written(tmp_path / "out").items():
+        rows = form.rows(path, content)
+        for row in rows[:: len(rows) // 3]:
+            lines = turbidite("get", out, f"0x{row['number'].tobytes().hex()}", "--epoch", form.epoch(path), "--columns", "key").stdout.splitlines()
+            assert float(lines[1].split(",")[-1]) == row["key"], lines
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_indexes(programs, plain, tmp_path, spool, ranks):
     """Two columns are indexed while the program writes its dumps."""
     out = tmp_path / "ds"
-    config = configure(tmp_path / "c.toml", (VPIC, out, {"mode": "replace", "spool": spool, "index": ["hash:id", "uy"]}))
+    config = configure(tmp_path / "c.toml", (VPIC, out, {"mode": "replace", "spool": spool, "index": ["hash:id,with=energy,with=uy", "uy"]}))
     command = [programs["vpic_dump"], vpic.sample_dumps(), tmp_path / "out", "--steps", STEPS]
     assert run(command, config, ranks=ranks) == ""
     check("replace", VPIC, out, written(tmp_path / "out"), plain(ranks))
@@ -69,8 +97,10 @@ def test_indexes(programs, plain, tmp_path, spool, ranks):
     for index in answer("index", "list", out)["indexes"]:
         assert (index["entries"], index["missing"], index["problem"]) == (rows, [], None), index
     turbidite("verify", out)
-    found = {use: turbidite("get", out, 80, 88, "--id", "id", "--use", use).stdout for use in ("id", "scan")}
-    assert found["id"] == found["scan"] and len(found["id"].splitlines()) == 7, found
+    for columns in ("energy,uy,w", "energy,uy"):
+        found = {use: turbidite("get", out, 80, 88, "--id", "id", "--columns", columns, "--use", use).stdout for use in ("id", "scan")}
+        assert found["id"] == found["scan"] and len(found["id"].splitlines()) == 7, found
+    assert "no records are read" in turbidite("query", out, "--where", "id = 80", "--columns", "energy,uy", "--explain").stdout
 
 
 def test_an_index_of_no_column_is_refused(programs, tmp_path, spool):

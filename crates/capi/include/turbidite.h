@@ -166,10 +166,11 @@ turbidite_status turbidite_open(const char *path, const turbidite_column *column
                                 turbidite_dataset **dataset);
 
 /* Opens a dataset like turbidite_open, and indexes its records while they are written. `indexes` are `index_count`
- * columns: "COLUMN" finds ranges and single values, "hash:COLUMN" single values. An index is committed with each epoch,
- * before its records; if it cannot be stored, the epoch fails. `transports` are 1 + `index_count` transports between
- * the same ranks: one for the records, and one for each index, since two of them on one transport would receive each
- * other's messages. NULL for a program of one rank. All must outlive the handle. */
+ * columns: "COLUMN" finds ranges and single values, "hash:COLUMN" single values, and each ",with=COLUMN" after them
+ * adds a column that the index carries, so that queries for these columns alone read no records. An index is committed
+ * with each epoch, before its records; if it cannot be stored, the epoch fails. `transports` are 1 + `index_count`
+ * transports between the same ranks: one for the records, and one for each index, since two of them on one transport
+ * would receive each other's messages. NULL for a program of one rank. All must outlive the handle. */
 turbidite_status turbidite_open_indexed(const char *path, const turbidite_column *columns, size_t column_count,
                                         const char *key, const char *const *indexes, size_t index_count,
                                         const turbidite_options *options, const turbidite_transport *const *transports,
@@ -267,6 +268,8 @@ typedef struct turbidite_request {
     const char *period;         /* "128," for this box; NULL if no column is periodic */
     uint64_t share;             /* 0 to shares - 1 */
     uint64_t shares;            /* number of shares; 0 for all records in one stream */
+    const char *order_by;       /* a column in whose order the records of an epoch come, instead of `ordered`: with a
+                                 * limit, or with an index of the column; NULL for none. Such a query has no shares */
 } turbidite_request;
 
 /* Runs a query and returns its rows as a stream of Arrow record batches, which the caller releases. The stream may

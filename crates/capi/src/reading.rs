@@ -97,11 +97,16 @@ fn share(request: &CRequest) -> Result<Option<(u64, u64)>, Error> {
 /// Strings are NULL or C strings, and `columns` contains `column_count` names.
 unsafe fn resolve(request: &CRequest) -> Result<Query, Error> {
     // SAFETY: guaranteed by the caller.
-    let (mut query, epochs, columns) = unsafe {
+    let (mut query, order, epochs, columns) = unsafe {
         let query = text::restricted(Query::new(), ("where", request.filter), request.space, request.period)?;
-        (query, text::epochs(request.epochs)?, text::columns(request.columns, request.column_count)?)
+        let order = text::optional("order_by", request.order_by)?;
+        (query, order, text::epochs(request.epochs)?, text::columns(request.columns, request.column_count)?)
     };
-    query = query.ordered(request.ordered != 0);
+    query = match order {
+        None => query.ordered(request.ordered != 0),
+        Some(_) if request.ordered != 0 => return Err(argument("order_by", "is stated, but ordered is not 0")),
+        Some(column) => query.ordered_by(column),
+    };
     if let Some(epochs) = epochs {
         query = query.epochs(epochs);
     }

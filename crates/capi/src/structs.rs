@@ -84,6 +84,7 @@ pub struct CRequest {
     pub(crate) period: *const c_char,
     pub(crate) share: u64,
     pub(crate) shares: u64,
+    pub(crate) order_by: *const c_char,
 }
 
 /// Mirror of `turbidite_get_request`.
@@ -276,7 +277,7 @@ pub(crate) unsafe trait Request: Sized {
 // SAFETY: the struct is numbers and pointers.
 unsafe impl Request for CRequest {
     const NAME: &str = "turbidite_request";
-    const EARLIER_BYTES: &[usize] = &[48];
+    const EARLIER_BYTES: &[usize] = &[48, 80];
 }
 
 // SAFETY: as above.
@@ -447,7 +448,7 @@ mod tests {
         assert_eq!(size_of::<CView>(), 16);
         assert_eq!(size_of::<COptions>(), 56);
         assert_eq!(size_of::<CStatistics>(), 112);
-        assert_eq!(size_of::<CRequest>(), 80);
+        assert_eq!(size_of::<CRequest>(), 88);
         assert_eq!(size_of::<CGetRequest>(), 88);
         assert_eq!(size_of::<CTrackRequest>(), 120);
         assert_eq!(size_of::<CTrackMetrics>(), 64);

@@ -245,6 +245,11 @@ fn views_records_and_figures_of_exact_sizes() {
     };
     let expected: Vec<_> = (0..300).map(record).filter(|&(energy, _)| energy < 10.0).collect();
     assert_eq!(answer(&storage, &raw const request), expected);
+    // Another column than the key.
+    let by_id = CRequest { order_by: c"id".as_ptr(), limit: 17, ..everything() };
+    let mut ordered: Vec<_> = (0..300).map(record).collect();
+    ordered.sort_by_key(|record| record.1);
+    assert_eq!(answer(&storage, &raw const by_id), ordered[..17]);
 }
 
 /// A message in flight. Its memory is lent to the receiver until the receiver releases the message.

@@ -1,11 +1,11 @@
 //! Measures the time of lookups by a column, in one process that opens the dataset once.
 //!
-//! `lookup_speed DS COLUMN [--lookups N] [--use NAME] [--tracks N] [--absent] [--seed N]`
+//! `lookup_speed DS COLUMN [--lookups N] [--use NAME] [--tracks N] [--columns A,B] [--absent] [--seed N]`
 //!
 //! Draws N values of an integer COLUMN from the first epoch, at random, and prints percentiles of the time of
-//! `COLUMN = value` in that epoch, of all columns: by the access path that is chosen, or by `--use NAME`. With
-//! `--tracks N`, requests the trajectories of N of the particles at a time through all epochs instead. `--absent` draws
-//! values between its smallest and largest that no record has.
+//! `COLUMN = value` in that epoch, of all columns or `--columns`: by the access path that is chosen, or by
+//! `--use NAME`. With `--tracks N`, requests the trajectories of N of the particles at a time through all epochs
+//! instead. `--absent` draws values between its smallest and largest that no record has.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,7 +17,8 @@ use arrow_schema::DataType;
 use turbidite::query::{Dataset, Query, TrackRequest, Use};
 use turbidite::random::Random;
 
-const USAGE: &str = "usage: lookup_speed DS COLUMN [--lookups N] [--use NAME] [--tracks N] [--absent] [--seed N]";
+const USAGE: &str =
+    "usage: lookup_speed DS COLUMN [--lookups N] [--use NAME] [--tracks N] [--columns A,B] [--absent] [--seed N]";
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -27,6 +28,7 @@ struct Options {
     lookups: usize,
     access: Use,
     tracks: Option<usize>,
+    columns: Option<Vec<String>>,
     absent: bool,
     seed: u64,
 }
@@ -34,14 +36,15 @@ struct Options {
 fn parse(arguments: impl Iterator<Item = String>) -> Outcome<Options> {
     let mut arguments = arguments;
     let (dataset, column) = (arguments.next().ok_or(USAGE)?, arguments.next().ok_or(USAGE)?);
-    let mut options =
-        Options { dataset, column, lookups: 1_000, access: Use::Automatic, tracks: None, absent: false, seed: 1 };
+    let (access, tracks, columns) = (Use::Automatic, None, None);
+    let mut options = Options { dataset, column, lookups: 1_000, access, tracks, columns, absent: false, seed: 1 };
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().ok_or(USAGE);
         match argument.as_str() {
             "--lookups" => options.lookups = value()?.parse::<usize>()?.max(1),
             "--use" => options.access = Use::named(&value()?),
             "--tracks" => options.tracks = Some(value()?.parse::<usize>()?.max(1)),
+            "--columns" => options.columns = Some(value()?.split(',').map(str::to_owned).collect()),
             "--absent" => options.absent = true,
             "--seed" => options.seed = value()?.parse()?,
             _ => return Err(USAGE.into()),
@@ -98,10 +101,13 @@ fn main() -> Outcome<()> {
         let begun = Instant::now();
         let (found, metrics) = match options.tracks {
             None => {
-                let query = Query::new()
+                let mut query = Query::new()
                     .epochs(first)
                     .filter(format!("\"{}\" = {}", options.column, ids[0]))
                     .using(options.access.clone());
+                if let Some(columns) = &options.columns {
+                    query = query.columns(columns);
+                }
                 let mut stream = dataset.run(&query)?;
                 let mut found = 0;
                 for batch in &mut stream {
@@ -110,7 +116,10 @@ fn main() -> Outcome<()> {
                 (found, stream.metrics())
             }
             Some(_) => {
-                let request = TrackRequest::of_ids(ids, options.column.as_str()).using(options.access.clone());
+                let mut request = TrackRequest::of_ids(ids, options.column.as_str()).using(options.access.clone());
+                if let Some(columns) = &options.columns {
+                    request = request.columns(columns);
+                }
                 let mut tracks = dataset.tracks(&request, &|_| ())?;
                 let mut found = 0;
                 for batch in &mut tracks {

@@ -11,9 +11,10 @@ use bytes::Bytes;
 use parquet::file::properties::ReaderProperties;
 use parquet::file::reader::FileReader;
 use parquet::file::serialized_reader::{ReadOptionsBuilder, SerializedFileReader};
+use parquet::record::{Row, RowAccessor};
 use turbidite::query::{ParticleId, TrackRequest};
 use turbidite::storage::{MemoryStorage, Storage};
-use turbidite::store::{DatasetPaths, verify_on};
+use turbidite::store::{DatasetPaths, salvage, verify_on};
 use turbidite::{
     Column, ColumnView, DataType, Dataset, EpochRange, LocalJob, Query, Schema, VerifyOptions, WriteOptions,
 };
@@ -89,20 +90,24 @@ impl Records {
         let job = LocalJob::open_with(storage.clone(), "/ds", self.schema(), options).unwrap();
         for epoch in [0, 5] {
             job.begin_epoch(epoch).unwrap();
-            for (rank, begin) in (0..).zip((0..self.rows).step_by(500)) {
-                let end = (begin + 500).min(self.rows);
-                let numbers: Vec<u32> = (begin as u32..end as u32).collect();
-                let mut views = vec![ColumnView::from(&numbers)];
-                for (column, data_type) in self.columns.iter().zip(&self.types) {
-                    let width = data_type.width();
-                    let bytes = &column[begin * width..end * width];
-                    views.push(ColumnView::new(bytes, width, end - begin, *data_type).unwrap());
-                }
-                job.append(rank % ranks, &views).unwrap();
-            }
+            self.append(&job, ranks);
             job.end_epoch().unwrap();
         }
         job.close().unwrap();
+    }
+
+    fn append(&self, job: &LocalJob, ranks: u32) {
+        for (rank, begin) in (0..).zip((0..self.rows).step_by(500)) {
+            let end = (begin + 500).min(self.rows);
+            let numbers: Vec<u32> = (begin as u32..end as u32).collect();
+            let mut views = vec![ColumnView::from(&numbers)];
+            for (column, data_type) in self.columns.iter().zip(&self.types) {
+                let width = data_type.width();
+                let bytes = &column[begin * width..end * width];
+                views.push(ColumnView::new(bytes, width, end - begin, *data_type).unwrap());
+            }
+            job.append(rank % ranks, &views).unwrap();
+        }
     }
 
     /// Returns the numbers of the rows with the key of a row.
@@ -297,5 +302,220 @@ fn keys_beyond_the_limits_are_refused() {
     ] {
         let error = Schema::new(columns(), key).unwrap_err().to_string();
         assert!(error.contains(message), "{key}: {error}");
+    }
+}
+
+/// The steps of XXH64 that are undone to construct collisions.
+mod xxh64 {
+    const PRIME_1: u64 = 0x9E37_79B1_85EB_CA87;
+    const PRIME_2: u64 = 0xC2B2_AE3D_27D4_EB4F;
+    const PRIME_4: u64 = 0x85EB_CA77_C2B2_AE63;
+    const PRIME_5: u64 = 0x27D4_EB2F_1656_67C5;
+
+    /// Returns the inverse of an odd number modulo 2^64, by Newton's method.
+    fn inverse(odd: u64) -> u64 {
+        (0..6).fold(odd, |found, _| found.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(found))))
+    }
+
+    fn round(state: u64, lane: u64) -> u64 {
+        state.wrapping_add(lane.wrapping_mul(PRIME_2)).rotate_left(31).wrapping_mul(PRIME_1)
+    }
+
+    /// Returns the lane by which a round makes `to` of `state`.
+    fn lane(state: u64, to: u64) -> u64 {
+        to.wrapping_mul(inverse(PRIME_1)).rotate_right(31).wrapping_sub(state).wrapping_mul(inverse(PRIME_2))
+    }
+
+    /// Returns the state of a hash of 16 bytes after the first eight.
+    fn after_first(first: u64) -> u64 {
+        let begin = PRIME_5.wrapping_add(16);
+        (begin ^ round(0, first)).rotate_left(27).wrapping_mul(PRIME_1).wrapping_add(PRIME_4)
+    }
+
+    /// Returns 16 bytes with the first half `first`, all of which have the same hash: the second half undoes the first.
+    pub(super) fn colliding_16(first: u64) -> Vec<u8> {
+        let second = lane(0, after_first(first) ^ 0x0123_4567_89AB_CDEF);
+        [first.to_le_bytes(), second.to_le_bytes()].concat()
+    }
+
+    /// Returns 64 bytes with the first eight `first`, all of which have the same hash: the second stripe of 32 bytes
+    /// undoes the first.
+    pub(super) fn colliding_64(first: u64) -> Vec<u8> {
+        let begin = PRIME_1.wrapping_add(PRIME_2);
+        let second = lane(round(begin, first), 0x0123_4567_89AB_CDEF);
+        let mut bytes = vec![0x5A; 64];
+        bytes[..8].copy_from_slice(&first.to_le_bytes());
+        bytes[32..40].copy_from_slice(&second.to_le_bytes());
+        bytes
+    }
+}
+
+/// Keys that are made to collide in XXH64 share a partition and the bits of filters, and are distinguished.
+#[test]
+fn keys_that_collide_are_distinguished() {
+    const ROWS: usize = 9_000;
+    for types in [vec![FixedBytes(16)], vec![U64, U64], vec![FixedBytes(64)]] {
+        let key = |number: u64| match types.as_slice() {
+            [FixedBytes(64)] => xxh64::colliding_64(number),
+            _ => xxh64::colliding_16(number),
+        };
+        let hash = xxhash_rust::xxh64::xxh64(&key(0), 0);
+        assert!((1..100).all(|number| xxhash_rust::xxh64::xxh64(&key(number), 0) == hash && key(number) != key(0)));
+        // Each key has three records.
+        let mut columns = vec![Vec::new(); types.len()];
+        for row in 0..ROWS as u64 {
+            let mut rest = key(row % (ROWS as u64 / 3));
+            for (column, data_type) in columns.iter_mut().zip(&types) {
+                let later = rest.split_off(data_type.width());
+                column.append(&mut rest);
+                rest = later;
+            }
+        }
+        let records = Records { types: types.clone(), columns, rows: ROWS };
+        let storage = Arc::new(MemoryStorage::new());
+        let mut options = WriteOptions::new(4);
+        (options.memtable_bytes, options.page_rows) = (32 << 10, 64);
+        records.write(&storage, options);
+        assert_verified(&storage);
+        let dataset = Dataset::open_with(storage, "/ds").unwrap();
+        let names: Vec<String> = (0..types.len()).map(|place| format!("k{place}")).collect();
+        for row in [0, 1, 17, 2_999] {
+            let expected = [row, row + ROWS / 3, row + 2 * ROWS / 3].map(|row| row as u32);
+            // The second time, the metadata is in memory.
+            for _ in 0..2 {
+                assert_eq!(numbers(&dataset, &condition(&names, &records.literals(row))), expected, "{types:?}");
+            }
+        }
+        let columns = match types.as_slice() {
+            [_] => vec![key(1 << 40)],
+            _ => key(1 << 40).chunks(8).map(<[u8]>::to_vec).collect(),
+        };
+        let absent = Records { types: types.clone(), columns, rows: 1 };
+        assert_eq!(numbers(&dataset, &condition(&names, &absent.literals(0))), Vec::<u32>::new(), "{types:?}");
+        let texts = [records.literals(4), records.literals(5), absent.literals(0)];
+        let ids = texts.map(|literals| ParticleId::parse_tuple(&literals.join(":"), &types).unwrap());
+        let tracks = dataset.tracks(&TrackRequest::of_ids(ids, names.join(",")), &|_| ()).unwrap();
+        let metrics = tracks.metrics();
+        assert_eq!((metrics.rows, metrics.ids, metrics.absent_ids), (2 * 3 * 2, 3, 1), "{types:?}");
+    }
+}
+
+/// Returns the stored bytes of a value that the `parquet` crate has read.
+fn stored(row: &Row, column: usize, data_type: DataType) -> Vec<u8> {
+    match data_type {
+        FixedBytes(_) => row.get_bytes(column).unwrap().data().to_vec(),
+        U8 => row.get_ubyte(column).unwrap().to_le_bytes().to_vec(),
+        U16 => row.get_ushort(column).unwrap().to_le_bytes().to_vec(),
+        U32 => row.get_uint(column).unwrap().to_le_bytes().to_vec(),
+        U64 => row.get_ulong(column).unwrap().to_le_bytes().to_vec(),
+        I16 => row.get_short(column).unwrap().to_le_bytes().to_vec(),
+        I64 => row.get_long(column).unwrap().to_le_bytes().to_vec(),
+        other => panic!("{other} is in no key of these tests"),
+    }
+}
+
+/// The runs that a killed job has sealed are salvaged, with keys of any form.
+#[test]
+fn runs_of_a_killed_job_are_salvaged() {
+    for types in keys() {
+        let storage = Arc::new(MemoryStorage::new());
+        let records = Records::new(&types, 60_000, 25_000);
+        let mut options = WriteOptions::new(3);
+        options.memtable_bytes = 16 << 10;
+        let job = LocalJob::open_with(storage.clone(), "/ds", records.schema(), options).unwrap();
+        job.begin_epoch(7).unwrap();
+        records.append(&job, 3);
+        // Killed: nothing of what follows an append happens.
+        std::mem::forget(job);
+        let shared: Arc<dyn Storage> = storage.clone();
+        let dataset = Dataset::open_with(storage.clone(), "/ds").unwrap();
+        let paths = DatasetPaths::new("/ds");
+        let found = salvage::list(&*shared, &paths, dataset.descriptor()).unwrap();
+        assert!(found.len() == 1 && found[0].rows() > 3_000, "{types:?}: {found:?}");
+        let out = std::path::Path::new("/saved");
+        let saved = salvage::recover_into(&shared, &paths, dataset.descriptor(), &found[0], out).unwrap();
+        assert!(saved.corrupt.is_empty() && saved.rows == found[0].rows(), "{types:?}: {saved:?}");
+        let mut seen = HashMap::new();
+        for entry in storage.list(&saved.directory).unwrap() {
+            let file = storage.open(&saved.directory.join(entry.name)).unwrap();
+            let mut bytes = vec![0; file.bytes() as usize];
+            file.read_at(0, &mut bytes).unwrap();
+            let reader = SerializedFileReader::new(Bytes::from(bytes)).unwrap();
+            for row in reader.get_row_iter(None).unwrap() {
+                let row = row.unwrap();
+                let number = row.get_uint(0).unwrap();
+                for (place, data_type) in types.iter().enumerate() {
+                    let value = stored(&row, 1 + place, *data_type);
+                    assert_eq!(value, records.key(number as usize)[place], "{types:?}, record {number}");
+                }
+                *seen.entry(number).or_insert(0) += 1;
+            }
+        }
+        assert!(seen.len() as u64 == saved.rows && seen.values().all(|times| *times == 1), "{types:?}");
+    }
+}
+
+/// Returns bytes that compare as the value does.
+fn comparable(value: &[u8], data_type: DataType) -> Vec<u8> {
+    let mut bytes = value.to_vec();
+    if !matches!(data_type, FixedBytes(_)) {
+        bytes.reverse();
+        bytes[0] ^= if matches!(data_type, I16 | I64) { 0x80 } else { 0 };
+    }
+    bytes
+}
+
+/// Returns whether a record with a number matches.
+type Matches = fn(u32) -> bool;
+
+/// Queries in key order sort by whole keys, whatever their columns.
+#[test]
+fn ordered_queries_sort_by_whole_keys() {
+    for types in keys() {
+        let storage = Arc::new(MemoryStorage::new());
+        let records = Records::new(&types, 12_000, 5_000);
+        let mut options = WriteOptions::new(5);
+        (options.memtable_bytes, options.row_groups_per_part, options.page_rows) = (32 << 10, 3, 128);
+        records.write(&storage, options);
+        let dataset = Dataset::open_with(storage, "/ds").unwrap();
+        let key_of = |number: &u32| -> Vec<Vec<u8>> {
+            let key = records.key(*number as usize);
+            key.iter().zip(&types).map(|(value, data_type)| comparable(value, *data_type)).collect()
+        };
+        let conditions: [(&str, Matches); 3] = [
+            ("true", |_| true),
+            ("number % 7 = 3", |number| number % 7 == 3),
+            ("number > 11990", |number| number > 11_990),
+        ];
+        for (text, matches) in conditions {
+            let mut wanted: Vec<_> =
+                (0..12_000).filter(|number| matches(*number)).map(|number| key_of(&number)).collect();
+            wanted.sort();
+            for limit in [None, Some(0), Some(1), Some(300), Some(11_999)] {
+                let query = Query::new().epochs(EpochRange::one(5)).columns(["number"]).filter(text).ordered(true);
+                let query = limit.map_or_else(|| query.clone(), |limit| query.clone().limit(limit));
+                let mut numbers = Vec::new();
+                for batch in dataset.run(&query).unwrap() {
+                    let batch = batch.unwrap();
+                    assert_eq!(batch.num_columns(), 1);
+                    numbers.extend_from_slice(batch.column(0).as_primitive::<UInt32Type>().values());
+                }
+                let first = &wanted[..limit.map_or(wanted.len(), |limit| wanted.len().min(limit as usize))];
+                let keys: Vec<_> = numbers.iter().map(key_of).collect();
+                assert!(keys == first, "{types:?}, {text}, {limit:?}: {} rows", keys.len());
+                let distinct: std::collections::HashSet<u32> = numbers.iter().copied().collect();
+                assert!(distinct.len() == numbers.len() && numbers.iter().all(|number| matches(*number)), "{types:?}");
+            }
+        }
+        // All epochs, one after the other, with the columns of the key.
+        let query = Query::new().columns(["epoch", "k0"]).ordered(true);
+        let (mut epochs, mut rows) = (Vec::new(), 0);
+        for batch in dataset.run(&query).unwrap() {
+            let batch = batch.unwrap();
+            rows += batch.num_rows();
+            epochs.extend_from_slice(batch.column(0).as_primitive::<arrow_array::types::UInt64Type>().values());
+        }
+        assert!(rows == 24_000 && epochs.is_sorted(), "{types:?}");
+        assert!(dataset.explain(&query).unwrap().to_string().contains("merged in key order"));
     }
 }

@@ -23,7 +23,7 @@ const RANKS: u32 = 4;
 /// Energy, id, and a small number that many records share.
 type Record = (f32, u32, u8);
 
-/// An entry: the bytes of its value, its part and its row.
+/// An entry: the bytes of its value and of the columns that it carries, its part and its row.
 type Entry = (Vec<u8>, u32, u32);
 
 fn schema(key: &str) -> Schema {
@@ -75,14 +75,16 @@ fn entries(storage: &Arc<dyn Storage>, name: &str, epoch: u64) -> Option<Vec<Ent
         let batch = batch.unwrap();
         let parts = batch.column_by_name("part").unwrap().as_primitive::<UInt32Type>().values().to_vec();
         let rows = batch.column_by_name("row").unwrap().as_primitive::<UInt32Type>().values().to_vec();
-        let values = batch.column_by_name(name).unwrap().to_data();
-        let width = values.buffers()[0].len() / batch.num_rows().max(1);
-        let bytes = values.buffers()[0].as_slice();
-        let begin = values.offset() * width;
-        for (number, (part, row)) in parts.into_iter().zip(rows).enumerate() {
-            let at = begin + number * width;
-            found.push((bytes[at..at + width].to_vec(), part, row));
+        assert_eq!(batch.schema().field(0).name(), name);
+        let mut values = vec![Vec::new(); batch.num_rows()];
+        for (column, field) in batch.columns().iter().zip(batch.schema().fields()) {
+            if !["part", "row", "epoch"].contains(&field.name().as_str()) {
+                let (data, width) = (column.to_data(), field.data_type().primitive_width().unwrap());
+                let bytes = &data.buffers()[0].as_slice()[data.offset() * width..];
+                values.iter_mut().zip(bytes.chunks(width)).for_each(|(value, bytes)| value.extend_from_slice(bytes));
+            }
         }
+        found.extend(values.into_iter().zip(parts).zip(rows).map(|((value, part), row)| (value, part, row)));
     }
     found.sort();
     Some(found)
@@ -101,7 +103,8 @@ fn is_missing(storage: &Arc<dyn Storage>, definition: &str) -> Vec<u64> {
 fn entries_made_in_situ_are_those_that_are_added_later() {
     for key in ["energy", "hash:id", "cell"] {
         let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
-        let definitions = ["hash:id", "cell", "energy"];
+        // Two indexes carry the same column.
+        let definitions = ["hash:id,with=cell,with=energy", "cell,with=energy", "energy"];
         let job = LocalJob::open_with(Arc::clone(&storage), "/ds", schema(key), options(&definitions)).unwrap();
         for (epoch, count) in [(3, 60_000), (5, 0), (7, 23_456)] {
             assert_eq!(job.begin_epoch(epoch).unwrap(), EpochStart::Started);
@@ -113,11 +116,13 @@ fn entries_made_in_situ_are_those_that_are_added_later() {
         assert!(report.findings.is_empty(), "{key}: {:?}", report.findings);
         for definition in definitions {
             assert_eq!(is_missing(&storage, definition), Vec::<u64>::new(), "{key}, {definition}");
-            let name = definition.trim_start_matches("hash:");
+            let definition: IndexDefinition = definition.parse().unwrap();
+            let name = definition.name();
             let in_situ: Vec<_> = [3, 5, 7].iter().map(|epoch| entries(&storage, name, *epoch).unwrap()).collect();
             assert_eq!(in_situ.iter().map(Vec::len).collect::<Vec<_>>(), [60_000, 0, 23_456], "{key}, {definition}");
+            let bytes: usize = if definition.carried().len() == 2 { 4 + 1 + 4 } else { in_situ[0][0].0.len() };
+            assert!(in_situ.iter().flatten().all(|entry| entry.0.len() == bytes), "{definition}");
             drop_index_with(&storage, "/ds", name, &IndexOptions::default()).unwrap();
-            let definition = definition.parse().unwrap();
             let mut build =
                 IndexBuild::open_with(Arc::clone(&storage), "/ds", &definition, &IndexOptions::default()).unwrap();
             for (epoch, in_situ) in [3, 5, 7].into_iter().zip(in_situ) {

@@ -21,7 +21,7 @@
 //! # files_per_epoch = 16        # number of closed files that completes an epoch; default: one per rank
 //! # drop = ["w"]
 //! # stall_s = 60                # seconds to wait for a missing rank before giving up; default 300
-//! # index = ["hash:id", "uy"]  # columns to index while the records are written
+//! # index = ["hash:id,with=energy", "uy"]  # columns to index while the records are written, and columns to carry
 //! # receivers = 64              # ranks that store each epoch; default: by its volume
 //! # memtable_bytes = 7340032    # size of a receiver's memtable
 //!

@@ -43,6 +43,8 @@ struct Arguments {
     #[pyo3(item)]
     ordered: bool,
     #[pyo3(item)]
+    order_by: Option<String>,
+    #[pyo3(item)]
     limit: Option<u64>,
     #[pyo3(item)]
     threads: Option<usize>,
@@ -144,6 +146,9 @@ impl Arguments {
     fn query(self, py: Python<'_>) -> PyResult<Query> {
         let query = Query::new().ordered(self.ordered).check(self.check).epochs(selection(self.epochs));
         let mut query = query.restricted(self.filter, self.sides, self.periods);
+        if let Some(column) = self.order_by {
+            query = query.ordered_by(column);
+        }
         if let Some(columns) = self.columns {
             query = query.columns(columns);
         }

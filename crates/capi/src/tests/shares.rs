@@ -142,6 +142,16 @@ fn mistakes_name_their_cause() {
     sharing(3, 3, "share: there is no share 3 of 3; shares are counted from 0");
     sharing(u64::MAX, 8, "share: there is no share 18446744073709551615 of 8");
     sharing(1, 0, "shares: is 0, but share is 1; set shares to the number of shares");
+    let ordering = |column: &CStr, ordered, shares, words: &str| {
+        let change = |request: &mut CRequest| {
+            (request.order_by, request.ordered, request.shares) = (column.as_ptr(), ordered, shares);
+            request.limit = if shares == 0 { 5 } else { 0 };
+        };
+        refused(&change, USAGE, words);
+    };
+    ordering(c"id", 1, 0, "order_by: is stated, but ordered is not 0");
+    ordering(c"speed", 0, 0, "no column 'speed'");
+    ordering(c"id", 0, 2, "cannot be made of a query in the order of a column");
     for (space, words) in [
         (c"", "box '': the side is empty"),
         (c"energy", "box 'energy': a column and '=' are missing"),
@@ -179,8 +189,8 @@ fn mistakes_name_their_cause() {
     let epoch = |request: &mut CRequest| (request.epochs, request.shares) = (c"9".as_ptr(), 2);
     refused(&epoch, FAILED, "epoch 9 does not exist");
     // Sizes that no header has had.
-    for size in [0, 4, 47, 79, 81, u32::MAX] {
-        let words = format!("request: struct_size is {size}, not 80; set it to sizeof(turbidite_request)");
+    for size in [0, 4, 47, 79, 81, 87, 89, u32::MAX] {
+        let words = format!("request: struct_size is {size}, not 88; set it to sizeof(turbidite_request)");
         refused(&|request| request.struct_size = size, USAGE, &words);
     }
     // SAFETY: the reader is open.

@@ -42,8 +42,9 @@ enum Action {
 struct Add {
     /// The dataset
     dataset: PathBuf,
-    /// The column: COLUMN is sorted, and finds ranges and single values; hash:COLUMN finds single values
-    #[arg(value_name = "COLUMN")]
+    /// The column: COLUMN is sorted, and finds ranges and single values; hash:COLUMN finds single values. Each
+    /// ',with=COLUMN' after it carries another column: queries for indexed and carried columns alone read no records
+    #[arg(value_name = "COLUMN[,with=COLUMN…]")]
     definition: String,
     /// One epoch, or a range with both ends included [default: all]
     #[arg(long, value_name = "E|A..B")]

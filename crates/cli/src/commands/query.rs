@@ -56,9 +56,9 @@ pub(crate) struct QueryCommand {
     /// Return only these columns, in this order
     #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
     columns: Option<Vec<String>>,
-    /// Sort rows by key within each epoch
-    #[arg(long)]
-    order: bool,
+    /// Sort rows within each epoch by the key, or by COLUMN: by its index, or with --limit after a scan
+    #[arg(long, value_name = "COLUMN", num_args = 0..=1)]
+    order: Option<Option<String>>,
     /// Stop after N rows
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
@@ -128,7 +128,12 @@ impl QueryCommand {
     }
 
     fn query(&self) -> Query {
-        let mut query = self.space.restrict(Query::new().ordered(self.order).check(!self.no_check));
+        let ordered = match &self.order {
+            None => Query::new(),
+            Some(None) => Query::new().ordered(true),
+            Some(Some(column)) => Query::new().ordered_by(column),
+        };
+        let mut query = self.space.restrict(ordered.check(!self.no_check));
         if let Some(epochs) = self.epoch {
             query = query.epochs(epochs);
         }

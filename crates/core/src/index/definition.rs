@@ -1,4 +1,4 @@
-//! The definition of an index: its column, and how its entries are clustered.
+//! The definition of an index: its column, how its entries are clustered, and the columns that they carry.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,19 +6,26 @@ use std::str::FromStr;
 use crate::error::{Error, UsageError};
 use crate::schema::{ClusterKey, Clustering};
 
-/// What an index is made of: a column by whose value records are found, and the method that clusters the entries.
+/// Text before the name of a carried column in a definition.
+const CARRIES: &str = ",with=";
+
+/// What an index is made of: a column by whose value records are found, the method that clusters the entries, and
+/// further columns that entries carry. Queries for indexed and carried columns alone read no records.
 ///
 /// ```
 /// use turbidite::{Clustering, IndexDefinition};
 /// let by_id: IndexDefinition = "hash:id".parse()?;
 /// assert_eq!((by_id.column(), by_id.clustering()), ("id", Clustering::Hash));
 /// assert_eq!("uy".parse::<IndexDefinition>()?.clustering(), Clustering::Range);
+/// let tracks: IndexDefinition = "id,with=energy,with=ux".parse()?;
+/// assert_eq!((tracks.name(), tracks.carried()), ("id", ["energy".to_owned(), "ux".to_owned()].as_slice()));
 /// # Ok::<(), turbidite::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexDefinition {
     clustering: Clustering,
     column: String,
+    carried: Vec<String>,
 }
 
 impl IndexDefinition {
@@ -35,10 +42,37 @@ impl IndexDefinition {
         }
         let is_folder = !column.is_empty() && !column.starts_with('.') && !column.contains(['/', '\\', '\0', ',']);
         if !is_folder {
-            let what = format!("'{column}' cannot be indexed, since an index is a folder with the name of its column");
+            let hint =
+                if column.contains(',') { "; a column that entries carry is stated as ',with=COLUMN'" } else { "" };
+            let what =
+                format!("'{column}' cannot be indexed, since an index is a folder with the name of its column{hint}");
             return Err(UsageError::Option { option: "index", what }.into());
         }
-        Ok(Self { clustering, column })
+        Ok(Self { clustering, column, carried: Vec::new() })
+    }
+
+    /// Adds columns that entries carry.
+    ///
+    /// # Errors
+    /// A usage error for a column without a name, with a comma in its name, that is named twice, or that is indexed.
+    pub fn carrying<I>(mut self, columns: I) -> Result<Self, Error>
+    where
+        I: IntoIterator,
+        I::Item: Into<String>,
+    {
+        for column in columns.into_iter().map(Into::into) {
+            let refused = |what: String| Err(UsageError::Option { option: "index", what }.into());
+            if column.is_empty() || column.contains(',') {
+                return refused(format!(
+                    "'{column}' is no column that entries can carry; state each as ',with=COLUMN'"
+                ));
+            }
+            if column == self.column || self.carried.contains(&column) {
+                return refused(format!("index '{}' has '{column}' twice", self.column));
+            }
+            self.carried.push(column);
+        }
+        Ok(self)
     }
 
     /// Returns the name of the index, which is its column's.
@@ -49,6 +83,11 @@ impl IndexDefinition {
     /// Returns the name of the indexed column.
     pub fn column(&self) -> &str {
         &self.column
+    }
+
+    /// Returns the names of the columns that entries carry besides it.
+    pub fn carried(&self) -> &[String] {
+        &self.carried
     }
 
     /// Returns the method that clusters the entries.
@@ -65,16 +104,19 @@ impl IndexDefinition {
 impl FromStr for IndexDefinition {
     type Err = Error;
 
-    /// Parses `COLUMN`, `range:COLUMN` or `hash:COLUMN`, like a cluster key.
+    /// Parses `COLUMN`, `range:COLUMN` or `hash:COLUMN`, like a cluster key. `,with=COLUMN` follows for each column
+    /// that entries carry.
     fn from_str(text: &str) -> Result<Self, Error> {
-        let ClusterKey { clustering, columns } = text.parse::<ClusterKey>()?;
-        Self::new(clustering, columns.join(","))
+        let mut parts = text.split(CARRIES);
+        let ClusterKey { clustering, columns } = parts.next().unwrap_or_default().parse::<ClusterKey>()?;
+        Self::new(clustering, columns.join(","))?.carrying(parts)
     }
 }
 
 impl fmt::Display for IndexDefinition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.key().fmt(f)
+        self.key().fmt(f)?;
+        self.carried.iter().try_for_each(|column| write!(f, "{CARRIES}{column}"))
     }
 }
 
@@ -84,15 +126,23 @@ mod tests {
 
     #[test]
     fn definitions_are_printed_as_they_are_parsed() {
-        for text in ["id", "hash:id", "uy"] {
+        for text in ["id", "hash:id", "uy", "id,with=energy", "hash:id,with=ux,with=a=b"] {
             assert_eq!(text.parse::<IndexDefinition>().unwrap().to_string(), text);
         }
     }
 
     #[test]
     fn names_that_are_no_folders_are_refused() {
-        for text in ["", ".", "..", "a/b", "hash:a,b", "hash:"] {
+        for text in ["", ".", "..", "a/b", "hash:a,b", "hash:", ",with=energy"] {
             assert!(text.parse::<IndexDefinition>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn carried_columns_are_named_once_and_one_by_one() {
+        for text in ["id,with=", "id,with=id", "id,with=ux,with=ux", "id,with=ux,uy", "id,ux"] {
+            let error = text.parse::<IndexDefinition>().unwrap_err().to_string();
+            assert!(error.contains(",with=COLUMN") || error.contains("twice"), "{text}: {error}");
         }
     }
 }

@@ -12,10 +12,20 @@ use super::definition::IndexDefinition;
 /// Number of low bits of an entry's part that number the files of one rank.
 const ROLL_BITS: u32 = 12;
 
-/// The columns of the entries of one index: the value, the part and the row.
+/// The columns of the entries of one index: the value, the part, the row, and the carried columns.
 #[derive(Debug, Clone)]
 pub(crate) struct EntryLayout {
     pub(crate) schema: Schema,
+    /// The columns whose values entries have.
+    pub(crate) values: IndexedValues,
+}
+
+/// The columns of records whose values entries have: the indexed column, then the carried ones.
+#[derive(Debug, Clone)]
+pub(crate) struct IndexedValues {
+    /// Their positions among the records' columns.
+    pub(crate) columns: Vec<usize>,
+    pub(crate) types: Vec<DataType>,
 }
 
 /// The place of a record in its epoch.
@@ -34,18 +44,8 @@ impl EntryLayout {
     pub(crate) const PART: usize = 1;
     /// Position of the row in an entry.
     pub(crate) const ROW: usize = 2;
-
-    /// Returns the columns of entries of one part: packed stored values, the part's number, and the rows.
-    pub(crate) fn columns<'a>(
-        data_type: DataType,
-        values: &'a [u8],
-        part: &'a [u8; 4],
-        rows: &'a [u32],
-    ) -> Result<[ColumnView<'a>; 3]> {
-        let values = ColumnView::new(values, data_type.width(), rows.len(), data_type)?;
-        let parts = ColumnView::new(part, 0, rows.len(), DataType::U32)?;
-        Ok([values, parts, ColumnView::from(rows)])
-    }
+    /// Position of the first carried column in an entry.
+    pub(crate) const CARRIED: usize = 3;
 
     /// Returns the origin of entries, as their description states it: the dataset of the records.
     pub(crate) fn source(records: &DatasetDescriptor) -> String {
@@ -57,21 +57,67 @@ impl EntryLayout {
     /// # Errors
     /// A usage error if there is no such column; a schema error if its type has no order, or cannot be hashed.
     pub(crate) fn new(definition: &IndexDefinition, records: &Schema) -> Result<Self> {
-        let name = definition.column();
-        let Some(column) = records.columns().iter().find(|column| column.name == name) else {
-            let known = records.columns().iter().map(|column| column.name.clone()).collect();
-            return Err(UsageError::Column { name: name.to_owned(), known }.into());
-        };
+        let mut columns = Vec::with_capacity(1 + definition.carried().len());
+        for name in std::iter::once(definition.column()).chain(definition.carried().iter().map(String::as_str)) {
+            let Some(column) = records.columns().iter().position(|column| column.name == name) else {
+                let known = records.columns().iter().map(|column| column.name.clone()).collect();
+                return Err(UsageError::Column { name: name.to_owned(), known }.into());
+            };
+            columns.push(column);
+        }
+        let of_records: Vec<Column> = columns.iter().map(|column| records.columns()[*column].clone()).collect();
         let place = |wanted: &str| {
-            let is_taken = column.name.eq_ignore_ascii_case(wanted);
-            Column::new(if is_taken { format!("{wanted}_") } else { wanted.to_owned() }, DataType::U32)
+            let mut name = wanted.to_owned();
+            while of_records.iter().any(|column| column.name.eq_ignore_ascii_case(&name)) {
+                name.push('_');
+            }
+            Column::new(name, DataType::U32)
         };
-        let columns = vec![column.clone(), place("part"), place("row")];
-        Ok(Self { schema: Schema::clustered(columns, &definition.key())? })
+        let mut entries = vec![of_records[0].clone(), place("part"), place("row")];
+        entries.extend_from_slice(&of_records[1..]);
+        let types = of_records.iter().map(|column| column.data_type).collect();
+        let schema = Schema::clustered(entries, &definition.key())?;
+        Ok(Self { schema, values: IndexedValues { columns, types } })
+    }
+
+    /// Returns the names of the columns that entries with this schema carry.
+    pub(crate) fn carried(entries: &Schema) -> impl Iterator<Item = &str> {
+        entries.columns().iter().skip(Self::CARRIED).map(|column| column.name.as_str())
+    }
+}
+
+impl IndexedValues {
+    /// Returns the columns of entries of one part: the part's number, the rows, and packed stored values of each
+    /// indexed column.
+    pub(crate) fn entries<'a>(
+        &self,
+        values: &'a [Vec<u8>],
+        part: &'a [u8; 4],
+        rows: &'a [u32],
+    ) -> Result<Vec<ColumnView<'a>>> {
+        let view = |(values, data_type): (&'a Vec<u8>, &DataType)| {
+            ColumnView::new(values, data_type.width(), rows.len(), *data_type)
+        };
+        let mut views = values.iter().zip(&self.types).map(view);
+        let mut columns: Vec<ColumnView<'a>> = views.by_ref().take(1).collect::<Result<_, _>>()?;
+        columns.push(ColumnView::new(part, 0, rows.len(), DataType::U32)?);
+        columns.push(ColumnView::from(rows));
+        for view in views {
+            columns.push(view?);
+        }
+        Ok(columns)
     }
 }
 
 impl IndexDefinition {
+    /// Returns the definition of the index that has entries with this schema.
+    ///
+    /// # Errors
+    /// A usage error if no index has such entries.
+    pub(crate) fn of_entries(name: &str, entries: &Schema) -> Result<Self> {
+        Self::new(entries.clustering(), name)?.carrying(EntryLayout::carried(entries))
+    }
+
     /// Checks that a dataset with the columns of `records` can have this index.
     ///
     /// # Errors
@@ -133,6 +179,17 @@ mod tests {
     }
 
     #[test]
+    fn names_of_places_differ_from_all_columns() {
+        let columns = ["id", "part", "PART_"].map(|name| Column::new(name, DataType::U32));
+        let records = Schema::new(columns.to_vec(), "id").unwrap();
+        let layout = EntryLayout::new(&"id,with=PART_,with=part".parse().unwrap(), &records).unwrap();
+        let names: Vec<&str> = layout.schema.columns().iter().map(|column| column.name.as_str()).collect();
+        assert_eq!(names, ["id", "part__", "row", "PART_", "part"]);
+        assert_eq!(layout.values.columns, [0, 2, 1]);
+        assert_eq!(EntryLayout::carried(&layout.schema).collect::<Vec<_>>(), ["PART_", "part"]);
+    }
+
+    #[test]
     fn entries_have_the_value_first_and_names_apart() {
         let columns = vec![Column::new("Part", DataType::F32), Column::new("row", DataType::I64)];
         let records = Schema::new(columns, "row").unwrap();
@@ -142,7 +199,10 @@ mod tests {
         };
         assert_eq!(names("Part"), ["Part", "part_", "row"]);
         assert_eq!(names("hash:row"), ["row", "part", "row_"]);
-        let error = EntryLayout::new(&"x".parse().unwrap(), &records).unwrap_err();
-        assert!(error.to_string().contains('x'), "{error}");
+        assert_eq!(names("Part,with=row"), ["Part", "part_", "row_", "row"]);
+        for text in ["x", "row,with=x"] {
+            let error = EntryLayout::new(&text.parse().unwrap(), &records).unwrap_err();
+            assert!(error.to_string().contains('x'), "{error}");
+        }
     }
 }

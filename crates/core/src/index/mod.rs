@@ -1,9 +1,10 @@
 //! Secondary indexes: what they are called, where they lie, and what they contain.
 //!
 //! An index is a dataset of *entries* in the folder of the dataset that it belongs to. An entry has the value of a
-//! column, and the place of the record: its part and row. Entries are clustered by the value, by range or by hash, with
-//! the same partitioning, shuffle, layout and commits as records. The manifest of an epoch of an index states the
-//! commit of the records that it was made from, so an index of replaced data is never used.
+//! column, the place of the record (its part and row), and the values of the columns that it carries. Entries are
+//! clustered by the value, by range or by hash, with the same partitioning, shuffle, layout and commits as records. The
+//! manifest of an epoch of an index states the commit of the records that it was made from, so an index of replaced
+//! data is never used.
 //!
 //! `definition` describes an index, `entry` its columns. The planner uses indexes through
 //! [`query::access`](crate::query), and [`index_build`](crate::index_build) makes them.
@@ -12,4 +13,4 @@ mod definition;
 mod entry;
 
 pub use definition::IndexDefinition;
-pub(crate) use entry::{EntryLayout, RecordPlace};
+pub(crate) use entry::{EntryLayout, IndexedValues, RecordPlace};

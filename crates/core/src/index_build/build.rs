@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::error::{Error, Result};
+use crate::error::{Result, UsageError};
 use crate::format::EpochStatistics;
-use crate::index::{EntryLayout, IndexDefinition};
-use crate::index_build::job::{EntryJob, IndexedColumn};
+use crate::index::{EntryLayout, IndexDefinition, IndexedValues};
+use crate::index_build::job::{EntryJob, IndexedRecords};
 use crate::index_build::options::IndexOptions;
 use crate::index_build::removal::remove_remains;
 use crate::query::{Dataset, EpochGroups};
@@ -15,7 +15,7 @@ use crate::runtime::{MEMTABLES_PER_PART, WriteOptions};
 use crate::schema::Schema;
 use crate::shuffle::{Topology, Transport};
 use crate::storage::{FileSystem, Storage};
-use crate::store::{DatasetPaths, LockNotice};
+use crate::store::{DatasetDescriptor, DatasetPaths, LockNotice};
 
 /// Maximum number of ranks of a job in one process. More of them would only shorten the parts.
 const MOST_RANKS: u64 = 64;
@@ -40,8 +40,7 @@ pub struct IndexBuild {
     dataset: Dataset,
     storage: Arc<dyn Storage>,
     paths: DatasetPaths,
-    /// Position of the indexed column among the records' columns.
-    column: usize,
+    values: IndexedValues,
     job: EntryJob,
 }
 
@@ -49,8 +48,7 @@ pub struct IndexBuild {
 struct Prepared {
     dataset: Dataset,
     paths: DatasetPaths,
-    column: usize,
-    entries: Schema,
+    layout: EntryLayout,
 }
 
 impl IndexBuild {
@@ -74,13 +72,13 @@ impl IndexBuild {
         definition: &IndexDefinition,
         options: &IndexOptions,
     ) -> Result<Self> {
-        let Prepared { dataset, paths, column, entries } = prepare(&storage, path.as_ref(), definition)?;
+        let Prepared { dataset, paths, layout } = prepare(&storage, path.as_ref(), definition)?;
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let threads = options.threads.unwrap_or_else(cores).max(1);
-        let writing = writing(&dataset, ranks(&dataset, &entries)?, options);
-        let job = EntryJob::local(&storage, paths.root(), entries, writing, threads)?;
+        let writing = writing(&dataset, ranks(&dataset, &layout.schema)?, options);
+        let job = EntryJob::local(&storage, paths.root(), layout.schema, writing, threads)?;
         remove_remains(&*storage, &DatasetPaths::new(path.as_ref()))?;
-        Ok(Self { dataset, storage, paths, column, job })
+        Ok(Self { dataset, storage, paths, values: layout.values, job })
     }
 
     /// Opens an index as one of several processes, each of which reads and writes a share. All ranks make the same
@@ -97,14 +95,14 @@ impl IndexBuild {
         transport: Box<dyn Transport + Send>,
     ) -> Result<Self> {
         let storage: Arc<dyn Storage> = Arc::new(FileSystem::new());
-        let Prepared { dataset, paths, column, entries } = prepare(&storage, path.as_ref(), definition)?;
+        let Prepared { dataset, paths, layout } = prepare(&storage, path.as_ref(), definition)?;
         let writing = writing(&dataset, ranks, options);
         let writing = WriteOptions { topology, stall_limit: Some(STALL_LIMIT), ..writing };
-        let job = EntryJob::rank(&storage, paths.root(), entries, writing, rank, transport)?;
+        let job = EntryJob::rank(&storage, paths.root(), layout.schema, writing, rank, transport)?;
         if rank == 0 {
             remove_remains(&*storage, &DatasetPaths::new(path.as_ref()))?;
         }
-        Ok(Self { dataset, storage, paths, column, job })
+        Ok(Self { dataset, storage, paths, values: layout.values, job })
     }
 
     /// Returns the notice about a dead process's stale lock of the index, if there was one, for the user.
@@ -146,8 +144,7 @@ impl IndexBuild {
     /// A missing epoch, corruption of its records, or a failure of storage. The index is then unchanged.
     pub fn build_epoch(&mut self, epoch: u64, progress: &(dyn Fn(u64) + Sync)) -> Result<EpochStatistics> {
         let groups = EpochGroups::open(&self.dataset, epoch)?;
-        let data_type = self.dataset.schema().columns()[self.column].data_type;
-        self.job.write_epoch(epoch, &IndexedColumn { groups: &groups, column: self.column, data_type }, progress)
+        self.job.write_epoch(epoch, &IndexedRecords { groups: &groups, values: &self.values }, progress)
     }
 
     /// Closes the index and releases its lock.
@@ -161,10 +158,21 @@ impl IndexBuild {
 
 fn prepare(storage: &Arc<dyn Storage>, path: &Path, definition: &IndexDefinition) -> Result<Prepared> {
     let dataset = Dataset::open_with(Arc::clone(storage), path)?;
-    let entries = EntryLayout::new(definition, dataset.schema())?.schema;
-    let column = dataset.schema().index_of(definition.column());
-    let column = column.ok_or_else(|| Error::internal("the indexed column is missing"))?;
-    Ok(Prepared { dataset, paths: DatasetPaths::new(path).index(definition.name()), column, entries })
+    let layout = EntryLayout::new(definition, dataset.schema())?;
+    let paths = DatasetPaths::new(path).index(definition.name());
+    check_existing(&**storage, &paths, definition)?;
+    Ok(Prepared { dataset, paths, layout })
+}
+
+/// Refuses to complete an index whose entries carry other columns. Opening its dataset finds other differences.
+fn check_existing(storage: &dyn Storage, paths: &DatasetPaths, definition: &IndexDefinition) -> Result<()> {
+    let Ok(found) = DatasetDescriptor::read(storage, paths) else { return Ok(()) };
+    let existing = IndexDefinition::of_entries(definition.name(), &found.schema)?;
+    if existing.carried() == definition.carried() {
+        return Ok(());
+    }
+    let what = format!("the index exists as '{existing}'; drop it to make it again as '{definition}'");
+    Err(UsageError::Option { option: "index", what }.into())
 }
 
 fn writing(dataset: &Dataset, ranks: u32, options: &IndexOptions) -> WriteOptions {

@@ -7,13 +7,14 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::error::{Error, Result};
 use crate::format::EpochStatistics;
+use crate::index::IndexedValues;
 use crate::index_build::entries::EntryReader;
 use crate::query::EpochGroups;
 use crate::runtime::Process;
 use crate::runtime::local::LocalStage;
 use crate::runtime::rank::{Connections, RankStage};
 use crate::runtime::{EpochStart, WriteOptions, clear_attempts};
-use crate::schema::{DataType, Schema};
+use crate::schema::Schema;
 use crate::shuffle::Transport;
 use crate::storage::Storage;
 use crate::store::LockNotice;
@@ -27,12 +28,10 @@ pub(super) enum EntryJob {
     Rank { job: Box<RankStage>, rank: usize, ranks: usize },
 }
 
-/// A column of an epoch whose values are indexed.
-pub(super) struct IndexedColumn<'a> {
+/// Records of an epoch that are indexed.
+pub(super) struct IndexedRecords<'a> {
     pub(super) groups: &'a EpochGroups,
-    /// Position of the column among the records' columns.
-    pub(super) column: usize,
-    pub(super) data_type: DataType,
+    pub(super) values: &'a IndexedValues,
 }
 
 impl EntryJob {
@@ -78,11 +77,11 @@ impl EntryJob {
     pub(super) fn write_epoch(
         &mut self,
         epoch: u64,
-        column: &IndexedColumn<'_>,
+        records: &IndexedRecords<'_>,
         progress: &(dyn Fn(u64) + Sync),
     ) -> Result<EpochStatistics> {
-        let rows = column.groups.entries().map(|entry| entry.rows).sum();
-        let indexed = column.groups.commit();
+        let rows = records.groups.entries().map(|entry| entry.rows).sum();
+        let indexed = records.groups.commit();
         let started = match self {
             Self::Local { job, .. } => {
                 job.expect_rows(rows);
@@ -97,7 +96,7 @@ impl EntryJob {
             return Err(Error::internal("an epoch of an index was skipped"));
         }
         let written = match self {
-            Self::Local { job, ranks, threads } => match append_all(job, *ranks, *threads, column, progress) {
+            Self::Local { job, ranks, threads } => match append_all(job, *ranks, *threads, records, progress) {
                 Ok(()) => job.end_epoch(),
                 Err(error) => {
                     job.refuse(error.to_string())?;
@@ -107,7 +106,7 @@ impl EntryJob {
                 }
             },
             Self::Rank { job, rank, ranks } => {
-                if let Err(error) = append_share(job, (*rank, *ranks), column, progress) {
+                if let Err(error) = append_share(job, (*rank, *ranks), records, progress) {
                     // The other ranks learn of it at the end of the epoch, which then fails on all ranks.
                     job.refuse(error.to_string())?;
                 }
@@ -141,18 +140,18 @@ fn append_all(
     job: &LocalStage,
     ranks: usize,
     threads: usize,
-    column: &IndexedColumn<'_>,
+    records: &IndexedRecords<'_>,
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<()> {
-    let first_rows = column.groups.first_rows();
+    let first_rows = records.groups.first_rows();
     let (next, is_failed) = (AtomicUsize::new(0), AtomicBool::new(false));
     let failure = Mutex::new(None);
     let work = || {
-        let mut reader = EntryReader::new(column.column, column.data_type);
+        let mut reader = EntryReader::new(records.values);
         while !is_failed.load(Ordering::Relaxed) {
             let number = next.fetch_add(1, Ordering::Relaxed);
             let Some(&first_row) = first_rows.get(number) else { return };
-            let appended = column.groups.group(number).and_then(|group| {
+            let appended = records.groups.group(number).and_then(|group| {
                 job.append((number % ranks) as u32, &reader.read(&group, first_row)?)?;
                 progress(group.entry().rows);
                 Ok(())
@@ -175,12 +174,12 @@ fn append_all(
 fn append_share(
     job: &mut RankStage,
     (rank, ranks): (usize, usize),
-    column: &IndexedColumn<'_>,
+    records: &IndexedRecords<'_>,
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<()> {
-    let mut reader = EntryReader::new(column.column, column.data_type);
-    for (number, &first_row) in column.groups.first_rows().iter().enumerate().skip(rank).step_by(ranks) {
-        let group = column.groups.group(number)?;
+    let mut reader = EntryReader::new(records.values);
+    for (number, &first_row) in records.groups.first_rows().iter().enumerate().skip(rank).step_by(ranks) {
+        let group = records.groups.group(number)?;
         job.append(&reader.read(&group, first_row)?)?;
         progress(group.entry().rows);
     }

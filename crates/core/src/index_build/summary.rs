@@ -72,7 +72,7 @@ impl IndexSummary {
             name,
         };
         let opened = Dataset::open(paths.index(&summary.name).root()).and_then(|index| {
-            let definition = IndexDefinition::new(index.schema().clustering(), summary.name.as_str())?;
+            let definition = IndexDefinition::of_entries(&summary.name, index.schema())?;
             let built = index.epochs()?;
             Ok((index, definition, built))
         });

@@ -264,6 +264,12 @@ impl Catalog {
         groups
     }
 
+    /// Returns whether storage still has the manifest. If not, the epoch has been replaced or removed.
+    pub(super) fn has_manifest(&self, manifest: &EpochManifest) -> bool {
+        let path = self.paths.manifest(manifest.epoch, manifest.commit);
+        self.storage.kind(&path).is_ok_and(|kind| kind.is_some())
+    }
+
     /// Evicts a stale or suspect manifest from the cache.
     pub(super) fn forget(&self, manifest: &EpochManifest) {
         lock(&self.manifests).remove(&manifest.epoch);

@@ -17,7 +17,9 @@ use crate::query::analytics::histogram_2d::{self, Histogram2d};
 use crate::query::analytics::histogram_of_rows;
 use crate::query::analytics::profile::{self, KeyProfile};
 use crate::query::analytics::tracks::{self, TrackProgress, TrackRequest, Tracks};
-use crate::query::execution::stream::{self, QueryStream};
+use crate::query::execution::column_order::{self, ColumnOrder};
+use crate::query::execution::stream::{self, Pieces, QueryStream};
+use crate::query::execution::tuple_merge::TupleMerge;
 use crate::query::piece::Piece;
 use crate::query::planning::explain::{Explanation, explain};
 use crate::query::planning::pieces;
@@ -125,7 +127,16 @@ impl Dataset {
     pub fn run(&self, query: &Query) -> Result<QueryStream> {
         let resolved = ResolvedQuery::resolve(query, &self.catalog.schema)?;
         let epochs = self.catalog.select_epochs(&query.epochs)?;
-        Ok(stream::start(self.catalog.clone(), resolved, epochs, self.counters()))
+        let (dataset, counters) = (self.catalog.clone(), self.counters());
+        if resolved.order.is_none() && !resolved.by_tuple {
+            return Ok(stream::start(dataset, resolved, epochs, counters));
+        }
+        let resolved = Arc::new(resolved);
+        let rows: Box<dyn Pieces> = match resolved.order {
+            Some(column) => Box::new(ColumnOrder::new(dataset, resolved.clone(), column, counters.clone(), epochs)),
+            None => Box::new(TupleMerge::new(dataset, resolved.clone(), counters.clone(), epochs)?),
+        };
+        Ok(stream::of_pieces(rows, resolved, counters))
     }
 
     /// Counts the matching rows. Rows are not read if the statistics prove that they match. The query's columns, order
@@ -204,7 +215,12 @@ impl Dataset {
     pub fn explain(&self, query: &Query) -> Result<Explanation> {
         let resolved = ResolvedQuery::resolve(query, &self.catalog.schema)?;
         let epochs = self.catalog.select_epochs(&query.epochs)?;
-        explain(&self.catalog, &resolved, &epochs)
+        let mut explanation = explain(&self.catalog, &resolved, &epochs)?;
+        if let Some(column) = resolved.order {
+            let mut explained = explanation.epochs.iter_mut();
+            explained.try_for_each(|epoch| column_order::explain(&self.catalog, &resolved, column, epoch))?;
+        }
+        Ok(explanation)
     }
 
     /// Returns a histogram of a column: bounds from the manifests alone, or exact counts.
@@ -349,6 +365,9 @@ impl Dataset {
 /// Refuses queries that cannot be cut into pieces.
 fn check_cuttable(query: &Query, option: &'static str) -> Result<()> {
     let unfit = |what: &str| UsageError::Option { option, what: what.to_owned() };
+    if query.order_by.is_some() {
+        return Err(unfit("cannot be made of a query in the order of a column").into());
+    }
     if query.limit.is_some() {
         return Err(unfit("cannot be made of a query with a limit").into());
     }

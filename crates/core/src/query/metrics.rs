@@ -80,6 +80,20 @@ impl Counters {
         Self { recycler, progress, ..Self::default() }
     }
 
+    /// Adds the cost of all reads so far to other counters, and resets it here.
+    pub(super) fn move_reads_to(&self, other: &Self) {
+        for (from, to) in [
+            (&self.runs_touched, &other.runs_touched),
+            (&self.pages_read, &other.pages_read),
+            (&self.bytes_read, &other.bytes_read),
+            (&self.entries_read, &other.entries_read),
+            (&self.read_ns, &other.read_ns),
+            (&self.filter_ns, &other.filter_ns),
+        ] {
+            add(to, from.swap(0, Ordering::Relaxed));
+        }
+    }
+
     /// Returns an error if the request was cancelled.
     pub(super) fn check(&self) -> Result<()> {
         self.progress.as_ref().map_or(Ok(()), |progress| progress.check())

@@ -8,12 +8,14 @@
 //! 3. pages of the predicate's columns → rows that match (`read`);
 //! 4. pages of the other columns that hold such a row (`read`), joined into few reads (`coalescing`), each page read
 //!    straight into its place (`fetch`);
-//! 5. batches in file order (`stream`) or key order (`ordered_scan`).
+//! 5. batches in file order (`stream`), in key order (`ordered_scan`, `tuple_merge`) or in that of a column
+//!    (`column_order`).
 //!
 //! # Invariants
 //!
 //! * Output is deterministic: rows are in the order of epoch, part, run and row. With `ordered`, the rows of an epoch
 //!   are in key order, NaN keys are last, and ties stay in the order of part, run and row. Threads only read ahead.
+//!   With `ordered_by`, rows with equal values are in the order of the entries of an index, or in that of a scan.
 //! * Memory is bounded by the chunks in flight (`stream`) or by the overlapping runs (`ordered_scan`), for results of
 //!   any size. The caches of manifests and footers (`catalog`) and the recycled memory (`recycle`) have fixed budgets.
 //! * A range query over the key reads at most 1.3 times the matching bytes, plus two pages of each column chunk that it

@@ -11,7 +11,7 @@ use crate::expr::{Predicate, SpaceText};
 use crate::query::piece::Piece;
 use crate::query::planning::partition_groups::RequiredKeys;
 use crate::query::planning::selection::{RowRange, RowSelection};
-use crate::schema::{EPOCH_COLUMN, Schema};
+use crate::schema::{Column, EPOCH_COLUMN, Schema};
 use crate::store::EpochRange;
 
 /// Default for [`Query::batch_rows`]: large enough to make the cost per batch negligible, small enough that a batch of
@@ -103,6 +103,7 @@ pub struct Query {
     pub(super) periods: Option<String>,
     pub(super) columns: Option<Vec<String>>,
     pub(super) ordered: bool,
+    pub(super) order_by: Option<String>,
     pub(super) limit: Option<u64>,
     pub(super) threads: Option<usize>,
     pub(super) batch_rows: usize,
@@ -120,6 +121,7 @@ impl Default for Query {
             periods: None,
             columns: None,
             ordered: false,
+            order_by: None,
             limit: None,
             threads: None,
             batch_rows: BATCH_ROWS,
@@ -206,6 +208,27 @@ impl Query {
     #[must_use]
     pub fn ordered(mut self, ordered: bool) -> Self {
         self.ordered = ordered;
+        self.order_by = None;
+        self
+    }
+
+    /// Sorts rows by a column within each epoch, ascending. NaN is last. Rows with equal values are in no particular
+    /// order. If the column is not the key, rows are read in the order of its index, or all matching rows are read and
+    /// the first of them kept in memory, up to the limit.
+    ///
+    /// ```no_run
+    /// use turbidite::query::{Dataset, Query};
+    /// let dataset = Dataset::open("particles.tbd")?;
+    /// let slowest = Query::new().epochs(4000).ordered_by("uy").limit(100);
+    /// for batch in dataset.run(&slowest)? {
+    ///     println!("{} rows", batch?.num_rows());
+    /// }
+    /// # Ok::<(), turbidite::Error>(())
+    /// ```
+    #[must_use]
+    pub fn ordered_by(mut self, column: impl Into<String>) -> Self {
+        self.ordered = false;
+        self.order_by = Some(column.into());
         self
     }
 
@@ -309,6 +332,10 @@ pub(super) struct ResolvedQuery {
     pub(super) stored: Vec<usize>,
     /// Position of the key in `stored`, if rows are merged by key.
     pub(super) key: Option<usize>,
+    /// Whether rows are merged by a key that is not one number.
+    pub(super) by_tuple: bool,
+    /// The column that orders rows, if it is not the key.
+    pub(super) order: Option<usize>,
     pub(super) output: Vec<Output>,
     pub(super) arrow: SchemaRef,
     pub(super) limit: u64,
@@ -345,15 +372,14 @@ impl ResolvedQuery {
         }
         if query.ordered && !schema.has_sorted_runs() {
             let what = format!(
-                "records are clustered by '{}', and have no order; sort the rows after the query",
+                "records are clustered by '{}', and have no order; order them by a column, or sort them after the query",
                 schema.cluster_key()
             );
             return Err(UsageError::Option { option: "ordered", what }.into());
         }
-        if query.ordered && !schema.has_numeric_key() {
-            let what = format!("the key '{}' is not one number; sort the rows after the query", schema.cluster_key());
-            return Err(UsageError::Option { option: "ordered", what }.into());
-        }
+        let order = query.order_by.as_deref().map(|name| order_column(name, query, schema)).transpose()?;
+        let by_key = order == Some(schema.key_index()) && schema.has_numeric_key();
+        let (is_ordered, order) = (query.ordered || by_key, order.filter(|_| !by_key));
         let predicate = Predicate::parse_within(query.filter.as_deref(), query.space_text()?, schema)?;
         let named = match &query.columns {
             None => (0..schema.columns().len()).map(Some).chain([None]).collect(),
@@ -372,18 +398,21 @@ impl ResolvedQuery {
             stored.push(column);
             fields.push(schema.field(column).clone());
         }
-        let key = query.ordered.then(|| {
-            stored.iter().position(|column| *column == schema.key_index()).unwrap_or_else(|| {
-                stored.push(schema.key_index());
-                stored.len() - 1
-            })
-        });
+        let by_tuple = is_ordered && !schema.has_numeric_key();
+        for key in schema.key_columns().iter().filter(|_| is_ordered) {
+            if !stored.contains(key) {
+                stored.push(*key);
+            }
+        }
+        let key = stored.iter().position(|column| is_ordered && !by_tuple && *column == schema.key_index());
         Ok(Self {
             schema: schema.clone(),
             keys: RequiredKeys::of(schema, predicate.as_ref()),
             predicate,
             stored,
             key,
+            by_tuple,
+            order,
             output,
             arrow: Arc::new(arrow_schema::Schema::new(fields)),
             limit: query.limit.unwrap_or(u64::MAX),
@@ -394,6 +423,38 @@ impl ResolvedQuery {
             access: query.access.clone(),
             indexed_commit: None,
         })
+    }
+
+    /// Returns whether rows are merged by the key.
+    pub(super) fn is_by_key(&self) -> bool {
+        self.key.is_some() || self.by_tuple
+    }
+
+    /// Returns the query for these columns of the same rows, in no particular order and without a limit.
+    pub(super) fn unordered(&self, stored: Vec<usize>) -> Self {
+        Self {
+            schema: self.schema.clone(),
+            predicate: self.predicate.clone(),
+            stored,
+            key: None,
+            by_tuple: false,
+            order: None,
+            output: Vec::new(),
+            arrow: self.arrow.clone(),
+            limit: u64::MAX,
+            threads: self.threads,
+            batch_rows: BATCH_ROWS,
+            check: self.check,
+            piece: None,
+            access: self.access.clone(),
+            keys: RequiredKeys::of(&self.schema, self.predicate.as_ref()),
+            indexed_commit: None,
+        }
+    }
+
+    /// Returns the query for these columns of rows that are selected by their places.
+    pub(super) fn by_place(&self, stored: Vec<usize>) -> Self {
+        Self { predicate: None, keys: None, ..self.unordered(stored) }
     }
 
     /// Sets the predicate.
@@ -447,6 +508,24 @@ impl ResolvedQuery {
         let read = self.predicate_columns().iter().chain(&self.stored).copied();
         read.max_by_key(|column| self.width(*column)).unwrap_or(self.schema.key_index())
     }
+}
+
+/// Returns the column by whose values a query orders rows.
+fn order_column(name: &str, query: &Query, schema: &Schema) -> Result<usize> {
+    let refused = |what: String| Err(UsageError::Option { option: "order", what }.into());
+    let Some(column) = resolve_columns(&[name.to_owned()], schema)?.first().copied().flatten() else {
+        return refused(format!(
+            "'{EPOCH_COLUMN}' orders all queries; name a column whose values order the rows of an epoch"
+        ));
+    };
+    let Column { data_type, .. } = &schema.columns()[column];
+    if !data_type.is_numeric() {
+        return refused(format!("'{name}' is {data_type}; rows are ordered by numbers"));
+    }
+    if query.piece.is_some() {
+        return refused("a piece is a part of the rows as stored, and has no order of another column".to_owned());
+    }
+    Ok(column)
 }
 
 /// Returns the schema indexes of named columns. The epoch column has no index. Names match exactly, or else

@@ -14,6 +14,7 @@ class Arguments(TypedDict):
     epochs: list[int] | None
     columns: list[str] | None
     ordered: bool
+    order_by: str | None
     limit: int | None
     threads: int | None
     check: bool

@@ -177,6 +177,7 @@ class Query(Result):
         options += [f"--{name}={arguments[name]}" for name in ("limit", "threads") if arguments[name] is not None]
         options += [] if arguments["use"] is None else [f"--use={arguments['use']}"]
         options += ["--order"] * arguments["ordered"] + ["--no-check"] * (not arguments["check"])
+        options += [] if arguments["order_by"] is None else [f"--order={arguments['order_by']}"]
         with watching(self._progress, "row groups") as tell:
             return run([*options, "--", self._dataset.path], tell)
 
@@ -283,8 +284,9 @@ class Dataset:
         `box` keeps the rows within ranges of columns, ``{"x": (0, 10), "y": (None, 5)}``: a lower bound is included, an
         upper bound excluded, and NaN is in no range. Columns of `period`, such as ``{"x": 128}``, are compared modulo it.
 
-        `columns` are those to return (default: all, and the epoch), `order="key"` orders rows by epoch and key, `limit`
-        ends the result early. `check=False` does not compare checksums of pages. `use` is the name of the index that finds
+        `columns` are those to return (default: all, and the epoch), `limit` ends the result early. `order="key"` orders
+        rows by epoch and key, `order="ux"` by epoch and that column: by its index if it has one, or, up to the limit, by
+        reading all rows. `check=False` does not compare checksums of pages. `use` is the name of the index that finds
         the rows, or ``"scan"`` for none; by default, whatever reads least is used.
 
         >>> dataset.query("energy between 1 and 2", epochs=200).count()
@@ -292,8 +294,7 @@ class Dataset:
         >>> dataset.query(box={"energy": (1, 2), "id": (None, 150)}, epochs=200).count()
         50
         """
-        if order not in (None, "key") and order != self.schema.key:
-            raise UsageError(f"order: rows can be ordered by the key, '{self.schema.key}', not by '{order}'")
+        by_key = order in ("key", self.schema.key)
         sides, periods = box_texts(box, period)
         arguments: Arguments = {
             "where": where,
@@ -301,7 +302,8 @@ class Dataset:
             "period": periods,
             "epochs": None,
             "columns": names("columns", columns),
-            "ordered": order is not None,
+            "ordered": by_key,
+            "order_by": None if by_key else order,
             "limit": optional("limit", limit),
             "threads": optional("threads", threads),
             "check": check,

@@ -200,7 +200,8 @@ impl RowGroupEncoder<'_> {
                 if let Some(filter) = &mut filter {
                     filter.add_values(index, body);
                 }
-                if let Some(position) = self.tapped.iter().position(|tapped| *tapped == index) {
+                // Several indexes may have the same column.
+                for (position, _) in self.tapped.iter().enumerate().filter(|(_, tapped)| **tapped == index) {
                     buffers.tapped.add_page(position, data_type, body);
                 }
                 let rows = rows.len() as u32;

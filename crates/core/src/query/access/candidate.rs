@@ -98,21 +98,30 @@ impl Finder<'_> {
 
     /// Returns the answer of an index, or `None` if it has none. An index that cannot be read, or has been removed, has
     /// none.
-    fn readable<T>(&mut self, answer: Result<Option<T>>) -> Result<Option<T>> {
-        match answer {
-            Err(
-                Error::Corruption { .. }
-                | Error::Version { .. }
-                | Error::Feature { .. }
-                | Error::NotADataset { .. }
-                | Error::Io { .. },
-            ) => {
-                self.corrupt_indexes += 1;
-                add(&self.counters.corrupt_indexes, 1);
-                Ok(None)
-            }
-            Err(Error::EpochMissing { .. } | Error::EpochReplaced { .. }) => Ok(None),
-            answer => answer,
+    pub(super) fn readable<T>(&mut self, answer: Result<Option<T>>) -> Result<Option<T>> {
+        readable(self.counters, answer, || self.corrupt_indexes += 1)
+    }
+}
+
+/// Returns the answer of an index, or `None` if it has none. Calls `count` if the index cannot be read.
+pub(in crate::query) fn readable<T>(
+    counters: &Counters,
+    answer: Result<Option<T>>,
+    count: impl FnOnce(),
+) -> Result<Option<T>> {
+    match answer {
+        Err(
+            Error::Corruption { .. }
+            | Error::Version { .. }
+            | Error::Feature { .. }
+            | Error::NotADataset { .. }
+            | Error::Io { .. },
+        ) => {
+            count();
+            add(&counters.corrupt_indexes, 1);
+            Ok(None)
         }
+        Err(Error::EpochMissing { .. } | Error::EpochReplaced { .. }) => Ok(None),
+        answer => answer,
     }
 }

@@ -7,8 +7,10 @@ use crate::error::{Error, IoContext, Result};
 use crate::expr::{Predicate, col};
 use crate::format::EpochManifest;
 use crate::index::{EntryLayout, IndexDefinition, RecordPlace};
-use crate::query::access::path::{AccessPath, ENTRIES_PER_VALUE};
+use crate::query::access::path::{AccessPath, ENTRIES_PER_VALUE, IndexedRecords, OrderedRecords};
 use crate::query::catalog::{CacheBudgets, Catalog};
+use crate::query::execution::ordered_scan::Merge;
+use crate::query::execution::read::PackedRows;
 use crate::query::execution::stream::Scan;
 use crate::query::metrics::{Counters, add};
 use crate::query::planning::plan::RowGroupPlan;
@@ -71,11 +73,12 @@ impl EntryIndex {
     fn open(&self) -> Result<Arc<Catalog>> {
         let path = self.paths.root();
         let entries = Catalog::open(Arc::clone(&self.storage), path, CacheBudgets::INDEX)?;
-        let definition = IndexDefinition::new(entries.schema.clustering(), self.name.as_str())?;
-        let layout = EntryLayout::new(&definition, &self.records)?;
+        let definition = IndexDefinition::of_entries(&self.name, &entries.schema);
+        let layout = definition.and_then(|definition| EntryLayout::new(&definition, &self.records));
         let types = |schema: &Schema| schema.columns().iter().map(|column| column.data_type).collect::<Vec<_>>();
+        let has_types = layout.is_ok_and(|layout| types(&entries.schema) == types(&layout.schema));
         let is_ours = entries.descriptor().source.as_ref() == Some(&self.source);
-        if types(&entries.schema) != types(&layout.schema) || !is_ours {
+        if !has_types || !is_ours {
             return Err(Error::corruption(path, "it is not an index of this dataset"));
         }
         Ok(Arc::new(entries))
@@ -106,16 +109,19 @@ impl EntryIndex {
         if is_new { ask(&now) } else { Err(failed) }
     }
 
-    /// Returns the query for the entries that may match. `None` if the predicate does not limit the indexed column.
+    /// Returns the query for the entries that may match: their places, then these columns of entries. `None` if the
+    /// predicate does not limit the indexed column.
     fn query(
         &self,
         catalog: &Catalog,
         predicate: &Predicate,
         records: &EpochManifest,
+        columns: &[usize],
     ) -> Result<Option<ResolvedQuery>> {
         let schema = &catalog.schema;
         let Some(wanted) = self.condition(schema, predicate)? else { return Ok(None) };
-        let names = [EntryLayout::PART, EntryLayout::ROW].map(|column| schema.columns()[column].name.clone());
+        let read = [EntryLayout::PART, EntryLayout::ROW].iter().chain(columns);
+        let names = read.map(|column| schema.columns()[*column].name.clone());
         // Planning already runs on one of the query's threads.
         let mut resolved = ResolvedQuery::resolve(&Query::new().columns(names).threads(1), schema)?;
         resolved.restrict(wanted);
@@ -184,7 +190,7 @@ impl EntryIndex {
         if let Some(values) = self.listed_values(predicate) {
             return Ok(Some(values.saturating_mul(ENTRIES_PER_VALUE).min(manifest.rows())));
         }
-        let Some(resolved) = self.query(catalog, predicate, records)? else { return Ok(None) };
+        let Some(resolved) = self.query(catalog, predicate, records, &[])? else { return Ok(None) };
         let chosen = choose(catalog, &resolved, &manifest);
         if chosen.len() > JUDGED_GROUPS {
             let rows = chosen.iter().map(|choice| manifest.row_groups[choice.entry].rows);
@@ -198,15 +204,31 @@ impl EntryIndex {
         Ok(Some(entries))
     }
 
-    fn places_by(
+    /// Returns the columns of the entries that have the values of these columns of the records. `None` if entries lack
+    /// one of them.
+    fn positions(&self, entries: &Schema, columns: &[usize]) -> Option<Vec<usize>> {
+        let position = |column: &usize| {
+            if *column == self.column {
+                return Some(EntryLayout::VALUE);
+            }
+            let name = self.records.columns()[*column].name.as_str();
+            EntryLayout::carried(entries).position(|carried| carried == name).map(|place| place + EntryLayout::CARRIED)
+        };
+        columns.iter().map(position).collect()
+    }
+
+    /// Reads the places of the entries that may match, and some of their columns. `take` receives all columns of each
+    /// piece. Returns the places; `None` if the index cannot answer, or there are more than `most`.
+    fn read(
         &self,
-        catalog: &Arc<Catalog>,
+        (catalog, columns): (&Arc<Catalog>, &[usize]),
         predicate: &Predicate,
         records: &EpochManifest,
         most: u64,
         counters: &Counters,
+        mut take: impl FnMut(&PackedRows),
     ) -> Result<Option<Vec<RecordPlace>>> {
-        let Some(mut resolved) = self.query(catalog, predicate, records)? else { return Ok(None) };
+        let Some(mut resolved) = self.query(catalog, predicate, records, columns)? else { return Ok(None) };
         resolved.limit = most.saturating_add(1);
         if Self::manifest_of(catalog, records)?.is_none() {
             return Ok(None);
@@ -222,9 +244,78 @@ impl EntryIndex {
             }
             let (parts, rows) = (packed.columns[0].typed_data::<u32>(), packed.columns[1].typed_data::<u32>());
             places.extend(parts.iter().zip(rows).map(|(&part, &row)| RecordPlace { part, row }));
+            take(&packed);
         }
         Self::count(&own, places.len(), counters);
         Ok(Some(places))
+    }
+
+    fn in_order_by(
+        &self,
+        catalog: &Arc<Catalog>,
+        predicate: Option<&Predicate>,
+        columns: &[usize],
+        records: &EpochManifest,
+        most: u64,
+    ) -> Result<Option<Box<dyn OrderedRecords>>> {
+        let Some(positions) = self.positions(&catalog.schema, columns) else { return Ok(None) };
+        let schema = &catalog.schema;
+        if Self::manifest_of(catalog, records)?.is_none() || !schema.has_numeric_key() {
+            return Ok(None);
+        }
+        let read = [EntryLayout::PART, EntryLayout::ROW].iter().chain(&positions);
+        let names = read.map(|column| schema.columns()[*column].name.clone());
+        let query = Query::new().columns(names).ordered(true).threads(1).limit(most);
+        let mut resolved = ResolvedQuery::resolve(&query, schema)?;
+        let wanted = predicate.map(|predicate| self.condition(schema, predicate)).transpose()?.flatten();
+        if let Some(wanted) = wanted {
+            resolved.restrict(wanted);
+        }
+        resolved.indexed_commit = Some(records.commit);
+        let own = Arc::new(Counters::new(catalog.recycler.clone(), None));
+        let merge = Merge::new(catalog.clone(), Arc::new(resolved), own.clone(), vec![records.epoch]);
+        Ok(Some(Box::new(OrderedEntries { merge, own, columns: positions.len() })))
+    }
+
+    fn records_by(
+        &self,
+        catalog: &Arc<Catalog>,
+        predicate: &Predicate,
+        columns: &[usize],
+        records: &EpochManifest,
+        most: u64,
+        counters: &Counters,
+    ) -> Result<Option<IndexedRecords>> {
+        let Some(positions) = self.positions(&catalog.schema, columns) else { return Ok(None) };
+        let mut values = vec![Vec::new(); columns.len()];
+        let take = |packed: &PackedRows| {
+            for (values, read) in values.iter_mut().zip(&packed.columns[2..]) {
+                values.extend_from_slice(read);
+            }
+        };
+        let places = self.read((catalog, &positions), predicate, records, most, counters, take)?;
+        Ok(places.map(|places| IndexedRecords { places, values }))
+    }
+}
+
+/// Entries in the order of their values.
+struct OrderedEntries {
+    merge: Merge,
+    own: Arc<Counters>,
+    /// Number of columns that are read besides the places.
+    columns: usize,
+}
+
+impl OrderedRecords for OrderedEntries {
+    fn next(&mut self, counters: &Counters) -> Result<Option<IndexedRecords>> {
+        let next = self.merge.next_piece();
+        self.own.move_reads_to(counters);
+        let Some(packed) = next? else { return Ok(None) };
+        add(&counters.entries_read, packed.rows as u64);
+        let (parts, rows) = (packed.columns[0].typed_data::<u32>(), packed.columns[1].typed_data::<u32>());
+        let places = parts.iter().zip(rows).map(|(&part, &row)| RecordPlace { part, row }).collect();
+        let values = packed.columns[2..2 + self.columns].iter().map(|column| column.to_vec()).collect();
+        Ok(Some(IndexedRecords { places, values }))
     }
 }
 
@@ -248,7 +339,42 @@ impl AccessPath for EntryIndex {
         most: u64,
         counters: &Counters,
     ) -> Result<Option<Vec<RecordPlace>>> {
-        self.ask(|catalog| self.places_by(catalog, predicate, records, most, counters))
+        self.ask(|catalog| self.read((catalog, &[]), predicate, records, most, counters, |_| ()))
+    }
+
+    fn has_columns(&self, columns: &[usize]) -> bool {
+        self.catalog().is_ok_and(|entries| self.positions(&entries.schema, columns).is_some())
+    }
+
+    fn records(
+        &self,
+        predicate: &Predicate,
+        columns: &[usize],
+        records: &EpochManifest,
+        most: u64,
+        counters: &Counters,
+    ) -> Result<Option<IndexedRecords>> {
+        self.ask(|catalog| self.records_by(catalog, predicate, columns, records, most, counters))
+    }
+
+    fn order_bytes(&self, column: usize, records: &EpochManifest) -> Result<Option<u64>> {
+        if column != self.column {
+            return Ok(None);
+        }
+        self.ask(|catalog| {
+            let manifest = Self::manifest_of(catalog, records)?;
+            Ok(manifest.filter(|_| catalog.schema.has_numeric_key()).map(|manifest| manifest.page_bytes()))
+        })
+    }
+
+    fn in_order(
+        &self,
+        predicate: Option<&Predicate>,
+        columns: &[usize],
+        records: &EpochManifest,
+        most: u64,
+    ) -> Result<Option<Box<dyn OrderedRecords>>> {
+        self.ask(|catalog| self.in_order_by(catalog, predicate, columns, records, most))
     }
 }
 

@@ -1,10 +1,11 @@
 //! Access paths besides statistics: indexes, which state the places of the records with certain values.
 //!
-//! `path` is the interface that the planner uses, and `choice` decides which paths a query takes. `entries` implements
-//! it for indexes of entries. Another family of indexes implements [`AccessPath`](path::AccessPath), and is listed
-//! where the dataset is opened.
+//! `path` is the interface that the planner uses, and `choice` decides which paths a query takes. `covering` answers
+//! queries from an index that has all columns of a query. `entries` implements the interface for indexes of entries.
+//! Another family of indexes implements [`AccessPath`](path::AccessPath), and is listed where the dataset is opened.
 
-mod candidate;
+pub(super) mod candidate;
 pub(super) mod choice;
+pub(super) mod covering;
 pub(super) mod entries;
 pub(super) mod path;

@@ -18,6 +18,24 @@ pub(in crate::query) const ROWS_PER_ENTRY: u64 = 256;
 /// Number of rows up to which a scan is as fast as the first read of an index.
 pub(in crate::query) const FEW_ROWS: u64 = 4096;
 
+/// Records that may match a predicate, as an index has them.
+#[derive(Debug, Default)]
+pub(in crate::query) struct IndexedRecords {
+    /// Their places, in any order.
+    pub(in crate::query) places: Vec<RecordPlace>,
+    /// Packed stored values of each requested column, in the order of the places.
+    pub(in crate::query) values: Vec<Vec<u8>>,
+}
+
+/// Records of an epoch in the order of an index.
+pub(in crate::query) trait OrderedRecords: Send {
+    /// Returns the next records in order, or `None` at the end.
+    ///
+    /// # Errors
+    /// Corruption of the index; I/O errors.
+    fn next(&mut self, counters: &Counters) -> Result<Option<IndexedRecords>>;
+}
+
 /// An index of a dataset: finds the records of an epoch that may match a predicate.
 ///
 /// The places that it returns are a superset of the matching records' places. The records are tested, so an index never
@@ -48,4 +66,48 @@ pub(in crate::query) trait AccessPath: Debug + Send + Sync {
         most: u64,
         counters: &Counters,
     ) -> Result<Option<Vec<RecordPlace>>>;
+
+    /// Returns whether the index has the values of these columns of the records.
+    fn has_columns(&self, _columns: &[usize]) -> bool {
+        false
+    }
+
+    /// Returns the places of all records that may match, and their values of `columns`. `None` as for
+    /// [`AccessPath::places`], and if the index does not have these columns.
+    ///
+    /// # Errors
+    /// Corruption of the index; I/O errors.
+    fn records(
+        &self,
+        _predicate: &Predicate,
+        _columns: &[usize],
+        _manifest: &EpochManifest,
+        _most: u64,
+        _counters: &Counters,
+    ) -> Result<Option<IndexedRecords>> {
+        Ok(None)
+    }
+
+    /// Returns the size of the index's pages of an epoch, if the index has all of its records in the order of a column.
+    ///
+    /// # Errors
+    /// Corruption of the index; I/O errors.
+    fn order_bytes(&self, _column: usize, _manifest: &EpochManifest) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
+    /// Returns the records that may match, with their values of `columns`, in the order of the indexed column. At most
+    /// `most` are wanted. `None` if the index does not have this commit of the epoch, or these columns.
+    ///
+    /// # Errors
+    /// Corruption of the index; I/O errors.
+    fn in_order(
+        &self,
+        _predicate: Option<&Predicate>,
+        _columns: &[usize],
+        _manifest: &EpochManifest,
+        _most: u64,
+    ) -> Result<Option<Box<dyn OrderedRecords>>> {
+        Ok(None)
+    }
 }

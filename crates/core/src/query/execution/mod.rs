@@ -2,12 +2,15 @@
 //!
 //! Map: `fetch` reads pages. `read` filters one chunk and gathers its rows. `column` converts columns to Arrow, and
 //! `batch_columns` joins those of a batch. `stream` builds batches in file order, and `ordered_scan` in key order with
-//! `merge_order`. `pool` is the thread pool. `recycle` and `scratch` reuse memory. `groups` iterates over whole epochs
-//! for compaction.
+//! `merge_order`, or `tuple_merge` if the key is not one number. `column_order` returns rows in the order of another
+//! column, by a `walk` along an index, or by a scan of which the `first_rows` are kept. `pool` is the thread pool.
+//! `recycle` and `scratch` reuse memory. `groups` iterates over whole epochs for compaction.
 
 mod batch_columns;
 pub(super) mod column;
+pub(super) mod column_order;
 pub(super) mod fetch;
+mod first_rows;
 pub(super) mod groups;
 pub(super) mod merge_order;
 pub(super) mod ordered_scan;
@@ -16,3 +19,5 @@ pub(super) mod read;
 pub(super) mod recycle;
 pub(super) mod scratch;
 pub(super) mod stream;
+pub(super) mod tuple_merge;
+mod walk;

@@ -14,6 +14,7 @@ use arrow_schema::SchemaRef;
 
 use crate::error::{Error, Result};
 use crate::format::EpochManifest;
+use crate::query::access::covering;
 use crate::query::catalog::Catalog;
 use crate::query::execution::batch_columns::BatchColumns;
 use crate::query::execution::ordered_scan::Merge;
@@ -42,6 +43,15 @@ enum Refined {
     Rows(RowGroupPlan),
     /// An epoch and its number of matching rows, for queries that need only the count.
     Counted(u64, u64),
+    /// All rows of an epoch, which an index has.
+    Covered(PackedRows),
+}
+
+/// The result of planning an epoch.
+enum Planned {
+    Scan(EpochScan),
+    /// All rows of the epoch, which an index has.
+    Covered(PackedRows),
 }
 
 /// A way to find rows without a plan.
@@ -74,8 +84,10 @@ pub(in crate::query) struct Scan<T = PackedRows> {
     pool: Pool,
     /// How rows are looked up, in epochs that allow it.
     lookup: Option<Lookup>,
+    /// Whether an index may have all columns of the query.
+    is_covered: bool,
     epochs: VecDeque<u64>,
-    plans: VecDeque<Ticket<Result<EpochScan>>>,
+    plans: VecDeque<Ticket<Result<Planned>>>,
     plan: Option<(Arc<EpochScan>, VecDeque<GroupChoice>)>,
     refines: VecDeque<Ticket<Result<Refined>>>,
     cutter: Option<(Arc<Group>, Cutter)>,
@@ -115,10 +127,13 @@ impl<T: Send + 'static> Scan<T> {
         let most_chunk_rows = resolved.batch_rows.min(by_bytes).clamp(1, u32::MAX as usize) as u32;
         let most_ahead = if resolved.threads > 1 { resolved.threads + 2 } else { 1 };
         let limited = resolved.limit < u64::from(most_chunk_rows).saturating_mul(most_ahead as u64);
+        // A plan counts the row groups that it has read.
+        let lookup = counters.counting().map_or_else(|| Lookup::of(&dataset, &resolved, epochs.len()), |_| None);
+        let is_covered = !matches!(lookup, Some(Lookup::Key)) && covering::applies(&dataset, &resolved);
         Self {
             pool: Pool::new(resolved.threads, &counters.recycler),
-            // A plan counts the row groups that it has read.
-            lookup: counters.counting().map_or_else(|| Lookup::of(&dataset, &resolved, epochs.len()), |_| None),
+            lookup: lookup.filter(|_| !is_covered),
+            is_covered,
             epochs: epochs.into(),
             plans: VecDeque::new(),
             plan: None,
@@ -188,9 +203,13 @@ impl<T: Send + 'static> Scan<T> {
                 && let Some(epoch) = self.epochs.pop_front()
             {
                 let (dataset, resolved, counters) = self.shared();
-                self.plans.push_back(
-                    self.pool.submit(PLAN_COST_BYTES, move |_| plan_ahead(&dataset, &resolved, epoch, &counters)),
-                );
+                let is_covered = self.is_covered;
+                self.plans.push_back(self.pool.submit(PLAN_COST_BYTES, move |_| {
+                    if is_covered && let Some(covered) = covering::read(&dataset, &resolved, epoch, &counters)? {
+                        return Ok(Planned::Covered(covered.rows));
+                    }
+                    plan_ahead(&dataset, &resolved, epoch, &counters).map(Planned::Scan)
+                }));
             }
             self.fill_refines()?;
             if self.loads.len() >= self.ahead || self.sure_rows >= self.resolved.limit {
@@ -265,9 +284,16 @@ impl<T: Send + 'static> Scan<T> {
                 _ => return Ok(()),
             }
             if let Some(plan) = self.plans.pop_front() {
-                let plan = Arc::new(self.pool.wait(plan)?);
-                let choices = self.without_counted(&plan);
-                self.plan = Some((plan, choices));
+                match self.pool.wait(plan)? {
+                    Planned::Scan(plan) => {
+                        let plan = Arc::new(plan);
+                        let choices = self.without_counted(&plan);
+                        self.plan = Some((plan, choices));
+                    }
+                    Planned::Covered(rows) => {
+                        self.refines.push_back(self.pool.submit(0, move |_| Ok(Refined::Covered(rows))));
+                    }
+                }
             }
         }
         Ok(())
@@ -300,6 +326,12 @@ impl<T: Send + 'static> Scan<T> {
             Refined::Rows(plan) => plan,
             Refined::Counted(epoch, rows) => {
                 self.hand_out_counted(epoch, rows);
+                return Ok(());
+            }
+            Refined::Covered(rows) => {
+                self.sure_rows = self.sure_rows.saturating_add(rows.rows as u64);
+                let finish = self.finish.clone();
+                self.loads.push_back(self.pool.submit(0, move |_| Ok(finish(rows))));
                 return Ok(());
             }
         };
@@ -345,10 +377,20 @@ impl<T: Send + 'static> Scan<T> {
     }
 }
 
+/// A pipeline that returns rows in its own order.
+pub(in crate::query) trait Pieces: Send {
+    /// Adds the row groups that will be read to the total of the request's progress.
+    fn announce(&self) -> Result<()>;
+
+    /// Returns the next rows. All of them belong to one epoch.
+    fn next_piece(&mut self) -> Result<Option<PackedRows>>;
+}
+
 /// The source of pieces.
 enum Source {
     Scan(Box<Scan>),
     Merge(Box<Merge>),
+    Other(Box<dyn Pieces>),
 }
 
 impl Source {
@@ -356,6 +398,7 @@ impl Source {
         match self {
             Self::Scan(scan) => scan.announce(1),
             Self::Merge(merge) => merge.announce(),
+            Self::Other(pieces) => pieces.announce(),
         }
     }
 
@@ -363,6 +406,7 @@ impl Source {
         match self {
             Self::Scan(scan) => scan.next_piece(),
             Self::Merge(merge) => merge.next_piece(),
+            Self::Other(pieces) => pieces.next_piece(),
         }
     }
 }
@@ -394,6 +438,19 @@ pub(in crate::query) fn start(
         None => Source::Scan(Box::new(Scan::new(dataset.clone(), resolved.clone(), counters.clone(), epochs))),
         Some(_) => Source::Merge(Box::new(Merge::new(dataset, resolved.clone(), counters.clone(), epochs))),
     };
+    of(source, resolved, counters)
+}
+
+/// Starts a query whose rows another pipeline returns.
+pub(in crate::query) fn of_pieces(
+    pieces: Box<dyn Pieces>,
+    resolved: Arc<ResolvedQuery>,
+    counters: Arc<Counters>,
+) -> QueryStream {
+    of(Source::Other(pieces), resolved, counters)
+}
+
+fn of(source: Source, resolved: Arc<ResolvedQuery>, counters: Arc<Counters>) -> QueryStream {
     let open = resolved.limit;
     let source = (open > 0).then_some(source);
     let (pending, ready) = (Vec::new(), VecDeque::new());

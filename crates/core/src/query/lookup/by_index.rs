@@ -25,7 +25,7 @@ const MOST_ROW_GROUPS: usize = 2048;
 /// it does not list few values of an indexed column, or statistics may find them.
 pub(in crate::query) fn index_of(dataset: &Catalog, resolved: &ResolvedQuery, epochs: usize) -> Option<usize> {
     let predicate = resolved.predicate.as_ref()?;
-    if resolved.key.is_some() || resolved.piece.is_some() || resolved.indexed_commit.is_some() {
+    if resolved.is_by_key() || resolved.piece.is_some() || resolved.indexed_commit.is_some() {
         return None;
     }
     let is_key = |name: &str| {

@@ -35,7 +35,7 @@ pub(in crate::query) fn applies(dataset: &Catalog, resolved: &ResolvedQuery, epo
     };
     keys.hashes.len().saturating_mul(epochs) <= MOST_KEYS
         && resolved.access == Use::Automatic
-        && resolved.key.is_none()
+        && !resolved.is_by_key()
         && resolved.piece.is_none()
         && resolved.predicate_columns().iter().all(|column| key.contains(column))
         && !key.iter().any(is_indexed)

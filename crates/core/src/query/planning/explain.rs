@@ -1,6 +1,7 @@
 //! Query explanation: what a query would read and which statistics prune the rest, from manifests and footers alone.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -8,6 +9,7 @@ use crate::error::Result;
 use crate::expr::{Predicate, TruthValue};
 use crate::format::{RowGroupEntry, RunKind};
 use crate::query::access::choice::Alternative;
+use crate::query::access::covering::{self, Covered};
 use crate::query::catalog::Catalog;
 use crate::query::lookup::{self, LOOKUP};
 use crate::query::metrics::Counters;
@@ -29,6 +31,9 @@ pub struct Explanation {
     pub columns: Vec<String>,
     /// Whether rows are merged by key.
     pub ordered: bool,
+    /// The column that orders rows, if it is not the key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ordered_by: Option<String>,
     /// One entry per epoch.
     pub epochs: Vec<EpochExplanation>,
 }
@@ -49,6 +54,12 @@ pub struct EpochExplanation {
     /// keys has no alternative.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub alternatives: Vec<Alternative>,
+    /// The index that has all columns of the query, if its entries alone answer it. No records are then read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub covered_by: Option<String>,
+    /// How rows are brought into the order of a column that is not the key, if they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub order: Option<String>,
     /// Part files.
     pub parts: u64,
     /// Part files to open.
@@ -103,11 +114,16 @@ const TOGETHER: &str = "several columns together";
 
 /// Explains a query over these epochs.
 pub(in crate::query) fn explain(dataset: &Catalog, resolved: &ResolvedQuery, epochs: &[u64]) -> Result<Explanation> {
-    let counters = Counters::default();
+    let counters = Arc::new(Counters::default());
     let is_lookup = lookup::applies(dataset, resolved, epochs.len());
+    let is_covered = !is_lookup && covering::applies(dataset, resolved);
     let mut explained = Vec::with_capacity(epochs.len());
     for &epoch in epochs {
         let before = counters.metrics().bytes_read;
+        if is_covered && let Some(covered) = covering::read(dataset, resolved, epoch, &counters)? {
+            explained.push(explain_covered(&covered, counters.metrics().bytes_read - before));
+            continue;
+        }
         let scan = plan_epoch(dataset, resolved, epoch, &counters)?;
         let mut explanation = explain_epoch(dataset, resolved, &scan)?;
         if is_lookup {
@@ -127,9 +143,36 @@ pub(in crate::query) fn explain(dataset: &Catalog, resolved: &ResolvedQuery, epo
     Ok(Explanation {
         filter: resolved.predicate.as_ref().map(Predicate::to_string),
         columns: resolved.output.iter().map(name).collect(),
-        ordered: resolved.key.is_some(),
+        ordered: resolved.is_by_key(),
+        ordered_by: resolved.order.map(|column| resolved.schema.columns()[column].name.clone()),
         epochs: explained,
     })
+}
+
+/// Explains an epoch whose rows an index has. `bytes` of its entries have been read.
+fn explain_covered(covered: &Covered, bytes: u64) -> EpochExplanation {
+    let Covered { rows, manifest, index, entries_most, scanned_rows } = covered;
+    let of_index = Alternative { path: index.clone(), entries_most: *entries_most, is_used: true };
+    let of_scan = Alternative { path: SCAN.to_owned(), entries_most: *scanned_rows, is_used: false };
+    let mut explanation = EpochExplanation {
+        epoch: manifest.epoch,
+        rows: manifest.rows(),
+        alternatives: vec![of_index, of_scan],
+        covered_by: Some(index.clone()),
+        parts: manifest.parts.len() as u64,
+        bytes: manifest.page_bytes(),
+        bytes_least: bytes,
+        bytes_most: bytes,
+        rows_least: rows.rows as u64,
+        rows_most: rows.rows as u64,
+        ..EpochExplanation::default()
+    };
+    for run in &manifest.row_groups {
+        let kind = kind_of(&mut explanation.runs, run.kind);
+        kind.total += 1;
+        kind.skipped += 1;
+    }
+    explanation
 }
 
 fn explain_epoch(dataset: &Catalog, resolved: &ResolvedQuery, scan: &EpochScan) -> Result<EpochExplanation> {
@@ -264,7 +307,10 @@ impl fmt::Display for Explanation {
             None => writeln!(f, "all rows")?,
         }
         write!(f, "columns {}", self.columns.join(", "))?;
-        writeln!(f, "{}", if self.ordered { ", merged in key order" } else { "" })?;
+        match &self.ordered_by {
+            Some(column) => writeln!(f, ", in the order of {column}")?,
+            None => writeln!(f, "{}", if self.ordered { ", merged in key order" } else { "" })?,
+        }
         for epoch in &self.epochs {
             epoch.fmt(f)?;
         }
@@ -310,6 +356,12 @@ impl fmt::Display for EpochExplanation {
                 if path == SCAN || path == LOOKUP { "rows" } else { "entries" },
             );
             writeln!(f, "  access path {path}: at most {entries_most} {what} to test; {used}")?;
+        }
+        if let Some(index) = &self.covered_by {
+            writeln!(f, "  answered by the entries of index {index}, which has all columns: no records are read")?;
+        }
+        if let Some(order) = &self.order {
+            writeln!(f, "  ordered by {order}")?;
         }
         if self.pages > 0 {
             writeln!(f, "  pages to be filtered: {} of {}", self.pages_tested, self.pages)?;

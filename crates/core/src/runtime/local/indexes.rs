@@ -13,12 +13,11 @@ use uuid::Uuid;
 
 use crate::error::{Error, Result};
 use crate::format::{ColumnTap, TappedGroup};
-use crate::index::{EntryLayout, RecordPlace};
+use crate::index::{EntryLayout, IndexedValues, RecordPlace};
 use crate::runtime::local::stage::{LocalStage, OpenEpoch};
 use crate::runtime::opening::clear_attempts;
 use crate::runtime::verdict::Verdict;
 use crate::runtime::{EpochStart, WriteOptions};
-use crate::schema::DataType;
 use crate::storage::Storage;
 use crate::store::{DatasetDescriptor, DatasetPaths};
 
@@ -26,7 +25,7 @@ use crate::store::{DatasetDescriptor, DatasetPaths};
 #[derive(Debug, Default)]
 pub(super) struct LocalIndexes {
     jobs: Vec<IndexJob>,
-    /// Positions of the indexed columns among the records' columns.
+    /// Positions of the columns of all indexes among the records' columns, index by index.
     columns: Vec<usize>,
 }
 
@@ -34,7 +33,7 @@ pub(super) struct LocalIndexes {
 #[derive(Debug)]
 struct IndexJob {
     name: String,
-    data_type: DataType,
+    values: IndexedValues,
     job: LocalStage,
 }
 
@@ -48,17 +47,14 @@ impl LocalIndexes {
     ) -> Result<Self> {
         let (mut opened, paths) = (Self::default(), DatasetPaths::new(path));
         for definition in &options.indexes {
-            let schema = EntryLayout::new(definition, &records.schema)?.schema;
-            let column = records.schema.index_of(definition.column());
-            let column = column.ok_or_else(|| Error::internal("the indexed column is missing"))?;
-            let data_type = records.schema.columns()[column].data_type;
+            let EntryLayout { schema, values } = EntryLayout::new(definition, &records.schema)?;
             let index = paths.index(definition.name());
             let stage = options.of_stage(records);
             let job = LocalStage::open(Arc::clone(storage), index.root(), schema, stage, true)?;
             // Parts that cannot be removed now are removed by the next job.
             clear_attempts(&**storage, index.root()).ok();
-            opened.jobs.push(IndexJob { name: definition.name().to_owned(), data_type, job });
-            opened.columns.push(column);
+            opened.columns.extend_from_slice(&values.columns);
+            opened.jobs.push(IndexJob { name: definition.name().to_owned(), values, job });
         }
         Ok(opened)
     }
@@ -128,10 +124,10 @@ fn abort(jobs: &[IndexJob], cause: &str) {
 
 impl IndexJob {
     /// Appends the entries of a row group on the rank that stores its records.
-    fn append(&self, group: &TappedGroup<'_>, values: &[u8]) -> Result<()> {
+    fn append(&self, group: &TappedGroup<'_>, values: &[Vec<u8>]) -> Result<()> {
         let (part, rows) = RecordPlace::of_group(group.part, group.first_row, group.rows as u64)?;
         let (part, rows) = (part.to_le_bytes(), rows.collect::<Vec<u32>>());
-        self.job.append(group.part.rank, &EntryLayout::columns(self.data_type, values, &part, &rows)?)
+        self.job.append(group.part.rank, &self.values.entries(values, &part, &rows)?)
     }
 }
 
@@ -141,7 +137,10 @@ impl ColumnTap for LocalIndexes {
     }
 
     fn receive(&self, group: &TappedGroup<'_>) {
-        for (index, values) in self.jobs.iter().zip(group.columns) {
+        let mut rest = group.columns;
+        for index in &self.jobs {
+            let (values, others) = rest.split_at(index.values.columns.len());
+            rest = others;
             if let Err(error) = index.append(group, values) {
                 // Without an open epoch, there is nothing that could fail: the records' epoch fails already.
                 index.job.refuse(error.to_string()).ok();

@@ -14,10 +14,9 @@ use std::time::Duration;
 
 use crate::error::{Error, Result, UsageError};
 use crate::format::{ColumnTap, TappedGroup};
-use crate::index::{EntryLayout, RecordPlace};
+use crate::index::{IndexedValues, RecordPlace};
 use crate::partition::sample_order;
 use crate::runtime::endpoint::Endpoint;
-use crate::schema::DataType;
 use crate::shuffle::{Action, Progress};
 
 /// Number of entries that are appended together. An append of so few takes them in their order, so that it can be
@@ -29,14 +28,14 @@ const FULL_BYTES: usize = 512 << 10;
 
 /// The entries of one index that wait for its stage.
 pub(in crate::runtime) struct EntryFeed {
-    data_type: DataType,
+    indexed: IndexedValues,
     clock: Box<dyn Fn() -> Duration + Send + Sync>,
     waiting: Mutex<Entries>,
 }
 
 impl std::fmt::Debug for EntryFeed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("EntryFeed").field("data_type", &self.data_type).finish_non_exhaustive()
+        f.debug_struct("EntryFeed").field("indexed", &self.indexed).finish_non_exhaustive()
     }
 }
 
@@ -57,13 +56,23 @@ struct Piece {
     part: [u8; 4],
     first_row: u32,
     rows: u32,
-    values: Vec<u8>,
+    /// Values of each indexed column.
+    values: Vec<Vec<u8>>,
+}
+
+impl Piece {
+    fn bytes(&self) -> usize {
+        self.values.iter().map(Vec::len).sum()
+    }
 }
 
 impl EntryFeed {
-    /// Creates an empty feed for values of a type. `clock` returns the time since a fixed point.
-    pub(in crate::runtime) fn new(data_type: DataType, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
-        Self { data_type, clock: Box::new(clock), waiting: Mutex::default() }
+    /// Creates an empty feed for the values of an index. `clock` returns the time since a fixed point.
+    pub(in crate::runtime) fn new(
+        indexed: IndexedValues,
+        clock: impl Fn() -> Duration + Send + Sync + 'static,
+    ) -> Self {
+        Self { indexed, clock: Box::new(clock), waiting: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Entries> {
@@ -91,22 +100,24 @@ impl EntryFeed {
     }
 
     /// Adds the entries of a row group.
-    fn add(&self, group: &TappedGroup<'_>, values: &[u8]) {
+    fn add(&self, group: &TappedGroup<'_>, columns: &[Vec<u8>]) {
         let mut waiting = self.lock();
         if waiting.is_refused {
             return;
         }
         match RecordPlace::of_group(group.part, group.first_row, group.rows as u64) {
             Ok((part, rows)) => {
-                let width = self.data_type.width();
-                let pieces = values.chunks(PIECE_ROWS * width).collect::<Vec<_>>();
                 // The records are sorted, and so may be these values. Each prefix of the sequence is to be a sample.
-                for number in sample_order(pieces.len(), u64::from(rows.start)) {
-                    let values = pieces[number].to_vec();
-                    let first_row = rows.start + (number * PIECE_ROWS) as u32;
-                    waiting.bytes += values.len();
-                    let rows = (values.len() / width) as u32;
-                    waiting.pieces.push_back(Piece { part: part.to_le_bytes(), first_row, rows, values });
+                for number in sample_order(rows.len().div_ceil(PIECE_ROWS), u64::from(rows.start)) {
+                    let of_piece = number * PIECE_ROWS..rows.len().min((number + 1) * PIECE_ROWS);
+                    let values = columns.iter().zip(&self.indexed.types).map(|(values, data_type)| {
+                        values[of_piece.start * data_type.width()..of_piece.end * data_type.width()].to_vec()
+                    });
+                    let values = values.collect();
+                    let (first_row, rows) = (rows.start + of_piece.start as u32, of_piece.len() as u32);
+                    let piece = Piece { part: part.to_le_bytes(), first_row, rows, values };
+                    waiting.bytes += piece.bytes();
+                    waiting.pieces.push_back(piece);
                 }
             }
             Err(error) => waiting.failure = waiting.failure.take().or(Some(error)),
@@ -130,13 +141,14 @@ impl EntryFeed {
             let taken = self.append(endpoint, &piece)?;
             poured |= taken > 0;
             let mut waiting = self.lock();
-            let width = self.data_type.width();
             if taken == piece.rows {
-                waiting.bytes = waiting.bytes.saturating_sub(piece.values.len());
+                waiting.bytes = waiting.bytes.saturating_sub(piece.bytes());
                 continue;
             }
-            piece.values.drain(..taken as usize * width);
-            waiting.bytes = waiting.bytes.saturating_sub(taken as usize * width);
+            for (values, data_type) in piece.values.iter_mut().zip(&self.indexed.types) {
+                values.drain(..taken as usize * data_type.width());
+                waiting.bytes = waiting.bytes.saturating_sub(taken as usize * data_type.width());
+            }
             piece.first_row += taken;
             piece.rows -= taken;
             waiting.pieces.push_front(piece);
@@ -158,7 +170,7 @@ impl EntryFeed {
     /// Appends a piece as far as there is room. Returns the number of entries taken.
     fn append(&self, endpoint: &mut Endpoint, piece: &Piece) -> Result<u32> {
         let rows: Vec<u32> = (piece.first_row..piece.first_row + piece.rows).collect();
-        let columns = EntryLayout::columns(self.data_type, &piece.values, &piece.part, &rows)?;
+        let columns = self.indexed.entries(&piece.values, &piece.part, &rows)?;
         let before = endpoint.engine.statistics().originated;
         let mut append = endpoint
             .engine
@@ -174,9 +186,17 @@ impl EntryFeed {
 /// Passes the indexed columns of a rank's records to the feeds of its indexes.
 #[derive(Debug)]
 pub(in crate::runtime) struct EntryTap {
-    /// Positions of the indexed columns among the records' columns.
-    pub(in crate::runtime) columns: Vec<usize>,
-    pub(in crate::runtime) feeds: Vec<Arc<EntryFeed>>,
+    /// Positions of the columns of all indexes among the records' columns, index by index.
+    columns: Vec<usize>,
+    feeds: Vec<Arc<EntryFeed>>,
+}
+
+impl EntryTap {
+    /// Creates the tap of some indexes.
+    pub(in crate::runtime) fn new(feeds: Vec<Arc<EntryFeed>>) -> Self {
+        let columns = feeds.iter().flat_map(|feed| &feed.indexed.columns).copied().collect();
+        Self { columns, feeds }
+    }
 }
 
 impl ColumnTap for EntryTap {
@@ -185,7 +205,10 @@ impl ColumnTap for EntryTap {
     }
 
     fn receive(&self, group: &TappedGroup<'_>) {
-        for (feed, values) in self.feeds.iter().zip(group.columns) {
+        let mut rest = group.columns;
+        for feed in &self.feeds {
+            let (values, others) = rest.split_at(feed.indexed.columns.len());
+            rest = others;
             feed.add(group, values);
         }
     }

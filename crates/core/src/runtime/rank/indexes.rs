@@ -32,8 +32,6 @@ pub(super) struct RankIndexes(Vec<IndexStage>);
 /// The stage of one index on this rank.
 struct IndexStage {
     name: String,
-    /// Position of the indexed column among the records' columns.
-    column: usize,
     feed: Arc<EntryFeed>,
     stage: RankStage,
 }
@@ -45,11 +43,9 @@ impl RankIndexes {
         let RankStage { options, descriptor, host, storage, paths, rank, background, .. } = records;
         let mut stages = Vec::new();
         for (definition, transport) in options.indexes.iter().zip(transports) {
-            let schema = EntryLayout::new(definition, &descriptor.schema)?.schema;
-            let column = descriptor.schema.index_of(definition.column());
-            let column = column.ok_or_else(|| Error::internal("the indexed column is missing"))?;
+            let EntryLayout { schema, values } = EntryLayout::new(definition, &descriptor.schema)?;
             let clock = Arc::clone(host);
-            let feed = EntryFeed::new(descriptor.schema.columns()[column].data_type, move || clock.now());
+            let feed = EntryFeed::new(values, move || clock.now());
             let feed = Arc::new(feed);
             let (index, entry_options) = (paths.index(definition.name()), options.of_stage(descriptor));
             let connections = Connections::of_index(transport, Arc::clone(&feed));
@@ -59,7 +55,7 @@ impl RankIndexes {
                 // Parts that cannot be removed now are removed by the next job.
                 clear_attempts(&**storage, index.root()).ok();
             }
-            stages.push(IndexStage { name: definition.name().to_owned(), column, feed, stage });
+            stages.push(IndexStage { name: definition.name().to_owned(), feed, stage });
         }
         background.feed(stages.iter().map(|index| Arc::clone(&index.feed)).collect());
         Ok(Self(stages))
@@ -84,8 +80,7 @@ impl RankIndexes {
     pub(super) fn prepare(&self) -> Option<Arc<dyn ColumnTap>> {
         self.0.iter().for_each(|index| index.feed.reset());
         let feeds: Vec<_> = self.0.iter().map(|index| Arc::clone(&index.feed)).collect();
-        let columns = self.0.iter().map(|index| index.column).collect();
-        if feeds.is_empty() { None } else { Some(Arc::new(EntryTap { columns, feeds })) }
+        if feeds.is_empty() { None } else { Some(Arc::new(EntryTap::new(feeds))) }
     }
 
     /// Begins an epoch of each index, after that of the records, which will be committed as `commit`. Returns why an

@@ -378,6 +378,10 @@ impl Engine {
     ) -> Result<(), MessageError> {
         let invalid = MessageError::Field { field: "table" };
         let decoded = self.cache.decode(table).map_err(|_| invalid)?;
+        if self.lacks_frame() {
+            // Its records would all go to one partition.
+            return Err(invalid);
+        }
         let factor = decoded.partitions() / self.session.placement.partitions().max(1);
         let placement = self.session.placement.divided(&self.options, factor).ok_or(invalid)?;
         if decoded.version() != self.table_version() + 1 || decoded.partitions() != placement.partitions() {

@@ -106,7 +106,7 @@ impl Engine {
     /// Installs the table that rank 0 begins the epoch with.
     pub(super) fn receive_first_table(&mut self, first: &FirstTable) -> Result<(), MessageError> {
         let invalid = MessageError::Field { field: "table" };
-        if self.has_fixed_table {
+        if self.has_fixed_table || self.lacks_frame() {
             return Err(invalid);
         }
         let table = self.cache.decode(&first.table).map_err(|_| invalid)?;

@@ -46,19 +46,21 @@ fn indexed(ranks: u32, indexes: &[&str]) -> WriteOptions {
     WriteOptions { indexes, ..options(ranks) }
 }
 
-/// Returns the entries of an epoch of an index: values, parts and rows, in order.
-fn entries(storage: &Arc<dyn Storage>, name: &str, epoch: u64) -> Vec<[u32; 3]> {
+/// Returns the entries of an epoch of an index: values, parts, rows and the first carried column, in order.
+fn entries(storage: &Arc<dyn Storage>, name: &str, epoch: u64) -> Vec<[u32; 4]> {
     let index = DatasetPaths::new(Path::new("ds")).index(name);
     let dataset = Dataset::open_with(Arc::clone(storage), index.root()).unwrap();
     let mut found = Vec::new();
     for batch in dataset.run(&Query::new().epochs(EpochRange::one(epoch))).unwrap() {
         let batch = batch.unwrap();
-        let column = |name: &str| {
-            let column = batch.column_by_name(name).unwrap();
-            column.as_any().downcast_ref::<arrow_array::UInt32Array>().unwrap().values().to_vec()
+        assert_eq!(batch.schema().field(0).name(), name);
+        let column = |position: usize| {
+            let column = batch.column(position).as_any().downcast_ref::<arrow_array::UInt32Array>();
+            column.map_or_else(|| vec![0; batch.num_rows()], |column| column.values().to_vec())
         };
-        let (values, parts, rows) = (column(name), column("part"), column("row"));
-        found.extend((0..values.len()).map(|at| [values[at], parts[at], rows[at]]));
+        // Without carried columns, the epoch is the fourth.
+        let [values, parts, rows, carried] = [0, 1, 2, 3].map(column);
+        found.extend((0..values.len()).map(|at| [values[at], parts[at], rows[at], carried[at]]));
     }
     found.sort_unstable();
     found
@@ -87,7 +89,7 @@ fn entries_are_shuffled_while_records_are_written() {
     for ranks in [1, 3, 8] {
         let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
         let statistics = run_indexed(ranks, 2, |rank, transport| -> Result<_> {
-            let mut job = open(&storage, indexed(ranks, &["hash:origin", "key"]), rank, transport)?;
+            let mut job = open(&storage, indexed(ranks, &["hash:origin,with=key", "key"]), rank, transport)?;
             let mut rows = Vec::new();
             for epoch in 0..3 {
                 job.begin_epoch(epoch)?;
@@ -107,7 +109,7 @@ fn entries_are_shuffled_while_records_are_written() {
             let found: Vec<u64> = (0..3).map(|epoch| entries(&storage, name, epoch).len() as u64).collect();
             assert_eq!(found, rows[0], "{ranks} ranks, {name}");
         }
-        check_index(&storage, "hash:origin", &[0, 1, 2]);
+        check_index(&storage, "hash:origin,with=key", &[0, 1, 2]);
         check_index(&storage, "key", &[0, 1, 2]);
     }
 }
