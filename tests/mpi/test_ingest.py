@@ -51,6 +51,17 @@ def test_the_same_rows_as_within_one_process(scratch, in_process, ranks, part_by
     turbidite("verify", dataset)
 
 
+@pytest.mark.parametrize("ranks", [3, 8])
+def test_ranks_agree_on_a_frame(scratch, in_process, ranks):
+    """Clustered by space, ranks exchange a frame before any record."""
+    dataset = scratch / f"mpi-space-{ranks}"
+    arguments = ["--key", "space:ux,uy,uz", *ARGUMENTS[2:]]
+    done = under_mpiexec(ranks, "ingest", DUMPS, "--out", dataset, *arguments, "--part-bytes", 0)
+    assert f"{ranks} ranks to {ranks} receivers" in done.stdout, done.stdout
+    assert rows(dataset) == in_process
+    turbidite("verify", dataset)
+
+
 def test_what_cannot_be_done_is_said_and_harms_nothing(scratch, in_process):
     dataset = scratch / "mpi-refused"
     under_mpiexec(3, "ingest", DUMPS, "--out", dataset, *ARGUMENTS)
