@@ -196,7 +196,7 @@ fn records_are_stored_once_wherever_they_are() {
         assert_eq!(statistics[0].nan_keys, (0..ROWS).filter(of_key).count() as u64, "{key}");
         for statistics in statistics.iter().filter(|statistics| statistics.rows > 0) {
             assert_eq!(statistics.rows_per_receiver.len(), RANKS as usize);
-            assert!(imbalance(statistics) < 0.1, "{key}: {:?}", statistics.rows_per_receiver);
+            assert!(imbalance(statistics) < 0.5, "{key}: {:?}", statistics.rows_per_receiver);
         }
     }
 }
