@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::bitmap::BitmapDefinition;
 use crate::error::{Error, UsageError};
 use crate::schema::{ClusterKey, Clustering};
 
@@ -62,6 +63,12 @@ impl FromStr for IndexDefinition {
 
     /// Parses `COLUMN`, `range:COLUMN` or `hash:COLUMN`, like a cluster key.
     fn from_str(text: &str) -> Result<Self, Error> {
+        if BitmapDefinition::is_meant(text) {
+            let what = format!(
+                "'{text}' is a bitmap index, which is made of committed epochs only: use 'turbidite index add' by itself"
+            );
+            return Err(UsageError::Option { option: "index", what }.into());
+        }
         let ClusterKey { clustering, columns } = text.parse::<ClusterKey>()?;
         Self::new(clustering, columns.join(","))
     }
@@ -69,6 +76,9 @@ impl FromStr for IndexDefinition {
 
 impl fmt::Display for IndexDefinition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.clustering == Clustering::Range && BitmapDefinition::is_meant(&self.column) {
+            f.write_str("range:")?;
+        }
         self.key().fmt(f)
     }
 }
@@ -79,14 +89,14 @@ mod tests {
 
     #[test]
     fn definitions_are_printed_as_they_are_parsed() {
-        for text in ["id", "hash:id", "uy"] {
+        for text in ["id", "hash:id", "uy", "range:bitmap:x"] {
             assert_eq!(text.parse::<IndexDefinition>().unwrap().to_string(), text);
         }
     }
 
     #[test]
     fn names_that_are_no_folders_are_refused() {
-        for text in ["", ".", "..", "a/b", "hash:a,b", "hash:"] {
+        for text in ["", ".", "..", "a/b", "hash:a,b", "hash:", "bitmap:ux"] {
             assert!(text.parse::<IndexDefinition>().is_err(), "{text}");
         }
     }

@@ -1,9 +1,9 @@
 //! Access paths besides statistics: indexes, which state the places of the records with certain values.
 //!
 //! `path` is the interface that the planner uses, and `choice` decides which paths a query takes. `entries` implements
-//! it for indexes of entries. Another family of indexes implements [`AccessPath`](path::AccessPath), and is listed
-//! where the dataset is opened.
+//! it for indexes of entries. `bitmap` selects rows of row groups by bitmap indexes.
 
+pub(super) mod bitmap;
 mod candidate;
 pub(super) mod choice;
 pub(super) mod entries;
