@@ -26,8 +26,8 @@ use crate::query::request::{ResolvedQuery, SCAN, Use};
 /// Number of rows of a page, for the estimate of the pages that are read.
 const PAGE_ROWS: f64 = 2048.0;
 
-/// Maximum number of comparisons of a predicate that are judged by bins, unless the query requires an index. Judging each
-/// takes as long as testing some hundred rows.
+/// Maximum number of comparisons of a predicate that are judged by bins, unless the query requires an index. Judging
+/// each takes as long as testing some hundred rows.
 const MOST_COMPARISONS: u64 = 256;
 
 /// Maximum memory for the bitmaps of all comparisons of a predicate in one row group, in bytes.
