@@ -23,8 +23,8 @@ use crate::query::planning::selection::RowSelection;
 use crate::query::planning::statistics::select_comparison;
 use crate::query::request::{ResolvedQuery, SCAN, Use};
 
-/// Number of rows of a page, for the estimate of the pages that are read.
-const PAGE_ROWS: f64 = 2048.0;
+/// Number of rows of a page, for the estimate of the pages that are read, unless the manifest states it.
+const PAGE_ROWS: u32 = 2048;
 
 /// Maximum number of comparisons of a predicate that are judged by bins, unless the query requires an index. Judging
 /// each takes as long as testing some hundred rows.
@@ -348,7 +348,8 @@ fn count_comparisons(predicate: &Predicate) -> u64 {
 fn pays(resolved: &ResolvedQuery, entry: &RowGroupEntry, estimate: &Estimate, number_bytes: u64) -> bool {
     let rows = entry.rows as f64;
     // Expected share of the pages that have at least one of a share of the rows.
-    let pages = |share: f64| 1.0 - (1.0 - share.clamp(0.0, 1.0)).powf(PAGE_ROWS.min(rows));
+    let page_rows = page_rows(entry);
+    let pages = |share: f64| 1.0 - (1.0 - share.clamp(0.0, 1.0)).powf(page_rows);
     let matching = estimate.surely.midpoint(estimate.possibly);
     let (of_matching, of_tested) = (pages(matching), pages(estimate.possibly - estimate.surely));
     let left = left_by_key(resolved, entry);
@@ -383,5 +384,11 @@ fn left_by_key(resolved: &ResolvedQuery, entry: &RowGroupEntry) -> f64 {
     }
     // A page at each end, besides the rows between.
     let share = (high - low) as f64 / (greatest - least).max(1) as f64;
-    (share + PAGE_ROWS / entry.rows.max(1) as f64).min(1.0)
+    (share + page_rows(entry) / entry.rows.max(1) as f64).min(1.0)
+}
+
+/// Returns the number of rows of a page of a row group, if all columns have pages of the same number of rows.
+fn page_rows(entry: &RowGroupEntry) -> f64 {
+    let stated = entry.pages.as_ref().map_or(0, |pages| pages.page_rows);
+    f64::from(if stated == 0 { PAGE_ROWS } else { stated }).min(entry.rows.max(1) as f64)
 }
