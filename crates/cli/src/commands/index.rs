@@ -56,8 +56,8 @@ struct Add {
     /// Threads that read records; under mpiexec each rank has one [default: the number of cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
-    /// How a bitmap index stores the bins of rows: bytes, slices or runs [default: whatever is smallest]
-    #[arg(long, value_name = "NAME", hide_short_help = true)]
+    /// How a bitmap index stores the bins of rows [default: whatever is smallest]
+    #[arg(long, value_name = "NAME", value_parser = ["bytes", "slices", "runs"], hide_short_help = true)]
     encoding: Option<String>,
     /// Take over the index's lock; use it only if the holder is certainly gone
     #[arg(long)]
