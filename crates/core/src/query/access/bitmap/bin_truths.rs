@@ -40,8 +40,16 @@ impl BinnedSide<'_> {
     }
 }
 
-/// Returns the truth of a comparison for each bin of the first side, and for each bin of the second side, if there is
-/// one: all bins of the second side for the first bin of the first, then those for the next. `others` returns the
+/// The truth of a comparison for some bins of its first side with some bins of its second side.
+#[derive(Debug, Clone)]
+pub(super) struct Judged {
+    pub(super) first: Range<usize>,
+    /// One bin, if there is no second side.
+    pub(super) second: Range<usize>,
+    pub(super) truth: TruthValue,
+}
+
+/// Returns the truth of a comparison for all pairs of bins of its sides, as disjoint sets of them. `others` returns the
 /// statistics of other columns. The comparison is judged at most `most_judged` times.
 pub(super) fn judge(
     comparison: &Comparison<'_>,
@@ -50,15 +58,16 @@ pub(super) fn judge(
     second: Option<&BinnedSide<'_>>,
     others: &dyn Fn(usize) -> Option<ColumnBounds>,
     most_judged: usize,
-) -> Vec<TruthValue> {
-    let all = (first.all(), second.map_or(0..1, BinnedSide::all));
-    let stride = all.1.len();
-    let mut truths = vec![TruthValue::Maybe; all.0.len() * stride];
+) -> Vec<Judged> {
     // Large sets of bins are judged first, and halved only if rows in them may match.
-    let mut open = VecDeque::from([all]);
-    let mut judged = 0;
+    let mut open = VecDeque::from([(first.all(), second.map_or(0..1, BinnedSide::all))]);
+    let (mut found, mut judged) = (Vec::new(), 0);
     while let Some((rows, columns)) = open.pop_front() {
-        if rows.is_empty() || columns.is_empty() || judged == most_judged {
+        if rows.is_empty() || columns.is_empty() {
+            continue;
+        }
+        if judged == most_judged {
+            found.push(Judged { first: rows, second: columns, truth: TruthValue::Maybe });
             continue;
         }
         judged += 1;
@@ -67,16 +76,26 @@ pub(super) fn judge(
             Some(second) if column == second.column => Some(second.bounds(&columns)),
             _ => others(column),
         });
-        if truth != TruthValue::Maybe {
-            for row in rows {
-                truths[row * stride + columns.start..row * stride + columns.end].fill(truth);
-            }
+        if truth != TruthValue::Maybe || rows.len() * columns.len() == 1 {
+            found.push(Judged { first: rows, second: columns, truth });
         } else if rows.len() >= columns.len() && rows.len() > 1 {
             let middle = rows.start.midpoint(rows.end);
             open.extend([(rows.start..middle, columns.clone()), (middle..rows.end, columns)]);
-        } else if columns.len() > 1 {
+        } else {
             let middle = columns.start.midpoint(columns.end);
             open.extend([(rows.clone(), columns.start..middle), (rows, middle..columns.end)]);
+        }
+    }
+    found
+}
+
+/// Returns the truth for each pair of bins: for all bins of the second side with the first bin of the first side, then
+/// with the next. `bins` are the numbers of bins of both sides.
+pub(super) fn expanded(judged: &[Judged], bins: (usize, usize)) -> Vec<TruthValue> {
+    let mut truths = vec![TruthValue::Maybe; bins.0 * bins.1];
+    for Judged { first, second, truth } in judged {
+        for row in first.clone() {
+            truths[row * bins.1 + second.start..row * bins.1 + second.end].fill(*truth);
         }
     }
     truths
@@ -120,6 +139,8 @@ mod tests {
                     &mut |comparison| {
                         let second = comparison.columns().contains(&1).then_some(&y);
                         let found = judge(comparison, 7, &x, second, &|_| None, MOST_JUDGED);
+                        let count = bins.get().len();
+                        let found = expanded(&found, (count, second.map_or(1, |_| count)));
                         for (place, truth) in found.iter().enumerate() {
                             let stride = second.map_or(1, |_| bins.get().len());
                             let (row, column) = (place / stride, place % stride);

@@ -1,8 +1,9 @@
 //! The bins of one row group, and the rows that may match by them.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use super::bin_truths::{BinnedSide, ESTIMATE_JUDGED, ESTIMATE_JUDGED_PAIRS, MOST_JUDGED, judge};
+use super::bin_truths::{BinnedSide, ESTIMATE_JUDGED, ESTIMATE_JUDGED_PAIRS, Judged, MOST_JUDGED, expanded, judge};
 use super::index::BitmapIndex;
 use super::row_truths::RowTruths;
 use crate::error::{Error, Result};
@@ -181,34 +182,52 @@ impl<'a> GroupBins<'a> {
         Ok(Self { entry, epoch: manifest.epoch, rows, columns: read, reads })
     }
 
-    /// Judges a comparison by the bins of at most two of its columns. `None` if no column has bins.
-    fn judge(&self, comparison: &Comparison<'_>, most_judged: usize) -> Option<ByBins> {
+    /// Returns the places of the first columns of a comparison that have bins, at most two. `None` if there is none.
+    fn places(&self, comparison: &Comparison<'_>) -> Option<(usize, Option<usize>)> {
         let used = comparison.columns();
         let mut places = (0..self.columns.len()).filter(|place| used.contains(&self.columns[*place].position));
-        let (first, second) = (places.next()?, places.next());
+        Some((places.next()?, places.next()))
+    }
+
+    /// Judges a comparison by the bins of one or two columns.
+    fn judge(
+        &self,
+        comparison: &Comparison<'_>,
+        (first, second): (usize, Option<usize>),
+        most_judged: usize,
+    ) -> Vec<Judged> {
         let side = |place: usize| {
             let GroupColumn { position, bins, .. } = &self.columns[place];
             BinnedSide { column: *position, bins }
         };
         let others = |column: usize| known_bounds(self.entry, column);
-        let truths = judge(comparison, self.epoch, &side(first), second.map(side).as_ref(), &others, most_judged);
-        if truths.iter().all(|truth| *truth == truths[0]) {
-            return Some(ByBins::All(truths.first().copied().unwrap_or(TruthValue::Maybe)));
+        judge(comparison, self.epoch, &side(first), second.map(side).as_ref(), &others, most_judged)
+    }
+
+    /// Returns the truth of a comparison for each bin or pair of bins.
+    fn by_bins(&self, comparison: &Comparison<'_>, places: (usize, Option<usize>)) -> ByBins {
+        let judged = self.judge(comparison, places, MOST_JUDGED);
+        let of_first = judged.first().map_or(TruthValue::Maybe, |judged| judged.truth);
+        if judged.iter().all(|judged| judged.truth == of_first) {
+            return ByBins::All(of_first);
         }
-        Some(second.map_or(ByBins::One(first, truths.clone()), |second| ByBins::Two(first, second, truths)))
+        let bins = |place: usize| self.columns[place].bins.get().len();
+        match places {
+            (first, None) => ByBins::One(first, expanded(&judged, (bins(first), 1))),
+            (first, Some(second)) => ByBins::Two(first, second, expanded(&judged, (bins(first), bins(second)))),
+        }
     }
 
     /// Judges a predicate by the bins of one column. `None` if other columns decide, too.
     fn judge_alone(&self, predicate: &Predicate) -> Option<ByBins> {
         let mut place = None;
-        let mut of_comparison = |comparison: &Comparison<'_>| match self.judge(comparison, MOST_JUDGED) {
+        let mut of_comparison = |comparison: &Comparison<'_>| match self.places(comparison) {
             None => match self.by_statistics(comparison) {
                 TruthValue::Maybe => Err(()),
                 truth => Ok(ByBins::All(truth)),
             },
-            Some(ByBins::Two(..)) => Err(()),
-            Some(ByBins::One(other, _)) if *place.get_or_insert(other) != other => Err(()),
-            Some(by_bins) => Ok(by_bins),
+            Some((first, None)) if *place.get_or_insert(first) == first => Ok(self.by_bins(comparison, (first, None))),
+            Some(_) => Err(()),
         };
         predicate.fold(&mut of_comparison, &ByBins::join).ok()
     }
@@ -236,39 +255,37 @@ impl<'a> GroupBins<'a> {
     /// Estimates the rows that match, and the number of bytes of bin numbers that tell which rows they are.
     pub(super) fn estimate(&self, predicate: &Predicate) -> (Estimate, u64) {
         let mut needed = vec![false; self.columns.len()];
-        let share = |place: usize, bin: usize| {
-            f64::from(self.columns[place].bins.get()[bin].rows) / f64::from(self.rows.max(1))
+        let share = |place: usize, bins: &Range<usize>| {
+            let rows = self.columns[place].bins.get()[bins.clone()].iter().map(|bin| u64::from(bin.rows)).sum::<u64>();
+            rows as f64 / f64::from(self.rows.max(1))
         };
         let mut of_comparison = |comparison: &Comparison<'_>| {
-            let (mut surely, mut possibly, mut is_exact) = (0.0, 0.0, true);
-            let mut count = |truth: TruthValue, share: f64| {
-                surely += if truth == TruthValue::Always { share } else { 0.0 };
-                possibly += if truth == TruthValue::Never { 0.0 } else { share };
-                is_exact &= truth != TruthValue::Maybe;
+            let Some((first, second)) = self.places(comparison) else {
+                return Estimate::of(self.by_statistics(comparison));
             };
-            let most_judged = if comparison.columns().len() > 1 { ESTIMATE_JUDGED_PAIRS } else { ESTIMATE_JUDGED };
-            match self.judge(comparison, most_judged) {
-                None => return Estimate::of(self.by_statistics(comparison)),
-                Some(ByBins::All(truth)) => return Estimate::of(truth),
-                Some(ByBins::One(place, truths)) => {
-                    needed[place] = true;
-                    truths.iter().enumerate().for_each(|(bin, truth)| count(*truth, share(place, bin)));
-                }
-                Some(ByBins::Two(first, second, truths)) => {
-                    (needed[first], needed[second]) = (true, true);
-                    let stride = self.columns[second].bins.get().len();
-                    for (pair, truth) in truths.iter().enumerate() {
-                        count(*truth, share(first, pair / stride) * share(second, pair % stride));
-                    }
-                    // Pairs of bins without rows may decide, and the share of a pair is an estimate.
-                    return Estimate {
-                        surely_least: 0.0,
-                        possibly_most: 1.0,
-                        ..Estimate::of_shares(surely, possibly, is_exact)
-                    };
+            let most_judged = if second.is_some() { ESTIMATE_JUDGED_PAIRS } else { ESTIMATE_JUDGED };
+            let judged = self.judge(comparison, (first, second), most_judged);
+            let of_first = judged.first().map_or(TruthValue::Maybe, |judged| judged.truth);
+            if judged.iter().all(|judged| judged.truth == of_first) {
+                return Estimate::of(of_first);
+            }
+            let (mut surely, mut possibly) = (0.0, 0.0);
+            for set in &judged {
+                let rows = share(first, &set.first) * second.map_or(1.0, |second| share(second, &set.second));
+                surely += if set.truth == TruthValue::Always { rows } else { 0.0 };
+                possibly += if set.truth == TruthValue::Never { 0.0 } else { rows };
+            }
+            let is_exact = judged.iter().all(|set| set.truth != TruthValue::Maybe);
+            let estimate = Estimate::of_shares(surely, possibly, is_exact);
+            needed[first] = true;
+            match second {
+                None => estimate,
+                Some(second) => {
+                    needed[second] = true;
+                    // The columns may depend on each other.
+                    Estimate { surely_least: 0.0, possibly_most: 1.0, ..estimate }
                 }
             }
-            Estimate::of_shares(surely, possibly, is_exact)
         };
         let folded: Result<Estimate, std::convert::Infallible> =
             predicate.fold(&mut |comparison| Ok(of_comparison(comparison)), &Estimate::join);
@@ -290,9 +307,9 @@ impl<'a> GroupBins<'a> {
         if let Some(by_bins) = self.judge_alone(predicate) {
             return self.truths(&by_bins, &mut numbers);
         }
-        let mut of_comparison = |comparison: &Comparison<'_>| match self.judge(comparison, MOST_JUDGED) {
+        let mut of_comparison = |comparison: &Comparison<'_>| match self.places(comparison) {
             None => without_bins(comparison),
-            Some(by_bins) => self.truths(&by_bins, &mut numbers),
+            Some(places) => self.truths(&self.by_bins(comparison, places), &mut numbers),
         };
         predicate.fold(&mut of_comparison, &|connective, operands| RowTruths::join(connective, operands, self.rows))
     }
