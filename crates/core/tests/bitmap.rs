@@ -454,3 +454,34 @@ fn a_killed_build_is_completed() {
     }
     assert!(killed > 20, "{killed}");
 }
+
+#[test]
+fn long_predicates_and_uniform_columns_are_answered() {
+    let storage = Arc::new(MemoryStorage::new());
+    let mut records = records(13, 20_000);
+    for record in &mut records {
+        (record.uy, record.kind) = (f64::NAN, 7);
+    }
+    write_by(&storage, "energy", &[(10, records.clone())], 1 << 20);
+    add(&storage, INDEX, None);
+    let dataset = Dataset::open_with(storage, "/ds").unwrap();
+    let terms = (0..250).map(|term| format!("ux > {term} AND ux < {term}.5")).collect::<Vec<_>>().join(" OR ");
+    let cells = (0..100_000).map(|cell| (cell * 3).to_string()).collect::<Vec<_>>().join(", ");
+    for (text, holds) in [
+        (
+            terms,
+            (|record| record.ux > 0.0 && record.ux.fract() != 0.0 && record.ux.fract() < 0.5) as fn(&Record) -> bool,
+        ),
+        (format!("cell IN ({cells})"), |record| record.cell >= 0 && record.cell % 3 == 0),
+        ("isnan(uy) AND kind = 7".to_owned(), |_| true),
+        ("uy > 0 OR kind < 7".to_owned(), |_| false),
+        ("NOT (uy > 0) AND ux > 2".to_owned(), |record| record.ux > 2.0),
+    ] {
+        let expected = records.iter().filter(|record| holds(record)).count() as u64;
+        for access in [Use::Automatic, Use::Index(INDEX.to_owned()), Use::Scan] {
+            let query = Query::new().filter(&text).using(access.clone());
+            let start = &text[..text.len().min(60)];
+            assert_eq!(dataset.count(&query).unwrap().0, expected, "{start} by {access:?}");
+        }
+    }
+}

@@ -68,7 +68,7 @@ impl Bins {
     pub(crate) fn decode(bytes: &[u8], order: KeyOrder, rows: u32) -> Result<Self, String> {
         let width = order.data_type().width();
         let entry_bytes = 2 * width + 4;
-        if bytes.len() % entry_bytes != 0 || bytes.len() / entry_bytes > MAX_BINS {
+        if !bytes.len().is_multiple_of(entry_bytes) || bytes.len() / entry_bytes > MAX_BINS {
             return Err(format!("{} bytes are no list of at most {MAX_BINS} bins", bytes.len()));
         }
         let (mut bins, mut total, mut previous) = (Vec::with_capacity(bytes.len() / entry_bytes), 0u64, None);
