@@ -389,6 +389,11 @@ fn the_life_of_a_bitmap_index() {
     assert_eq!(add(&storage, INDEX, None), [10]);
     assert_eq!(count(10), (of_half, true));
     assert_eq!(storage.list(paths.index(INDEX).root()).unwrap().len(), 4, "index.json, _turbidite and two epochs");
+    // So are those of an index that is complete.
+    let stale = paths.index(INDEX).root().join(format!("30.{}", "00000000-0000-0000-0000-000000000007"));
+    storage.create_dir_all(&stale).unwrap();
+    assert!(add(&storage, INDEX, None).is_empty());
+    assert_eq!(storage.list(paths.index(INDEX).root()).unwrap().len(), 4);
     // Sidecars of removed epochs are removed.
     let dataset = Dataset::open_with(storage.clone(), "/ds").unwrap();
     truncate_after(&shared, &paths, dataset.descriptor(), 10).unwrap();

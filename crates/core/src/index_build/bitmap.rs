@@ -97,6 +97,7 @@ impl BitmapBuild {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let (lock, lock_notice) = WriterLock::acquire(&storage, &index, options.break_lock)?;
         prepare(&*storage, &index, definition, dataset.descriptor().uuid)?;
+        remove_stale(&*storage, &index, &dataset)?;
         remove_remains(&*storage, &paths)?;
         Ok(Self {
             columns,
@@ -278,6 +279,18 @@ impl BitmapBuild {
 struct Raw {
     page: Vec<u8>,
     values: Vec<u8>,
+}
+
+/// Removes the sidecars of records that were replaced or removed.
+fn remove_stale(storage: &dyn Storage, index: &DatasetPaths, dataset: &Dataset) -> Result<()> {
+    let epochs = dataset.epochs()?;
+    for sidecars in SidecarEpoch::list(storage, index)? {
+        let exists = epochs.binary_search(&sidecars.epoch).is_ok();
+        if !exists || dataset.manifest(sidecars.epoch)?.commit != sidecars.commit {
+            storage.remove_dir_all(&sidecars.folder).at("remove", &sidecars.folder)?;
+        }
+    }
+    Ok(())
 }
 
 /// Creates the description of an index, or checks that it has the same, and removes what a killed build left.

@@ -155,8 +155,8 @@ impl SidecarEpoch {
         Ok(found)
     }
 
-    /// Makes the finished sidecars in `written` those of an epoch's commit, and removes those of its other commits.
-    /// Only the holder of the index's lock may call this function.
+    /// Makes the finished sidecars in `written` those of an epoch's commit. Only the holder of the index's lock may call
+    /// this function.
     ///
     /// # Errors
     /// If storage fails.
@@ -173,12 +173,7 @@ impl SidecarEpoch {
             storage.remove_dir_all(&target).at("remove", &target)?;
         }
         storage.rename(written, &target).at("rename", written)?;
-        storage.sync_dir(index.root()).at("sync", index.root())?;
-        let stale = Self::list(storage, index)?.into_iter().filter(|old| old.epoch == epoch && old.commit != commit);
-        for old in stale {
-            storage.remove_dir_all(&old.folder).at("remove", &old.folder)?;
-        }
-        Ok(())
+        storage.sync_dir(index.root()).at("sync", index.root())
     }
 }
 
