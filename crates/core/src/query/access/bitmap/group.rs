@@ -218,16 +218,17 @@ impl<'a> GroupBins<'a> {
         }
     }
 
-    /// Judges a predicate by the bins of one column. `None` if other columns decide, too.
+    /// Judges a predicate by the bins of its only column that has bins. `None` if other columns decide, too.
     fn judge_alone(&self, predicate: &Predicate) -> Option<ByBins> {
-        let mut place = None;
+        if self.columns.len() != 1 {
+            return None;
+        }
         let mut of_comparison = |comparison: &Comparison<'_>| match self.places(comparison) {
             None => match self.by_statistics(comparison) {
                 TruthValue::Maybe => Err(()),
                 truth => Ok(ByBins::All(truth)),
             },
-            Some((first, None)) if *place.get_or_insert(first) == first => Ok(self.by_bins(comparison, (first, None))),
-            Some(_) => Err(()),
+            Some(places) => Ok(self.by_bins(comparison, places)),
         };
         predicate.fold(&mut of_comparison, &ByBins::join).ok()
     }
