@@ -155,8 +155,8 @@ impl SidecarEpoch {
         Ok(found)
     }
 
-    /// Makes the finished sidecars in `written` those of an epoch's commit. Only the holder of the index's lock may call
-    /// this function.
+    /// Makes the finished sidecars in `written` those of an epoch's commit. Only the holder of the index's lock may
+    /// call this function.
     ///
     /// # Errors
     /// If storage fails.
