@@ -22,7 +22,7 @@ pub fn let_panics_be_caught() {
 type Seeds = fn() -> Vec<Vec<u8>>;
 
 /// All targets by name, with their seeds.
-pub const ALL: [(&str, fn(&[u8]), Seeds); 13] = [
+pub const ALL: [(&str, fn(&[u8]), Seeds); 14] = [
     ("dataset", core::dataset::target, core::dataset::seeds),
     ("descriptor", core::descriptor::target, core::descriptor::seeds),
     ("engine", core::engine::target, core::engine::seeds),
@@ -32,6 +32,7 @@ pub const ALL: [(&str, fn(&[u8]), Seeds); 13] = [
     ("partition", core::partition::target, core::partition::seeds),
     ("rank", core::rank::target, core::rank::seeds),
     ("recovery", core::recovery::target, core::recovery::seeds),
+    ("sidecar", core::sidecar::target, core::sidecar::seeds),
     ("vpic", sources::vpic, sources::vpic_seeds),
     ("layout", sources::layout, sources::layout_seeds),
     ("parquet", sources::parquet, sources::parquet_seeds),

@@ -79,8 +79,11 @@ pub mod writer;
 pub use compact::{CompactOptions, CompactedEpoch, Compaction};
 pub use error::{Error, ErrorClass, Refusal, Result, UsageError};
 pub use format::{EpochStatistics, PartOptions, RunKind};
-pub use index::IndexDefinition;
-pub use index_build::{IndexBuild, IndexOptions, IndexSummary, IndexedEpoch, drop_index, drop_index_with, indexes};
+pub use index::{BitmapDefinition, IndexDefinition};
+pub use index_build::{
+    BitmapBuild, BitmapEpoch, IndexBuild, IndexOptions, IndexSummary, IndexedEpoch, drop_index, drop_index_with,
+    indexes,
+};
 pub use query::{Dataset, Query};
 pub use runtime::local::LocalJob;
 pub use runtime::rank::RankJob;

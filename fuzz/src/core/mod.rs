@@ -16,4 +16,5 @@ pub mod rank;
 pub mod recovery;
 pub mod sample;
 pub mod script;
+pub mod sidecar;
 pub mod wire;

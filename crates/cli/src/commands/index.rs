@@ -8,7 +8,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde_json::json;
 use turbidite::store::EpochRange;
-use turbidite::{IndexBuild, IndexDefinition, IndexOptions, IndexSummary, WriteOptions, drop_index, indexes};
+use turbidite::{
+    BitmapBuild, BitmapDefinition, IndexBuild, IndexDefinition, IndexOptions, IndexSummary, WriteOptions, drop_index,
+    indexes,
+};
 
 use super::answers::{say, say_json};
 use crate::failure::{Failure, complain};
@@ -19,7 +22,8 @@ use crate::text;
 ///
 /// An index finds records by the value of a column that the dataset is not clustered by: any particle by its id in data
 /// that is clustered by energy. It lies in the dataset's folder, beside the records. Queries use it on their own where
-/// it reads less; query --explain says whether they do.
+/// it reads less; query --explain says whether they do. A bitmap index answers conditions on several columns: it has,
+/// for each record, the bin of each column's value.
 #[derive(Debug, Args)]
 pub(crate) struct Index {
     #[command(subcommand)]
@@ -42,9 +46,10 @@ enum Action {
 struct Add {
     /// The dataset
     dataset: PathBuf,
-    /// The column: COLUMN is sorted, and finds ranges and single values; hash:COLUMN finds single values. Each
-    /// ',with=COLUMN' after it carries another column: queries for indexed and carried columns alone read no records
-    #[arg(value_name = "COLUMN[,with=COLUMN…]")]
+    /// COLUMN is sorted, and finds ranges and single values; hash:COLUMN finds single values. Each ',with=COLUMN' after
+    /// it carries another column: queries for indexed and carried columns alone read no records. bitmap:A,B,… answers
+    /// conditions on several columns, in bins whose edges have at most 2 digits, or as many as precision=DIGITS says
+    #[arg(value_name = "COLUMN[,with=COLUMN…]|bitmap:A,B,…[,precision=DIGITS]")]
     definition: String,
     /// One epoch, or a range with both ends included [default: all]
     #[arg(long, value_name = "E|A..B")]
@@ -52,6 +57,9 @@ struct Add {
     /// Threads that read records; under mpiexec each rank has one [default: the number of cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
+    /// How a bitmap index stores the bins of rows [default: whatever is smallest]
+    #[arg(long, value_name = "NAME", value_parser = ["bytes", "slices", "runs"], hide_short_help = true)]
+    encoding: Option<String>,
     /// Take over the index's lock; use it only if the holder is certainly gone
     #[arg(long)]
     break_lock: bool,
@@ -69,7 +77,7 @@ struct List {
 struct Drop {
     /// The dataset
     dataset: PathBuf,
-    /// The name of the index, which is its column's
+    /// The name of the index: its column's, or bitmap:A,B,…
     name: String,
     /// Take over the index's lock; use it only if the holder is certainly gone
     #[arg(long)]
@@ -111,9 +119,24 @@ impl Index {
     }
 }
 
+/// The definition of an index of either family.
+enum Definition {
+    Entries(IndexDefinition),
+    Bitmap(BitmapDefinition),
+}
+
+impl Definition {
+    fn parse(text: &str) -> Result<Self, Failure> {
+        match BitmapDefinition::is_meant(text) {
+            true => Ok(Self::Bitmap(text.parse()?)),
+            false => Ok(Self::Entries(text.parse()?)),
+        }
+    }
+}
+
 impl Add {
     fn run(&self, as_json: bool) -> Result<(), Failure> {
-        let definition: IndexDefinition = self.definition.parse()?;
+        let definition = Definition::parse(&self.definition)?;
         let world = World::find()?;
         let leads = world.as_ref().is_none_or(|world| world.rank() == 0);
         let build = IndexRun {
@@ -123,7 +146,17 @@ impl Add {
             break_lock: self.break_lock,
             shows: leads && !as_json,
         };
-        let added = build.add(&definition, world.as_ref())?;
+        let added = match (&definition, &world) {
+            (Definition::Entries(_), _) if self.encoding.is_some() => {
+                return Err(Failure::Usage("--encoding: only a bitmap index has encodings".to_owned()));
+            }
+            (Definition::Entries(definition), world) => build.add(definition, world.as_ref())?,
+            (Definition::Bitmap(definition), None) => build.add_bitmap(definition, self.encoding.as_deref())?,
+            (Definition::Bitmap(_), Some(_)) => {
+                let what = "a bitmap index is made by one process; run 'turbidite index add' without mpiexec";
+                return Err(Failure::Usage(what.to_owned()));
+            }
+        };
         world.map_or(Ok(()), World::leave)?;
         match (leads, as_json) {
             (false, _) => Ok(()),
@@ -150,15 +183,8 @@ impl IndexRun<'_> {
         if let Some(notice) = build.lock_notice().filter(|_| self.shows) {
             complain(&format!("turbidite: {notice}"));
         }
-        let mut epochs = build.missing()?;
-        epochs.retain(|epoch| self.epoch.is_none_or(|range| range.contains(*epoch)));
-        let mut rows = 0;
-        for &epoch in &epochs {
-            rows += build.rows(epoch)?;
-        }
-        let progress = if self.shows { ProgressBar::new(rows) } else { ProgressBar::hidden() };
-        let style = ProgressStyle::with_template("{msg} [{bar:32}] {percent:>3}% {eta} left");
-        progress.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        let epochs = self.selected(build.missing()?);
+        let progress = self.progress(&epochs, |epoch| build.rows(epoch))?;
         let (mut entries, mut bytes_written) = (0, 0);
         for &epoch in &epochs {
             progress.set_message(format!("index {}, epoch {epoch}", definition.name()));
@@ -177,6 +203,61 @@ impl IndexRun<'_> {
             bytes_written,
             wall_s: begun.elapsed().as_secs_f64(),
         })
+    }
+
+    /// Makes the sidecars of all epochs that a bitmap index lacks.
+    fn add_bitmap(&self, definition: &BitmapDefinition, encoding: Option<&str>) -> Result<Added, Failure> {
+        let begun = Instant::now();
+        let options = IndexOptions { threads: self.threads.map(usize::from), break_lock: self.break_lock };
+        let mut build = BitmapBuild::open(self.dataset, definition, &options)?;
+        if let Some(encoding) = encoding {
+            build.force_encoding(encoding)?;
+        }
+        if let Some(notice) = build.lock_notice().filter(|_| self.shows) {
+            complain(&format!("turbidite: {notice}"));
+        }
+        let epochs = self.selected(build.missing()?);
+        let progress = self.progress(&epochs, |epoch| build.rows(epoch))?;
+        let (mut entries, mut bytes_written) = (0, 0);
+        for &epoch in &epochs {
+            progress.set_message(format!("index {}, epoch {epoch}", definition.name()));
+            let written = build.build_epoch(epoch, &|rows| progress.inc(rows))?;
+            entries += written.rows;
+            bytes_written += written.bytes;
+        }
+        build.close()?;
+        progress.finish_and_clear();
+        Ok(Added {
+            dataset: self.dataset.to_owned(),
+            name: definition.name(),
+            definition: definition.to_string(),
+            epochs,
+            entries,
+            bytes_written,
+            wall_s: begun.elapsed().as_secs_f64(),
+        })
+    }
+
+    /// Returns the requested epochs among some.
+    fn selected(&self, mut epochs: Vec<u64>) -> Vec<u64> {
+        epochs.retain(|epoch| self.epoch.is_none_or(|range| range.contains(*epoch)));
+        epochs
+    }
+
+    /// Returns the progress bar of the rows of some epochs.
+    fn progress(
+        &self,
+        epochs: &[u64],
+        rows_of: impl Fn(u64) -> Result<u64, turbidite::Error>,
+    ) -> Result<ProgressBar, Failure> {
+        let mut rows = 0;
+        for &epoch in epochs {
+            rows += rows_of(epoch)?;
+        }
+        let progress = if self.shows { ProgressBar::new(rows) } else { ProgressBar::hidden() };
+        let style = ProgressStyle::with_template("{msg} [{bar:32}] {percent:>3}% {eta} left");
+        progress.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        Ok(progress)
     }
 }
 
@@ -276,7 +357,10 @@ pub(super) fn add_as_in(source: &Path, run: &IndexRun<'_>) -> Result<Vec<Added>,
     for index in indexes(source)? {
         match index.problem {
             Some(problem) => complain(&format!("turbidite: index {} is not made in the copy: {problem}", index.name)),
-            None => added.push(run.add(&index.definition.parse()?, None)?),
+            None => added.push(match Definition::parse(&index.definition)? {
+                Definition::Entries(definition) => run.add(&definition, None)?,
+                Definition::Bitmap(definition) => run.add_bitmap(&definition, None)?,
+            }),
         }
     }
     Ok(added)

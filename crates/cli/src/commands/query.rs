@@ -65,6 +65,9 @@ pub(crate) struct QueryCommand {
     /// Print the number of matching rows instead of the rows
     #[arg(long, conflicts_with_all = ["columns", "order", "limit", "output", "explain"])]
     count: bool,
+    /// Print bounds of the number of matching rows, from manifests and bitmap indexes, without reading a record
+    #[arg(long, requires = "count")]
+    bounds: bool,
     /// Explain what the query would read, and why, without reading it
     #[arg(long, conflicts_with = "output")]
     explain: bool,
@@ -162,6 +165,18 @@ impl QueryCommand {
 
     fn count(&self, dataset: &Dataset, query: &Query, as_json: bool) -> Result<(), Failure> {
         let begun = Instant::now();
+        if self.bounds {
+            let bounds = dataset.count_bounds(query).map_err(|error| self.wrong(error))?;
+            if as_json {
+                let answer = self.answer(dataset, bounds.most, begun, bounds.metrics)?;
+                return say_json(&json!({"least": bounds.least, "most": bounds.most, "cost": answer}));
+            }
+            report_ignored(&bounds.metrics);
+            return say(&match bounds.least == bounds.most {
+                true => bounds.most.to_string(),
+                false => format!("{} to {}", bounds.least, bounds.most),
+            });
+        }
         let (rows, metrics) = dataset.count(query).map_err(|error| self.wrong(error))?;
         if as_json {
             let answer = self.answer(dataset, rows, begun, metrics)?;

@@ -20,6 +20,7 @@
 //!   block boundary.
 //! - Input is checked before use. Corruption leads to an error, never to a panic.
 
+pub(crate) mod bitmap;
 mod manifest;
 mod parquet;
 mod part;

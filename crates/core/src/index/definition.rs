@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::bitmap::BitmapDefinition;
 use crate::error::{Error, UsageError};
 use crate::schema::{ClusterKey, Clustering};
 
@@ -107,6 +108,12 @@ impl FromStr for IndexDefinition {
     /// Parses `COLUMN`, `range:COLUMN` or `hash:COLUMN`, like a cluster key. `,with=COLUMN` follows for each column
     /// that entries carry.
     fn from_str(text: &str) -> Result<Self, Error> {
+        if BitmapDefinition::is_meant(text) {
+            let what = format!(
+                "'{text}' is a bitmap index, which is made of committed epochs only: use 'turbidite index add' by itself"
+            );
+            return Err(UsageError::Option { option: "index", what }.into());
+        }
         let mut parts = text.split(CARRIES);
         let ClusterKey { clustering, columns } = parts.next().unwrap_or_default().parse::<ClusterKey>()?;
         Self::new(clustering, columns.join(","))?.carrying(parts)
@@ -115,6 +122,9 @@ impl FromStr for IndexDefinition {
 
 impl fmt::Display for IndexDefinition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.clustering == Clustering::Range && BitmapDefinition::is_meant(&self.column) {
+            f.write_str("range:")?;
+        }
         self.key().fmt(f)?;
         self.carried.iter().try_for_each(|column| write!(f, "{CARRIES}{column}"))
     }
@@ -126,14 +136,14 @@ mod tests {
 
     #[test]
     fn definitions_are_printed_as_they_are_parsed() {
-        for text in ["id", "hash:id", "uy", "id,with=energy", "hash:id,with=ux,with=a=b"] {
+        for text in ["id", "hash:id", "uy", "range:bitmap:x", "id,with=energy", "hash:id,with=ux,with=a=b"] {
             assert_eq!(text.parse::<IndexDefinition>().unwrap().to_string(), text);
         }
     }
 
     #[test]
     fn names_that_are_no_folders_are_refused() {
-        for text in ["", ".", "..", "a/b", "hash:a,b", "hash:", ",with=energy"] {
+        for text in ["", ".", "..", "a/b", "hash:a,b", "hash:", "bitmap:ux", ",with=energy"] {
             assert!(text.parse::<IndexDefinition>().is_err(), "{text}");
         }
     }

@@ -6,11 +6,16 @@
 //! manifest of an epoch of an index states the commit of the records that it was made from, so an index of replaced
 //! data is never used.
 //!
-//! `definition` describes an index, `entry` its columns. The planner uses indexes through
+//! A bitmap index (`bitmap`) has a sidecar for each part instead, with the bins of the values of several columns.
+//!
+//! `definition` describes an index of entries, `entry` its columns. The planner uses indexes through
 //! [`query::access`](crate::query), and [`index_build`](crate::index_build) makes them.
 
+mod bitmap;
 mod definition;
 mod entry;
 
+pub use bitmap::BitmapDefinition;
+pub(crate) use bitmap::{BinnedColumn, bin_column};
 pub use definition::IndexDefinition;
 pub(crate) use entry::{EntryLayout, IndexedValues, RecordPlace};

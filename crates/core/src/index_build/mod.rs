@@ -4,7 +4,10 @@
 //! records of a simulation: partitioned, sorted in memory, and committed with the commit that they belong to. Memory is
 //! that of a job of as many ranks, for epochs of any size. The dataset of the records is only read, so a writer may go
 //! on.
+//!
+//! Bitmap indexes (`bitmap`) have a sidecar for each part. Threads read the columns of different parts.
 
+mod bitmap;
 mod build;
 mod entries;
 mod job;
@@ -12,6 +15,7 @@ mod options;
 mod removal;
 mod summary;
 
+pub use bitmap::{BitmapBuild, BitmapEpoch};
 pub use build::IndexBuild;
 pub use options::IndexOptions;
 pub use removal::{drop_index, drop_index_with};

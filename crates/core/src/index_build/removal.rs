@@ -7,7 +7,7 @@ use super::options::IndexOptions;
 use crate::error::{Error, IoContext, Result, UsageError};
 use crate::query::Dataset;
 use crate::storage::{FileKind, FileSystem, Storage};
-use crate::store::{DatasetPaths, LockNotice, REMOVED_INDEX, WriterLock, list_indexes};
+use crate::store::{DatasetPaths, LockNotice, REMOVED_INDEX, WriterLock, list_indexes, list_sidecar_indexes};
 
 /// Removes an index of the dataset at `path`. Queries that are reading it go on by their open files, or without it.
 /// Returns the notice about the lock of another process, if there was one.
@@ -38,7 +38,7 @@ pub fn drop_index_with(
     let is_folder =
         is_name(name) && storage.kind(index.root()).at("look up", index.root())? == Some(FileKind::Directory);
     if !is_folder {
-        let known = list_indexes(&**storage, &paths)?;
+        let known = [list_indexes(&**storage, &paths)?, list_sidecar_indexes(&**storage, &paths)?].concat();
         let what = format!("there is no index '{name}'; the dataset has [{}]", known.join(", "));
         return Err(UsageError::Option { option: "index", what }.into());
     }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::error::Result;
-use crate::index::IndexDefinition;
+use crate::error::{Error, Result};
+use crate::index::{BitmapDefinition, IndexDefinition};
 use crate::query::Dataset;
 use crate::storage::{FileSystem, Storage};
-use crate::store::{DatasetPaths, list_indexes};
+use crate::store::{DatasetPaths, SidecarDescriptor, SidecarEpoch, list_indexes, list_sidecar_indexes};
 
 /// An index of a dataset.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -17,13 +17,13 @@ use crate::store::{DatasetPaths, list_indexes};
 pub struct IndexSummary {
     /// Its name.
     pub name: String,
-    /// Its definition, as [`IndexDefinition`] parses it. The name, if it cannot be read.
+    /// Its definition, as [`IndexDefinition`] or [`BitmapDefinition`] parses it. The name, if it cannot be read.
     pub definition: String,
     /// Number of epochs of the dataset whose records it has.
     pub epochs: u64,
     /// Epochs of the dataset that it lacks, or of which it has entries of replaced data.
     pub missing: Vec<u64>,
-    /// Number of entries.
+    /// Number of entries: of rows, in a bitmap index.
     pub entries: u64,
     /// Size of its files in bytes.
     pub bytes: u64,
@@ -56,12 +56,19 @@ pub fn indexes(path: impl AsRef<Path>) -> Result<Vec<IndexSummary>> {
     let (paths, dataset) = (DatasetPaths::new(path.as_ref()), Dataset::open(path.as_ref())?);
     let epochs = dataset.epochs()?;
     let names = list_indexes(&*storage, &paths)?;
-    names.into_iter().map(|name| IndexSummary::of(&paths, &dataset, &epochs, name)).collect()
+    let entries = names.into_iter().map(|name| IndexSummary::of(&paths, &dataset, &epochs, name));
+    let mut found = entries.collect::<Result<Vec<_>>>()?;
+    for name in list_sidecar_indexes(&*storage, &paths)? {
+        found.push(IndexSummary::of_sidecars(&*storage, &paths, &dataset, &epochs, name)?);
+    }
+    found.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(found)
 }
 
 impl IndexSummary {
-    fn of(paths: &DatasetPaths, dataset: &Dataset, epochs: &[u64], name: String) -> Result<Self> {
-        let mut summary = Self {
+    /// Creates the summary of an index without epochs.
+    fn named(name: String) -> Self {
+        Self {
             definition: name.clone(),
             epochs: 0,
             missing: Vec::new(),
@@ -70,7 +77,63 @@ impl IndexSummary {
             problem: None,
             by_epoch: Vec::new(),
             name,
-        };
+        }
+    }
+
+    /// Sums up the epochs.
+    fn totalled(mut self) -> Self {
+        self.epochs = self.by_epoch.len() as u64;
+        self.entries = self.by_epoch.iter().map(|epoch| epoch.entries).sum();
+        self.bytes = self.by_epoch.iter().map(|epoch| epoch.bytes).sum();
+        self
+    }
+
+    /// Returns the summary of a bitmap index, which has each row once.
+    fn of_sidecars(
+        storage: &dyn Storage,
+        paths: &DatasetPaths,
+        dataset: &Dataset,
+        epochs: &[u64],
+        name: String,
+    ) -> Result<Self> {
+        let (index, mut summary) = (paths.index(&name), Self::named(name));
+        let described = SidecarDescriptor::read(storage, &index).and_then(|found| match found {
+            Some(found) => BitmapDefinition::new(found.columns, found.precision),
+            None => Err(Error::corruption(&index.sidecar_index(), "it is missing")),
+        });
+        match described {
+            Ok(definition) => summary.definition = definition.to_string(),
+            Err(error) => {
+                let missing = epochs.to_vec();
+                return Ok(Self { missing, problem: Some(error.to_string()), ..summary });
+            }
+        }
+        let built = SidecarEpoch::list(storage, &index)?;
+        for &epoch in epochs {
+            let manifest = dataset.manifest(epoch)?;
+            let is_current = |sidecars: &&SidecarEpoch| (sidecars.epoch, sidecars.commit) == (epoch, manifest.commit);
+            let Some(sidecars) = built.iter().find(is_current) else {
+                summary.missing.push(epoch);
+                continue;
+            };
+            let mut bytes = 0;
+            for part in &manifest.parts {
+                let path = SidecarEpoch::part(&sidecars.folder, part.part);
+                match storage.open(&path) {
+                    Ok(file) => bytes += file.bytes(),
+                    Err(error) => {
+                        let problem = format!("cannot open {}: {error}", path.display());
+                        summary.problem.get_or_insert(problem);
+                    }
+                }
+            }
+            summary.by_epoch.push(IndexedEpoch { epoch, entries: manifest.rows(), bytes });
+        }
+        Ok(summary.totalled())
+    }
+
+    fn of(paths: &DatasetPaths, dataset: &Dataset, epochs: &[u64], name: String) -> Result<Self> {
+        let mut summary = Self::named(name);
         let opened = Dataset::open(paths.index(&summary.name).root()).and_then(|index| {
             let definition = IndexDefinition::of_entries(&summary.name, index.schema())?;
             let built = index.epochs()?;
@@ -104,9 +167,6 @@ impl IndexSummary {
                 }
             }
         }
-        summary.epochs = summary.by_epoch.len() as u64;
-        summary.entries = summary.by_epoch.iter().map(|epoch| epoch.entries).sum();
-        summary.bytes = summary.by_epoch.iter().map(|epoch| epoch.bytes).sum();
-        Ok(summary)
+        Ok(summary.totalled())
     }
 }

@@ -3,15 +3,15 @@
 //! Opening a dataset reads one small file. A manifest is loaded when a query first needs it, a footer when a query
 //! first touches its part. Both caches evict the least recently used entries.
 
-use std::collections::HashMap;
-use std::hash::Hash;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use uuid::Uuid;
 
+use super::access::bitmap::index::BitmapIndex;
 use super::access::path::AccessPath;
+use super::cache::Cache;
 use super::request::EpochSelection;
 use crate::error::{Error, Result};
 use crate::format::{EpochManifest, FormatVersion, PartFilters, PartId, PartIdentity, PartReader};
@@ -69,6 +69,8 @@ pub(super) struct Catalog {
     filters: Mutex<Cache<(Uuid, PartId), Arc<PartFilters>>>,
     /// The indexes of the dataset, in the order of their names.
     indexes: Vec<Box<dyn AccessPath>>,
+    /// The bitmap indexes of the dataset, in the order of their names.
+    bitmaps: Vec<BitmapIndex>,
     /// Number of times that a part's filters or an index were corrupt.
     ignored_corruption: AtomicU64,
     /// Recycled memory for columns.
@@ -110,6 +112,7 @@ impl Catalog {
             parts: Mutex::new(Cache::new(budgets.parts, budgets.footer_bytes)),
             filters: Mutex::new(Cache::new(usize::MAX, budgets.filter_bytes)),
             indexes: Vec::new(),
+            bitmaps: Vec::new(),
             ignored_corruption: AtomicU64::new(0),
             recycler: Arc::default(),
         })
@@ -124,6 +127,17 @@ impl Catalog {
     /// Returns the indexes.
     pub(super) fn indexes(&self) -> &[Box<dyn AccessPath>] {
         &self.indexes
+    }
+
+    /// Adds bitmap indexes, which planning may use.
+    #[must_use]
+    pub(super) fn with_bitmaps(self, bitmaps: Vec<BitmapIndex>) -> Self {
+        Self { bitmaps, ..self }
+    }
+
+    /// Returns the bitmap indexes.
+    pub(super) fn bitmaps(&self) -> &[BitmapIndex] {
+        &self.bitmaps
     }
 
     pub(super) fn descriptor(&self) -> &DatasetDescriptor {
@@ -359,75 +373,4 @@ impl Catalog {
 /// Locks a cache, even if another thread panicked. The caches are consistent between any two of their statements.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[derive(Debug)]
-struct Cached<V> {
-    value: V,
-    weight: u64,
-    used: u64,
-}
-
-/// An LRU cache with limits on the number and the total weight of its entries.
-#[derive(Debug)]
-struct Cache<K, V> {
-    entries: HashMap<K, Cached<V>>,
-    most_entries: usize,
-    most_weight: u64,
-    weight: u64,
-    clock: u64,
-}
-
-impl<K: Eq + Hash + Clone, V: Clone> Cache<K, V> {
-    fn new(most_entries: usize, most_weight: u64) -> Self {
-        Self { entries: HashMap::new(), most_entries, most_weight, weight: 0, clock: 0 }
-    }
-
-    fn get(&mut self, key: &K) -> Option<V> {
-        self.clock += 1;
-        let entry = self.entries.get_mut(key)?;
-        entry.used = self.clock;
-        Some(entry.value.clone())
-    }
-
-    /// Inserts a value. The newest value is kept even if it alone exceeds the budget.
-    fn insert(&mut self, key: K, value: V, weight: u64) {
-        self.remove(&key);
-        while !self.entries.is_empty()
-            && (self.entries.len() >= self.most_entries || self.weight.saturating_add(weight) > self.most_weight)
-        {
-            let oldest = self.entries.iter().min_by_key(|(_, entry)| entry.used).map(|(key, _)| key.clone());
-            let Some(oldest) = oldest else { break };
-            self.remove(&oldest);
-        }
-        self.clock += 1;
-        self.weight = self.weight.saturating_add(weight);
-        self.entries.insert(key, Cached { value, weight, used: self.clock });
-    }
-
-    fn remove(&mut self, key: &K) {
-        if let Some(entry) = self.entries.remove(key) {
-            self.weight = self.weight.saturating_sub(entry.weight);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_least_recently_used_leaves_the_cache_first() {
-        let mut cache = Cache::new(3, 100);
-        for key in 0..3 {
-            cache.insert(key, key, 10);
-        }
-        assert_eq!(cache.get(&0), Some(0));
-        cache.insert(3, 3, 10);
-        assert_eq!((cache.get(&1), cache.get(&0), cache.weight), (None, Some(0), 30));
-        cache.insert(4, 4, 95);
-        assert_eq!((cache.entries.len(), cache.weight), (1, 95));
-        cache.insert(4, 5, 500);
-        assert_eq!((cache.get(&4), cache.weight), (Some(5), 500));
-    }
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::access::bitmap::index::find_bitmaps;
 use super::access::entries::find_indexes;
 use super::catalog::{CacheBudgets, Catalog};
 use super::metrics::{Counters, QueryMetrics};
@@ -11,6 +12,7 @@ use super::request::{EpochSelection, MOST_BATCH_ROWS, Query, ResolvedQuery, core
 use crate::error::{Result, UsageError};
 use crate::format::EpochManifest;
 use crate::query::analytics::bins::Bins;
+use crate::query::analytics::count_bounds::{self, CountBounds};
 use crate::query::analytics::distribution::{self, Histogram, Precision, Quantiles};
 use crate::query::analytics::frequent::{self, FrequentKey};
 use crate::query::analytics::histogram_2d::{self, Histogram2d};
@@ -61,8 +63,11 @@ impl Dataset {
         // A fork in the middle of the first call would leave the child waiting for the number for ever.
         cores();
         let catalog = Catalog::open(Arc::clone(&storage), path.as_ref(), CacheBudgets::RECORDS)?;
-        let catalog = match find_indexes(&storage, &DatasetPaths::new(path.as_ref()), &catalog) {
-            Ok(indexes) => catalog.with_indexes(indexes),
+        let paths = DatasetPaths::new(path.as_ref());
+        let indexes = find_indexes(&storage, &paths, &catalog);
+        let found = indexes.and_then(|indexes| Ok((indexes, find_bitmaps(&storage, &paths, catalog.descriptor())?)));
+        let catalog = match found {
+            Ok((indexes, bitmaps)) => catalog.with_indexes(indexes).with_bitmaps(bitmaps),
             // The records answer without indexes.
             Err(_) => {
                 catalog.ignore_corruption(1);
@@ -151,6 +156,17 @@ impl Dataset {
         let resolved = ResolvedQuery::resolve(&bare, &self.catalog.schema)?;
         let epochs = self.catalog.select_epochs(&query.epochs)?;
         stream::count(self.catalog.clone(), resolved, epochs, self.counters())
+    }
+
+    /// Returns bounds of the number of matching rows, without reading a record: from manifests, and from bitmap indexes
+    /// of the predicate's columns. The query's columns, order and limit are ignored.
+    ///
+    /// # Errors
+    /// The errors of [`Dataset::run`], and a usage error for a piece.
+    pub fn count_bounds(&self, query: &Query) -> Result<CountBounds> {
+        let resolved = ResolvedQuery::resolve(query, &self.catalog.schema)?;
+        let epochs = self.catalog.select_epochs(&query.epochs)?;
+        count_bounds::count_bounds(&self.catalog, &resolved, &epochs, &self.counters())
     }
 
     /// Cuts a query into pieces for other processes. Each piece reads at most about `bytes` of values, but at least one

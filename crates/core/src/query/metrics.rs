@@ -20,7 +20,8 @@ pub struct QueryMetrics {
     pub runs_touched: u64,
     /// Pages decoded.
     pub pages_read: u64,
-    /// Bytes of pages fetched, including the gaps between them; manifests and footers are not counted.
+    /// Bytes of pages fetched, including the gaps between them, and of sidecars of indexes; manifests and footers are
+    /// not counted.
     pub bytes_read: u64,
     /// Rows that matched so far.
     pub rows_matched: u64,
@@ -52,6 +53,8 @@ pub(super) struct Counters {
     pub(super) corrupt_filters: AtomicU64,
     pub(super) entries_read: AtomicU64,
     pub(super) corrupt_indexes: AtomicU64,
+    /// Plans share it, since they read sidecars until the last row group is read.
+    pub(super) sidecars: Arc<SidecarReads>,
     /// Rows currently held in decoded chunks.
     pub(super) resident_rows: AtomicU64,
     /// Maximum of `resident_rows` so far.
@@ -60,6 +63,14 @@ pub(super) struct Counters {
     pub(super) recycler: Arc<Recycler>,
     /// The progress of the request, if a thread watches it.
     pub(super) progress: Option<Arc<QueryProgress>>,
+}
+
+/// What a query has read of the sidecars of indexes.
+#[derive(Debug, Default)]
+pub(super) struct SidecarReads {
+    pub(super) bytes: AtomicU64,
+    /// Number of times that a sidecar was corrupt, or could not be read.
+    pub(super) corrupt: AtomicU64,
 }
 
 /// Adds to a counter. Additions to different counters are not ordered.
@@ -112,14 +123,14 @@ impl Counters {
             runs_considered: count(&self.runs_considered),
             runs_touched: count(&self.runs_touched),
             pages_read: count(&self.pages_read),
-            bytes_read: count(&self.bytes_read),
+            bytes_read: count(&self.bytes_read) + count(&self.sidecars.bytes),
             rows_matched: count(&self.rows_matched),
             read_s: seconds(&self.read_ns),
             filter_s: seconds(&self.filter_ns),
             merge_s: seconds(&self.merge_ns),
             corrupt_filters: count(&self.corrupt_filters),
             entries_read: count(&self.entries_read),
-            corrupt_indexes: count(&self.corrupt_indexes),
+            corrupt_indexes: count(&self.corrupt_indexes) + count(&self.sidecars.corrupt),
         }
     }
 

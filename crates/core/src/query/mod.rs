@@ -34,6 +34,7 @@
 
 mod access;
 mod analytics;
+mod cache;
 mod catalog;
 mod dataset;
 mod execution;
@@ -54,6 +55,7 @@ pub(crate) use planning::scan::Group;
 
 pub use access::choice::Alternative;
 pub use analytics::bins::{BinScale, Bins};
+pub use analytics::count_bounds::CountBounds;
 pub use analytics::distribution::{Bounded, Histogram, Precision, Quantile, Quantiles};
 pub use analytics::frequent::FrequentKey;
 pub use analytics::histogram_2d::Histogram2d;

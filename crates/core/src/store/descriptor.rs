@@ -84,7 +84,7 @@ struct Header {
 }
 
 /// Returns the end of the file, from the comma before the checksum.
-fn closing(covered: &[u8]) -> String {
+pub(super) fn closing(covered: &[u8]) -> String {
     format!(",\n  \"checksum\": \"{:016x}\"\n}}\n", xxh3_64(covered))
 }
 

@@ -1,7 +1,7 @@
 //! Lists epochs and parts by their names.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::paths::{DatasetPaths, REMOVED_INDEX, parse_epoch_folder};
 use crate::error::{IoContext, Result};
@@ -28,17 +28,36 @@ pub fn list_epochs(storage: &dyn Storage, paths: &DatasetPaths) -> Result<Vec<u6
     Ok(epochs)
 }
 
-/// Returns the names of a dataset's indexes, in ascending order. An index that cannot be read is listed, too.
+/// Returns the names of a dataset's indexes of entries, in ascending order. An index that cannot be read is listed,
+/// too.
 ///
 /// # Errors
 /// If the folder of the indexes cannot be read.
 pub fn list_indexes(storage: &dyn Storage, paths: &DatasetPaths) -> Result<Vec<String>> {
+    list_described(storage, paths, DatasetPaths::descriptor)
+}
+
+/// Returns the names of a dataset's indexes by sidecars, in ascending order. An index that cannot be read is listed,
+/// too.
+///
+/// # Errors
+/// If the folder of the indexes cannot be read.
+pub(crate) fn list_sidecar_indexes(storage: &dyn Storage, paths: &DatasetPaths) -> Result<Vec<String>> {
+    list_described(storage, paths, DatasetPaths::sidecar_index)
+}
+
+/// Returns the names of the indexes that have a description.
+fn list_described(
+    storage: &dyn Storage,
+    paths: &DatasetPaths,
+    description: impl Fn(&DatasetPaths) -> PathBuf,
+) -> Result<Vec<String>> {
     let folders = list_or_empty(storage, &paths.indexes())?;
     let mut names: Vec<String> = Vec::new();
     let is_index = |entry: &DirEntry| entry.kind == FileKind::Directory && !entry.name.starts_with(REMOVED_INDEX);
     for folder in folders.into_iter().filter(is_index) {
         // An index that is being created has no description.
-        if !matches!(storage.kind(&paths.index(&folder.name).descriptor()), Ok(None)) {
+        if !matches!(storage.kind(&description(&paths.index(&folder.name))), Ok(None)) {
             names.push(folder.name);
         }
     }

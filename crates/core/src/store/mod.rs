@@ -7,7 +7,9 @@
 //! DS/_turbidite/tmp/200.<uuid>/            an attempt: parts of a running or crashed writer
 //! DS/_turbidite/tmp/200.<uuid>.replaced/   old data that the replacement by commit <uuid> set aside
 //! DS/_turbidite/tmp/200.<uuid>.removed/    data that a truncation removed
-//! DS/_turbidite/index/NAME/                an index: a dataset of entries, with the same files
+//! DS/_turbidite/index/NAME/                an index: a dataset of entries, with the same files, or
+//! DS/_turbidite/index/NAME/index.json      the description of an index by sidecars (`sidecar_index`)
+//! DS/_turbidite/index/NAME/200.<uuid>/     its sidecars of one commit of one epoch, one for each part
 //! DS/_turbidite/lock                       the writer lock (`lock`)
 //! ```
 //!
@@ -43,6 +45,7 @@ mod lock;
 mod paths;
 mod recovery;
 pub mod salvage;
+mod sidecar_index;
 #[cfg(test)]
 mod tests;
 mod truncate;
@@ -50,6 +53,7 @@ mod vacancy;
 mod verify;
 mod verify_hash;
 mod verify_part;
+mod verify_sidecars;
 
 pub(crate) use commit::discard_attempt;
 pub use commit::{EpochCommit, IfExists};
@@ -59,6 +63,7 @@ pub use epochs::load_manifest;
 pub(crate) use epochs::{ScanManifest, is_of_data, load_scan_manifest};
 pub use findings::{Finding, FindingKind, VerifyReport};
 pub(crate) use listing::epoch_exists;
+pub(crate) use listing::list_sidecar_indexes;
 pub use listing::{list_epochs, list_indexes};
 #[cfg(test)]
 pub(crate) use lock::forged;
@@ -66,6 +71,7 @@ pub use lock::{LockHolder, LockNotice, WriterLock, lock_holder};
 pub(crate) use paths::REMOVED_INDEX;
 pub use paths::{DatasetPaths, EpochRange, parse_epoch};
 pub use recovery::{Recovery, recover};
+pub(crate) use sidecar_index::{SidecarDescriptor, SidecarEpoch};
 pub use truncate::truncate_after;
 pub(crate) use vacancy::check_vacant;
 pub use verify::{VerifyOptions, VerifyProgress, verify, verify_on};

@@ -102,6 +102,16 @@ impl DatasetPaths {
         Self::new(self.indexes().join(name))
     }
 
+    /// Returns the path of the description of an index by sidecars, whose folder this is.
+    pub(crate) fn sidecar_index(&self) -> PathBuf {
+        self.root.join("index.json")
+    }
+
+    /// Returns the folder of the sidecars of one commit of an epoch, in an index whose folder this is.
+    pub(crate) fn sidecars(&self, epoch: u64, commit: Uuid) -> PathBuf {
+        self.root.join(format!("{epoch}.{commit}"))
+    }
+
     /// Returns a new folder for an index that is being removed. It is not an index.
     pub(crate) fn removed_index(&self) -> Self {
         Self::new(self.indexes().join(format!("{REMOVED_INDEX}{}", Uuid::new_v4())))
@@ -143,6 +153,11 @@ fn parse_commit(text: &str) -> Option<(u64, Uuid)> {
 /// Parses the name of a file in [`DatasetPaths::manifests`]. Returns its epoch and commit.
 pub(super) fn parse_manifest(name: &str) -> Option<(u64, Uuid)> {
     parse_commit(name.strip_suffix(MANIFEST_SUFFIX)?)
+}
+
+/// Parses the name of a folder of sidecars. Returns the epoch and commit of their records.
+pub(super) fn parse_sidecars(name: &str) -> Option<(u64, Uuid)> {
+    parse_commit(name)
 }
 
 /// Parses the name of a folder in [`DatasetPaths::unfinished`]. Returns its epoch, commit and kind.

@@ -9,10 +9,11 @@ use uuid::Uuid;
 
 use super::descriptor::DatasetDescriptor;
 use super::epochs::manifest_commits;
-use super::listing::{list_epochs, list_indexes};
+use super::listing::{list_epochs, list_indexes, list_sidecar_indexes};
 use super::lock::WriterLock;
 use super::paths::{DatasetPaths, Leftover};
 use super::recovery::recover;
+use super::sidecar_index::SidecarEpoch;
 use crate::error::{IoContext, Result};
 use crate::storage::Storage;
 
@@ -54,7 +55,19 @@ pub fn truncate_after(
         // that another process is building.
         drop(truncate_index(storage, &paths.index(&name), last));
     }
+    for name in list_sidecar_indexes(&**storage, paths).unwrap_or_default() {
+        drop(truncate_sidecars(storage, &paths.index(&name), last));
+    }
     Ok(removed)
+}
+
+/// Removes the sidecars of removed epochs.
+fn truncate_sidecars(storage: &Arc<dyn Storage>, index: &DatasetPaths, last: u64) -> Result<()> {
+    let (lock, _) = WriterLock::acquire(storage, index, false)?;
+    for sidecars in SidecarEpoch::list(&**storage, index)?.into_iter().filter(|sidecars| sidecars.epoch > last) {
+        storage.remove_dir_all(&sidecars.folder).at("remove", &sidecars.folder)?;
+    }
+    lock.release()
 }
 
 /// Removes the entries of removed epochs.

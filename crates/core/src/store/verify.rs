@@ -15,6 +15,7 @@ use super::findings::{Finding, FindingKind, VerifyReport};
 use super::listing::{list_epochs, list_indexes, list_or_empty};
 use super::paths::{DatasetPaths, EpochRange, Leftover, parse_epoch_folder, parse_leftover, parse_manifest};
 use super::verify_part::verify_part;
+use super::verify_sidecars::verify_sidecars;
 use crate::error::{Error, Result};
 use crate::format::{EpochManifest, EpochStatistics, PartEntry, PartId, RunKind};
 use crate::schema::Clustering;
@@ -85,6 +86,7 @@ pub fn verify_on(
         check_entries(storage, paths, &index, options, &mut report.findings)?;
         report.add_index(found);
     }
+    verify_sidecars(storage, paths, options.epochs, &mut report)?;
     Ok(report)
 }
 

@@ -39,6 +39,8 @@ class Indexes:
     def add(self, column: str) -> Index:
         """Makes the index of a column, or completes it: ``"id"``, or ``"hash:id"`` for single values only.
 
+        ``"bitmap:ux,uy,uz"`` makes a bitmap index, which answers conditions on several columns.
+
         Reads the column of every epoch that the index lacks. Datasets that are open elsewhere use the index when they are
         opened again.
 

@@ -2,6 +2,7 @@
 
 mod damage;
 mod golden;
+mod golden_bitmap;
 mod golden_hash;
 mod manifest;
 mod round_trip;

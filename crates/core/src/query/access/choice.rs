@@ -12,6 +12,7 @@ use crate::error::{Result, UsageError};
 use crate::expr::TruthValue;
 use crate::format::EpochManifest;
 use crate::index::RecordPlace;
+use crate::query::access::bitmap::index::BitmapIndex;
 use crate::query::access::candidate::{Candidate, Finder};
 use crate::query::access::path::{AccessPath, FEW_ROWS, ROWS_PER_ENTRY};
 use crate::query::metrics::Counters;
@@ -35,7 +36,7 @@ const FEW_PLACES: usize = 64;
 pub struct Alternative {
     /// Name of the index, or `scan`.
     pub path: String,
-    /// Maximum number of entries to read (of a scan: the rows to test).
+    /// Maximum number of entries to read (of a scan: the rows to test; of bitmap indexes: the rows that may match).
     pub entries_most: u64,
     /// Whether the query reads it.
     pub is_used: bool,
@@ -60,13 +61,13 @@ pub(in crate::query) struct Narrowed {
 /// # Errors
 /// I/O errors, and a usage error if the query requires an index that does not exist.
 pub(in crate::query) fn narrow(
-    paths: &[Box<dyn AccessPath>],
+    (paths, bitmaps): (&[Box<dyn AccessPath>], &[BitmapIndex]),
     resolved: &ResolvedQuery,
     manifest: &EpochManifest,
     choices: Vec<GroupChoice>,
     counters: &Counters,
 ) -> Result<Narrowed> {
-    check_named(paths, &resolved.access)?;
+    check_named(paths, bitmaps, &resolved.access)?;
     let tested = choices.iter().filter(|choice| !choice.is_exact);
     let rows: u64 = tested.map(|choice| manifest.row_groups[choice.entry].rows).sum();
     let Some(predicate) = resolved.predicate.as_ref().filter(|_| !paths.is_empty() && rows > 0) else {
@@ -101,12 +102,12 @@ pub(in crate::query) fn narrow(
 }
 
 /// Checks that the index that a query requires exists.
-fn check_named(paths: &[Box<dyn AccessPath>], access: &Use) -> Result<()> {
+fn check_named(paths: &[Box<dyn AccessPath>], bitmaps: &[BitmapIndex], access: &Use) -> Result<()> {
     let Use::Index(name) = access else { return Ok(()) };
-    if paths.iter().any(|path| path.name() == name) {
+    let known: Vec<&str> = paths.iter().map(|path| path.name()).chain(bitmaps.iter().map(BitmapIndex::name)).collect();
+    if known.contains(&name.as_str()) {
         return Ok(());
     }
-    let known: Vec<&str> = paths.iter().map(|path| path.name()).collect();
     let what = format!("there is no index '{name}'; the dataset has [{}]", known.join(", "));
     Err(UsageError::Option { option: "use", what }.into())
 }

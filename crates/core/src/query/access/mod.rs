@@ -2,8 +2,9 @@
 //!
 //! `path` is the interface that the planner uses, and `choice` decides which paths a query takes. `covering` answers
 //! queries from an index that has all columns of a query. `entries` implements the interface for indexes of entries.
-//! Another family of indexes implements [`AccessPath`](path::AccessPath), and is listed where the dataset is opened.
+//! `bitmap` selects rows of row groups by bitmap indexes.
 
+pub(super) mod bitmap;
 pub(super) mod candidate;
 pub(super) mod choice;
 pub(super) mod covering;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use crate::error::Result;
-use crate::format::{EpochManifest, RowGroupEntry};
+use crate::error::{Error, Result};
+use crate::format::{EpochManifest, PartId, RowGroupEntry};
 use crate::query::dataset::Dataset;
 use crate::query::metrics::Counters;
 use crate::query::planning::pages::first_rows;
@@ -49,6 +49,26 @@ impl EpochGroups {
     pub(crate) fn first_rows(&self) -> Vec<u64> {
         let first_rows = first_rows(&self.scan.manifest);
         self.scan.choices.iter().map(|choice| first_rows[choice.entry]).collect()
+    }
+
+    /// Returns the parts of the epoch.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = PartId> {
+        self.scan.manifest.parts.iter().map(|part| part.part)
+    }
+
+    /// Returns the numbers of the row groups of a part, in the order of the file.
+    ///
+    /// # Errors
+    /// Corruption, if the manifest does not list all row groups of the part, or lists some without rows.
+    pub(crate) fn of_part(&self, part: PartId) -> Result<Vec<usize>> {
+        let entries = self.entries().enumerate().filter(|(_, entry)| entry.part == part);
+        let mut numbers: Vec<(u32, usize)> = entries.map(|(number, entry)| (entry.row_group, number)).collect();
+        numbers.sort_unstable();
+        if numbers.iter().zip(0..).any(|((row_group, _), expected)| *row_group != expected) {
+            let what = format!("the manifest of epoch {} does not list all row groups of it", self.scan.manifest.epoch);
+            return Err(Error::corruption(std::path::Path::new(&part.file_name()), what));
+        }
+        Ok(numbers.into_iter().map(|(_, number)| number).collect())
     }
 
     /// Opens a row group for reading. Checks all its page lists.

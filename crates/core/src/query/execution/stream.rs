@@ -272,10 +272,7 @@ impl<T: Send + 'static> Scan<T> {
                     continue;
                 };
                 let scan = scan.clone();
-                let (dataset, resolved, _) = self.shared();
-                self.refines.push_back(self.pool.submit(REFINE_COST_BYTES, move |_| {
-                    Ok(Refined::Rows(RowGroupPlan::new(&dataset, &resolved, &scan, choice)?))
-                }));
+                self.submit_refine(scan, choice);
                 continue;
             }
             match self.plans.front() {
@@ -318,6 +315,29 @@ impl<T: Send + 'static> Scan<T> {
         let rows = certain.iter().map(rows_of).sum();
         self.refines.push_back(self.pool.submit(0, move |_| Ok(Refined::Counted(epoch, rows))));
         tested.into()
+    }
+
+    /// Submits the refinement of a row group. If no column is requested, rows are counted by bitmaps alone where these
+    /// are certain.
+    fn submit_refine(&mut self, scan: Arc<EpochScan>, choice: GroupChoice) {
+        let (dataset, resolved, counters) = self.shared();
+        let rows = scan.manifest.row_groups[choice.entry].rows;
+        let is_counted = resolved.stored.is_empty()
+            && scan.bitmaps.is_exact(choice)
+            && resolved.rows_of(choice.entry, rows) == (0..rows);
+        let cost_bytes = REFINE_COST_BYTES + scan.bitmaps.bytes(choice);
+        self.refines.push_back(self.pool.submit(cost_bytes, move |_| {
+            if let Some(predicate) = resolved.predicate.as_ref().filter(|_| is_counted)
+                && let Some((least, most)) = scan.bitmaps.count(&dataset, predicate, &scan.manifest, choice)?
+                && least == most
+            {
+                if let Some(progress) = &counters.progress {
+                    progress.advance(1);
+                }
+                return Ok(Refined::Counted(scan.manifest.epoch, least));
+            }
+            Ok(Refined::Rows(RowGroupPlan::new(&dataset, &resolved, &scan, choice)?))
+        }));
     }
 
     fn take_refined(&mut self) -> Result<()> {

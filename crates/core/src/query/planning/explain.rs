@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::error::Result;
 use crate::expr::{Predicate, TruthValue};
 use crate::format::{RowGroupEntry, RunKind};
+use crate::index::BitmapDefinition;
 use crate::query::access::choice::Alternative;
 use crate::query::access::covering::{self, Covered};
 use crate::query::catalog::Catalog;
@@ -207,7 +208,8 @@ fn explain_epoch(dataset: &Catalog, resolved: &ResolvedQuery, scan: &EpochScan) 
             if last_part.replace(run.part) != Some(run.part) {
                 explanation.parts_touched += 1;
             }
-            explain_group(dataset, resolved, scan, *choice, indexed_by.as_deref(), &mut explanation)?;
+            let indexed_by = indexed_by.as_deref().filter(|_| scan.is_indexed(*choice));
+            explain_group(dataset, resolved, scan, *choice, indexed_by, &mut explanation)?;
         }
     }
     Ok(explanation)
@@ -353,9 +355,13 @@ impl fmt::Display for EpochExplanation {
         for Alternative { path, entries_most, is_used } in &self.alternatives {
             let (used, what) = (
                 if *is_used { "used" } else { "not used" },
-                if path == SCAN || path == LOOKUP { "rows" } else { "entries" },
+                match path.as_str() {
+                    SCAN | LOOKUP => "rows to test",
+                    path if BitmapDefinition::is_meant(path) => "rows that may match",
+                    _ => "entries to test",
+                },
             );
-            writeln!(f, "  access path {path}: at most {entries_most} {what} to test; {used}")?;
+            writeln!(f, "  access path {path}: at most {entries_most} {what}; {used}")?;
         }
         if let Some(index) = &self.covered_by {
             writeln!(f, "  answered by the entries of index {index}, which has all columns: no records are read")?;

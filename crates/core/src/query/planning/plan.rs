@@ -52,7 +52,10 @@ impl RowGroupPlan {
         let selection = match (&resolved.predicate, scan.indexed_rows(choice)) {
             (Some(_), Some(selection)) if !choice.is_exact => selection,
             (Some(predicate), None) if !choice.is_exact => {
-                statistics::select(group.entry(), group.epoch(), predicate, &group)?
+                match scan.bitmaps.select(dataset, predicate, &scan.manifest, (choice, &group))? {
+                    Some(selection) => selection,
+                    None => statistics::select(group.entry(), group.epoch(), predicate, &group)?,
+                }
             }
             // `check_pages` has ensured that row numbers fit.
             _ => RowSelection::all(u32::try_from(group.entry().rows).unwrap_or(u32::MAX)),

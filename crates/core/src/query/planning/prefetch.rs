@@ -37,7 +37,8 @@ pub(in crate::query) fn plan_ahead(
     counters: &Counters,
 ) -> Result<EpochScan> {
     plan_epoch_then(dataset, resolved, epoch, counters, |scan| {
-        if scan.choices.len() <= ANNOUNCED_GROUPS && resolved.limit == u64::MAX {
+        // Bitmaps would be read twice.
+        if scan.choices.len() <= ANNOUNCED_GROUPS && resolved.limit == u64::MAX && !scan.bitmaps.is_used() {
             // The reads report errors.
             let _ = announce_pages(dataset, resolved, scan);
         }

@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, Result};
 use crate::format::{EpochManifest, PageLocation, PartId, PartReader, RowGroupEntry, RowGroupPages, RunKind};
+use crate::query::access::bitmap;
+use crate::query::access::bitmap::choice::EpochBitmaps;
 use crate::query::access::choice::{Alternative, Narrowed, narrow};
 use crate::query::catalog::Catalog;
 use crate::query::metrics::{Counters, add};
@@ -22,7 +24,7 @@ use crate::query::planning::pages::{PageIndex, check_pages};
 use crate::query::planning::pruning::{GroupChoice, choose_among, choose_groups};
 use crate::query::planning::selection::RowSelection;
 use crate::query::progress::QueryProgress;
-use crate::query::request::ResolvedQuery;
+use crate::query::request::{ResolvedQuery, SCAN};
 use crate::schema::{Schema, Value};
 
 /// Cost of planning an epoch, as a number of bytes read. Planning reads a manifest and some footers.
@@ -48,6 +50,8 @@ pub(in crate::query) struct EpochScan {
     pub(in crate::query) alternatives: Vec<Alternative>,
     /// The rows to test that indexes leave, by the position of their row group in the manifest.
     selections: Option<HashMap<usize, RowSelection>>,
+    /// The row groups whose rows bitmap indexes select.
+    pub(in crate::query) bitmaps: EpochBitmaps,
     parts: HashMap<PartId, Arc<PartReader>>,
     page_statistics: PageStatistics,
     progress: Option<Arc<QueryProgress>>,
@@ -218,10 +222,12 @@ fn plan(
         let chosen = choose(manifest);
         let chosen_groups = chosen.len();
         let choices = filters::retain(dataset, resolved, manifest, chosen, counters)?;
-        let narrowed = narrow(dataset.indexes(), resolved, manifest, choices, counters)?;
+        let indexes = (dataset.indexes(), dataset.bitmaps());
+        let mut narrowed = narrow(indexes, resolved, manifest, choices, counters)?;
         dataset.ignore_corruption(narrowed.corrupt_indexes);
+        let bitmaps = bitmap::choice::choose(dataset, resolved, manifest, &mut narrowed, counters)?;
         let excluded = chosen_groups.saturating_sub(narrowed.choices.len());
-        let scan = open_scan(dataset, resolved, manifest, narrowed, needed)?;
+        let scan = open_scan(dataset, resolved, manifest, (narrowed, bitmaps), needed)?;
         announce(&scan);
         scan.parts.values().try_for_each(|part| part.confirm())?;
         Ok((scan, excluded))
@@ -260,7 +266,7 @@ fn open_scan(
     dataset: &Catalog,
     resolved: &ResolvedQuery,
     manifest: &Arc<EpochManifest>,
-    narrowed: Narrowed,
+    (narrowed, bitmaps): (Narrowed, EpochBitmaps),
     page_statistics: PageStatistics,
 ) -> Result<EpochScan> {
     let Narrowed { choices, selections, alternatives, .. } = narrowed;
@@ -273,7 +279,8 @@ fn open_scan(
     }
     let most = if resolved.limit == u64::MAX { HELD_PARTS } else { HELD_PARTS_LIMITED };
     let mut needed: Vec<NeededPart<'_>> = Vec::new();
-    for choice in choices.iter().filter(|choice| !choice.is_exact || !resolved.stored.is_empty()) {
+    let is_counted = |choice: &GroupChoice| choice.is_exact || bitmaps.is_exact(*choice);
+    for choice in choices.iter().filter(|choice| !is_counted(choice) || !resolved.stored.is_empty()) {
         let entry = &manifest.row_groups[choice.entry];
         // Row groups are usually in the order of the parts.
         let is_same = |part: &&mut NeededPart<'_>| part.part == entry.part;
@@ -311,7 +318,7 @@ fn open_scan(
         parts[&part.part].read_indexes(&part.indexed)?;
     }
     let manifest = manifest.clone();
-    Ok(EpochScan { manifest, choices, alternatives, selections, parts, page_statistics, progress: None })
+    Ok(EpochScan { manifest, choices, alternatives, selections, bitmaps, parts, page_statistics, progress: None })
 }
 
 /// A part to open ahead, and its row groups whose page indexes are used.
@@ -379,13 +386,19 @@ impl EpochScan {
 
     /// Returns the names of the indexes that select rows, if there are any.
     pub(in crate::query) fn indexed_by(&self) -> Option<String> {
-        self.selections.as_ref()?;
-        let used = self.alternatives.iter().filter(|alternative| alternative.is_used);
+        let used = || self.alternatives.iter().filter(|alternative| alternative.is_used && alternative.path != SCAN);
+        used().next()?;
+        let used = used();
         let names: Vec<&str> = used.map(|alternative| alternative.path.as_str()).collect();
         Some(format!("index {}", names.join(" and ")))
     }
 
-    /// Returns the rows of a row group that an index selects. `None` if statistics select them.
+    /// Returns whether an index selects the rows of a row group.
+    pub(in crate::query) fn is_indexed(&self, choice: GroupChoice) -> bool {
+        self.selections.is_some() || self.bitmaps.selects(choice)
+    }
+
+    /// Returns the rows of a row group that an index of entries selects. `None` if statistics select them.
     pub(in crate::query) fn indexed_rows(&self, choice: GroupChoice) -> Option<RowSelection> {
         self.selections.as_ref()?.get(&choice.entry).cloned()
     }

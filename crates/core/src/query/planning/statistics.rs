@@ -17,8 +17,13 @@ pub(in crate::query) fn judge_run(
     known: impl Fn(usize) -> bool,
 ) -> TruthValue {
     predicate.prune(epoch, &|column| {
-        if known(column) { run.columns.one(column).map(|summary| run_bounds(&summary, run.rows)) } else { None }
+        if known(column) { known_bounds(run, column) } else { None }
     })
+}
+
+/// Returns the bounds of a column of a row group in the manifest, if it has them.
+pub(in crate::query) fn known_bounds(run: &RowGroupEntry, column: usize) -> Option<ColumnBounds> {
+    run.columns.one(column).map(|summary| run_bounds(&summary, run.rows))
 }
 
 fn run_bounds(summary: &ColumnStatistics, rows: u64) -> ColumnBounds {
@@ -85,7 +90,10 @@ pub(in crate::query) fn select_by(
 
 /// Selects the rows for which one comparison may be true. The pages of its columns may end at different rows. Between
 /// two page boundaries, all statistics are constant.
-fn select_comparison(
+///
+/// # Errors
+/// The errors of [`select`].
+pub(in crate::query) fn select_comparison(
     entry: &RowGroupEntry,
     epoch: u64,
     comparison: &Comparison<'_>,

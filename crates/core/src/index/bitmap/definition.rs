@@ -1,0 +1,176 @@
+//! The definition of a bitmap index: its columns, and the precision of its bins.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::error::{Error, Result, UsageError};
+use crate::schema::{KeyOrder, Schema};
+
+/// Number of digits of the edges of bins, by default.
+const DEFAULT_PRECISION: u32 = 2;
+
+/// Maximum number of digits of the edges of bins. At most 256 bins cannot use more.
+const MOST_PRECISION: u32 = 4;
+
+/// Maximum length of a definition in bytes, since it is the name of a folder.
+const MOST_NAME_BYTES: usize = 200;
+
+/// The columns of a bitmap index, and the precision of its bins.
+///
+/// ```
+/// use turbidite::BitmapDefinition;
+/// let velocities: BitmapDefinition = "bitmap:ux,uy,uz".parse()?;
+/// assert_eq!((velocities.columns().len(), velocities.precision()), (3, 2));
+/// assert_eq!("bitmap:ux,precision=3".parse::<BitmapDefinition>()?.to_string(), "bitmap:ux,precision=3");
+/// # Ok::<(), turbidite::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BitmapDefinition {
+    columns: Vec<String>,
+    precision: u32,
+}
+
+impl BitmapDefinition {
+    /// The beginning of a definition.
+    pub(crate) const PREFIX: &str = "bitmap:";
+
+    /// The method in the description of the index.
+    pub(crate) const METHOD: &str = "bitmap";
+
+    /// Defines the index of some columns, whose bins have edges of at most `precision` digits.
+    ///
+    /// # Errors
+    /// A usage error if there is no column, a column is listed twice or cannot be part of a folder's name, there are
+    /// too many columns, or the precision is not 1 to 4.
+    pub fn new(columns: Vec<String>, precision: u32) -> Result<Self> {
+        let wrong = |what: String| Err(UsageError::Option { option: "index", what }.into());
+        if !(1..=MOST_PRECISION).contains(&precision) {
+            return wrong(format!("a bitmap index has a precision of 1 to {MOST_PRECISION} digits, not {precision}"));
+        }
+        for (number, column) in columns.iter().enumerate() {
+            if column.is_empty() || column.contains(['/', '\\', '\0', ',', '=']) {
+                return wrong(format!("'{column}' cannot be a column of a bitmap index, whose folder has its name"));
+            }
+            if columns[..number].contains(column) {
+                return wrong(format!("'{column}' is listed twice"));
+            }
+        }
+        let definition = Self { columns, precision };
+        if definition.columns.is_empty() {
+            return wrong("a bitmap index needs a column: bitmap:ux,uy,uz".to_owned());
+        }
+        if definition.name().len() > MOST_NAME_BYTES {
+            let what = "the names of a bitmap index's columns have at most 192 bytes; make several indexes";
+            return wrong(what.to_owned());
+        }
+        Ok(definition)
+    }
+
+    /// Returns whether a text is meant as the definition of a bitmap index.
+    pub fn is_meant(text: &str) -> bool {
+        text.starts_with(Self::PREFIX)
+    }
+
+    /// Returns the name of the index: its definition without the precision.
+    pub fn name(&self) -> String {
+        format!("{}{}", Self::PREFIX, self.columns.join(","))
+    }
+
+    /// Returns the names of the indexed columns.
+    pub fn columns(&self) -> &[String] {
+        &self.columns
+    }
+
+    /// Returns the maximum number of digits of the edges of bins.
+    pub fn precision(&self) -> u32 {
+        self.precision
+    }
+
+    /// Returns the positions of the columns in a schema.
+    ///
+    /// # Errors
+    /// A usage error if there is no such column, or it has no numbers.
+    pub(crate) fn positions(&self, schema: &Schema) -> Result<Vec<usize>> {
+        let position = |name: &String| {
+            let Some(position) = schema.columns().iter().position(|column| column.name == *name) else {
+                let known = schema.columns().iter().map(|column| column.name.clone()).collect();
+                return Err(UsageError::Column { name: name.clone(), known }.into());
+            };
+            if KeyOrder::new(schema.columns()[position].data_type).is_none() {
+                let what = format!("column '{name}' has no numbers, so it cannot have a bitmap index");
+                return Err(Error::from(UsageError::Option { option: "index", what }));
+            }
+            Ok(position)
+        };
+        self.columns.iter().map(position).collect()
+    }
+}
+
+impl FromStr for BitmapDefinition {
+    type Err = Error;
+
+    /// Parses `bitmap:COLUMN,…[,precision=DIGITS]`.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let wrong = |what: String| Error::from(UsageError::Option { option: "index", what });
+        let listed = text.strip_prefix(Self::PREFIX).ok_or_else(|| {
+            wrong(format!("'{text}' is not the definition of a bitmap index, such as bitmap:ux,uy,uz"))
+        })?;
+        let mut columns: Vec<String> = listed.split(',').map(|name| name.trim().to_owned()).collect();
+        let precision = match columns.last().and_then(|last| last.strip_prefix("precision=")) {
+            None => DEFAULT_PRECISION,
+            Some(digits) => {
+                let parsed = digits.parse().map_err(|_| wrong(format!("'{digits}' is not a number of digits")))?;
+                columns.pop();
+                parsed
+            }
+        };
+        Self::new(columns, precision)
+    }
+}
+
+impl fmt::Display for BitmapDefinition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name())?;
+        if self.precision == DEFAULT_PRECISION { Ok(()) } else { write!(f, ",precision={}", self.precision) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::{Column, DataType};
+
+    #[test]
+    fn definitions_are_printed_as_they_are_parsed() {
+        for text in ["bitmap:ux", "bitmap:ux,uy,uz", "bitmap:ux,precision=1", "bitmap:precision,precision=4"] {
+            assert_eq!(text.parse::<BitmapDefinition>().unwrap().to_string(), text);
+        }
+        assert_eq!("bitmap:ux,precision=2".parse::<BitmapDefinition>().unwrap().to_string(), "bitmap:ux");
+    }
+
+    #[test]
+    fn wrong_definitions_are_refused() {
+        let long = format!("bitmap:{}", vec!["column"; 40].join(","));
+        for text in [
+            "ux",
+            "bitmap:",
+            "bitmap:ux,ux",
+            "bitmap:ux,,uy",
+            "bitmap:a/b",
+            "bitmap:ux,precision=0",
+            "bitmap:ux,precision=5",
+            "bitmap:ux,precision=x",
+            "bitmap:precision=2",
+            "bitmap:precision=2,ux",
+            &long,
+        ] {
+            assert!(text.parse::<BitmapDefinition>().is_err(), "{text}");
+        }
+        let columns = vec![Column::new("tag", DataType::FixedBytes(4)), Column::new("ux", DataType::F32)];
+        let schema = Schema::new(columns, "ux").unwrap();
+        let positions = |text: &str| text.parse::<BitmapDefinition>().unwrap().positions(&schema);
+        assert_eq!(positions("bitmap:ux").unwrap(), [1]);
+        assert!(positions("bitmap:tag").unwrap_err().to_string().contains("no numbers"));
+        assert!(positions("bitmap:uy").unwrap_err().to_string().contains("no column"));
+    }
+}

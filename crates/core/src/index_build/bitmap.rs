@@ -1,0 +1,317 @@
+//! Builds one bitmap index of a dataset, epoch by epoch.
+
+use std::io::IoSliceMut;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use uuid::Uuid;
+
+use crate::error::{Error, IoContext, Result, UsageError};
+use crate::format::PartId;
+use crate::format::bitmap::bin_numbers::{Encoding, encode};
+use crate::format::bitmap::sidecar::{EncodedSection, SidecarIdentity, SidecarWriter};
+use crate::index::{BinnedColumn, BitmapDefinition, bin_column};
+use crate::index_build::options::IndexOptions;
+use crate::index_build::removal::remove_remains;
+use crate::query::{Dataset, EpochGroups, Group, PageIndex};
+use crate::schema::KeyOrder;
+use crate::storage::{FileSystem, Storage};
+use crate::store::{DatasetPaths, LockNotice, SidecarDescriptor, SidecarEpoch, WriterLock};
+
+/// A bitmap index that is being built.
+///
+/// ```no_run
+/// use turbidite::{BitmapBuild, IndexOptions};
+/// let mut build = BitmapBuild::open("particles.tbd", &"bitmap:ux,uy,uz".parse()?, &IndexOptions::default())?;
+/// for epoch in build.missing()? {
+///     let written = build.build_epoch(epoch, &|_rows| {})?;
+///     println!("epoch {epoch}: {} bytes for {} rows", written.bytes, written.rows);
+/// }
+/// build.close()?;
+/// # Ok::<(), turbidite::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct BitmapBuild {
+    dataset: Dataset,
+    storage: Arc<dyn Storage>,
+    /// The folder of the index.
+    index: DatasetPaths,
+    columns: Vec<IndexedColumn>,
+    precision: u32,
+    threads: usize,
+    lock: WriterLock,
+    lock_notice: Option<LockNotice>,
+    forced: Option<Encoding>,
+}
+
+/// A column of a bitmap index.
+#[derive(Debug, Clone, Copy)]
+struct IndexedColumn {
+    /// Position of the column among the records' columns.
+    position: usize,
+    order: KeyOrder,
+}
+
+/// The sidecars of an epoch that were written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BitmapEpoch {
+    /// Number of indexed rows.
+    pub rows: u64,
+    /// Size of the sidecars in bytes.
+    pub bytes: u64,
+}
+
+impl BitmapBuild {
+    /// Opens a bitmap index of the dataset at `path`, or creates it.
+    ///
+    /// # Errors
+    /// If there is no such dataset or column, a column has no numbers, another process builds the index, or an index of
+    /// this name exists that is defined otherwise or belongs to other data.
+    pub fn open(path: impl AsRef<Path>, definition: &BitmapDefinition, options: &IndexOptions) -> Result<Self> {
+        Self::open_with(Arc::new(FileSystem::new()), path, definition, options)
+    }
+
+    /// Opens an index like [`BitmapBuild::open`], on any storage.
+    ///
+    /// # Errors
+    /// As for [`BitmapBuild::open`].
+    #[doc(hidden)]
+    pub fn open_with(
+        storage: Arc<dyn Storage>,
+        path: impl AsRef<Path>,
+        definition: &BitmapDefinition,
+        options: &IndexOptions,
+    ) -> Result<Self> {
+        let dataset = Dataset::open_with(Arc::clone(&storage), path.as_ref())?;
+        let paths = DatasetPaths::new(path.as_ref());
+        let positions = definition.positions(dataset.schema())?;
+        let column = |position: usize| {
+            let order = KeyOrder::new(dataset.schema().columns()[position].data_type);
+            let order = order.ok_or_else(|| Error::internal("an indexed column has no numbers"))?;
+            Ok(IndexedColumn { position, order })
+        };
+        let columns = positions.into_iter().map(column).collect::<Result<Vec<_>>>()?;
+        let index = paths.index(&definition.name());
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        let (lock, lock_notice) = WriterLock::acquire(&storage, &index, options.break_lock)?;
+        prepare(&*storage, &index, definition, dataset.descriptor().uuid)?;
+        remove_stale(&*storage, &index, &dataset)?;
+        remove_remains(&*storage, &paths)?;
+        Ok(Self {
+            columns,
+            precision: definition.precision(),
+            threads: options.threads.unwrap_or_else(cores).max(1),
+            dataset,
+            storage,
+            index,
+            lock,
+            lock_notice,
+            forced: None,
+        })
+    }
+
+    /// Stores the bins of rows in one encoding, for tests and measurements: `bytes`, `slices` or `runs`.
+    ///
+    /// # Errors
+    /// A usage error if there is no such encoding.
+    #[doc(hidden)]
+    pub fn force_encoding(&mut self, name: &str) -> Result<()> {
+        self.forced = Some(match name {
+            "bytes" => Encoding::Bytes,
+            "slices" => Encoding::Slices,
+            "runs" => Encoding::Runs,
+            _ => {
+                let what = format!("there is no encoding '{name}'");
+                return Err(UsageError::Option { option: "encoding", what }.into());
+            }
+        });
+        Ok(())
+    }
+
+    /// Returns the notice about a dead process's stale lock of the index, if there was one, for the user.
+    pub fn lock_notice(&self) -> Option<&LockNotice> {
+        self.lock_notice.as_ref()
+    }
+
+    /// Returns the epochs of the dataset for which the index has no sidecars, or sidecars of replaced data.
+    ///
+    /// # Errors
+    /// A corrupt manifest; I/O errors.
+    pub fn missing(&self) -> Result<Vec<u64>> {
+        let built = SidecarEpoch::list(&*self.storage, &self.index)?;
+        let mut missing = Vec::new();
+        for epoch in self.dataset.epochs()? {
+            let commit = self.dataset.manifest(epoch)?.commit;
+            if !built.iter().any(|sidecars| (sidecars.epoch, sidecars.commit) == (epoch, commit)) {
+                missing.push(epoch);
+            }
+        }
+        Ok(missing)
+    }
+
+    /// Returns the number of rows of an epoch.
+    ///
+    /// # Errors
+    /// A missing epoch; a corrupt manifest.
+    pub fn rows(&self, epoch: u64) -> Result<u64> {
+        Ok(self.dataset.manifest(epoch)?.rows())
+    }
+
+    /// Reads the indexed columns of an epoch, and writes and commits its sidecars. Several threads write those of
+    /// different parts, and call `progress` with numbers of rows.
+    ///
+    /// # Errors
+    /// A missing epoch, corruption of its records, or a failure of storage. The index is then unchanged.
+    pub fn build_epoch(&mut self, epoch: u64, progress: &(dyn Fn(u64) + Sync)) -> Result<BitmapEpoch> {
+        let groups = EpochGroups::open(&self.dataset, epoch)?;
+        let folder = self.unfinished().join(format!("{epoch}.{}", groups.commit()));
+        self.storage.create_dir_all(&folder).at("create", &folder)?;
+        let written = self.write_parts(epoch, &groups, &folder, progress);
+        let committed = written.and_then(|written| {
+            SidecarEpoch::commit(&*self.storage, &self.index, &folder, epoch, groups.commit())?;
+            Ok(written)
+        });
+        if committed.is_err() {
+            // The first error is returned. Files that cannot be removed now are removed by the next build.
+            drop(self.storage.remove_dir_all(&folder));
+        }
+        committed
+    }
+
+    /// Closes the index and releases its lock.
+    ///
+    /// # Errors
+    /// If the lock file cannot be removed.
+    pub fn close(self) -> Result<()> {
+        self.lock.release()
+    }
+
+    /// Returns the folder of unfinished sidecars.
+    fn unfinished(&self) -> PathBuf {
+        self.index.unfinished()
+    }
+
+    /// Writes the sidecars of all parts of an epoch.
+    fn write_parts(
+        &self,
+        epoch: u64,
+        groups: &EpochGroups,
+        folder: &Path,
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<BitmapEpoch> {
+        let parts: Vec<PartId> = groups.parts().collect();
+        let (next, is_failed) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let (rows, bytes, failure) = (AtomicU64::new(0), AtomicU64::new(0), Mutex::new(None));
+        let work = || {
+            let mut raw = Raw::default();
+            while !is_failed.load(Ordering::Relaxed) {
+                let Some(&part) = parts.get(next.fetch_add(1, Ordering::Relaxed)) else { return };
+                let identity = self.identity(epoch, groups.commit(), part);
+                let counted = |of_group: u64| {
+                    rows.fetch_add(of_group, Ordering::Relaxed);
+                    progress(of_group);
+                };
+                match self.write_part(&identity, groups, folder, &mut raw, &counted) {
+                    Ok(written) => drop(bytes.fetch_add(written, Ordering::Relaxed)),
+                    Err(error) => {
+                        is_failed.store(true, Ordering::Relaxed);
+                        failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                    }
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            (1..self.threads.min(parts.len())).for_each(|_| drop(scope.spawn(work)));
+            work();
+        });
+        let failed = failure.into_inner().unwrap_or_else(PoisonError::into_inner);
+        failed.map_or(Ok(BitmapEpoch { rows: rows.into_inner(), bytes: bytes.into_inner() }), Err)
+    }
+
+    fn identity(&self, epoch: u64, commit: Uuid, part: PartId) -> SidecarIdentity {
+        SidecarIdentity { dataset: self.dataset.descriptor().uuid, commit, epoch, part }
+    }
+
+    /// Writes the sidecar of one part. Returns its size in bytes.
+    fn write_part(
+        &self,
+        identity: &SidecarIdentity,
+        groups: &EpochGroups,
+        folder: &Path,
+        raw: &mut Raw,
+        counted: &dyn Fn(u64),
+    ) -> Result<u64> {
+        let path = SidecarEpoch::part(folder, identity.part);
+        // A killed build may have left a file.
+        if self.storage.kind(&path).at("look up", &path)?.is_some() {
+            self.storage.remove_file(&path).at("remove", &path)?;
+        }
+        let mut writer = SidecarWriter::create(&*self.storage, &path, identity, self.columns.len() as u32)?;
+        for number in groups.of_part(identity.part)? {
+            let group = groups.group(number)?;
+            let rows = group.entry().rows;
+            let sections = self.columns.iter().map(|column| self.section(&group, *column, raw));
+            let sections = sections.collect::<Result<Vec<_>>>()?;
+            writer.append(u32::try_from(rows).map_err(|_| Error::internal("a row group of 2^32 rows"))?, &sections)?;
+            counted(rows);
+        }
+        writer.finish()
+    }
+
+    /// Reads a column of a row group, and encodes its bins.
+    fn section(&self, group: &Group, column: IndexedColumn, raw: &mut Raw) -> Result<EncodedSection> {
+        raw.values.clear();
+        for (number, page) in group.pages(column.position)?.iter().enumerate() {
+            raw.page.resize(page.bytes as usize, 0);
+            group.read(page.offset, &mut [IoSliceMut::new(&mut raw.page)])?;
+            group.decode(&raw.page, column.position, number, true, &mut raw.values)?;
+        }
+        let BinnedColumn { bins, numbers } = bin_column(column.order, &raw.values, self.precision);
+        let (encoding, numbers) = encode(&numbers, bins.get().len(), self.forced);
+        Ok(EncodedSection { bins: bins.encode(), encoding, numbers })
+    }
+}
+
+/// Memory for the values of a column, which is used again.
+#[derive(Debug, Default)]
+struct Raw {
+    page: Vec<u8>,
+    values: Vec<u8>,
+}
+
+/// Removes the sidecars of records that were replaced or removed.
+fn remove_stale(storage: &dyn Storage, index: &DatasetPaths, dataset: &Dataset) -> Result<()> {
+    let epochs = dataset.epochs()?;
+    for sidecars in SidecarEpoch::list(storage, index)? {
+        let exists = epochs.binary_search(&sidecars.epoch).is_ok();
+        if !exists || dataset.manifest(sidecars.epoch)?.commit != sidecars.commit {
+            storage.remove_dir_all(&sidecars.folder).at("remove", &sidecars.folder)?;
+        }
+    }
+    Ok(())
+}
+
+/// Creates the description of an index, or checks that it has the same, and removes what a killed build left.
+fn prepare(storage: &dyn Storage, index: &DatasetPaths, definition: &BitmapDefinition, dataset: Uuid) -> Result<()> {
+    let unfinished = index.unfinished();
+    if storage.kind(&unfinished).at("look up", &unfinished)?.is_some() {
+        storage.remove_dir_all(&unfinished).at("remove", &unfinished)?;
+    }
+    let columns = definition.columns().to_vec();
+    let name = definition.name();
+    let wanted = SidecarDescriptor::new(&name, BitmapDefinition::METHOD, columns, definition.precision(), dataset);
+    match SidecarDescriptor::read(storage, index)? {
+        None => wanted.create(storage, index),
+        Some(found) if found == wanted => Ok(()),
+        Some(found) => {
+            let what = if found.dataset == dataset {
+                format!("the precision of index '{name}' is {}; drop it first", found.precision)
+            } else {
+                format!("index '{name}' belongs to another dataset; drop it first")
+            };
+            Err(UsageError::Option { option: "index", what }.into())
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Verifies indexes by sidecars: their descriptions, and the sidecars of the current commit of each epoch.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::descriptor::DatasetDescriptor;
+use super::epochs::load_manifest;
+use super::findings::{Finding, FindingKind, VerifyReport};
+use super::listing::{list_epochs, list_or_empty, list_sidecar_indexes};
+use super::paths::{DatasetPaths, EpochRange};
+use super::sidecar_index::{SidecarDescriptor, SidecarEpoch};
+use crate::error::{Error, Result};
+use crate::format::bitmap::sidecar::{SidecarIdentity, SidecarReader};
+use crate::format::{EpochManifest, PartEntry};
+use crate::schema::{KeyOrder, Schema};
+use crate::storage::Storage;
+
+/// The family of indexes whose sidecars this release can read.
+const METHOD: &str = "bitmap";
+
+/// Verifies the sidecars of all indexes, and adds them to the report.
+///
+/// # Errors
+/// If folders cannot be listed.
+pub(super) fn verify_sidecars(
+    storage: &Arc<dyn Storage>,
+    records: &DatasetPaths,
+    epochs: EpochRange,
+    report: &mut VerifyReport,
+) -> Result<()> {
+    let names = list_sidecar_indexes(&**storage, records)?;
+    // Errors are findings already.
+    let Ok(dataset) = DatasetDescriptor::read(&**storage, records) else { return Ok(()) };
+    for name in names {
+        let index = records.index(&name);
+        report.indexes += 1;
+        let found = match SidecarDescriptor::read(&**storage, &index) {
+            Ok(Some(found)) if found.method == METHOD => found,
+            // The index was removed meanwhile, or is of a family that a newer release knows.
+            Ok(_) => continue,
+            Err(error) => {
+                report.findings.push(Finding::from_error(error, &index.sidecar_index()));
+                continue;
+            }
+        };
+        match IndexedColumns::of(&found, &dataset) {
+            Ok(columns) => verify_index(&**storage, records, (&index, &columns), epochs, report)?,
+            Err(what) => {
+                let path = index.sidecar_index();
+                report.findings.push(Finding::new(FindingKind::Corruption, &path, what));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What is needed to verify the sidecars of an index.
+struct IndexedColumns<'a> {
+    dataset: &'a DatasetDescriptor,
+    orders: Vec<KeyOrder>,
+}
+
+impl<'a> IndexedColumns<'a> {
+    fn of(index: &SidecarDescriptor, dataset: &'a DatasetDescriptor) -> Result<Self, String> {
+        if index.dataset != dataset.uuid {
+            return Err("it is the index of another dataset".to_owned());
+        }
+        let schema: &Schema = &dataset.schema;
+        let order = |name: &String| {
+            let column = schema.index_of(name).map(|column| schema.columns()[column].data_type);
+            column.and_then(KeyOrder::new).ok_or_else(|| format!("the dataset has no numbers in a column '{name}'"))
+        };
+        Ok(Self { dataset, orders: index.columns.iter().map(order).collect::<Result<_, _>>()? })
+    }
+}
+
+fn verify_index(
+    storage: &dyn Storage,
+    records: &DatasetPaths,
+    (index, columns): (&DatasetPaths, &IndexedColumns<'_>),
+    wanted: EpochRange,
+    report: &mut VerifyReport,
+) -> Result<()> {
+    let mut notice = |path: PathBuf, what: &str| report.findings.push(Finding::new(FindingKind::Notice, &path, what));
+    for entry in list_or_empty(storage, &index.unfinished())? {
+        let path = index.unfinished().join(&entry.name);
+        notice(path, "unfinished sidecars, or some being written; the next 'turbidite index add' removes them");
+    }
+    let epochs = list_epochs(storage, records)?;
+    for sidecars in SidecarEpoch::list(storage, index)? {
+        if !wanted.contains(sidecars.epoch) {
+            continue;
+        }
+        let exists = epochs.binary_search(&sidecars.epoch).is_ok();
+        let manifest = exists.then(|| load_manifest(storage, records, columns.dataset, sidecars.epoch));
+        let manifest = match manifest {
+            Some(Ok(manifest)) if manifest.commit == sidecars.commit => manifest,
+            // Findings of the records.
+            Some(Err(_)) => continue,
+            _ => {
+                let what = "the records were replaced or removed; the next 'turbidite index add' removes it";
+                report.findings.push(Finding::new(FindingKind::Notice, &sidecars.folder, what));
+                continue;
+            }
+        };
+        for part in &manifest.parts {
+            match verify_part(storage, &sidecars, &manifest, part, columns) {
+                Ok(bytes) => report.bytes += bytes,
+                Err(error) => report.findings.push(Finding::from_error(error, &sidecars.folder)),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Verifies the sidecar of a part. Returns its size in bytes.
+fn verify_part(
+    storage: &dyn Storage,
+    sidecars: &SidecarEpoch,
+    manifest: &EpochManifest,
+    part: &PartEntry,
+    columns: &IndexedColumns<'_>,
+) -> Result<u64> {
+    let path = SidecarEpoch::part(&sidecars.folder, part.part);
+    let identity = SidecarIdentity {
+        dataset: columns.dataset.uuid,
+        commit: manifest.commit,
+        epoch: manifest.epoch,
+        part: part.part,
+    };
+    let sidecar = SidecarReader::open(storage, &path, &identity, columns.orders.len())?;
+    let of_part = || manifest.row_groups.iter().filter(|entry| entry.part == part.part);
+    let is_same = of_part().count() == sidecar.rows().len()
+        && of_part().all(|entry| {
+            sidecar.rows().get(entry.row_group as usize).is_some_and(|rows| u64::from(*rows) == entry.rows)
+        });
+    if !is_same {
+        return Err(Error::corruption_at(&path, "directory", "its row groups are not those of the manifest"));
+    }
+    sidecar.verify_head()?;
+    let mut bytes = 0;
+    for row_group in 0..sidecar.rows().len() {
+        for (column, order) in columns.orders.iter().enumerate() {
+            bytes += sidecar.verify(row_group, column, *order)?;
+        }
+    }
+    Ok(bytes)
+}

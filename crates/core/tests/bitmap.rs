@@ -1,0 +1,492 @@
+//! Tests of bitmap indexes: random predicates by every encoding, what they read, and their damage.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::UInt64Type;
+use turbidite::query::Use;
+use turbidite::random::Random;
+use turbidite::storage::{Fault, FaultStorage, MemoryStorage, Storage};
+use turbidite::store::{DatasetPaths, IfExists, truncate_after, verify_on};
+use turbidite::{
+    BitmapBuild, Column, ColumnView, DataType, Dataset, IndexOptions, LocalJob, Query, Schema, VerifyOptions,
+    WriteOptions, drop_index_with,
+};
+
+const INDEX: &str = "bitmap:ux,uy,cell,kind";
+const EPOCHS: [u64; 2] = [10, 20];
+
+/// A record. Its number is its place in the epoch.
+#[derive(Debug, Clone, Copy)]
+struct Record {
+    energy: f32,
+    ux: f32,
+    uy: f64,
+    cell: i16,
+    kind: u8,
+}
+
+fn schema(key: &str) -> Schema {
+    let columns = vec![
+        Column::new("energy", DataType::F32),
+        Column::new("ux", DataType::F32),
+        Column::new("uy", DataType::F64),
+        Column::new("cell", DataType::I16),
+        Column::new("kind", DataType::U8),
+        Column::new("number", DataType::U64),
+    ];
+    Schema::clustered(columns, &key.parse().unwrap()).unwrap()
+}
+
+/// Returns a number as plasmas have them: near zero, with tails, and all special values.
+fn velocity(random: &mut Random) -> f64 {
+    let uniform = |random: &mut Random| random.below(1 << 16) as f64 / f64::from(1 << 16);
+    match random.below(40) {
+        0 => f64::NAN,
+        1 => 0.0,
+        2 => -0.0,
+        3 => f64::INFINITY,
+        4 => f64::NEG_INFINITY,
+        5 => 1.5,
+        6 => [-2.0, -0.5, 0.25, 5.0][random.below(4) as usize],
+        _ => {
+            let sum: f64 = (0..6).map(|_| uniform(random)).sum::<f64>() - 3.0;
+            sum * (1.0 + 8.0 * uniform(random).powi(6))
+        }
+    }
+}
+
+fn records(seed: u64, count: u32) -> Vec<Record> {
+    let mut random = Random::new(seed);
+    (0..count)
+        .map(|number| Record {
+            energy: random.below(1 << 20) as f32 / 1000.0,
+            ux: velocity(&mut random) as f32,
+            uy: velocity(&mut random),
+            cell: (number / 40) as i16 - 100,
+            kind: random.below(5) as u8,
+        })
+        .collect()
+}
+
+/// Writes epochs, in many small row groups.
+fn write(storage: &Arc<MemoryStorage>, key: &str, epochs: &[(u64, Vec<Record>)]) {
+    write_by(storage, key, epochs, 128 << 10);
+}
+
+fn write_by(storage: &Arc<MemoryStorage>, key: &str, epochs: &[(u64, Vec<Record>)], memtable_bytes: usize) {
+    let mut options = WriteOptions::new(3);
+    options.if_exists = IfExists::Replace;
+    options.memtable_bytes = memtable_bytes;
+    options.page_rows = 256;
+    let job = LocalJob::open_with(storage.clone(), "/ds", schema(key), options).unwrap();
+    for (epoch, records) in epochs {
+        job.begin_epoch(*epoch).unwrap();
+        for (chunk, part) in records.chunks(1_000).enumerate() {
+            macro_rules! column {
+                ($field:ident) => {
+                    part.iter().map(|record| record.$field).collect::<Vec<_>>()
+                };
+            }
+            let (energy, ux, uy, cell, kind) =
+                (column!(energy), column!(ux), column!(uy), column!(cell), column!(kind));
+            let numbers: Vec<u64> = (0..part.len() as u64).map(|at| chunk as u64 * 1_000 + at).collect();
+            let columns = [
+                ColumnView::from(&energy),
+                ColumnView::from(&ux),
+                ColumnView::from(&uy),
+                ColumnView::from(&cell),
+                ColumnView::from(&kind),
+                ColumnView::from(&numbers),
+            ];
+            job.append(chunk as u32 % 3, &columns).unwrap();
+        }
+        job.end_epoch().unwrap();
+    }
+    job.close().unwrap();
+}
+
+fn add(storage: &Arc<MemoryStorage>, definition: &str, encoding: Option<&str>) -> Vec<u64> {
+    let options = IndexOptions { threads: Some(2), ..IndexOptions::default() };
+    let mut build = BitmapBuild::open_with(storage.clone(), "/ds", &definition.parse().unwrap(), &options).unwrap();
+    if let Some(encoding) = encoding {
+        build.force_encoding(encoding).unwrap();
+    }
+    let missing = build.missing().unwrap();
+    for epoch in &missing {
+        build.build_epoch(*epoch, &|_| ()).unwrap();
+    }
+    assert_eq!(build.missing().unwrap(), Vec::<u64>::new());
+    build.close().unwrap();
+    missing
+}
+
+/// A condition as text, and as a function of a record.
+struct Condition {
+    text: String,
+    holds: Box<dyn Fn(&Record) -> bool>,
+}
+
+/// A number of a record as text and as a function, in `f64` as expressions are computed.
+type Number = (String, fn(&Record) -> f64);
+
+fn comparison(random: &mut Random, records: &[Record]) -> Condition {
+    let numbers: [Number; 8] = [
+        ("ux".into(), |record| record.ux.into()),
+        ("uy".into(), |record| record.uy),
+        ("cell".into(), |record| record.cell.into()),
+        ("kind".into(), |record| record.kind.into()),
+        ("energy".into(), |record| record.energy.into()),
+        ("abs(ux)".into(), |record| f64::from(record.ux).abs()),
+        ("ux * ux + uy * uy".into(), |record| f64::from(record.ux) * f64::from(record.ux) + record.uy * record.uy),
+        ("ux - kind".into(), |record| f64::from(record.ux) - f64::from(record.kind)),
+    ];
+    let (text, value) = &numbers[random.below(8) as usize];
+    let value = *value;
+    // A literal that is exact in every type, or a number of a record.
+    let mut literal = || {
+        let of_record = value(&records[random.below(records.len() as u64) as usize]);
+        match random.below(4) {
+            0 | 1 if !of_record.is_nan() => of_record,
+            2 => [0.0, 1.5, -2.0, 0.25, 5.0, f64::INFINITY][random.below(6) as usize],
+            _ => random.below(512) as f64 / 64.0 - 4.0,
+        }
+    };
+    let (one, other) = (literal(), literal());
+    let shown = |value: f64| match value {
+        f64::INFINITY => "inf".to_owned(),
+        f64::NEG_INFINITY => "-inf".to_owned(),
+        value => format!("{value:e}"),
+    };
+    let (shown_one, shown_other) = (shown(one), shown(other));
+    match random.below(9) {
+        0 => Condition { text: format!("{text} > {shown_one}"), holds: Box::new(move |record| value(record) > one) },
+        1 => Condition { text: format!("{text} >= {shown_one}"), holds: Box::new(move |record| value(record) >= one) },
+        2 => Condition { text: format!("{text} < {shown_one}"), holds: Box::new(move |record| value(record) < one) },
+        3 => Condition { text: format!("{shown_one} >= {text}"), holds: Box::new(move |record| one >= value(record)) },
+        4 => Condition { text: format!("{text} = {shown_one}"), holds: Box::new(move |record| value(record) == one) },
+        5 => Condition { text: format!("{text} <> {shown_one}"), holds: Box::new(move |record| value(record) != one) },
+        6 => Condition {
+            text: format!("{text} BETWEEN {shown_one} AND {shown_other}"),
+            holds: Box::new(move |record| value(record) >= one && value(record) <= other),
+        },
+        7 => Condition {
+            text: format!("{text} NOT IN ({shown_one}, {shown_other}, 3)"),
+            holds: Box::new(move |record| ![one, other, 3.0].contains(&value(record))),
+        },
+        _ => Condition { text: format!("isnan({text})"), holds: Box::new(move |record| value(record).is_nan()) },
+    }
+}
+
+fn condition(random: &mut Random, records: &[Record], depth: u32) -> Condition {
+    if depth == 0 || random.below(4) == 0 {
+        return match random.below(6) {
+            0 => Condition { text: "ux > uy".into(), holds: Box::new(|record| f64::from(record.ux) > record.uy) },
+            _ => comparison(random, records),
+        };
+    }
+    let one = condition(random, records, depth - 1);
+    if random.below(4) == 0 {
+        let Condition { text, holds } = one;
+        return Condition { text: format!("NOT ({text})"), holds: Box::new(move |record| !holds(record)) };
+    }
+    let other = condition(random, records, depth - 1);
+    if random.below(2) == 0 {
+        Condition {
+            text: format!("({}) AND ({})", one.text, other.text),
+            holds: Box::new(move |record| (one.holds)(record) && (other.holds)(record)),
+        }
+    } else {
+        Condition {
+            text: format!("({}) OR ({})", one.text, other.text),
+            holds: Box::new(move |record| (one.holds)(record) || (other.holds)(record)),
+        }
+    }
+}
+
+fn numbers(dataset: &Dataset, query: &Query) -> Vec<u64> {
+    let mut numbers = Vec::new();
+    for batch in dataset.run(query).unwrap() {
+        numbers.extend(batch.unwrap().column(0).as_primitive::<UInt64Type>().values());
+    }
+    numbers.sort_unstable();
+    numbers
+}
+
+/// Checks random predicates by each plan with brute force, on one clustering and with one encoding.
+fn check(key: &str, encoding: Option<&str>, seed: u64) {
+    let storage = Arc::new(MemoryStorage::new());
+    let epochs: Vec<(u64, Vec<Record>)> = EPOCHS.iter().map(|epoch| (*epoch, records(seed + epoch, 9_000))).collect();
+    write(&storage, key, &epochs);
+    assert_eq!(add(&storage, INDEX, encoding), EPOCHS);
+    let dataset = Dataset::open_with(storage.clone(), "/ds").unwrap();
+    let (mut random, mut used) = (Random::new(seed), 0);
+    for round in 0..60 {
+        let (epoch, records) = &epochs[random.below(2) as usize];
+        let wanted = condition(&mut random, records, round % 4);
+        let expected: Vec<u64> =
+            (0u64..).zip(records).filter(|(_, record)| (wanted.holds)(record)).map(|(number, _)| number).collect();
+        for access in [Use::Automatic, Use::Index(INDEX.to_owned()), Use::Scan] {
+            let query = Query::new().epochs(*epoch).filter(&wanted.text).columns(["number"]).using(access.clone());
+            assert_eq!(numbers(&dataset, &query), expected, "{} by {access:?}", wanted.text);
+            assert_eq!(dataset.count(&query).unwrap().0, expected.len() as u64, "{} by {access:?}", wanted.text);
+            if key != "hash:number" {
+                assert_eq!(numbers(&dataset, &query.clone().ordered(true)), expected, "{} by {access:?}", wanted.text);
+            }
+            let bounds = dataset.count_bounds(&query).unwrap();
+            let rows = expected.len() as u64;
+            assert!(bounds.least <= rows && rows <= bounds.most, "{} by {access:?}: {bounds:?}", wanted.text);
+            let explained = dataset.explain(&query).unwrap();
+            let explained = &explained.epochs[0];
+            assert!(explained.rows_least <= rows && rows <= explained.rows_most, "{}", wanted.text);
+            used += u32::from(
+                access != Use::Scan && explained.alternatives.iter().any(|path| path.path == INDEX && path.is_used),
+            );
+        }
+    }
+    assert!(used > 40, "{used}");
+    let report =
+        verify_on(&as_storage(&storage), &DatasetPaths::new("/ds"), &VerifyOptions::default(), &|_| ()).unwrap();
+    assert!(report.is_clean() && report.indexes == 1, "{:?}", report.findings);
+}
+
+fn as_storage(storage: &Arc<MemoryStorage>) -> Arc<dyn Storage> {
+    storage.clone()
+}
+
+#[test]
+fn random_predicates_on_records_clustered_by_range() {
+    check("energy", None, 1);
+    check("cell", None, 2);
+}
+
+#[test]
+fn random_predicates_on_records_clustered_by_hash() {
+    check("hash:number", None, 3);
+}
+
+#[test]
+fn random_predicates_by_each_encoding() {
+    for (encoding, seed) in [("bytes", 4), ("slices", 5), ("runs", 6)] {
+        check("energy", Some(encoding), seed);
+    }
+}
+
+/// Returns all files below a folder that contain `text` in their paths, with their sizes.
+fn files(storage: &MemoryStorage, folder: &Path, text: &str) -> Vec<(PathBuf, u64)> {
+    let mut found = Vec::new();
+    for entry in storage.list(folder).unwrap() {
+        let path = folder.join(&entry.name);
+        match storage.open(&path) {
+            Ok(file) if path.to_string_lossy().contains(text) => found.push((path, file.bytes())),
+            Ok(_) => {}
+            Err(_) => found.extend(files(storage, &path, text)),
+        }
+    }
+    found
+}
+
+/// Returns epochs of row groups that are large enough for many bins, with an index.
+fn indexed() -> (Arc<MemoryStorage>, Vec<Record>) {
+    let (storage, records) = (Arc::new(MemoryStorage::new()), records(7, 60_000));
+    write_by(&storage, "energy", &[(10, records.clone()), (20, records.clone())], 2 << 20);
+    add(&storage, INDEX, None);
+    (storage, records)
+}
+
+#[test]
+fn counts_on_edges_read_no_pages() {
+    let (storage, records) = indexed();
+    let dataset = Dataset::open_with(storage.clone(), "/ds").unwrap();
+    for (text, holds) in [
+        ("ux > 1", (|record| record.ux > 1.0) as fn(&Record) -> bool),
+        ("ux >= 0.5 AND uy < 1 AND kind = 3", |record| record.ux >= 0.5 && record.uy < 1.0 && record.kind == 3),
+        ("NOT (abs(ux) < 3 OR isnan(uy)) OR cell = 7", |record| {
+            !(record.ux.abs() < 3.0 || record.uy.is_nan()) || record.cell == 7
+        }),
+    ] {
+        let query = Query::new().epochs(10).filter(text);
+        let (rows, metrics) = dataset.count(&query).unwrap();
+        assert_eq!(rows, records.iter().filter(|record| holds(record)).count() as u64, "{text}");
+        assert_eq!((metrics.pages_read, metrics.runs_touched), (0, 0), "{text}");
+        let sidecars: u64 = files(&storage, Path::new("/ds/_turbidite/index"), "/10.").iter().map(|file| file.1).sum();
+        assert!(metrics.bytes_read > 0 && metrics.bytes_read <= 2 * sidecars, "{text}: {metrics:?}");
+        let bounds = dataset.count_bounds(&query).unwrap();
+        assert_eq!((bounds.least, bounds.most), (rows, rows), "{text}");
+        let (_, scanned) = dataset.count(&query.clone().using(Use::Scan)).unwrap();
+        assert!(scanned.pages_read > 0, "{text}");
+    }
+    // One attribute: nothing is read but its bins.
+    let (_, one) = dataset.count(&Query::new().epochs(10).filter("ux > 1e9")).unwrap();
+    assert_eq!(one.pages_read, 0);
+}
+
+#[test]
+fn only_rows_in_doubt_are_read() {
+    let (storage, records) = indexed();
+    let dataset = Dataset::open_with(storage, "/ds").unwrap();
+    let query = Query::new().epochs(10).filter("ux > 1.2345 AND uy < -3.4321 AND kind = 1");
+    let query = query.using(Use::Index(INDEX.to_owned()));
+    let (rows, metrics) = dataset.count(&query).unwrap();
+    let expected = records.iter().filter(|record| record.ux > 1.2345 && record.uy < -3.4321 && record.kind == 1);
+    assert_eq!(rows, expected.count() as u64);
+    let (_, scanned) = dataset.count(&query.using(Use::Scan)).unwrap();
+    assert!(metrics.pages_read < scanned.pages_read, "{metrics:?}, {scanned:?}");
+}
+
+#[test]
+fn any_flipped_byte_of_an_index_costs_no_row_and_is_found() {
+    let (storage, records) = indexed();
+    let expected = records.iter().filter(|record| record.ux > 1.1 && record.uy < 0.3).count() as u64;
+    let mut random = Random::new(11);
+    let mut unreadable = 0;
+    for (path, bytes) in files(&storage, Path::new("/ds/_turbidite/index"), ":ux") {
+        for place in 0..12 {
+            // The directory, which the end of the file states, and any other place.
+            let offset = if place < 4 { bytes - 1 - 9 * place } else { random.below(bytes) };
+            let fault = Fault::Flip { path: path.clone(), offset, mask: 1 << random.below(8) };
+            let broken: Arc<dyn Storage> = Arc::new(FaultStorage::with_fault(storage.clone(), fault));
+            let report = verify_on(&broken, &DatasetPaths::new("/ds"), &VerifyOptions::default(), &|_| ()).unwrap();
+            let is_found = report.findings.iter().any(|finding| finding.path == path);
+            assert!(is_found, "{}: byte {offset} of {bytes}", path.display());
+            let dataset = Dataset::open_with(broken, "/ds").unwrap();
+            for access in [Use::Automatic, Use::Index(INDEX.to_owned())] {
+                let query = Query::new().epochs(10).filter("ux > 1.1 AND uy < 0.3").using(access);
+                let (rows, metrics) = dataset.count(&query).unwrap();
+                assert_eq!(rows, expected, "{}: byte {offset}", path.display());
+                unreadable += metrics.corrupt_indexes;
+                assert_eq!(numbers(&dataset, &query.columns(["number"])).len() as u64, expected);
+            }
+        }
+    }
+    assert!(unreadable > 30, "{unreadable}");
+}
+
+#[test]
+fn the_life_of_a_bitmap_index() {
+    let (storage, records) = indexed();
+    let shared = as_storage(&storage);
+    let paths = DatasetPaths::new("/ds");
+    let count = |epoch: u64| {
+        let dataset = Dataset::open_with(storage.clone(), "/ds").unwrap();
+        let query = Query::new().epochs(epoch).filter("ux > 1").using(Use::Index(INDEX.to_owned()));
+        let (rows, _) = dataset.count(&query).unwrap();
+        let plan = dataset.explain(&query).unwrap();
+        (rows, plan.epochs[0].alternatives.iter().any(|path| path.path == INDEX && path.is_used))
+    };
+    let expected = records.iter().filter(|record| record.ux > 1.0).count() as u64;
+    assert_eq!(count(10), (expected, true));
+    // Sidecars of replaced records are not used, and are completed.
+    let half = records[..10_000].to_vec();
+    let of_half = half.iter().filter(|record| record.ux > 1.0).count() as u64;
+    write(&storage, "energy", &[(10, half)]);
+    assert_eq!(count(10), (of_half, false));
+    let notices = verify_on(&shared, &paths, &VerifyOptions::default(), &|_| ()).unwrap();
+    assert!(notices.is_clean() && notices.findings.len() == 1, "{:?}", notices.findings);
+    assert_eq!(add(&storage, INDEX, None), [10]);
+    assert_eq!(count(10), (of_half, true));
+    assert_eq!(storage.list(paths.index(INDEX).root()).unwrap().len(), 4, "index.json, _turbidite and two epochs");
+    // So are those of an index that is complete.
+    let stale = paths.index(INDEX).root().join(format!("30.{}", "00000000-0000-0000-0000-000000000007"));
+    storage.create_dir_all(&stale).unwrap();
+    assert!(add(&storage, INDEX, None).is_empty());
+    assert_eq!(storage.list(paths.index(INDEX).root()).unwrap().len(), 4);
+    // Sidecars of removed epochs are removed.
+    let dataset = Dataset::open_with(storage.clone(), "/ds").unwrap();
+    truncate_after(&shared, &paths, dataset.descriptor(), 10).unwrap();
+    assert_eq!(storage.list(paths.index(INDEX).root()).unwrap().len(), 3);
+    // Another precision, or another column, is another index or an error.
+    let options = IndexOptions::default();
+    let open = |text: &str| BitmapBuild::open_with(storage.clone(), "/ds", &text.parse().unwrap(), &options);
+    let error = open(&format!("{INDEX},precision=1")).unwrap_err().to_string();
+    assert!(error.contains("precision") && error.contains("drop it first"), "{error}");
+    assert!(open("bitmap:speed").unwrap_err().to_string().contains("no column"));
+    add(&storage, "bitmap:energy,precision=1", None);
+    let both = Query::new().epochs(10).filter("energy > 500 AND ux > 1").using(Use::Automatic);
+    let (rows, metrics) = dataset.count(&both).unwrap();
+    assert!(rows > 0 && metrics.pages_read > 0, "opened before the second index");
+    let reopened = Dataset::open_with(storage.clone(), "/ds").unwrap();
+    assert_eq!(reopened.count(&both).unwrap().0, rows);
+    let plan = reopened.explain(&both).unwrap();
+    assert_eq!(plan.epochs[0].alternatives[0].path, format!("bitmap:energy and {INDEX}"));
+    drop_index_with(&shared, "/ds", INDEX, &options).unwrap();
+    assert_eq!(reopened.count(&both).unwrap().0, rows);
+    assert!(!files(&storage, Path::new("/ds/_turbidite/index"), "energy").is_empty());
+    assert!(files(&storage, Path::new("/ds/_turbidite/index"), ":ux").is_empty());
+}
+
+/// Kills the build of an index before each operation. What is there then is not used or whole, and the next build
+/// completes it.
+#[test]
+fn a_killed_build_is_completed() {
+    let records = records(9, 3_000);
+    let expected = records.iter().filter(|record| record.ux > 1.0).count() as u64;
+    let original = Arc::new(MemoryStorage::new());
+    write(&original, "energy", &[(10, records)]);
+    let options = IndexOptions { threads: Some(1), break_lock: true };
+    let build = |storage: Arc<dyn Storage>| {
+        let mut build = BitmapBuild::open_with(storage, "/ds", &INDEX.parse().unwrap(), &options)?;
+        for epoch in build.missing()? {
+            build.build_epoch(epoch, &|_| ())?;
+        }
+        build.close()
+    };
+    let mut killed = 0;
+    for at in 0.. {
+        let storage = Arc::new(MemoryStorage::new());
+        write(&storage, "energy", &[(10, self::records(9, 3_000))]);
+        let broken: Arc<dyn Storage> =
+            Arc::new(FaultStorage::with_fault(storage.clone(), Fault::Kill { at, torn: at % 2 == 0 }));
+        let done = build(broken).is_ok();
+        let count = || {
+            let dataset = Dataset::open_with(storage.clone(), "/ds").unwrap();
+            let (rows, metrics) = dataset.count(&Query::new().epochs(10).filter("ux > 1")).unwrap();
+            assert_eq!((rows, metrics.corrupt_indexes), (expected, 0), "killed at {at}");
+        };
+        count();
+        let report =
+            verify_on(&as_storage(&storage), &DatasetPaths::new("/ds"), &VerifyOptions::default(), &|_| ()).unwrap();
+        assert!(report.is_clean(), "killed at {at}: {:?}", report.findings);
+        if done {
+            break;
+        }
+        killed += 1;
+        build(as_storage(&storage)).unwrap_or_else(|error| panic!("killed at {at}: {error}"));
+        count();
+    }
+    assert!(killed > 20, "{killed}");
+}
+
+#[test]
+fn long_predicates_and_uniform_columns_are_answered() {
+    let storage = Arc::new(MemoryStorage::new());
+    let mut records = records(13, 20_000);
+    for record in &mut records {
+        (record.uy, record.kind) = (f64::NAN, 7);
+    }
+    write_by(&storage, "energy", &[(10, records.clone())], 1 << 20);
+    add(&storage, INDEX, None);
+    let dataset = Dataset::open_with(storage, "/ds").unwrap();
+    let terms = (0..250).map(|term| format!("ux > {term} AND ux < {term}.5")).collect::<Vec<_>>().join(" OR ");
+    let cells = (0..100_000).map(|cell| (cell * 3).to_string()).collect::<Vec<_>>().join(", ");
+    for (text, holds) in [
+        (
+            terms,
+            (|record| record.ux > 0.0 && record.ux.fract() != 0.0 && record.ux.fract() < 0.5) as fn(&Record) -> bool,
+        ),
+        (format!("cell IN ({cells})"), |record| record.cell >= 0 && record.cell % 3 == 0),
+        ("isnan(uy) AND kind = 7".to_owned(), |_| true),
+        ("uy > 0 OR kind < 7".to_owned(), |_| false),
+        ("NOT (uy > 0) AND ux > 2".to_owned(), |record| record.ux > 2.0),
+    ] {
+        let expected = records.iter().filter(|record| holds(record)).count() as u64;
+        for access in [Use::Automatic, Use::Index(INDEX.to_owned()), Use::Scan] {
+            let query = Query::new().filter(&text).using(access.clone());
+            let start = &text[..text.len().min(60)];
+            assert_eq!(dataset.count(&query).unwrap().0, expected, "{start} by {access:?}");
+        }
+    }
+}

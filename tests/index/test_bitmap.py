@@ -1,0 +1,217 @@
+"""Bitmap indexes: the rows and counts of random predicates are those of NumPy, whatever the index stores."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy
+import pyarrow.parquet
+import pytest
+
+import turbidite as package
+from support import sidecars, vpic
+from support.command import DAMAGE, FAILED, USAGE, answer, turbidite
+from support.predicates import Generator
+
+DERIVE = [argument for text in vpic.DERIVATIONS for argument in ("--derive", text)]
+VELOCITIES = "bitmap:ux,uy,uz"
+ALL = "bitmap:energy,ux,uy,uz,dx,i,slope"
+KEYS = {"range": ["--key", "energy", "--ranks", 4], "hash": ["--key", "hash:id", "--ranks", 4]}
+
+
+@pytest.fixture(scope="module")
+def clustered(dumps, scratch) -> dict[str, Path]:
+    """The dumps without an index, clustered by range and by hash."""
+    for name, key in KEYS.items():
+        turbidite("ingest", dumps, "--out", scratch / name, *key, *DERIVE)
+    return {name: scratch / name for name in KEYS}
+
+
+@pytest.fixture(scope="module")
+def indexed(clustered, scratch) -> Path:
+    """A copy, clustered by energy, with an index of the velocities."""
+    dataset = scratch / "indexed"
+    shutil.copytree(clustered["range"], dataset)
+    turbidite("index", "add", dataset, VELOCITIES)
+    return dataset
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("encoding", [None, "bytes", "slices", "runs"])
+def test_random_predicates_are_those_of_numpy(dumps, clustered, tmp_path, key, encoding):
+    path = tmp_path / "ds"
+    shutil.copytree(clustered[key], path)
+    turbidite("index", "add", path, ALL, *(["--encoding", encoding] if encoding else []))
+    epochs = vpic.read_dumps(dumps)
+    generator, dataset = Generator(23, epochs), package.open(path)
+    used = 0
+    for _ in range(60):
+        predicate, epoch = generator.predicate(), int(generator.choice(list(epochs)))
+        with numpy.errstate(over="ignore"):
+            expected = numpy.sort(epochs[epoch]["id"][predicate.mask(epochs[epoch])])
+        for use in (None, ALL):
+            query = dataset.query(predicate.text, epochs=epoch, columns=["id"], use=use)
+            assert numpy.array_equal(numpy.sort(query.to_numpy()["id"]), expected), (predicate.text, use)
+            assert query.count() == len(expected), (predicate.text, use)
+        plan = dataset.query(predicate.text, epochs=epoch, use=ALL).plan()["epochs"][0]
+        used += any(path["is_used"] and path["path"] == ALL for path in plan.get("alternatives", []))
+        least, most = bounds(path, predicate.text, epoch)
+        assert least <= len(expected) <= most, predicate.text
+    assert used > 30, used
+
+
+def bounds(dataset: Path, where: str, epoch: int) -> tuple[int, int]:
+    found = answer("query", dataset, "--epoch", epoch, "--where", where, "--count", "--bounds")
+    return found["least"], found["most"]
+
+
+def test_conditions_with_two_digits_read_no_record(dumps, indexed):
+    epochs = vpic.read_dumps(dumps)
+    epoch, rows = max(epochs), epochs[max(epochs)]
+    for where, mask in (
+        ("ux > 0.5", rows["ux"] > numpy.float32(0.5)),
+        ("ux > 0.5 AND abs(uy) < 1", (rows["ux"] > numpy.float32(0.5)) & (numpy.abs(rows["uy"]) < 1)),
+        ("NOT (ux > 2 OR uy >= 0.1) AND uz <> 0", ~((rows["ux"] > 2) | (rows["uy"] >= numpy.float32(0.1))) & (rows["uz"] != 0)),
+    ):
+        found = answer("query", indexed, "--epoch", epoch, "--where", where, "--count")
+        assert found["count"] == mask.sum(), where
+        figures = found["cost"]["figures"]
+        assert figures["pages_read"] == figures["runs_touched"] == 0 < figures["bytes_read"], (where, figures)
+        assert bounds(indexed, where, epoch) == (mask.sum(), mask.sum())
+        scanned = answer("query", indexed, "--epoch", epoch, "--where", where, "--count", "--use", "scan")
+        assert scanned["count"] == found["count"] and figures["bytes_read"] < scanned["cost"]["figures"]["bytes_read"]
+    least, most = bounds(indexed, "ux > 0.1234 AND energy > 0.01", epoch)
+    exact = ((rows["ux"] > numpy.float32(0.1234)) & (rows["energy"] > numpy.float32(0.01))).sum()
+    assert least <= exact <= most and least < most
+    text = turbidite("query", indexed, "--epoch", epoch, "--where", "ux > 0.1234", "--count", "--bounds").stdout
+    assert " to " in text, text
+
+
+def test_plans_name_the_index_and_its_size_is_small(dumps, indexed):
+    epochs = vpic.read_dumps(dumps)
+    epoch = max(epochs)
+    explained = turbidite("query", indexed, "--epoch", epoch, "--where", "ux > 0.5 AND uy < 0.5", "--columns", "id", "--explain", "--use", VELOCITIES).stdout
+    assert f"access path {VELOCITIES}" in explained and "rows that may match; used" in explained, explained
+    (index,) = answer("index", "list", indexed)["indexes"]
+    records = sum(map(len, epochs.values()))
+    assert index["definition"] == VELOCITIES and index["entries"] == records and index["missing"] == []
+    # Records of 32 bytes with three derived columns. The sidecars take about 3.5 bytes for each.
+    assert 1 < index["bytes"] / records < 5, index
+
+
+def test_the_life_of_a_bitmap_index(dumps, clustered, tmp_path):
+    dataset = tmp_path / "ds"
+    shutil.copytree(clustered["range"], dataset)
+    opened = package.open(dataset)
+    assert opened.indexes.add(VELOCITIES).missing == ()
+    assert "every epoch already" in turbidite("index", "add", dataset, VELOCITIES).stdout
+    turbidite("truncate", dataset, "--after", 1500)
+    turbidite("ingest", dumps, "--out", dataset, *KEYS["range"], *DERIVE, "--if-exists", "replace", "--epochs", "1000..1500")
+    (index,) = answer("index", "list", dataset)["indexes"]
+    assert (index["epochs"], index["missing"]) == (1, [1000, 1500]), index
+    count = ["query", dataset, "--where", "ux > 0.5", "--count"]
+    found = answer(*count)
+    assert found["cost"]["figures"]["corrupt_indexes"] == 0
+    rows = vpic.read_dumps(dumps)
+    assert found["count"] == sum((rows[epoch]["ux"] > numpy.float32(0.5)).sum() for epoch in (500, 1000, 1500))
+    done = turbidite("verify", dataset)
+    assert "the records were replaced" in done.stdout + done.stderr, done.stdout + done.stderr
+    turbidite("index", "add", dataset, VELOCITIES)
+    assert answer(*count)["count"] == found["count"]
+    done = turbidite("verify", dataset)
+    assert "replaced" not in done.stdout + done.stderr, done.stderr
+    compacted = tmp_path / "compacted"
+    turbidite("compact", dataset, "--out", compacted)
+    (copied,) = answer("index", "list", compacted)["indexes"]
+    assert (copied["definition"], copied["missing"], copied["problem"]) == (VELOCITIES, [], None)
+    assert answer("query", compacted, "--where", "ux > 0.5", "--count")["count"] == found["count"]
+    turbidite("verify", compacted)
+    assert VELOCITIES in turbidite("inspect", dataset).stdout
+    assert all(epoch["indexes"][0]["index"] == VELOCITIES for epoch in answer("stats", dataset))
+    turbidite("report", dataset, "-o", tmp_path / "report.html")
+    assert VELOCITIES in (tmp_path / "report.html").read_text()
+    turbidite("index", "drop", dataset, VELOCITIES)
+    assert not (dataset / "_turbidite" / "index" / VELOCITIES).exists()
+    assert answer(*count)["count"] == found["count"]
+
+
+def test_a_corrupt_sidecar_costs_time_and_no_row(dumps, indexed, tmp_path):
+    dataset = tmp_path / "ds"
+    shutil.copytree(indexed, dataset)
+    epochs = vpic.read_dumps(dumps)
+    epoch = max(epochs)
+    (folder,) = (dataset / "_turbidite" / "index" / VELOCITIES).glob(f"{epoch}.*")
+    damaged = min(folder.iterdir())
+    content = bytearray(damaged.read_bytes())
+    for place in range(100, len(content), 400):
+        content[place] ^= 0x20
+    damaged.write_bytes(content)
+    done = turbidite("verify", dataset, expect=DAMAGE)
+    assert damaged.name in done.stdout + done.stderr, done.stdout + done.stderr
+    where = "ux > 0.5 AND uy < 0.25"
+    expected = (epochs[epoch]["ux"] > numpy.float32(0.5)) & (epochs[epoch]["uy"] < numpy.float32(0.25))
+    for use in ([], ["--use", VELOCITIES]):
+        done = turbidite("query", dataset, "--epoch", epoch, "--where", where, "--count", *use)
+        assert int(done.stdout) == expected.sum() and "an index that cannot be read was ignored" in done.stderr, done.stderr
+    damaged.unlink()
+    assert "it is missing" in turbidite("verify", dataset, expect=DAMAGE).stderr
+    assert answer("query", dataset, "--epoch", epoch, "--where", where, "--count")["count"] == expected.sum()
+    description = dataset / "_turbidite" / "index" / VELOCITIES / "index.json"
+    description.write_text(description.read_text().replace('"ux"', '"uz"'))
+    done = turbidite("verify", dataset, expect=DAMAGE)
+    assert "index.json" in done.stdout + done.stderr
+    assert answer("query", dataset, "--epoch", epoch, "--where", where, "--count")["count"] == expected.sum()
+    (index,) = answer("index", "list", dataset)["indexes"]
+    assert "index.json" in index["problem"], index
+    turbidite("index", "drop", dataset, VELOCITIES)
+    turbidite("index", "add", dataset, VELOCITIES)
+    turbidite("verify", dataset)
+
+
+def test_requests_that_make_no_sense_are_refused(dumps, indexed, tmp_path):
+    for arguments, words, code in (
+        (["index", "add", indexed, "bitmap:"], "cannot be a column", USAGE),
+        (["index", "add", indexed, "bitmap:speed"], "no column 'speed'", USAGE),
+        (["index", "add", indexed, "bitmap:ux,ux"], "listed twice", USAGE),
+        (["index", "add", indexed, "bitmap:ux,precision=9"], "precision of 1 to 4", USAGE),
+        (["index", "add", indexed, f"{VELOCITIES},precision=1"], "drop it first", USAGE),
+        (["index", "add", indexed, "bitmap:ux", "--encoding", "roaring"], "invalid value 'roaring'", USAGE),
+        (["index", "add", indexed, "id", "--encoding", "bytes"], "only a bitmap index", USAGE),
+        (["index", "add", tmp_path / "nowhere", VELOCITIES], "nowhere", FAILED),
+        (["index", "drop", indexed, "bitmap:ux"], f"no index 'bitmap:ux'; the dataset has [{VELOCITIES}]", USAGE),
+        (["query", indexed, "--where", "ux > 4", "--use", "bitmap:uy"], "no index 'bitmap:uy'", USAGE),
+        (["query", indexed, "--where", "ux > 4", "--bounds"], "--count", USAGE),
+        (["ingest", dumps, "--out", tmp_path / "ds", "--key", "energy", *DERIVE, "--index", VELOCITIES], "turbidite index add", USAGE),
+    ):
+        done = turbidite(*arguments, expect=code)
+        assert words in done.stderr and "panic" not in done.stderr, (arguments, done.stderr)
+    assert [index["name"] for index in json.loads(turbidite("index", "list", indexed, "--json").stdout)["indexes"]] == [VELOCITIES]
+
+
+@pytest.mark.parametrize("encoding", [None, "bytes", "slices", "runs"])
+def test_sidecars_are_as_the_format_says(clustered, tmp_path, encoding):
+    dataset = tmp_path / "ds"
+    shutil.copytree(clustered["range"], dataset)
+    columns = {"ux": "<f4", "i": "<i4", "slope": "<f8"}
+    name = f"bitmap:{','.join(columns)}"
+    turbidite("index", "add", dataset, name, *(["--encoding", encoding] if encoding else []))
+    found, encodings = 0, set()
+    for folder in (dataset / "_turbidite" / "index" / name).glob("[0-9]*"):
+        epoch, commit = folder.name.split(".")
+        for path in (dataset / "data" / f"epoch={epoch}").iterdir():
+            sidecar = sidecars.read(folder / path.name.replace(".parquet", ".bitmap"), list(columns.values()))
+            assert (sidecar.epoch, str(sidecar.commit)) == (int(epoch), commit)
+            file = pyarrow.parquet.ParquetFile(path)
+            assert len(sidecar.row_groups) == file.num_row_groups
+            for number, sections in enumerate(sidecar.row_groups):
+                rows = file.read_row_group(number, columns=list(columns))
+                for column, section in zip(columns, sections, strict=True):
+                    values = rows.column(column).to_numpy()
+                    assert len(section.least) <= 256 and numpy.array_equal(numpy.bincount(section.numbers, minlength=len(section.rows)), section.rows)
+                    least, greatest = section.least[section.numbers], section.greatest[section.numbers]
+                    assert (((least <= values) & (values <= greatest)) | (numpy.isnan(values) & numpy.isnan(least) & numpy.isnan(greatest))).all()
+                    numbers = ~numpy.isnan(section.least)
+                    assert numbers[:-1].all() and (section.greatest[numbers][:-1] < section.least[numbers][1:]).all()
+                    encodings.add(section.encoding)
+                    found += 1
+    assert found > 60 and (encoding is None or encodings <= {encoding, "bytes"}), (found, encodings)
