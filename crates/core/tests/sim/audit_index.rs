@@ -1,4 +1,5 @@
-//! Audits the entries of an index: each record of the epoch has exactly one, with its value, its part and its row.
+//! Audits the entries of an index: each record of the epoch has exactly one, with its value, its part, its row, and the
+//! values that it carries.
 
 use std::collections::HashMap;
 
@@ -14,8 +15,8 @@ use crate::audit::read_file;
 use crate::coverage::Coverage;
 use crate::disk::ROOT;
 
-/// The value at each place of an epoch: the bits of the number, by part and row.
-type Values = HashMap<(u32, u32), u64>;
+/// The values at each place of an epoch: the bits of the numbers, by part and row.
+type Values = HashMap<(u32, u32), Vec<u64>>;
 
 /// Compares the entries of an index with the records of an epoch. Unless the index is `required` to have the epoch, it
 /// may lack it, or have entries of another commit.
@@ -48,12 +49,14 @@ fn check(
         }
         return if required { Err("there are no entries of its commit".to_owned()) } else { Ok(()) };
     };
-    let mut values = values_of(storage, &layout, epoch, definition.column())?;
+    let carried = definition.carried().iter().map(String::as_str);
+    let columns: Vec<&str> = std::iter::once(definition.column()).chain(carried).collect();
+    let mut values = values_of(storage, &layout, epoch, &columns)?;
     let count = values.len();
-    for (part, row, bits) in entries_of(storage, &index, epoch, definition.column())? {
+    for (part, row, bits) in entries_of(storage, &index, epoch, &columns)? {
         match values.remove(&(part, row)) {
             Some(value) if value == bits => {}
-            Some(value) => return Err(format!("row {row} of part {part} has {value:x}, its entry {bits:x}")),
+            Some(value) => return Err(format!("row {row} of part {part} has {value:x?}, its entry {bits:x?}")),
             None => return Err(format!("row {row} of part {part} is not there, or has two entries")),
         }
     }
@@ -61,6 +64,9 @@ fn check(
         return Err(format!("{} of {count} records have no entry", values.len()));
     }
     coverage.met("index: one entry for each record");
+    if columns.len() > 1 && count > 0 {
+        coverage.met("index: carried columns");
+    }
     let ranks: std::collections::BTreeSet<u32> = entries.parts.iter().map(|part| part.part.rank).collect();
     if ranks.len() > 1 {
         coverage.met("index: several partitions");
@@ -95,13 +101,13 @@ fn parts(
 }
 
 /// Returns the values of an epoch's records by their places.
-fn values_of(storage: &MemoryStorage, layout: &DatasetPaths, epoch: u64, column: &str) -> Result<Values, String> {
+fn values_of(storage: &MemoryStorage, layout: &DatasetPaths, epoch: u64, columns: &[&str]) -> Result<Values, String> {
     let mut values = Values::new();
     for (part, reader) in parts(storage, layout, epoch)? {
         let mut row = 0;
         for number in 0..reader.num_row_groups() {
             let group = reader.get_row_group(number).map_err(|error| error.to_string())?;
-            for bits in numbers(&*group, column)? {
+            for bits in tuples(&*group, columns)? {
                 values.insert((part, row), bits);
                 row += 1;
             }
@@ -115,13 +121,13 @@ fn entries_of(
     storage: &MemoryStorage,
     index: &DatasetPaths,
     epoch: u64,
-    column: &str,
-) -> Result<Vec<(u32, u32, u64)>, String> {
+    columns: &[&str],
+) -> Result<Vec<(u32, u32, Vec<u64>)>, String> {
     let mut entries = Vec::new();
     for (_, reader) in parts(storage, index, epoch)? {
         for number in 0..reader.num_row_groups() {
             let group = reader.get_row_group(number).map_err(|error| error.to_string())?;
-            let (values, parts) = (numbers(&*group, column)?, numbers(&*group, "part")?);
+            let (values, parts) = (tuples(&*group, columns)?, numbers(&*group, "part")?);
             let rows = numbers(&*group, "row")?;
             entries.extend(
                 values.into_iter().zip(parts).zip(rows).map(|((bits, part), row)| (part as u32, row as u32, bits)),
@@ -129,6 +135,13 @@ fn entries_of(
         }
     }
     Ok(entries)
+}
+
+/// Returns the bits of the numbers in some columns of a row group, row by row.
+fn tuples(group: &dyn RowGroupReader, columns: &[&str]) -> Result<Vec<Vec<u64>>, String> {
+    let columns = columns.iter().map(|column| numbers(group, column)).collect::<Result<Vec<_>, _>>()?;
+    let rows = columns.first().map_or(0, Vec::len);
+    Ok((0..rows).map(|row| columns.iter().map(|column| column[row]).collect()).collect())
 }
 
 /// Returns the bits of the numbers in a column of a row group.

@@ -96,6 +96,7 @@ pub(crate) const REQUIRED: &[&str] = &[
     "space: NaN coordinates",
     // Indexes that are made while records are written.
     "index: one entry for each record",
+    "index: carried columns",
     "index: several partitions",
     "index: entries of an epoch that was never committed",
     "index: no credit",

@@ -114,9 +114,9 @@ struct History {
 fn indexes(seed: u64) -> Vec<IndexDefinition> {
     let texts: &[&str] = match mix(seed ^ 0x0021) % 10 {
         0 => &["id"],
-        1 => &["hash:id"],
+        1 => &["hash:id,with=key"],
         2 => &["key"],
-        3 => &["key", "hash:id"],
+        3 => &["key,with=id", "hash:id"],
         _ => &[],
     };
     texts.iter().map(|text| text.parse().unwrap()).collect()

@@ -69,7 +69,10 @@ def of_query(path: str, arguments: Arguments, selection: list[int] | slice | Non
         *([] if arguments["period"] is None else [("period", arguments["period"])]),
         ("epochs", epochs),
         ("columns", "all, and epoch" if columns is None else ", ".join(columns)),
-        ("order", "epoch, key" if arguments["ordered"] else "as stored" if (by := arguments["order_by"]) is None else f"epoch, {by}"),
+        (
+            "order",
+            "epoch, key" if arguments["ordered"] else "as stored" if (by := arguments["order_by"]) is None else f"epoch, {by}",
+        ),
     ]
     if limit is not None:
         rows.append(("limit", f"{limit:,}"))
