@@ -16,7 +16,11 @@ from support.predicates import Generator
 DERIVE = [argument for text in vpic.DERIVATIONS for argument in ("--derive", text)]
 VELOCITIES = "bitmap:ux,uy,uz"
 ALL = "bitmap:energy,ux,uy,uz,dx,i,slope"
-KEYS = {"range": ["--key", "energy", "--ranks", 4], "hash": ["--key", "hash:id", "--ranks", 4]}
+KEYS = {
+    "range": ["--key", "energy", "--ranks", 4],
+    "hash": ["--key", "hash:id", "--ranks", 4],
+    "space": ["--key", "space:ux,uy,uz", "--ranks", 4],
+}
 
 
 @pytest.fixture(scope="module")
