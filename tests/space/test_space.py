@@ -176,7 +176,8 @@ def test_unfinished_epochs_are_salvaged(source, epochs, tmp_path):
         (["query", "DS", "--order"], USAGE, "records are clustered by 'space:x,y,z', and have no order"),
         (["compact", "DS", "--out", "COPY"], USAGE, "have no order to sort by"),
         (["index", "add", "DS", "space:x,y"], USAGE, "an index has one column"),
-        (["get", "DS", "5"], USAGE, "--id"),
+        (["get", "DS", "5"], USAGE, "the records are clustered by 'space:x,y,z'"),
+        (["query", "DS", "--batch", "LAYOUT"], USAGE, "query with --box"),
         (["ingest", "SOURCE", "--layout", "LAYOUT", "--out", "DS", "--key", "space:x,z,y"], FAILED, "its key is 'space:x,y,z'"),
         (["ingest", "SOURCE", "--layout", "LAYOUT", "--out", "DS", "--key", "x"], FAILED, "its key is 'space:x,y,z'"),
         (["ingest", "SOURCE", "--layout", "LAYOUT", "--out", "NEW", "--key", "space:x"], USAGE, "a key by space 2 or 3"),
@@ -189,6 +190,16 @@ def test_mistakes_are_told(dataset, source, tmp_path, arguments, code, message):
     failed = command(*(names.get(argument, argument) for argument in arguments), expect=code)
     assert message in failed.stderr, failed.stderr
     assert not (tmp_path / "new").exists() and not (tmp_path / "copy").exists()
+
+
+def test_rows_are_ordered_by_a_coordinate(dataset, epochs):
+    for axis in ("x", "y"):
+        found = dataset.query(epochs=3, order=axis, limit=50, columns=[axis]).to_numpy()[axis]
+        assert numpy.array_equal(found, numpy.sort(epochs[3][axis])[:50])
+    with pytest.raises(turbidite.UsageError, match="have no order"):
+        dataset.query(order="key").to_numpy()
+    with pytest.raises(turbidite.UsageError, match="clustered by space"):
+        dataset.get([1])
 
 
 def test_rows_are_printed_and_written(dataset, epochs, tmp_path):

@@ -155,6 +155,13 @@ unsafe fn id_name(request: &CGetRequest, schema: &Schema) -> Result<String, Erro
     // SAFETY: guaranteed by the caller.
     match unsafe { text::optional("id", request.id) }? {
         Some(id) => Ok(id.to_owned()),
+        None if !schema.has_sorted_runs() => {
+            let what = format!(
+                "is NULL, and the records are clustered by '{}'; name the column of the ids",
+                schema.cluster_key()
+            );
+            Err(argument("id", what))
+        }
         // A key of several columns has no floats.
         None if !key.data_type.is_float() => Ok(schema.cluster_key().columns.join(",")),
         None => {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::UInt64Type;
+use arrow_array::types::{Float32Type, UInt64Type};
 use turbidite::query::Use;
 use turbidite::random::Random;
 use turbidite::storage::{Fault, FaultStorage, MemoryStorage, Storage};
@@ -416,6 +416,45 @@ fn the_life_of_a_bitmap_index() {
     assert_eq!(reopened.count(&both).unwrap().0, rows);
     assert!(!files(&storage, Path::new("/ds/_turbidite/index"), "energy").is_empty());
     assert!(files(&storage, Path::new("/ds/_turbidite/index"), ":ux").is_empty());
+}
+
+#[test]
+fn a_dataset_that_is_held_open_counts_the_records_of_now() {
+    let (storage, records) = indexed();
+    let held = Dataset::open_with(storage.clone(), "/ds").unwrap();
+    let query = Query::new().epochs(10).filter("ux > 1");
+    let above = |records: &[Record]| records.iter().filter(|record| record.ux > 1.0).count() as u64;
+    assert_eq!(held.count(&query).unwrap().0, above(&records));
+    let quarter = records[..5_000].to_vec();
+    let expected = above(&quarter);
+    write(&storage, "energy", &[(10, quarter)]);
+    assert_eq!(held.count(&query).unwrap().0, expected);
+    let held = Dataset::open_with(storage.clone(), "/ds").unwrap();
+    add(&storage, INDEX, None);
+    assert!(held.count_bounds(&query).unwrap().most >= expected);
+    write(&storage, "energy", &[(10, records[..100].to_vec())]);
+    assert!(held.count_bounds(&query).unwrap().most <= 100);
+}
+
+#[test]
+fn ordered_queries_exclude_row_groups_by_bins() {
+    let (storage, records) = indexed();
+    let dataset = Dataset::open_with(storage, "/ds").unwrap();
+    let query = Query::new().epochs(10).filter("ux > 1 AND kind = 3 AND cell > 0").columns(["energy"]).ordered(true);
+    let matching = records.iter().filter(|record| record.ux > 1.0 && record.kind == 3 && record.cell > 0);
+    let mut expected: Vec<f32> = matching.map(|record| record.energy).collect();
+    expected.sort_by(f32::total_cmp);
+    for (access, limit) in
+        [(Use::Automatic, 10), (Use::Index(INDEX.to_owned()), 10), (Use::Index(INDEX.to_owned()), 9_999)]
+    {
+        let mut found = Vec::new();
+        for batch in dataset.run(&query.clone().using(access).limit(limit)).unwrap() {
+            found.extend_from_slice(batch.unwrap().column(0).as_primitive::<Float32Type>().values());
+        }
+        assert_eq!(found, expected[..expected.len().min(limit as usize)]);
+    }
+    let unknown = dataset.count_bounds(&query.using(Use::Index("bitmap:uz".to_owned()))).unwrap_err().to_string();
+    assert!(unknown.contains("there is no index 'bitmap:uz'"), "{unknown}");
 }
 
 /// Kills the build of an index before each operation. What is there then is not used or whole, and the next build

@@ -134,6 +134,42 @@ fn entries_made_in_situ_are_those_that_are_added_later() {
     }
 }
 
+/// An append of wide entries has more blocks than one of narrow ones.
+#[test]
+fn wide_entries_are_made_once_for_each_record() {
+    const CARRIED: usize = 24;
+    const ROWS: u32 = 40_000;
+    let names: Vec<String> = (0..CARRIED).map(|number| format!("c{number}")).collect();
+    let mut columns = vec![Column::new("energy", DataType::F32), Column::new("id", DataType::U32)];
+    columns.extend(names.iter().map(|name| Column::new(name, DataType::F64)));
+    let schema = Schema::new(columns, "energy").unwrap();
+    let carried = format!("id,with={}", names.join(",with="));
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let mut options = options(&[&carried]);
+    options.part_bytes = Some(0);
+    let job = LocalJob::open_with(Arc::clone(&storage), "/ds", schema, options).unwrap();
+    job.begin_epoch(3).unwrap();
+    for (chunk, first) in (0..ROWS).step_by(1_000).enumerate() {
+        let ids: Vec<u32> = (first..first + 1_000).map(|number| number * 7919 % ROWS).collect();
+        let energies: Vec<f32> = ids.iter().map(|id| (id * 31 % 1_009) as f32).collect();
+        let numbers: Vec<f64> = ids.iter().map(|id| f64::from(*id)).collect();
+        let mut views = vec![ColumnView::from(&energies), ColumnView::from(&ids)];
+        views.extend((0..CARRIED).map(|_| ColumnView::from(&numbers)));
+        job.append(chunk as u32 % RANKS, &views).unwrap();
+    }
+    job.end_epoch().unwrap();
+    job.close().unwrap();
+    let found = entries(&storage, "id", 3).unwrap();
+    let mut ids: Vec<u32> =
+        found.iter().map(|(value, _, _)| u32::from_le_bytes(*value.first_chunk().unwrap())).collect();
+    ids.sort_unstable();
+    assert!(ids.iter().copied().eq(0..ROWS), "one entry for each record");
+    let mut places: Vec<(u32, u32)> = found.iter().map(|(_, part, row)| (*part, *row)).collect();
+    places.sort_unstable();
+    places.dedup();
+    assert_eq!(places.len(), ROWS as usize);
+}
+
 #[test]
 fn an_epoch_whose_index_cannot_be_stored_is_not_committed() {
     let memory = Arc::new(MemoryStorage::new());

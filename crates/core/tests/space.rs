@@ -237,6 +237,21 @@ fn boxes_read_few_bytes_of_any_epoch() {
 }
 
 #[test]
+fn a_frame_waits_for_records() {
+    let storage = Arc::new(MemoryStorage::new());
+    let records = Records::even(9, 5e6, 1000.0);
+    let job = LocalJob::open_with(storage.clone(), ROOT, schema("space:x,y,z"), all_receive()).unwrap();
+    job.begin_epoch(0).unwrap();
+    job.renegotiate().unwrap();
+    records.append(&job);
+    job.end_epoch().unwrap();
+    job.close().unwrap();
+    check(&storage, 0, &records, (5e6, 1000.0));
+    let (numbers, read) = ask(&storage, 0, Some(&text([5_000_333.0, 5_000_444.0, 5_000_222.0], 100.0)));
+    assert!(numbers.len() > 20 && read < ROWS as u64 * 20 / 12, "{read}");
+}
+
+#[test]
 fn flat_domains_are_divided_along_their_long_sides() {
     let flat = || {
         let mut random = Random::new(3);

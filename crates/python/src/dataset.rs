@@ -246,6 +246,11 @@ impl Dataset {
         Ok((columns.collect(), schema.key().name.clone()))
     }
 
+    /// Whether rows can be ordered by the key.
+    fn has_key_order(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.opened(py)?.schema().has_sorted_runs())
+    }
+
     /// The names of all columns of the key, most significant first.
     fn key_columns(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         Ok(self.opened(py)?.schema().cluster_key().columns)

@@ -55,6 +55,12 @@ pub(super) fn run(
     template: Query,
     as_json: bool,
 ) -> Result<(), Failure> {
+    if !dataset.schema().has_sorted_runs() {
+        return Err(Failure::Usage(format!(
+            "--batch: a list has ranges of the key, and the records are clustered by '{}'; query with --box",
+            dataset.schema().cluster_key()
+        )));
+    }
     let queries = parse(list, &std::fs::read_to_string(list).on_file("read", list)?)?;
     // The log is created first, so that an hour of queries does not end with a log that cannot be written.
     let log = log.map(|path| Ok::<_, Failure>((path, PendingFile::create(path)?))).transpose()?;

@@ -111,6 +111,10 @@ impl TrajectoryOptions {
         let key = schema.key();
         match &self.id {
             Some(id) => Ok(id.clone()),
+            None if !schema.has_sorted_runs() => Err(Failure::Usage(format!(
+                "--id COLUMN: state which column identifies particles; the records are clustered by '{}'",
+                schema.cluster_key()
+            ))),
             // A key of several columns has no floats.
             None if !key.data_type.is_float() => Ok(schema.cluster_key().columns.join(",")),
             None => Err(Failure::Usage(format!(

@@ -150,10 +150,7 @@ impl Dataset {
     /// # Errors
     /// The errors of [`Dataset::run`] and of its stream.
     pub fn count(&self, query: &Query) -> Result<(u64, QueryMetrics)> {
-        let mut bare = query.clone().ordered(false).columns::<[String; 0]>([]);
-        bare.limit = None;
-        bare.batch_rows = MOST_BATCH_ROWS;
-        let resolved = ResolvedQuery::resolve(&bare, &self.catalog.schema)?;
+        let resolved = ResolvedQuery::resolve(&bare(query), &self.catalog.schema)?;
         let epochs = self.catalog.select_epochs(&query.epochs)?;
         stream::count(self.catalog.clone(), resolved, epochs, self.counters())
     }
@@ -164,7 +161,7 @@ impl Dataset {
     /// # Errors
     /// The errors of [`Dataset::run`], and a usage error for a piece.
     pub fn count_bounds(&self, query: &Query) -> Result<CountBounds> {
-        let resolved = ResolvedQuery::resolve(query, &self.catalog.schema)?;
+        let resolved = ResolvedQuery::resolve(&bare(query), &self.catalog.schema)?;
         let epochs = self.catalog.select_epochs(&query.epochs)?;
         count_bounds::count_bounds(&self.catalog, &resolved, &epochs, &self.counters())
     }
@@ -391,4 +388,11 @@ fn check_cuttable(query: &Query, option: &'static str) -> Result<()> {
         return Err(unfit("cannot be made of a piece").into());
     }
     Ok(())
+}
+/// Returns the query without columns, order and limit, which a count ignores.
+fn bare(query: &Query) -> Query {
+    let mut bare = query.clone().ordered(false).columns::<[String; 0]>([]);
+    bare.limit = None;
+    bare.batch_rows = MOST_BATCH_ROWS;
+    bare
 }

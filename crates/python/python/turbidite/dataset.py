@@ -294,7 +294,7 @@ class Dataset:
         >>> dataset.query(box={"energy": (1, 2), "id": (None, 150)}, epochs=200).count()
         50
         """
-        by_key = order in ("key", self.schema.key)
+        by_key = order == "key" or (order == self.schema.key and self._core.has_key_order())
         sides, periods = box_texts(box, period)
         arguments: Arguments = {
             "where": where,
@@ -427,6 +427,8 @@ class Dataset:
     def _identity(self) -> str:
         """Returns the columns of the key, as those that identify particles."""
         key = self._key()
+        if not self._core.has_key_order():
+            raise UsageError("id: state which column identifies particles; the records are clustered by space")
         if key.type in ("f32", "f64"):
             raise UsageError(f"id: state which column identifies particles; the key, '{key.name}', is {key.type}")
         return ",".join(self._core.key_columns())

@@ -102,7 +102,11 @@ pub(in crate::query) fn narrow(
 }
 
 /// Checks that the index that a query requires exists.
-fn check_named(paths: &[Box<dyn AccessPath>], bitmaps: &[BitmapIndex], access: &Use) -> Result<()> {
+pub(in crate::query) fn check_named(
+    paths: &[Box<dyn AccessPath>],
+    bitmaps: &[BitmapIndex],
+    access: &Use,
+) -> Result<()> {
     let Use::Index(name) = access else { return Ok(()) };
     let known: Vec<&str> = paths.iter().map(|path| path.name()).chain(bitmaps.iter().map(BitmapIndex::name)).collect();
     if known.contains(&name.as_str()) {

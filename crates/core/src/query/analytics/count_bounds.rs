@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::error::{Result, UsageError};
 use crate::query::access::bitmap::choice::choose_all;
+use crate::query::access::choice::check_named;
 use crate::query::catalog::Catalog;
 use crate::query::metrics::{Counters, QueryMetrics};
 use crate::query::planning::scan::choose;
@@ -35,10 +36,16 @@ pub(in crate::query) fn count_bounds(
     if resolved.piece.is_some() {
         return Err(UsageError::Option { option: "bounds", what: "do not apply to a piece".to_owned() }.into());
     }
+    check_named(dataset.indexes(), dataset.bitmaps(), &resolved.access)?;
     let (mut least, mut most) = (0, 0);
     for &epoch in epochs {
         counters.check()?;
-        let manifest = dataset.manifest(epoch)?;
+        let mut manifest = dataset.manifest(epoch)?;
+        if !dataset.has_manifest(&manifest) {
+            // The epoch has been replaced, and no part is opened that would tell.
+            dataset.forget(&manifest);
+            manifest = dataset.manifest(epoch)?;
+        }
         let (bitmaps, choices) =
             choose_all(dataset, resolved, &manifest, choose(dataset, resolved, &manifest), counters)?;
         for choice in choices {

@@ -14,6 +14,7 @@ use crate::query::planning::pages::first_rows;
 use crate::query::planning::scan::Group;
 use crate::query::planning::selection::RowSelection;
 use crate::query::request::{ResolvedQuery, Use};
+use crate::schema::Clustering;
 
 /// Maximum number of records that are looked up in an epoch. A plan finds out whether a scan reads more of them less.
 const MOST_PLACES: u64 = 256;
@@ -28,7 +29,11 @@ pub(in crate::query) fn index_of(dataset: &Catalog, resolved: &ResolvedQuery, ep
     if resolved.is_by_key() || resolved.piece.is_some() || resolved.indexed_commit.is_some() {
         return None;
     }
+    // A single coordinate is found by its statistics, but not in few pages.
     let is_key = |name: &str| {
+        if resolved.schema.clustering() == Clustering::Space {
+            return false;
+        }
         let key = resolved.schema.key_columns().iter();
         key.map(|column| &resolved.schema.columns()[*column].name).any(|column| column == name)
     };

@@ -17,11 +17,13 @@ use crate::format::{ColumnTap, TappedGroup};
 use crate::index::{IndexedValues, RecordPlace};
 use crate::partition::sample_order;
 use crate::runtime::endpoint::Endpoint;
-use crate::shuffle::{Action, Progress};
+use crate::shuffle::{Action, Engine, Progress};
 
-/// Number of entries that are appended together. An append of so few takes them in their order, so that it can be
-/// continued.
+/// Maximum number of entries that are appended together.
 const PIECE_ROWS: usize = 2048;
+
+/// Bytes of the place of a record in an entry: its part and its row.
+const PLACE_BYTES: usize = 8;
 
 /// Size of the waiting entries above which no further run is written, in bytes.
 const FULL_BYTES: usize = 512 << 10;
@@ -29,6 +31,9 @@ const FULL_BYTES: usize = 512 << 10;
 /// The entries of one index that wait for its stage.
 pub(in crate::runtime) struct EntryFeed {
     indexed: IndexedValues,
+    /// Number of entries that are appended together. An append of so few takes them in their order, so that it can be
+    /// continued.
+    piece_rows: usize,
     clock: Box<dyn Fn() -> Duration + Send + Sync>,
     waiting: Mutex<Entries>,
 }
@@ -72,7 +77,9 @@ impl EntryFeed {
         indexed: IndexedValues,
         clock: impl Fn() -> Duration + Send + Sync + 'static,
     ) -> Self {
-        Self { indexed, clock: Box::new(clock), waiting: Mutex::default() }
+        let value_bytes: usize = indexed.types.iter().map(|data_type| data_type.width()).sum();
+        let piece_rows = PIECE_ROWS.min(Engine::rows_in_order(value_bytes + PLACE_BYTES));
+        Self { indexed, piece_rows, clock: Box::new(clock), waiting: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Entries> {
@@ -108,8 +115,8 @@ impl EntryFeed {
         match RecordPlace::of_group(group.part, group.first_row, group.rows as u64) {
             Ok((part, rows)) => {
                 // The records are sorted, and so may be these values. Each prefix of the sequence is to be a sample.
-                for number in sample_order(rows.len().div_ceil(PIECE_ROWS), u64::from(rows.start)) {
-                    let of_piece = number * PIECE_ROWS..rows.len().min((number + 1) * PIECE_ROWS);
+                for number in sample_order(rows.len().div_ceil(self.piece_rows), u64::from(rows.start)) {
+                    let of_piece = number * self.piece_rows..rows.len().min((number + 1) * self.piece_rows);
                     let values = columns.iter().zip(&self.indexed.types).map(|(values, data_type)| {
                         values[of_piece.start * data_type.width()..of_piece.end * data_type.width()].to_vec()
                     });

@@ -75,6 +75,12 @@ impl Engine {
         (BLOCK_BYTES / row_bytes).clamp(1, BLOCK_ROWS)
     }
 
+    /// Returns the number of rows up to which an append takes them in memory order, so that it can be continued behind
+    /// those that it has taken.
+    pub(crate) fn rows_in_order(row_bytes: usize) -> usize {
+        IN_ORDER_BLOCKS * Self::block_rows(row_bytes)
+    }
+
     /// Begins an append of `columns`.
     ///
     /// # Errors

@@ -33,6 +33,10 @@ impl Engine {
     /// Requests a new partition table now. Applications call this when they know that their data changed, for example
     /// after a mesh refinement.
     pub fn request_renegotiation(&mut self) {
+        if self.lacks_frame() && self.held.is_empty() {
+            // A frame follows from records, and the first table comes with them.
+            return;
+        }
         let version = self.table_version();
         self.receive_request(version, true);
     }

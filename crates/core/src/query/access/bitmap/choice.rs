@@ -219,7 +219,9 @@ impl EpochBitmaps {
             }
             // Each comparison has two bitmaps.
             let is_small = comparisons.saturating_mul(entry.rows / 4) <= MOST_BITMAP_BYTES;
-            if is_small && (is_forced || pays(resolved, entry, &estimate, bytes)) {
+            // A merge keeps the selections of all row groups that overlap, cut into windows between pages. Single rows
+            // would take more memory than it may have, and would have their page decoded once a window.
+            if is_small && !resolved.is_by_key() && (is_forced || pays(resolved, entry, &estimate, bytes)) {
                 self.groups.insert(choice.entry, ChosenGroup { is_exact: estimate.is_exact, bytes });
                 chosen.is_used = true;
             } else {
