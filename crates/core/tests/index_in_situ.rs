@@ -147,6 +147,8 @@ fn wide_entries_are_made_once_for_each_record() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
     let mut options = options(&[&carried]);
     options.part_bytes = Some(0);
+    // Row groups of many records.
+    options.memtable_bytes = 4 << 20;
     let job = LocalJob::open_with(Arc::clone(&storage), "/ds", schema, options).unwrap();
     job.begin_epoch(3).unwrap();
     for (chunk, first) in (0..ROWS).step_by(1_000).enumerate() {

@@ -114,6 +114,42 @@ fn entries_are_shuffled_while_records_are_written() {
     }
 }
 
+/// Entries of so many bytes that an append of thousands would not take them in their order. Appends are taken in part
+/// while a table is negotiated.
+#[test]
+fn wide_entries_are_made_once_for_each_record() {
+    const RANKS: u32 = 4;
+    let names: Vec<String> = (0..24).map(|number| format!("c{number}")).collect();
+    let schema = || {
+        let mut columns = vec![Column::new("key", DataType::U32), Column::new("origin", DataType::U32)];
+        columns.extend(names.iter().map(|name| Column::new(name, DataType::F64)));
+        Schema::new(columns, "key").unwrap()
+    };
+    let definition = format!("origin,with=key,with={}", names.join(",with="));
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let ended = run_indexed(RANKS, 1, |rank, transport| -> Result<u64> {
+        let options = WriteOptions { memtable_bytes: 4 << 20, ..indexed(RANKS, &[&definition]) };
+        let process = Arc::new(Process::new());
+        let mut job = RankJob::open_on(process, Arc::clone(&storage), "ds", schema(), options, rank, transport)?;
+        job.begin_epoch(0)?;
+        for chunk in 0..12u32 {
+            let keys: Vec<u32> = (0..1000).map(|row| (chunk * 1000 + row).wrapping_mul(0x9E37_79B9)).collect();
+            let numbers: Vec<f64> = keys.iter().map(|key| f64::from(*key)).collect();
+            let origins = vec![rank; keys.len()];
+            let mut views = vec![ColumnView::from(&keys), ColumnView::from(&origins)];
+            views.extend(names.iter().map(|_| ColumnView::from(&numbers)));
+            job.append(&views)?;
+        }
+        job.start_end_epoch()?;
+        let rows = job.wait_end_epoch()?.rows;
+        job.close()?;
+        Ok(rows)
+    });
+    assert!(ended.into_iter().all(|rows| rows.unwrap() == u64::from(RANKS) * 12_000));
+    check_files(&storage);
+    check_index(&storage, &definition, &[0]);
+}
+
 /// Rank 1 begins the indexes' epochs long after the others have sent it records, which it has encoded by then.
 #[test]
 fn entries_wait_for_a_rank_that_begins_late() {
