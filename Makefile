@@ -171,7 +171,7 @@ test-full: test-standard-abi test-fbpic ## Run what needs large environments, an
 
 .PHONY: run-test-fortran
 run-test-fortran: debian-mpi
-	TURBIDITE_MPI_FORTRAN=1 TURBIDITE_PREFIX='$(TURBIDITE_PREFIX)-debian' TURBIDITE_MPI_BIN='$(DEBIAN_MPI)/bin' $(OTHER_MPI) \
+	PYTHONPATH='$(PACKAGE)' TURBIDITE_MPI_FORTRAN=1 TURBIDITE_PREFIX='$(TURBIDITE_PREFIX)-debian' TURBIDITE_MPI_BIN='$(DEBIAN_MPI)/bin' $(OTHER_MPI) \
 		'$(VENV)/bin/python' -m pytest tests/fortran tests/preload/test_other_mpi.py $(ARGS)
 
 .PHONY: test-hosts
