@@ -1,5 +1,6 @@
 //! `turbidite index`: makes, lists and removes indexes of a dataset.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -185,24 +186,13 @@ impl IndexRun<'_> {
         }
         let epochs = self.selected(build.missing()?);
         let progress = self.progress(&epochs, |epoch| build.rows(epoch))?;
-        let (mut entries, mut bytes_written) = (0, 0);
-        for &epoch in &epochs {
-            progress.set_message(format!("index {}, epoch {epoch}", definition.name()));
-            let statistics = build.build_epoch(epoch, &|rows| progress.inc(rows))?;
-            entries += statistics.rows;
-            bytes_written += statistics.bytes_written;
-        }
+        let mut added = self.make(definition.name(), definition, epochs, &progress, |epoch| {
+            let written = build.build_epoch(epoch, &|rows| progress.inc(rows))?;
+            Ok((written.rows, written.bytes_written))
+        })?;
         build.close()?;
-        progress.finish_and_clear();
-        Ok(Added {
-            dataset: self.dataset.to_owned(),
-            name: definition.name().to_owned(),
-            definition: definition.to_string(),
-            epochs,
-            entries,
-            bytes_written,
-            wall_s: begun.elapsed().as_secs_f64(),
-        })
+        added.wall_s = begun.elapsed().as_secs_f64();
+        Ok(added)
     }
 
     /// Makes the sidecars of all epochs that a bitmap index lacks.
@@ -218,24 +208,34 @@ impl IndexRun<'_> {
         }
         let epochs = self.selected(build.missing()?);
         let progress = self.progress(&epochs, |epoch| build.rows(epoch))?;
+        let mut added = self.make(&definition.name(), definition, epochs, &progress, |epoch| {
+            let written = build.build_epoch(epoch, &|rows| progress.inc(rows))?;
+            Ok((written.rows, written.bytes))
+        })?;
+        build.close()?;
+        added.wall_s = begun.elapsed().as_secs_f64();
+        Ok(added)
+    }
+
+    /// Makes some epochs of an index. `build` makes one, and returns the number of its rows and bytes.
+    fn make(
+        &self,
+        name: &str,
+        definition: &dyn fmt::Display,
+        epochs: Vec<u64>,
+        progress: &ProgressBar,
+        mut build: impl FnMut(u64) -> Result<(u64, u64), Failure>,
+    ) -> Result<Added, Failure> {
         let (mut entries, mut bytes_written) = (0, 0);
         for &epoch in &epochs {
-            progress.set_message(format!("index {}, epoch {epoch}", definition.name()));
-            let written = build.build_epoch(epoch, &|rows| progress.inc(rows))?;
-            entries += written.rows;
-            bytes_written += written.bytes;
+            progress.set_message(format!("index {name}, epoch {epoch}"));
+            let (rows, bytes) = build(epoch)?;
+            entries += rows;
+            bytes_written += bytes;
         }
-        build.close()?;
         progress.finish_and_clear();
-        Ok(Added {
-            dataset: self.dataset.to_owned(),
-            name: definition.name(),
-            definition: definition.to_string(),
-            epochs,
-            entries,
-            bytes_written,
-            wall_s: begun.elapsed().as_secs_f64(),
-        })
+        let (dataset, name, definition) = (self.dataset.to_owned(), name.to_owned(), definition.to_string());
+        Ok(Added { dataset, name, definition, epochs, entries, bytes_written, wall_s: 0.0 })
     }
 
     /// Returns the requested epochs among some.
