@@ -453,6 +453,12 @@ fn ordered_queries_exclude_row_groups_by_bins() {
         }
         assert_eq!(found, expected[..expected.len().min(limit as usize)]);
     }
+    // Bitmaps leave no single rows to a merge.
+    let rows_most =
+        |query: &Query, access: Use| dataset.explain(&query.clone().using(access)).unwrap().epochs[0].rows_most;
+    let by_scan = rows_most(&query, Use::Scan);
+    assert_eq!(rows_most(&query, Use::Index(INDEX.to_owned())), by_scan);
+    assert!(rows_most(&query.clone().ordered(false), Use::Index(INDEX.to_owned())) < by_scan / 2);
     let unknown = dataset.count_bounds(&query.using(Use::Index("bitmap:uz".to_owned()))).unwrap_err().to_string();
     assert!(unknown.contains("there is no index 'bitmap:uz'"), "{unknown}");
 }

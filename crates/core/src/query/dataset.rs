@@ -19,9 +19,8 @@ use crate::query::analytics::histogram_2d::{self, Histogram2d};
 use crate::query::analytics::histogram_of_rows;
 use crate::query::analytics::profile::{self, KeyProfile};
 use crate::query::analytics::tracks::{self, TrackProgress, TrackRequest, Tracks};
-use crate::query::execution::column_order::{self, ColumnOrder};
-use crate::query::execution::stream::{self, Pieces, QueryStream};
-use crate::query::execution::tuple_merge::TupleMerge;
+use crate::query::execution::column_order;
+use crate::query::execution::stream::{self, QueryStream};
 use crate::query::piece::Piece;
 use crate::query::planning::explain::{Explanation, explain};
 use crate::query::planning::pieces;
@@ -132,16 +131,7 @@ impl Dataset {
     pub fn run(&self, query: &Query) -> Result<QueryStream> {
         let resolved = ResolvedQuery::resolve(query, &self.catalog.schema)?;
         let epochs = self.catalog.select_epochs(&query.epochs)?;
-        let (dataset, counters) = (self.catalog.clone(), self.counters());
-        if resolved.order.is_none() && !resolved.by_tuple {
-            return Ok(stream::start(dataset, resolved, epochs, counters));
-        }
-        let resolved = Arc::new(resolved);
-        let rows: Box<dyn Pieces> = match resolved.order {
-            Some(column) => Box::new(ColumnOrder::new(dataset, resolved.clone(), column, counters.clone(), epochs)),
-            None => Box::new(TupleMerge::new(dataset, resolved.clone(), counters.clone(), epochs)?),
-        };
-        Ok(stream::of_pieces(rows, resolved, counters))
+        stream::start(self.catalog.clone(), resolved, epochs, self.counters())
     }
 
     /// Counts the matching rows. Rows are not read if the statistics prove that they match. The query's columns, order

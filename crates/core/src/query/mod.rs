@@ -50,8 +50,8 @@ mod tests;
 
 pub(crate) use execution::groups::EpochGroups;
 pub(crate) use planning::coalescing::{Extent, READ_THROUGH_BYTES};
+pub(crate) use planning::group::Group;
 pub(crate) use planning::pages::{PageIndex, pages_of};
-pub(crate) use planning::scan::Group;
 
 pub use access::choice::Alternative;
 pub use analytics::bins::{BinScale, Bins};

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::query::analytics::bins::{BinScale, Bins};
 use crate::query::catalog::Catalog;
 use crate::query::execution::read::PackedRows;
-use crate::query::execution::stream::Scan;
+use crate::query::execution::unordered_scan::Scan;
 use crate::query::metrics::Counters;
 use crate::query::request::{Query, ResolvedQuery};
 use crate::schema::{KeyOrder, Value};

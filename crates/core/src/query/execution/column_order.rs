@@ -18,12 +18,13 @@ use crate::query::access::covering::columns;
 use crate::query::access::path::AccessPath;
 use crate::query::catalog::Catalog;
 use crate::query::execution::first_rows::FirstRows;
+use crate::query::execution::pieces::Pieces;
 use crate::query::execution::read::PackedRows;
-use crate::query::execution::stream::{Pieces, Scan};
+use crate::query::execution::unordered_scan::Scan;
 use crate::query::execution::walk::{Walk, steps};
-use crate::query::metrics::Counters;
+use crate::query::metrics::{Counters, add};
 use crate::query::planning::explain::EpochExplanation;
-use crate::query::planning::scan::{announce, choose};
+use crate::query::planning::scan::{announce_chosen, choose};
 use crate::query::request::{ResolvedQuery, Use};
 use crate::schema::KeyOrder;
 
@@ -179,6 +180,7 @@ impl ColumnOrder {
             rows += piece.rows as u64;
             gathered.push_back(piece);
         }
+        add(&self.counters.rows_matched, rows);
         Ok(Some(gathered))
     }
 
@@ -207,9 +209,7 @@ impl ColumnOrder {
 
 impl Pieces for ColumnOrder {
     fn announce(&self) -> Result<()> {
-        let chosen = |manifest: &EpochManifest| choose(&self.dataset, &self.resolved, manifest).len();
-        let columns = self.resolved.predicate_columns();
-        announce(&self.dataset, self.epochs.iter().copied(), &self.counters, 1, columns, chosen)
+        announce_chosen(&self.dataset, &self.resolved, self.epochs.iter().copied(), &self.counters, 1)
     }
 
     fn next_piece(&mut self) -> Result<Option<PackedRows>> {
@@ -221,7 +221,10 @@ impl Pieces for ColumnOrder {
             if let Some((walk, chosen)) = &mut self.walk {
                 let chosen = *chosen;
                 match walk.next(&self.counters)? {
-                    Some(piece) => self.ready.push_back(piece),
+                    Some(piece) => {
+                        add(&self.counters.rows_matched, piece.rows as u64);
+                        self.ready.push_back(piece);
+                    }
                     None => {
                         self.walk = None;
                         self.advance(chosen);

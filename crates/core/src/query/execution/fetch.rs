@@ -17,8 +17,8 @@ use crate::query::execution::column::gather;
 use crate::query::execution::recycle::{ColumnBlock, Recycler};
 use crate::query::execution::scratch::Scratch;
 use crate::query::planning::coalescing::{Extent, joined};
+use crate::query::planning::group::Group;
 use crate::query::planning::pages::{PageIndex, page_end, page_with};
-use crate::query::planning::scan::Group;
 
 /// Number of pages that most fetches read of each column.
 const PAGES_EXPECTED: usize = 2;

@@ -8,8 +8,9 @@ use crate::error::{Error, Result};
 use crate::format::{EpochManifest, PartId, RowGroupEntry};
 use crate::query::dataset::Dataset;
 use crate::query::metrics::Counters;
+use crate::query::planning::group::Group;
 use crate::query::planning::pages::first_rows;
-use crate::query::planning::scan::{EpochScan, Group, choose, plan_epoch_by};
+use crate::query::planning::scan::{EpochScan, choose, plan_epoch_by};
 use crate::query::request::{Query, ResolvedQuery};
 
 /// The row groups of one commit of an epoch, in the manifest's order. As many parts stay open as the descriptor limit

@@ -20,20 +20,22 @@ use std::time::Instant;
 use arrow_buffer::Buffer;
 
 use crate::error::{Error, Result};
-use crate::format::{EpochManifest, RowGroupEntry};
+use crate::format::RowGroupEntry;
 use crate::query::catalog::Catalog;
 use crate::query::execution::column::scatter;
 use crate::query::execution::merge_order::Position;
+use crate::query::execution::pieces::Pieces;
 use crate::query::execution::pool::{Pool, Ticket};
 use crate::query::execution::read::{PackedRows, WHOLE_PIECE_ROWS, load};
 use crate::query::execution::scratch::Scratch;
 use crate::query::metrics::{Counters, add, lap};
 use crate::query::planning::chunks::Cutter;
+use crate::query::planning::group::Group;
 use crate::query::planning::pages::{PageIndex, pages_of};
 use crate::query::planning::plan::RowGroupPlan;
 use crate::query::planning::prefetch::plan_ahead;
 use crate::query::planning::pruning::GroupChoice;
-use crate::query::planning::scan::{EpochScan, Group, PLAN_COST_BYTES, announce, choose};
+use crate::query::planning::scan::{EpochScan, PLAN_COST_BYTES, announce_chosen};
 use crate::query::planning::selection::RowSelection;
 use crate::query::request::ResolvedQuery;
 use crate::schema::{KeyOrder, NAN_ORDINAL, Schema};
@@ -342,31 +344,6 @@ impl Merge {
         }
     }
 
-    /// Adds the row groups of this scan to the total of the request's progress.
-    pub(in crate::query) fn announce(&self) -> Result<()> {
-        let chosen = |manifest: &EpochManifest| choose(&self.dataset, &self.resolved, manifest).len();
-        let columns = self.resolved.predicate_columns();
-        announce(&self.dataset, self.epochs.iter().copied(), &self.counters, 1, columns, chosen)
-    }
-
-    /// Returns the next rows in order. All of them belong to one epoch.
-    pub(in crate::query) fn next_piece(&mut self) -> Result<Option<PackedRows>> {
-        loop {
-            if let Some(packed) = self.packed_rows.pop_front() {
-                return Ok(Some(packed));
-            }
-            while self.slabs.len() < self.ahead
-                && let Some(slab) = self.next_slab()?
-            {
-                self.submit(slab);
-            }
-            let Some(slab) = self.slabs.pop_front() else { return Ok(None) };
-            self.packed_rows = self.pool.wait(slab).map_err(|window| window.take_error())?.into();
-            self.ahead = (self.ahead * 2).min(self.most_ahead);
-            self.slab_rows = self.slab_rows.saturating_mul(2).min(self.most_slab_rows);
-        }
-    }
-
     fn next_slab(&mut self) -> Result<Option<Slab>> {
         loop {
             self.counters.check()?;
@@ -399,6 +376,29 @@ impl Merge {
         let cost_bytes = slab.new_bytes;
         let (resolved, counters) = (self.resolved.clone(), self.counters.clone());
         self.slabs.push_back(self.pool.submit(cost_bytes, move |scratch| slab.merge(&resolved, &counters, scratch)));
+    }
+}
+
+impl Pieces for Merge {
+    fn announce(&self) -> Result<()> {
+        announce_chosen(&self.dataset, &self.resolved, self.epochs.iter().copied(), &self.counters, 1)
+    }
+
+    fn next_piece(&mut self) -> Result<Option<PackedRows>> {
+        loop {
+            if let Some(packed) = self.packed_rows.pop_front() {
+                return Ok(Some(packed));
+            }
+            while self.slabs.len() < self.ahead
+                && let Some(slab) = self.next_slab()?
+            {
+                self.submit(slab);
+            }
+            let Some(slab) = self.slabs.pop_front() else { return Ok(None) };
+            self.packed_rows = self.pool.wait(slab).map_err(|window| window.take_error())?.into();
+            self.ahead = (self.ahead * 2).min(self.most_ahead);
+            self.slab_rows = self.slab_rows.saturating_mul(2).min(self.most_slab_rows);
+        }
     }
 }
 

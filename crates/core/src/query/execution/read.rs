@@ -18,8 +18,8 @@ use crate::query::execution::recycle::ColumnBlock;
 use crate::query::execution::scratch::Scratch;
 use crate::query::metrics::{Counters, add, lap};
 use crate::query::planning::coalescing::gap_budget;
+use crate::query::planning::group::Group;
 use crate::query::planning::pages::{PageIndex, page_end, pages_of};
-use crate::query::planning::scan::Group;
 use crate::query::planning::selection::RowSelection;
 use crate::query::request::ResolvedQuery;
 

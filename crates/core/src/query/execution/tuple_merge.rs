@@ -13,17 +13,17 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::error::{Error, Result};
-use crate::format::EpochManifest;
 use crate::query::catalog::Catalog;
+use crate::query::execution::pieces::Pieces;
 use crate::query::execution::read::{PackedRows, load};
 use crate::query::execution::scratch::Scratch;
-use crate::query::execution::stream::Pieces;
 use crate::query::metrics::{Counters, add, lap};
 use crate::query::planning::chunks::Cutter;
+use crate::query::planning::group::Group;
 use crate::query::planning::pages::PageIndex;
 use crate::query::planning::plan::RowGroupPlan;
 use crate::query::planning::prefetch::plan_ahead;
-use crate::query::planning::scan::{Group, announce, choose};
+use crate::query::planning::scan::announce_chosen;
 use crate::query::request::ResolvedQuery;
 use crate::schema::KeyOrder;
 
@@ -202,9 +202,7 @@ impl TupleMerge {
 
 impl Pieces for TupleMerge {
     fn announce(&self) -> Result<()> {
-        let chosen = |manifest: &EpochManifest| choose(&self.dataset, &self.resolved, manifest).len();
-        let columns = self.resolved.predicate_columns();
-        announce(&self.dataset, self.epochs.iter().copied(), &self.counters, 1, columns, chosen)
+        announce_chosen(&self.dataset, &self.resolved, self.epochs.iter().copied(), &self.counters, 1)
     }
 
     fn next_piece(&mut self) -> Result<Option<PackedRows>> {

@@ -100,7 +100,8 @@ impl Walk {
         Ok(entries.map(|entries| Self { dataset, resolved, manifest, entries, records, pending, steps, own, taken: 0 }))
     }
 
-    /// Takes a step. Returns its matching rows in order, which may be none, or `None` at the end.
+    /// Takes a step. Returns its matching rows in order, which may be none, or `None` at the end. The caller counts
+    /// them if it returns them.
     ///
     /// # Errors
     /// Corruption of the index or of the records; I/O errors.
@@ -149,7 +150,6 @@ impl Walk {
             let mask = predicate.evaluate(&predicate.input(epoch, rows, &arrays)?);
             kept.retain(|row| mask.value(*row));
         }
-        add(&counters.rows_matched, kept.len() as u64);
         if resolved.stored.is_empty() {
             return Ok(PackedRows::counted(epoch, kept.len(), counters));
         }

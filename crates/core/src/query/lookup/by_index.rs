@@ -10,8 +10,8 @@ use crate::query::access::path::{AccessPath, ENTRIES_PER_VALUE, FEW_ROWS, ROWS_P
 use crate::query::catalog::Catalog;
 use crate::query::lookup::path::{Found, MOST_KEYS, is_cached, open_group};
 use crate::query::metrics::{Counters, add};
+use crate::query::planning::group::Group;
 use crate::query::planning::pages::first_rows;
-use crate::query::planning::scan::Group;
 use crate::query::planning::selection::RowSelection;
 use crate::query::request::{ResolvedQuery, Use};
 use crate::schema::Clustering;

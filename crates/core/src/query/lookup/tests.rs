@@ -142,7 +142,7 @@ impl Setup {
 fn answer(dataset: &Arc<Catalog>, query: &Query) -> (Vec<RecordBatch>, QueryMetrics) {
     let resolved = ResolvedQuery::resolve(query, &dataset.schema).unwrap();
     let epochs = dataset.select_epochs(&query.epochs).unwrap();
-    let mut stream = stream::start(dataset.clone(), resolved, epochs, Arc::new(Counters::default()));
+    let mut stream = stream::start(dataset.clone(), resolved, epochs, Arc::new(Counters::default())).unwrap();
     let batches = stream.by_ref().map(Result::unwrap).collect();
     (batches, stream.metrics())
 }

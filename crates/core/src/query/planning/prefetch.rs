@@ -15,8 +15,9 @@ use crate::format::PartId;
 use crate::query::catalog::Catalog;
 use crate::query::metrics::Counters;
 use crate::query::planning::coalescing::{Extent, joined};
+use crate::query::planning::group::Group;
 use crate::query::planning::plan::RowGroupPlan;
-use crate::query::planning::scan::{EpochScan, Group, plan_epoch_then};
+use crate::query::planning::scan::{EpochScan, plan_epoch_then};
 use crate::query::request::ResolvedQuery;
 
 /// Maximum number of row groups whose pages are announced. With more of them, the reads of several threads suffice.

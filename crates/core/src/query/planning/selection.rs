@@ -151,7 +151,7 @@ impl Cursor<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(in crate::query) mod tests {
     use proptest::prelude::*;
 
     use super::*;
@@ -160,7 +160,8 @@ mod tests {
         prop::sample::select(vec![TruthValue::Never, TruthValue::Maybe, TruthValue::Always])
     }
 
-    fn selected(truths: &[TruthValue]) -> RowSelection {
+    /// Returns the selection of rows with these truths.
+    pub(in crate::query) fn selected(truths: &[TruthValue]) -> RowSelection {
         let mut selection = RowSelection::default();
         for (row, truth) in (0u32..).zip(truths) {
             selection.push(row..row + 1, *truth);

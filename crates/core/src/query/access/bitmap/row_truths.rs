@@ -160,6 +160,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::query::planning::selection::tests::selected;
 
     fn truths() -> impl Strategy<Value = TruthValue> {
         prop::sample::select(vec![TruthValue::Never, TruthValue::Maybe, TruthValue::Always])
@@ -179,14 +180,6 @@ mod tests {
         }
         let is_exact = !truths.contains(&TruthValue::Maybe);
         RowTruths::new(bitmap(TruthValue::Always), (!is_exact).then(|| bitmap(TruthValue::Maybe)))
-    }
-
-    fn selected(truths: &[TruthValue]) -> RowSelection {
-        let mut selection = RowSelection::default();
-        for (row, truth) in (0u32..).zip(truths) {
-            selection.push(row..row + 1, *truth);
-        }
-        selection
     }
 
     proptest! {

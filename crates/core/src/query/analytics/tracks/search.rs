@@ -13,7 +13,7 @@ use crate::query::analytics::tracks::ids::{IdGatherer, IdSet, ParticleId};
 use crate::query::analytics::tracks::sorter::{Sorted, Sorter};
 use crate::query::catalog::Catalog;
 use crate::query::execution::column::array;
-use crate::query::execution::stream::Scan;
+use crate::query::execution::unordered_scan::Scan;
 use crate::query::metrics::{Counters, QueryMetrics};
 use crate::query::planning::scan::announce;
 use crate::query::request::{BATCH_ROWS, EpochSelection, Query, ResolvedQuery, Use, resolve_columns};
