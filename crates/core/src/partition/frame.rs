@@ -1,7 +1,8 @@
 //! The frame of an epoch: the box in which records are divided by place.
 
-use super::point_sample::{AXES, PointSample};
+use super::point_sample::PointSample;
 use super::table::DecodeError;
+use crate::schema::MAX_AXES;
 
 /// The denominator of the share of points that may lie outside of the frame on each side of an axis, so that a few
 /// records far away do not widen it.
@@ -17,14 +18,14 @@ const SIMILAR: f64 = 0.25;
 const SHORT_AXIS: f64 = 64.0;
 
 /// Length of an encoded frame in bytes.
-pub(crate) const FRAME_BYTES: usize = 2 * AXES * size_of::<f64>();
+pub(crate) const FRAME_BYTES: usize = 2 * MAX_AXES * size_of::<f64>();
 
 /// A box around most of an epoch's records. All ranks divide records by the same frame. Records outside of it count as
 /// if they were on its surface.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Frame {
     /// Least and greatest coordinate of each axis, both finite.
-    axes: [(f64, f64); AXES],
+    axes: [(f64, f64); MAX_AXES],
 }
 
 // The coordinates are finite.
@@ -39,14 +40,14 @@ impl Frame {
             let outside = coordinates.len() / OUTSIDE_SHARE;
             let least = coordinates.get(outside).copied().unwrap_or_default();
             let most = coordinates.iter().rev().nth(outside).copied().unwrap_or_default();
-            let margin = (most / MARGIN - least / MARGIN).min(f64::MAX);
+            let margin = most / MARGIN - least / MARGIN;
             ((least - margin).max(f64::MIN), (most + margin).min(f64::MAX))
         });
         Self { axes }
     }
 
     /// Returns the least and greatest coordinate of each axis.
-    pub(super) fn axes(&self) -> &[(f64, f64); AXES] {
+    pub(super) fn axes(&self) -> &[(f64, f64); MAX_AXES] {
         &self.axes
     }
 
@@ -90,7 +91,7 @@ mod tests {
     use super::*;
     use crate::random::Random;
 
-    fn frame_of(place: impl Fn(usize) -> [f64; AXES]) -> Frame {
+    fn frame_of(place: impl Fn(usize) -> [f64; MAX_AXES]) -> Frame {
         let mut sample = PointSample::default();
         sample.observe(1 << 16, &mut Random::new(7), &place);
         for _ in 0..7 {

@@ -2,9 +2,7 @@
 
 use super::table::DecodeError;
 use crate::random::Random;
-
-/// Maximum number of coordinates of a record's place.
-pub(crate) const AXES: usize = 3;
+use crate::schema::MAX_AXES;
 
 /// Number of points that a sample keeps of one block of records.
 const POINTS_PER_BLOCK: usize = 16;
@@ -19,7 +17,7 @@ const MERGED_POINTS: usize = 512;
 const HEADER_BYTES: usize = 8;
 
 /// Bytes of an encoded point.
-const POINT_BYTES: usize = AXES * size_of::<f64>();
+const POINT_BYTES: usize = MAX_AXES * size_of::<f64>();
 
 /// A sample of places. Places with an infinite or a NaN coordinate are not sampled.
 ///
@@ -28,7 +26,7 @@ const POINT_BYTES: usize = AXES * size_of::<f64>();
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PointSample {
     /// Finite coordinates. Places in two dimensions have a third coordinate of 0.
-    points: Vec<[f64; AXES]>,
+    points: Vec<[f64; MAX_AXES]>,
     /// Number of records that the points are sampled from.
     records: u64,
 }
@@ -43,12 +41,12 @@ impl PointSample {
     }
 
     /// Returns the points.
-    pub(super) fn points(&self) -> &[[f64; AXES]] {
+    pub(super) fn points(&self) -> &[[f64; MAX_AXES]] {
         &self.points
     }
 
     /// Adds some of a block's `records` records. `place` returns a record's coordinates.
-    pub(super) fn observe(&mut self, records: usize, random: &mut Random, place: impl Fn(usize) -> [f64; AXES]) {
+    pub(super) fn observe(&mut self, records: usize, random: &mut Random, place: impl Fn(usize) -> [f64; MAX_AXES]) {
         let step = records.div_ceil(POINTS_PER_BLOCK).max(1);
         for first in (0..records).step_by(step) {
             let stratum = step.min(records - first) as u64;
@@ -107,7 +105,7 @@ impl PointSample {
         let (header, points) = bytes.split_first_chunk::<HEADER_BYTES>().ok_or_else(invalid)?;
         let (points, rest) = points.as_chunks::<POINT_BYTES>();
         let number = |raw: &[u8; 8]| f64::from_le_bytes(*raw);
-        let points: Vec<[f64; AXES]> = points
+        let points: Vec<[f64; MAX_AXES]> = points
             .iter()
             .map(|point| {
                 let (coordinates, _) = point.as_chunks::<8>();
@@ -138,11 +136,12 @@ mod tests {
     #[test]
     fn all_records_are_equally_likely() {
         let mut random = Random::new(1);
-        // Four ranks in one subtree, and eight others. The mean of many samples is that of all records.
+        // Eleven ranks in one subtree, whose sample has four times the points of the other rank's. The mean of many
+        // samples is that of all records.
         let mut mean = 0.0;
         for _ in 0..50 {
             let mut samples: Vec<PointSample> = (0..12).map(|rank| sample(f64::from(rank), 20, &mut random)).collect();
-            let subtree = PointSample::merge(&samples.split_off(8), &mut random);
+            let subtree = PointSample::merge(&samples.split_off(1), &mut random);
             assert_eq!(subtree.points.len(), MERGED_POINTS);
             samples.push(subtree);
             let merged = PointSample::merge(&samples, &mut random);

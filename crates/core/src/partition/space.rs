@@ -12,10 +12,10 @@
 
 use super::frame::Frame;
 use super::partitioner::Partitioner;
-use super::point_sample::{AXES, PointSample};
+use super::point_sample::PointSample;
 use super::table::PartitionTable;
 use crate::random::Random;
-use crate::schema::{DataType, KeyOrder, NAN_ORDINAL, Schema, Value};
+use crate::schema::{DataType, KeyOrder, MAX_AXES, NAN_ORDINAL, Schema, Value};
 
 /// Maximum number of levels of one axis.
 const AXIS_BITS: usize = 24;
@@ -38,7 +38,7 @@ pub(super) struct SpacePartitioner {
 /// The tree of one frame.
 #[derive(Debug)]
 struct CellTree {
-    axes: [CellAxis; AXES],
+    axes: [CellAxis; MAX_AXES],
 }
 
 /// The levels of the tree at which cells are divided along one axis.
@@ -59,7 +59,7 @@ impl CellTree {
         let mut sides: Vec<(f64, usize)> =
             frame.axes()[..axes].iter().map(|(least, most)| (most / 2.0 - least / 2.0, 0)).collect();
         // The bits of each axis in a path, most significant first.
-        let mut bits = [const { Vec::new() }; AXES];
+        let mut bits = [const { Vec::new() }; MAX_AXES];
         for level in 0..LEVELS {
             let divisible = sides.iter().enumerate().filter(|(_, (_, used))| *used < AXIS_BITS);
             // The first of equal sides.
@@ -179,7 +179,7 @@ impl Partitioner for SpacePartitioner {
     fn sample(&self, rows: &[u8], stride: usize, random: &mut Random, sample: &mut PointSample) {
         let place = |record: usize| {
             let row = &rows[record * stride..];
-            let mut point = [0.0; AXES];
+            let mut point = [0.0; MAX_AXES];
             for (coordinate, (data_type, offset)) in point.iter_mut().zip(&self.columns) {
                 *coordinate = Value::from_stored(*data_type, &row[*offset..]).as_f64();
             }

@@ -16,7 +16,7 @@ pub const MAX_COLUMNS: usize = 1 << 12;
 pub(super) const MAX_KEY_COLUMNS: usize = 4;
 
 /// Maximum number of coordinates in a key by space.
-pub(super) const MAX_AXES: usize = 3;
+pub(crate) const MAX_AXES: usize = 3;
 
 /// Maximum total width of the columns in a key that is hashed, as Parquet stores them, in bytes.
 pub(super) const MAX_KEY_BYTES: usize = 64;

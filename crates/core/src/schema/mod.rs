@@ -20,6 +20,7 @@ mod view;
 pub use cluster_key::{ClusterKey, Clustering};
 #[cfg(test)]
 pub(crate) use columns::KEY_TYPES;
+pub(crate) use columns::MAX_AXES;
 pub use columns::{Column, DataType, EPOCH_COLUMN, MAX_COLUMNS, MAX_FIXED_BYTES, SchemaError};
 pub(crate) use key_hash::{KeyHash, even_share, hash_of, partition_of_hash, partition_ordinal};
 pub use ordinal::{KeyOrder, NAN_ORDINAL};

@@ -9,15 +9,12 @@
 //! Coordinates that differ below that are close.
 
 use crate::format::row_group::memtable::{BUCKETS, Memtable};
-use crate::schema::KeyOrder;
-
-/// Maximum number of coordinates.
-const AXES: usize = 3;
+use crate::schema::{KeyOrder, MAX_AXES};
 
 /// A row: its coordinates, and its slot in the memtable.
 #[derive(Debug, Clone, Copy)]
 struct Point {
-    coordinates: [u32; AXES],
+    coordinates: [u32; MAX_AXES],
     slot: u32,
 }
 
@@ -33,8 +30,9 @@ struct Axis {
     order: KeyOrder,
     /// Offset of the coordinate in a row.
     offset: usize,
-    /// Smallest ordinal.
+    /// Smallest and largest ordinal that is not NaN.
     least: u64,
+    most: u64,
     /// Number of low bits of the difference from it that are not compared.
     shift: u32,
 }
@@ -46,7 +44,9 @@ impl Axis {
         let (data_type, offset) = (schema.columns()[column].data_type, schema.offset(column));
         let order = KeyOrder::new(data_type)?;
         if data_type.width() <= size_of::<u32>() {
-            return Some(Self { order, offset, least: order.ordinal_of(order.extremes().0), shift: 0 });
+            let (least, most) = order.extremes();
+            let (least, most) = (order.ordinal_of(least), order.ordinal_of(most));
+            return Some(Self { order, offset, least, most, shift: 0 });
         }
         let (rows, row_bytes) = (table.slots(), schema.row_bytes());
         let slots = (0..BUCKETS).flat_map(|number| table.bucket(number)).flatten();
@@ -56,20 +56,20 @@ impl Axis {
             .fold((u64::MAX, u64::MIN), |(least, most), ordinal| (least.min(ordinal), most.max(ordinal)));
         let least = least.min(most);
         let shift = (u64::BITS - (most - least).leading_zeros()).saturating_sub(u32::BITS);
-        Some(Self { order, offset, least, shift })
+        Some(Self { order, offset, least, most, shift })
     }
 
-    /// Returns the place of a row's coordinate. NaN is last.
+    /// Returns the place of a row's coordinate on the axis. NaN is last.
     #[inline]
     fn place(&self, row: &[u8]) -> u32 {
         let ordinal = self.order.ordinal(&row[self.offset..]);
         u32::try_from(ordinal.wrapping_sub(self.least) >> self.shift).unwrap_or(u32::MAX)
     }
 
-    /// Returns the coordinate at a place of the axis. Its rounding does not matter.
+    /// Returns the coordinate at a place of the axis, or the largest for NaN. Its rounding does not matter.
     fn value(&self, place: u32) -> f64 {
-        let ordinal = self.least + (u64::from(place) << self.shift);
-        if self.order.is_nan(ordinal) { f64::INFINITY } else { self.order.value(ordinal).as_f64() }
+        let ordinal = self.least.saturating_add(u64::from(place) << self.shift);
+        self.order.value(ordinal.min(self.most)).as_f64()
     }
 
     /// Returns the length of an interval.
@@ -85,14 +85,14 @@ impl SpaceBuffers {
     /// divided, in descending order.
     pub(in crate::format) fn arrange(&mut self, table: &Memtable, units: &[usize], order: &mut Vec<u32>) {
         let columns = table.schema().key_columns();
-        let axes: Vec<Axis> = columns.iter().take(AXES).filter_map(|column| Axis::new(table, *column)).collect();
+        let axes: Vec<Axis> = columns.iter().take(MAX_AXES).filter_map(|column| Axis::new(table, *column)).collect();
         self.points.clear();
         self.points.reserve_exact(table.rows());
         let row_bytes = table.schema().row_bytes();
         for slots in (0..BUCKETS).flat_map(|number| table.bucket(number)) {
             let rows = &table.slots()[slots.start * row_bytes..slots.end * row_bytes];
             self.points.extend((slots.start as u32..).zip(rows.chunks_exact(row_bytes)).map(|(slot, row)| {
-                let mut coordinates = [0; AXES];
+                let mut coordinates = [0; MAX_AXES];
                 for (coordinate, axis) in coordinates.iter_mut().zip(&axes) {
                     *coordinate = axis.place(row);
                 }
@@ -128,7 +128,7 @@ fn arrange(axes: &[Axis], points: &mut [Point], units: &[usize]) {
 
 /// Returns the axis along which the points' bounding box is longest.
 fn longest_axis(axes: &[Axis], points: &[Point]) -> usize {
-    let mut box_of = [(u32::MAX, u32::MIN); AXES];
+    let mut box_of = [(u32::MAX, u32::MIN); MAX_AXES];
     for point in points {
         for (interval, coordinate) in box_of.iter_mut().zip(point.coordinates) {
             *interval = (interval.0.min(coordinate), interval.1.max(coordinate));
@@ -213,6 +213,23 @@ mod tests {
             numbers.sort_unstable();
             prop_assert!(numbers.iter().copied().eq(0..places.len() as u32), "every row is there once");
         }
+    }
+
+    /// The span of the ordinals of these coordinates, with NaN, has more than 64 bits.
+    #[test]
+    fn the_longest_axis_may_have_nan_and_both_infinities() {
+        let schema = schema();
+        let mut table = Memtable::new(Arc::clone(&schema), 1 << 16);
+        let strange = [f64::NEG_INFINITY, f64::NAN, 0.0, f64::INFINITY];
+        for number in 0..64u32 {
+            let x = strange[number as usize % 4];
+            table.push(&[&number.to_le_bytes()[..], &x.to_le_bytes(), &2f32.to_le_bytes(), &[0, 0]].concat());
+        }
+        let axis = Axis::new(&table, 1).unwrap();
+        assert_eq!((axis.value(0), axis.value(u32::MAX)), (f64::NEG_INFINITY, f64::INFINITY));
+        let mut order = Vec::new();
+        SpaceBuffers::default().arrange(&table, &[16], &mut order);
+        assert!(order[..16].iter().all(|slot| slot % 4 == 0), "the first quarter is at negative infinity: {order:?}");
     }
 
     #[test]
