@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -16,6 +16,10 @@ use turbidite::{
     Column, ColumnView, DataType, Dataset, ErrorClass, IndexBuild, IndexOptions, LocalJob, Query, Schema,
     VerifyOptions, WriteOptions, drop_index_with,
 };
+
+mod support;
+
+use support::{files, overwrite};
 
 const RANKS: u32 = 4;
 const EPOCHS: [u64; 2] = [10, 20];
@@ -363,28 +367,6 @@ fn a_foreign_index_is_ignored_and_reported() {
     assert_eq!((numbers.len(), read_of.entries, read_of.corrupt), (1, 0, 1));
     let error = IndexBuild::open_with(storage, "/ds", &"id".parse().unwrap(), &threads(1)).unwrap_err();
     assert!(error.to_string().contains("index"), "{error}");
-}
-
-/// Returns the files below a folder with their contents.
-fn files(storage: &MemoryStorage, folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
-    let mut found = Vec::new();
-    for entry in storage.list(folder).unwrap() {
-        let path = folder.join(&entry.name);
-        if entry.kind == FileKind::Directory {
-            found.extend(files(storage, &path));
-            continue;
-        }
-        let file = storage.open(&path).unwrap();
-        let mut content = vec![0; file.bytes() as usize];
-        file.read_at(0, &mut content).unwrap();
-        found.push((path, content));
-    }
-    found
-}
-
-fn overwrite(storage: &MemoryStorage, path: &Path, content: &[u8]) {
-    storage.remove_file(path).unwrap();
-    storage.create(path).unwrap().write_at(0, content).unwrap();
 }
 
 /// A changed byte of an index changes no answer, and is found by verification.

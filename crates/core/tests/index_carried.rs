@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
@@ -10,12 +10,16 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, UInt32Type, UInt64Type};
 use turbidite::query::{EpochSelection, Explanation, QueryMetrics, TrackRequest, Use};
 use turbidite::random::Random;
-use turbidite::storage::{FileKind, MemoryStorage, Storage};
+use turbidite::storage::{MemoryStorage, Storage};
 use turbidite::store::{DatasetPaths, IfExists, verify_on};
 use turbidite::{
     Column, ColumnView, DataType, Dataset, ErrorClass, IndexBuild, IndexDefinition, IndexOptions, LocalJob, Query,
     Schema, VerifyOptions, WriteOptions,
 };
+
+mod support;
+
+use support::{files, overwrite};
 
 const RANKS: u32 = 4;
 const EPOCHS: [u64; 2] = [10, 20];
@@ -96,28 +100,6 @@ fn indexed(definition: &str, in_situ: bool) -> Arc<MemoryStorage> {
         add(&storage, definition);
     }
     storage
-}
-
-/// Returns the files below a folder with their contents.
-fn files(storage: &MemoryStorage, folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
-    let mut found = Vec::new();
-    for entry in storage.list(folder).unwrap() {
-        let path = folder.join(&entry.name);
-        if entry.kind == FileKind::Directory {
-            found.extend(files(storage, &path));
-            continue;
-        }
-        let file = storage.open(&path).unwrap();
-        let mut content = vec![0; file.bytes() as usize];
-        file.read_at(0, &mut content).unwrap();
-        found.push((path, content));
-    }
-    found
-}
-
-fn overwrite(storage: &MemoryStorage, path: &Path, content: &[u8]) {
-    storage.remove_file(path).unwrap();
-    storage.create(path).unwrap().write_at(0, content).unwrap();
 }
 
 /// Destroys all records and page indexes. Leaves the ends of the files, which name their commits.

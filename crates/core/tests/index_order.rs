@@ -4,17 +4,21 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, UInt64Type};
 use turbidite::query::{QueryMetrics, Use};
 use turbidite::random::Random;
-use turbidite::storage::{FileKind, MemoryStorage, Storage};
+use turbidite::storage::MemoryStorage;
 use turbidite::{
     Column, ColumnView, DataType, Dataset, ErrorClass, IndexDefinition, LocalJob, Query, Schema, WriteOptions,
 };
+
+mod support;
+
+use support::{files, overwrite};
 
 const RANKS: u32 = 4;
 const ROWS: u32 = 200_000;
@@ -190,23 +194,6 @@ fn few_rows_are_read_by_the_index() {
     }
 }
 
-/// Returns the files below a folder with their contents.
-fn files(storage: &MemoryStorage, folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
-    let mut found = Vec::new();
-    for entry in storage.list(folder).unwrap() {
-        let path = folder.join(&entry.name);
-        if entry.kind == FileKind::Directory {
-            found.extend(files(storage, &path));
-            continue;
-        }
-        let file = storage.open(&path).unwrap();
-        let mut content = vec![0; file.bytes() as usize];
-        file.read_at(0, &mut content).unwrap();
-        found.push((path, content));
-    }
-    found
-}
-
 /// A corrupt index, or one that lacks an epoch, changes no answer.
 #[test]
 fn damage_changes_no_answer() {
@@ -221,15 +208,13 @@ fn damage_changes_no_answer() {
                 let mut damaged = bytes.clone();
                 let end = (at + 9_000).min(bytes.len());
                 damaged[at..end].iter_mut().for_each(|byte| *byte ^= 0x41);
-                storage.remove_file(&path).unwrap();
-                storage.create(&path).unwrap().write_at(0, &damaged).unwrap();
+                overwrite(&storage, &path, &damaged);
                 let dataset = Dataset::open_with(storage.clone(), "/ds").unwrap();
                 let (rows, read) = run(&dataset, &query.clone().epochs(3)).unwrap();
                 check(&rows, &epochs[..1], |_| true, 9, &format!("{} at {at}", path.display()));
                 corrupt += read.corrupt_indexes;
             }
-            storage.remove_file(&path).unwrap();
-            storage.create(&path).unwrap().write_at(0, &bytes).unwrap();
+            overwrite(&storage, &path, &bytes);
         }
         assert!(corrupt > 3, "{definition}: {corrupt}");
         let dataset = Dataset::open_with(storage, "/ds").unwrap();
