@@ -357,7 +357,7 @@ fn of_pairs(first: &[u8], second: &[u8], truths: &[TruthValue], stride: usize) -
         let (mut sure, mut may) = (0u64, 0u64);
         for (row, (one, other)) in first.iter().zip(second).enumerate() {
             let pair = usize::from(*one) * stride + usize::from(*other);
-            // The number of no bin is corrupt. The row is then tested.
+            // Numbers of no bin were refused when they were decoded.
             let truth = truths.get(pair).copied().unwrap_or(TruthValue::Maybe);
             sure |= u64::from(truth == TruthValue::Always) << row;
             may |= u64::from(truth != TruthValue::Never) << row;
