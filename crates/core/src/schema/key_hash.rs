@@ -4,24 +4,35 @@
 //! The hash itself would not do for partitions: the filters of a part choose a block by the upper bits of the hash,
 //! which would be nearly the same for all keys of a partition.
 
+use std::ops::Range;
+
 use xxhash_rust::xxh64::xxh64;
 
 use super::columns::{DataType, MAX_KEY_BYTES, hashed_width};
 use super::record::Schema;
 use crate::random;
 
+/// Number of bytes that XXH64 mixes at a time. Fewer bytes are mixed word by word.
+const BLOCK_BYTES: usize = 32;
+
+/// The five primes of XXH64.
+const PRIMES: [u64; 5] =
+    [0x9E37_79B1_85EB_CA87, 0xC2B2_AE3D_27D4_EB4F, 0x1656_67B1_9E37_79F9, 0x85EB_CA77_C2B2_AE63, 0x27D4_EB2F_1656_67C5];
+
 /// The hash function of a dataset's key.
 #[derive(Debug, Clone)]
 pub(crate) struct KeyHash {
     /// Type and place of each column. The place is an offset in a row.
     columns: Vec<(DataType, usize)>,
+    /// Place of the key in a row, if Parquet's bytes of all columns lie there one after another.
+    whole: Option<Range<usize>>,
 }
 
 impl KeyHash {
     /// Returns the hash function of the key in stored rows of `schema`.
     pub(crate) fn new(schema: &Schema) -> Self {
         let column = |index: &usize| (schema.columns()[*index].data_type, schema.offset(*index));
-        Self { columns: schema.key_columns().iter().map(column).collect() }
+        Self::of_columns(schema.key_columns().iter().map(column).collect())
     }
 
     /// Returns the hash function of packed keys of `schema`: the stored values of the key's columns, one after another.
@@ -32,28 +43,35 @@ impl KeyHash {
             offset += data_type.width();
             (data_type, offset - data_type.width())
         };
-        Self { columns: schema.key_columns().iter().map(&mut column).collect() }
+        Self::of_columns(schema.key_columns().iter().map(&mut column).collect())
+    }
+
+    fn of_columns(columns: Vec<(DataType, usize)>) -> Self {
+        let mut whole = columns.first().map(|(_, offset)| *offset..*offset);
+        for (data_type, offset) in &columns {
+            let width = data_type.width();
+            let follows = |whole: &Range<usize>| whole.end == *offset && hashed_width(*data_type) == width;
+            whole = whole.filter(follows).map(|whole| whole.start..whole.end + width);
+        }
+        Self { columns, whole }
     }
 
     /// Appends the hash of every row's key to `out`. The rows are at a distance of `stride` bytes, the first at the
     /// start of `rows`.
     pub(crate) fn hashes(&self, rows: &[u8], stride: usize, out: &mut Vec<u64>) {
-        let [(data_type, offset)] = *self.columns.as_slice() else {
-            return out.extend(rows.chunks(stride).map(|row| self.hash(row)));
+        let rows = rows.chunks(stride);
+        let Some(whole) = self.whole.clone() else {
+            return out.extend(rows.map(|row| self.hash(row)));
         };
-        let keys = rows.chunks(stride).map(|row| &row[offset..]);
-        match data_type {
-            DataType::I8 => out.extend(keys.map(|key| hash_of(&i32::from(key[0] as i8).to_le_bytes()))),
-            DataType::U8 => out.extend(keys.map(|key| hash_of(&u32::from(key[0]).to_le_bytes()))),
-            DataType::I16 => {
-                out.extend(keys.map(|key| hash_of(&i32::from(i16::from_le_bytes([key[0], key[1]])).to_le_bytes())))
-            }
-            DataType::U16 => {
-                out.extend(keys.map(|key| hash_of(&u32::from(u16::from_le_bytes([key[0], key[1]])).to_le_bytes())))
-            }
-            DataType::I64 | DataType::U64 => out.extend(keys.map(|key| hash_of(&key[..8]))),
-            DataType::FixedBytes(16) => out.extend(keys.map(|key| hash_of(&key[..16]))),
-            data_type => out.extend(keys.map(|key| hash_of(&key[..data_type.width()]))),
+        let width = whole.len();
+        let keys = rows.map(|row| &row[whole.clone()]);
+        // A loop for each usual width has no branches and calls for each key.
+        match width {
+            4 => out.extend(keys.map(|key| hash_of(&key[..4]))),
+            8 => out.extend(keys.map(|key| hash_of(&key[..8]))),
+            12 => out.extend(keys.map(|key| hash_of(&key[..12]))),
+            16 => out.extend(keys.map(|key| hash_of(&key[..16]))),
+            _ => out.extend(keys.map(hash_of)),
         }
     }
 
@@ -63,11 +81,18 @@ impl KeyHash {
         let mut end = 0;
         for (data_type, offset) in &self.columns {
             let stored = &row[*offset..offset + data_type.width()];
-            physical[end..end + stored.len()].copy_from_slice(stored);
+            // Copies of a known length are no calls.
+            match stored.len() {
+                4 => physical[end..end + 4].copy_from_slice(&stored[..4]),
+                8 => physical[end..end + 8].copy_from_slice(&stored[..8]),
+                length => physical[end..end + length].copy_from_slice(stored),
+            }
             let width = hashed_width(*data_type);
-            // Parquet extends the sign of narrow integers.
-            let is_negative = matches!(data_type, DataType::I8 | DataType::I16) && stored[stored.len() - 1] > 0x7f;
-            physical[end + stored.len()..end + width].fill(if is_negative { 0xff } else { 0 });
+            if width > stored.len() {
+                // Parquet extends the sign of narrow integers.
+                let is_negative = matches!(data_type, DataType::I8 | DataType::I16) && stored[stored.len() - 1] > 0x7f;
+                physical[end + stored.len()..end + width].fill(if is_negative { 0xff } else { 0 });
+            }
             end += width;
         }
         hash_of(&physical[..end])
@@ -92,8 +117,33 @@ pub(crate) fn even_share(ordinal: u64, parts: u32) -> u32 {
 }
 
 /// Returns the hash of a value in Parquet's PLAIN encoding.
+#[inline]
 pub(crate) fn hash_of(physical: &[u8]) -> u64 {
-    xxh64(physical, 0)
+    if physical.len() < BLOCK_BYTES { short_hash(physical) } else { xxh64(physical, 0) }
+}
+
+/// Returns the XXH64 with seed 0 of less than a block. The function of the library is a call for each key: of an ingest
+/// it took 9 % with keys of 4 bytes, and 23 % with those of 12. This one is inlined, and has no branch for a known
+/// length.
+#[inline]
+fn short_hash(bytes: &[u8]) -> u64 {
+    let mut hash = PRIMES[4].wrapping_add(bytes.len() as u64);
+    let (words, rest) = bytes.as_chunks::<8>();
+    for word in words {
+        let lane = u64::from_le_bytes(*word).wrapping_mul(PRIMES[1]).rotate_left(31).wrapping_mul(PRIMES[0]);
+        hash = (hash ^ lane).rotate_left(27).wrapping_mul(PRIMES[0]).wrapping_add(PRIMES[3]);
+    }
+    let (halves, rest) = rest.as_chunks::<4>();
+    for half in halves {
+        let lane = u64::from(u32::from_le_bytes(*half)).wrapping_mul(PRIMES[0]);
+        hash = (hash ^ lane).rotate_left(23).wrapping_mul(PRIMES[1]).wrapping_add(PRIMES[2]);
+    }
+    for byte in rest {
+        hash = (hash ^ u64::from(*byte).wrapping_mul(PRIMES[4])).rotate_left(11).wrapping_mul(PRIMES[0]);
+    }
+    hash = (hash ^ hash >> 33).wrapping_mul(PRIMES[1]);
+    hash = (hash ^ hash >> 29).wrapping_mul(PRIMES[2]);
+    hash ^ hash >> 32
 }
 
 #[cfg(test)]
@@ -123,6 +173,14 @@ mod tests {
         }
         assert_eq!(hash(DataType::I8, &[0xFE]), hash(DataType::I32, &(-2i32).to_le_bytes()));
         assert_ne!(hash(DataType::U8, &[0xFE]), hash(DataType::I8, &[0xFE]));
+    }
+
+    #[test]
+    fn hashes_of_every_length_are_those_of_the_library() {
+        let bytes: Vec<u8> = (0..MAX_KEY_BYTES).map(|byte| (byte * 37) as u8).collect();
+        for length in 0..=bytes.len() {
+            assert_eq!(hash_of(&bytes[..length]), xxh64(&bytes[..length], 0), "{length} bytes");
+        }
     }
 
     #[test]

@@ -122,8 +122,27 @@ impl<'a> SortKeys<'a> {
             let SortColumn { order, bytes, stride, .. } = self.columns[0];
             let bytes = bytes.get(rows.start * stride..).unwrap_or_default();
             order.ordinals(bytes, stride, rows.len(), out);
-        } else {
-            out.extend(rows.map(|row| self.prefix(row)));
+            return;
+        }
+        // Column by column, so that the type of a column is not looked up for each row. Its ordinals are appended, and
+        // then joined with the prefixes before them.
+        let begin = out.len();
+        let (mut room, count) = (u64::BITS, rows.len());
+        for column in &self.columns[..self.used] {
+            let bytes = column.bytes.get(rows.start * column.stride..).unwrap_or_default();
+            column.order.ordinals(bytes, column.stride, count, out);
+            let narrowed = |ordinal: u64| column.order.narrowed(ordinal) - column.least;
+            let (kept, lost) = (column.bits.min(room), column.bits.saturating_sub(room));
+            room -= kept;
+            let part =
+                |ordinal: u64| narrowed(ordinal).checked_shr(lost).and_then(|part| part.checked_shl(room)).unwrap_or(0);
+            if out.len() - begin == count {
+                out[begin..].iter_mut().for_each(|ordinal| *ordinal = part(*ordinal));
+                continue;
+            }
+            let (prefixes, ordinals) = out[begin..].split_at_mut(count);
+            prefixes.iter_mut().zip(ordinals).for_each(|(prefix, ordinal)| *prefix |= part(*ordinal));
+            out.truncate(begin + count);
         }
     }
 

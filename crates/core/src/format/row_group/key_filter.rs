@@ -4,7 +4,10 @@ use std::ops::Range;
 
 use crate::format::parquet::bloom_filter::BloomFilterBuilder;
 use crate::format::parquet::physical::physical_width;
-use crate::schema::{Schema, hash_of};
+use crate::schema::Schema;
+
+/// Number of keys of several columns that are joined at a time, so that they stay in the fastest cache.
+const TUPLES: usize = 1024;
 
 /// A filter of keys that is being built.
 ///
@@ -44,17 +47,38 @@ impl<'a> KeyFilterBuilder<'a> {
         let width = |index: &usize| physical_width(self.schema.columns()[*index].data_type);
         let widths: Vec<usize> = self.schema.key_columns().iter().map(width).collect();
         if !self.collected.is_empty() {
-            let mut key = Vec::with_capacity(widths.iter().sum());
-            for row in 0..self.rows {
-                key.clear();
-                for (values, width) in self.collected.iter().zip(&widths) {
-                    key.extend_from_slice(&values[row * width..][..*width]);
-                }
-                self.filter.add(hash_of(&key));
-            }
+            self.add_tuples(&widths);
         }
         let start = filters.len();
         self.filter.encode(filters);
         start..filters.len()
+    }
+
+    /// Adds the keys of several columns, of which `widths` are the widths of the values.
+    fn add_tuples(&mut self, widths: &[usize]) {
+        let stride = widths.iter().sum();
+        let mut keys = vec![0; TUPLES * stride];
+        for first in (0..self.rows).step_by(TUPLES) {
+            let keys = &mut keys[..(self.rows - first).min(TUPLES) * stride];
+            let mut offset = 0;
+            for (values, width) in self.collected.iter().zip(widths) {
+                let values = &values[first * width..];
+                let slots = keys.chunks_exact_mut(stride).map(|key| &mut key[offset..]);
+                // Copies of a known length are no calls.
+                match width {
+                    4 => {
+                        slots.zip(values.as_chunks::<4>().0).for_each(|(slot, value)| slot[..4].copy_from_slice(value))
+                    }
+                    8 => {
+                        slots.zip(values.as_chunks::<8>().0).for_each(|(slot, value)| slot[..8].copy_from_slice(value))
+                    }
+                    _ => slots
+                        .zip(values.chunks_exact(*width))
+                        .for_each(|(slot, value)| slot[..*width].copy_from_slice(value)),
+                }
+                offset += width;
+            }
+            self.filter.add_values(keys, stride);
+        }
     }
 }
