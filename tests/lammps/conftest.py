@@ -19,15 +19,17 @@ PRELOAD = ("libturbidite_preload.so", "libturbidite_preload_mpi.so")
 class Lammps:
     mpi: Mpi
 
-    def run(self, ranks: int, folder: Path, config: Path | None = None, **variables) -> subprocess.CompletedProcess:
-        """Runs the example's input in a folder; with a configuration it is indexed."""
+    def run(
+        self, ranks: int, folder: Path, config: Path | None = None, script: Path = INPUT, **variables
+    ) -> subprocess.CompletedProcess:
+        """Runs an input, the example's as a rule, in a folder; with a configuration it is indexed."""
         folder.mkdir(exist_ok=True)
         given = [part for name, value in variables.items() for part in ("-var", name, str(value))]
         preload = {}
         if config is not None:
             libraries = tuple(library(name) for name in PRELOAD)
             preload = {"preload": libraries, "environment": {"TURBIDITE_CONFIG": str(config)}}
-        return self.mpi.start(ranks, "lmp", "-in", INPUT, *given, cwd=folder, **preload)
+        return self.mpi.start(ranks, "lmp", "-in", script, *given, cwd=folder, **preload)
 
     def dumped(self, folder: Path) -> dict[str, bytes]:
         """Its dumps. The log has times in it, and the dataset is ours."""

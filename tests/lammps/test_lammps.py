@@ -101,6 +101,33 @@ def test_the_example(lammps, plain, tmp_path, spool, ranks, mode):
     print(f"{ranks} ranks, {mode}: {loop} s; six dumps of {sum(map(len, files.values())) / 6e6:.1f} MB")
 
 
+def test_boxes_of_a_collapsing_column(lammps, tmp_path):
+    """Five steps clustered by place: 100 random boxes of each, with and without a predicate, are what a scan finds."""
+    config = configure(
+        tmp_path / "c.toml", ("melt.{epoch}.{rank}.bin", "column.{epoch}.{rank}.bin"), ('"energy"', '"space:x,y,z"'), receivers=4
+    )
+    done = lammps.run(4, tmp_path / "run", config, ROOT / "tests" / "lammps" / "column.in")
+    assert done.stderr == ""
+    expected, out = expected_rows(lammps.dumped(tmp_path / "run")), tmp_path / "run" / "melt.tbd"
+    check(out, expected, [0, 200, 400, 600, 800])
+    assert expected[800]["z"].mean() < 0.8 * expected[0]["z"].mean(), "the column has not collapsed"
+    random = numpy.random.default_rng(5)
+    for number in range(500):
+        epoch, rows = list(expected.items())[number % 5]
+        # Around an atom, so that few boxes are empty.
+        center, sides = rows[random.integers(len(rows))], random.uniform(0.5, 12, 3).astype("f4")
+        bounds = {axis: (float(center[axis] - side / 2), float(center[axis] + side / 2)) for axis, side in zip("xyz", sides)}
+        inside = numpy.all([(rows[axis] >= low) & (rows[axis] < high) for axis, (low, high) in bounds.items()], axis=0)
+        where, energy = [], random.uniform(0, 9)
+        if number % 2:
+            where, inside = ["--where", f"energy > {energy!r}"], inside & (rows["energy"] > energy)
+        box = ",".join(f"{low!r}:{high!r}" for low, high in bounds.values())
+        turbidite("query", out, "--box", box, *where, "--epoch", epoch, "--columns", "id", "-o", tmp_path / "answer.arrow")
+        found = read_answer(tmp_path / "answer.arrow").column("id").to_numpy()
+        assert numpy.array_equal(numpy.sort(found), numpy.sort(rows["id"][inside])), (epoch, box, where)
+        (tmp_path / "answer.arrow").unlink()
+
+
 @pytest.mark.parametrize("ranks", RANKS)
 def test_several_steps_in_a_file(lammps, plain, tmp_path, ranks):
     """Steps are committed while the program goes on writing the file."""
