@@ -68,9 +68,9 @@ def test_pairs_are_those_of_numpy(dumps, indexed, where, ends):
 def test_the_command_counts_pairs(dumps, indexed):
     epochs = vpic.read_dumps(dumps)
     rows = epochs[max(epochs)]
-    rows = rows[rows["uz"] > numpy.float32(0.1)]
+    rows = rows[rows["uz"] > -1]
     arguments = ["hist", indexed, "--epoch", max(epochs), "--column", "ux", "--by", "uy", "--bins", 4, "--range", "-2..2"]
-    arguments += ["--by-bins", 2, "--by-range", "-1..1", "--where", "uz > 0.1"]
+    arguments += ["--by-bins", 2, "--by-range", "-1..1", "--where", "uz > -1"]
     bounded, exact = answer(*arguments), answer(*arguments, "--exact")
     assert exact["edges"] == [[-2, -1, 0, 1, 2], [-1, 0, 1]] and exact["columns"] == ["ux", "uy"]
     expected = counted(rows, *exact["edges"]).tolist()
@@ -79,7 +79,7 @@ def test_the_command_counts_pairs(dumps, indexed):
     assert bounded["rows"] == exact["rows"] == {"least": len(rows), "estimate": len(rows), "most": len(rows)}
     assert bounded["cost"]["pages_read"] == exact["cost"]["pages_read"] == 0
     lines = turbidite(*arguments).stdout.splitlines()
-    assert lines[0].startswith("ux by uy of epoch") and "in doubt" in lines[-1]
+    assert lines[0].startswith(f"ux (mc) by uy (mc) of epoch {max(epochs)}: {len(rows):,} rows, estimated from")
     assert "0 of 8 bins in doubt" in lines[-1]
     assert any("@" in line for line in lines)
     wide = turbidite("hist", indexed, "--column", "ux", "--by", "uz", "--bins", 200, "--exact").stdout
@@ -100,7 +100,7 @@ def test_a_predicate_is_bounded_without_exact(dumps, indexed):
     edges = [bin["from"] for bin in found["bins"]] + [found["bins"][-1]["to"]]
     for bin, count in zip(found["bins"], numpy.histogram(rows["ux"].astype("f8"), edges)[0], strict=True):
         assert bin["least"] <= count <= bin["most"]
-    assert found["rows"]["least"] == found["rows"]["most"] == len(rows)
+    assert found["rows"]["least"] <= len(rows) <= found["rows"]["most"]
     assert "least" in turbidite(*arguments).stdout
 
 

@@ -101,7 +101,7 @@ pub(super) fn rows_in_words(rows: Bounded) -> String {
 pub(super) fn source_in_words(is_exact: bool) -> &'static str {
     match is_exact {
         true => "counted",
-        false => "estimated from manifests and bitmap indexes; 'least' and 'most' are guaranteed bounds",
+        false => "estimated from manifests and bitmap indexes",
     }
 }
 

@@ -187,7 +187,8 @@ impl Hist {
             histogram.column,
             of_epochs(histogram.epochs, self.epoch),
             rows_in_words(histogram.rows),
-            source_in_words(self.exact),
+            source_in_words(self.exact).to_owned()
+                + if self.exact { "" } else { "; 'least' and 'most' are guaranteed bounds" },
         )];
         lines.push(String::new());
         lines.push(if histogram.bins.is_empty() { "no finite values".to_owned() } else { self.bars(histogram) });

@@ -496,7 +496,7 @@ class Dataset:
         >>> dataset.histogram("energy", bins=4, range=(0, 8), epochs=200, exact=True).rows
         array([200, 200, 200, 201], dtype=uint64)
         >>> dataset.histogram("energy", "id", bins=(2, 1), where="energy < 6", epochs=200, exact=True).rows
-        750
+        600
         """
         labels = self._labels(selection(epochs))
         if by is not None:
