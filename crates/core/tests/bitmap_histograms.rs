@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use turbidite::query::{BinScale, Bins, Bounded, EpochSelection, Histogram, Precision, Use};
+use turbidite::query::{BinScale, Bins, Bounded, EpochSelection, Histogram, Precision, QueryProgress, Use};
 use turbidite::random::Random;
 use turbidite::storage::{DirEntry, Fault, FaultStorage, FileKind, MemoryStorage, ReadableFile, Storage, WritableFile};
 use turbidite::store::IfExists;
@@ -494,6 +494,38 @@ fn a_dataset_that_is_held_open_counts_the_records_of_now() {
     add(&storage, None);
     write(&storage, "energy", 10, &records[..900], 2 << 20);
     check_two(&held, &query, &kept(&records[..900]), (AXES[0], AXES[1]), (&of_ux, &of_ux), "replaced again");
+}
+
+#[test]
+fn requests_tell_their_progress_and_can_be_cancelled() {
+    let (storage, _) = indexed();
+    let dataset = Dataset::open_with(storage, "/ds").unwrap();
+    let (of_ux, of_uy) = (on_edges(6, -3.0, 3.0), on_edges(7, -0.5123, 0.5));
+    type Request<'a> = &'a dyn Fn(&Dataset, &Query) -> turbidite::Result<()>;
+    let exact: [Request<'_>; 3] = [
+        &|dataset, query| dataset.histogram_2d(query, ("ux", &of_ux), ("uy", &of_uy), None).map(drop),
+        &|dataset, query| dataset.histogram_of(query, "uy", &of_uy).map(drop),
+        &|dataset, _| dataset.histogram("uy", &of_uy, 10, Precision::Exact).map(drop),
+    ];
+    let bounds: [Request<'_>; 2] = [
+        &|dataset, query| dataset.histogram_2d_bounds(query, ("ux", &of_ux), ("uy", &of_uy)).map(drop),
+        &|dataset, query| dataset.histogram_bounds(query, "uy", &of_uy).map(drop),
+    ];
+    for access in [Use::Automatic, Use::Index(INDEX.to_owned()), Use::Scan] {
+        let query = Query::new().filter("ux > 0.1 AND kind < 3").using(access.clone());
+        for request in exact {
+            let progress = Arc::new(QueryProgress::counting());
+            request(&dataset.watched(&progress), &query).unwrap();
+            assert!(progress.total() > 0, "{access:?}");
+            assert_eq!(progress.done(), progress.total(), "{access:?}");
+        }
+        for request in exact.iter().chain(&bounds) {
+            let progress = Arc::new(QueryProgress::new());
+            progress.cancel();
+            let cancelled = request(&dataset.watched(&progress), &query).unwrap_err();
+            assert!(matches!(cancelled, turbidite::Error::Cancelled), "{cancelled}");
+        }
+    }
 }
 
 #[test]

@@ -73,6 +73,9 @@ impl GroupRows {
     }
 }
 
+/// Numbers of rows at places of the grid, and the rows in doubt.
+type Settled = (Vec<(usize, u64)>, RowSelection);
+
 /// The bounds of the rows of a row group.
 #[derive(Debug, Default)]
 struct GroupSpans {
@@ -370,7 +373,7 @@ impl BinnedHistogram {
         (scan, binned): (&EpochScan, &BinnedColumns),
         choice: GroupChoice,
         opened: &mut Option<Arc<Group>>,
-    ) -> Result<Option<(Vec<(usize, u64)>, RowSelection)>> {
+    ) -> Result<Option<Settled>> {
         let entry = &scan.manifest.row_groups[choice.entry];
         let predicate = self.resolved.predicate.as_ref().filter(|_| !choice.is_exact);
         let is_forced = self.resolved.access != Use::Automatic;
