@@ -3,7 +3,7 @@
 Usage: lookup_peer.py ENGINE FILES load SOURCE | serve
 
 FILES is the dataset of `package` and `expression`, the folder of the databases of `rocksdb` and `leveldb`, a folder of
-Parquet files of `duckdb` and `polars`. `load` makes the databases from raw records in SOURCE, one an epoch: their epochs are
+Parquet files of `duckdb` and `polars`, and the folder of the raw records of `raw`, which compares every id. `load` makes the databases from raw records in SOURCE, one an epoch: their epochs are
 never merged, so that each is written once, like ours. A key is an id in big-endian order, a value the other columns: 36
 bytes a record, as in the raw files. Records are loaded in ascending order, which is the least work for a database.
 
@@ -19,6 +19,7 @@ import os
 import resource
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy
@@ -27,6 +28,8 @@ RECORD = numpy.dtype([("id", "<u4"), *((name, "<f4") for name in ("x", "y", "z",
 BLOCK_CACHE_BYTES = 512 << 20
 BATCH_ROWS = 1 << 17
 BLOOM_BITS = 10
+# Records that a scan of raw files reads at a time: they stay in a cache of the processor.
+SCAN_ROWS = 1 << 14
 # Fewer than the records of a block, so that a lookup of every such key reads all blocks.
 WARM_STEP = 50
 
@@ -252,7 +255,43 @@ class Polars(Parquet):
         return self.polars.scan_parquet(self.files(epochs)).join(wanted, on="id", how="semi").collect().height
 
 
-ENGINES = {"package": Package, "expression": Expression, "rocksdb": RocksDb, "leveldb": LevelDb, "duckdb": DuckDb, "polars": Polars}
+class Raw:
+    """A scan of the raw files, as a program without an index has to make it: on all cores, a file each."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def open(self) -> None:
+        self.threads = ThreadPoolExecutor(os.cpu_count())
+
+    def close(self) -> None:
+        self.threads.shutdown()
+
+    def track(self, key: int, epochs: list[int]) -> int:
+        files = [path for epoch in epochs for path in sorted((self.folder / f"E.{epoch}").iterdir())]
+        return sum(self.threads.map(lambda path: self.scan(path, key), files))
+
+    @staticmethod
+    def scan(path: Path, key: int) -> int:
+        records, rows = numpy.empty(SCAN_ROWS, RECORD), 0
+        with open(path, "rb", buffering=0) as file:
+            while read_bytes := file.readinto(records):
+                rows += numpy.count_nonzero(records["id"][: read_bytes // RECORD.itemsize] == key)
+        return int(rows)
+
+    def prepared(self, ids: numpy.ndarray) -> list:
+        return ids.tolist()
+
+
+ENGINES = {
+    "package": Package,
+    "expression": Expression,
+    "rocksdb": RocksDb,
+    "leveldb": LevelDb,
+    "duckdb": DuckDb,
+    "polars": Polars,
+    "raw": Raw,
+}
 
 
 def drop_cached(folder: Path) -> None:

@@ -27,11 +27,16 @@ QUICK_EPOCHS, EPOCHS = 2, 8
 LEAST_ROUNDS = 5
 # Rounds of calls with many ids, which take seconds each.
 MANY_ROUNDS = 3
+# Ingests by hash and by range, in turns.
+INGESTS = 3
 LOOKUPS, COLD_LOOKUPS, MANY = 500, 20, 1_000_000
-# Lookups of an engine that reads a column for each; fewer, since each takes as long.
-SCANS = 5
+# Lookups of those that scan; fewer, since each takes as long.
+SCANS, COLD_TRACKS = 5, 3
 LIBRARY, OURS, DATABASES = "library", ("package", "expression"), ("rocksdb", "leveldb")
 PARQUET = ("duckdb, unsorted", "duckdb, ours", "polars, unsorted", "polars, ours")
+RAW = "raw"
+# Those that read a column, or all, for each lookup.
+SCANNING = (*PARQUET, RAW)
 NAMES = {
     LIBRARY: "Turbidite, Rust",
     "package": "`get`, Python",
@@ -42,6 +47,7 @@ NAMES = {
     "duckdb, ours": "DuckDB, our files",
     "polars, unsorted": "Polars, unsorted Parquet",
     "polars, ours": "Polars, our files",
+    RAW: "NumPy, raw files",
 }
 
 
@@ -63,13 +69,14 @@ class Measure:
 MEASURES = {
     "one": Measure("one id", "one", "present", (*OURS, *DATABASES, *PARQUET), 1, "µs", of_epochs="one", library=()),
     "absent": Measure("an absent id", "one", "absent", (*OURS, *DATABASES), 1, "µs", of_epochs="one", library=("--absent",)),
-    "track": Measure("trajectory", "track", "present", (*OURS, *DATABASES, *PARQUET), 1, "µs", library=("--tracks", "1")),
+    "track": Measure("trajectory", "track", "present", (*OURS, *DATABASES, *SCANNING), 1, "µs", library=("--tracks", "1")),
     "many": Measure(
         f"{MANY:,} ids, one call, one epoch", "many", "many", (OURS[0], *DATABASES, *PARQUET), 1e3, "ms", of_epochs="one"
     ),
     "opened": Measure(
         "one id, cold", "one", "cold", (*OURS, DATABASES[0], *PARQUET), 1e3, "ms", cold="opened", of_epochs="one"
     ),
+    "track cold": Measure("trajectory, cold", "track", "cold tracks", (*OURS, *SCANNING), 1e3, "ms", cold="opened"),
     "closed": Measure(
         "one id, cold, and opening", "one", "cold", (*OURS, *DATABASES), 1e3, "ms", cold="closed", of_epochs="one"
     ),
@@ -106,10 +113,12 @@ class Lookups:
         self.epochs = list(range(QUICK_EPOCHS if quick else EPOCHS))
         self.rng = numpy.random.default_rng(1)
         self.costs: dict[str, dict] = {}
+        # By key.
+        self.ingests: dict[str, list[Cost]] = {"id": [], "hash:id": []}
         # By measure and contestant, the median of each round, in microseconds.
         self.times_us: dict[str, dict[str, list[float]]] = {key: {} for key in MEASURES}
         # By measure and contestant: reads, major faults and KB of a cold lookup.
-        self.reads: dict[str, dict[str, tuple[float, float, float]]] = {"opened": {}, "closed": {}}
+        self.reads: dict[str, dict[str, tuple[float, float, float]]] = {key: {} for key, one in MEASURES.items() if one.cold}
         # Of `turbidite tracks`, by access path.
         self.commands: dict[str, list[Cost]] = {}
         if not STORES:
@@ -120,13 +129,12 @@ class Lookups:
             "rocksdb": scratch / "rocksdb",
             "leveldb": scratch / "leveldb",
             **{name: scratch / ("unsorted" if "unsorted" in name else "dataset/data") for name in PARQUET},
+            RAW: scratch / "source",
         }
 
     def study(self) -> None:
         self.generate()
         self.load()
-        # Parquet files are the only other copy from here on: all contestants together stay in memory.
-        shutil.rmtree(self.scratch / "source")
         self.measure()
         self.ask_command()
 
@@ -147,19 +155,30 @@ class Lookups:
         raw.write_layout(self.scratch / "source" / "layout.toml", RECORD, "E.{epoch}/records.{rank}")
 
     def load(self) -> None:
-        """Stores the records with each contestant: once, all epochs in one process."""
+        """Stores the records with each contestant: once, all epochs in one process. Ours is also clustered by range."""
         source, dataset = self.scratch / "source", self.folders["package"]
-        ingest = [COMMAND, "ingest", source, "--layout", source / "layout.toml", "--out", dataset, "--key", "hash:id", "--ranks", RANKS]
-        commands = {"package": ingest}
-        commands |= {name: [STORES, PROGRAM, name, self.folders[name], "load", source] for name in DATABASES}
         record_bytes = EPOCH_ROWS * len(self.epochs) * RECORD.itemsize
-        for name, command in commands.items():
-            cost = measure(command, output=self.scratch / "load.txt")
-            if cost.failure:
-                sys.exit(f"the load of {name} {cost.failure}")
-            stored = sum(path.stat().st_size for path in self.folders[name].rglob("*") if path.is_file())
-            self.costs[name] = {"wall_s": cost.wall_s, "cpu_s": cost.cpu_s, "peak_mib": cost.peak_mib, "size": stored / record_bytes}
-            say(f"load {name}: {cost.wall_s:.1f} s, {cost.cpu_s:.1f} CPU s, {stored / record_bytes:.3f} of the records")
+        for _ in range(INGESTS):
+            for key, costs in self.ingests.items():
+                shutil.rmtree(dataset, ignore_errors=True)
+                command = [COMMAND, "ingest", source, "--layout", source / "layout.toml", "--out", dataset, "--key", key, "--ranks", RANKS]
+                costs.append(self.loaded(f"package by {key}", command))
+        self.keep_load("package", self.ingests["hash:id"], record_bytes)
+        for name in DATABASES:
+            cost = self.loaded(name, [STORES, PROGRAM, name, self.folders[name], "load", source])
+            self.keep_load(name, [cost], record_bytes)
+
+    def loaded(self, name: str, command: list) -> Cost:
+        cost = measure(command, output=self.scratch / "load.txt")
+        if cost.failure:
+            sys.exit(f"the load of {name} {cost.failure}")
+        say(f"load {name}: {cost.wall_s:.1f} s, {cost.cpu_s:.1f} CPU s")
+        return cost
+
+    def keep_load(self, name: str, costs: list[Cost], record_bytes: int) -> None:
+        stored = sum(path.stat().st_size for path in self.folders[name].rglob("*") if path.is_file())
+        medians = {figure: median(getattr(cost, figure) for cost in costs) for figure in ("wall_s", "cpu_s", "peak_mib")}
+        self.costs[name] = medians | {"size": stored / record_bytes}
 
     def draw(self) -> dict[str, Path]:
         """Writes the ids of a round, which are the same for all contestants."""
@@ -171,6 +190,7 @@ class Lookups:
         others = self.rng.integers(0, 1 << 32, 2 * LOOKUPS, numpy.uint32)
         draws["absent"] = others[~numpy.isin(others, self.ids)][:LOOKUPS]
         draws["few"] = draws["present"][:SCANS]
+        draws["cold tracks"] = draws["cold"][:COLD_TRACKS]
         paths = {}
         for name, ids in draws.items():
             paths[name] = self.scratch / f"{name}.npy"
@@ -179,7 +199,7 @@ class Lookups:
 
     def measure(self) -> None:
         """Runs the rounds; the first warms up, and does not count. Cold lookups have processes of their own."""
-        contestants = {name: Contestant(name, self.folders[name]) for name in (*OURS, *DATABASES, *PARQUET)}
+        contestants = {name: Contestant(name, self.folders[name]) for name in (*OURS, *DATABASES, *SCANNING)}
         for name in DATABASES:
             contestants[name].request("warm", self.scratch / "all.npy", self.epochs)
         for number in range(self.rounds + 1):
@@ -191,7 +211,7 @@ class Lookups:
         for contestant in contestants.values():
             contestant.end()
         os.sync()
-        contestants = {name: Contestant(name, self.folders[name]) for name in (*OURS, *DATABASES, *PARQUET)}
+        contestants = {name: Contestant(name, self.folders[name]) for name in (*OURS, *DATABASES, *SCANNING)}
         for number in range(self.rounds + 1):
             drawn = self.draw()
             for key, one in MEASURES.items():
@@ -207,10 +227,10 @@ class Lookups:
         if one.library is not None:
             self.keep(key, LIBRARY, number, self.ask_library(one.library, number))
         for name in one.contestants:
-            ids = drawn["few" if name in PARQUET and one.ids != "many" else one.ids]
+            ids = drawn["few" if name in SCANNING and one.ids in ("present", "cold") else one.ids]
             if one.cold == "opened" and name not in DATABASES:
                 # Filters and page indexes are in memory, as they are once a database is open.
-                contestants[name].request(one.what, drawn["few" if name in PARQUET else "present"], epochs)
+                contestants[name].request(one.what, drawn["few" if name in SCANNING else "present"], epochs)
             reply = contestants[name].request(one.what, ids, epochs, one.cold)
             expected = 0 if one.ids == "absent" else len(numpy.load(ids, mmap_mode="r")) * len(epochs)
             if reply["rows"] != expected:
@@ -227,7 +247,7 @@ class Lookups:
     def tell(self, number: int, cold: bool) -> None:
         """Says what the round took, in microseconds."""
         for key, one in MEASURES.items():
-            found = {name: times for name, times in self.times_us[key].items() if name not in PARQUET and len(times) == number > 0}
+            found = {name: times for name, times in self.times_us[key].items() if name not in SCANNING and len(times) == number > 0}
             if bool(one.cold) == cold and found:
                 say(f"round {number}: {one.title}: {', '.join(f'{name} {times[-1]:.1f}' for name, times in found.items())}")
 
@@ -256,6 +276,14 @@ class Lookups:
 
     def found_us(self, key: str, name: str) -> float:
         return median(self.times_us[key][name])
+
+    def ingest_s(self, key: str) -> float:
+        return median(cost.wall_s for cost in self.ingests[key])
+
+    def faster(self, what: str, key: str, ours: str, name: str, limit: float) -> Line:
+        ours_us, time_us = self.found_us(key, ours), self.found_us(key, name)
+        details = f"{ours_us / 1e3:.2f} and {time_us / 1e3:.1f} ms"
+        return Line(f"{what}, over {NAMES[name]}", "{} x as fast", "{:.0f} x", limit, time_us / ours_us, details)
 
     def ratios(self) -> dict[str, float]:
         """Those of the library, without Python's threads. Below 1 we are faster."""
@@ -291,10 +319,32 @@ class Lookups:
         return [*lines, "", "| | goal | measured | | |", "| --- | --- | ---: | --- | --- |", *(line.cells() for line in self.goals())]
 
     def goals(self) -> list[Line]:
-        beside = {key: ", ".join(f"{NAMES[name]} {self.found_us(key, name):.1f} µs" for name in (*OURS, *DATABASES)) for key in ("one", "absent")}
+        beside = {key: ", ".join(f"{NAMES[name]} {self.found_us(key, name):.1f} µs" for name in (*OURS, *DATABASES)) for key in ("one", "absent", "track")}
         return [
             Line("one id, by the library", "{} µs", "{:.1f} µs", 20, self.found_us("one", LIBRARY), beside["one"], at_most=True),
+            Line("trajectory, by the library", "{} µs", "{:.1f} µs", 120, self.found_us("track", LIBRARY), beside["track"], at_most=True),
             Line("an absent id, by the library", "{} µs", "{:.1f} µs", 3, self.found_us("absent", LIBRARY), beside["absent"], at_most=True),
+            *(self.faster("trajectory", "track", LIBRARY, name, limit) for name, limit in ((RAW, 2000), ("polars, unsorted", 1200))),
+            self.faster("trajectory, cold", "track cold", "package", RAW, 300),
+            *(
+                Line(
+                    f"load, {what}, over RocksDB's",
+                    "{} x",
+                    "{:.1f} x",
+                    10,
+                    self.costs["rocksdb"][figure] / self.costs["package"][figure],
+                    f"{self.costs['package'][figure]:.1f} and {self.costs['rocksdb'][figure]:.1f} s",
+                )
+                for figure, what in (("wall_s", "time"), ("cpu_s", "processor time"))
+            ),
+            Line(
+                "ingest by hash:id, over ingest by id",
+                "{} x as fast",
+                "{:.2f} x",
+                0.95,
+                self.ingest_s("id") / self.ingest_s("hash:id"),
+                f"medians of {INGESTS}: {self.ingest_s('hash:id'):.2f} and {self.ingest_s('id'):.2f} s",
+            ),
             Line(
                 "bytes on disk",
                 "{} x the records",

@@ -11,6 +11,8 @@ WIDTHS = (5, 20, 50, 100)
 # Swept for each engine; the best counts.
 ROW_GROUP_ROWS = (20_000, 65_536, 262_144)
 OURS = ("turbidite", "compacted")
+# Not a query: the part files of our dataset as bytes.
+DIRECT = "direct on ours"
 PEERS = ("polars, sorted", "duckdb, sorted", "pyarrow, sorted", "polars, unsorted", "duckdb, unsorted", "duckdb on ours")
 
 
@@ -21,7 +23,6 @@ class Queries:
         self.scratch, self.label, self.unsorted = scratch, label, unsorted
         self.rounds = 3 if quick else 5
         self.ranges = scratch / "ranges"
-        
         counts = ["--count", 7 if quick else 21, "--batch-count", 100 if quick else 1000]
         run([sys.executable, HERE / "query_ranges.py", unsorted, self.ranges, *counts])
         self.sorted = {}
@@ -51,6 +52,8 @@ class Queries:
             took[f"{contestant}, in order"] = modes[f"ordered-{columns}"]["median_us"]
         ours = sorted((self.scratch / "dataset" / "data" / f"epoch={self.label}").glob("*.parquet"))
         for contestant in peers:
+            if contestant == DIRECT and ranges != self.file("share-100%"):
+                continue
             engine, where = contestant.replace(" on ours", ", ours").split(", ")
             choices = {"sorted": [[path] for path in self.sorted.values()], "unsorted": [[self.unsorted]], "ours": [ours]}
             took[contestant] = min(self.peer(engine, files, ranges, columns, rounds, cold) for files in choices[where])

@@ -85,7 +85,7 @@ class Bench:
         asked.selectivities("all", cold=False, peers=("polars, sorted",) if self.options.quick else queries.PEERS)
         if not self.options.quick:
             asked.selectivities("key", cold=False, peers=("polars, sorted", "duckdb, sorted"))
-            asked.selectivities("all", cold=True, peers=("polars, sorted",))
+            asked.selectivities("all", cold=True, peers=("polars, sorted", queries.DIRECT))
             asked.batches()
         self.section(f"Queries: {width}-byte records, one epoch of {self.options.bytes / EPOCHS / 1e9:g} GB; milliseconds (over ours)", asked.table())
         if not self.options.quick:

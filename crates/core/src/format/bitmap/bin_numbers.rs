@@ -190,7 +190,14 @@ impl BinNumbers {
             Encoding::Slices => {
                 expect(bits_of(bins) * rows.div_ceil(WORD_ROWS) * size_of::<u64>())?;
                 let (words, _) = bytes.as_chunks::<8>();
-                Stored::Slices(words.iter().map(|word| u64::from_le_bytes(*word)).collect())
+                let slices: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
+                let mut unknown = vec![0; rows.div_ceil(WORD_ROWS)];
+                mark_slices(&slices, &(bins..1 << bits_of(bins)), &mut unknown);
+                clear_beyond(&mut unknown, rows);
+                if unknown.iter().any(|word| *word != 0) {
+                    return Err(format!("a row is in a bin beyond the last of {bins}"));
+                }
+                Stored::Slices(slices)
             }
             Encoding::Runs => Stored::Runs(decode_runs(&bytes, rows, bins)?),
         };
@@ -228,24 +235,11 @@ impl BinNumbers {
             }
             Stored::Slices(_) => mark(&self.bytes(), &mut bitmap, |bin| set.0[usize::from(bin)]),
         }
-        if let (Some(last), used @ 1..) = (bitmap.last_mut(), self.rows % WORD_ROWS) {
-            *last &= (1 << used) - 1;
-        }
+        clear_beyond(&mut bitmap, self.rows);
         bitmap
     }
 
-    /// Returns the bin of each row, all of which exist. The error describes the mismatch.
-    pub(crate) fn checked_bytes(&self) -> Result<std::borrow::Cow<'_, [u8]>, String> {
-        let numbers = self.bytes();
-        // Bytes and runs were checked when they were decoded.
-        let most = match &self.stored {
-            Stored::Slices(_) => numbers.iter().copied().max().map_or(0, usize::from),
-            _ => 0,
-        };
-        if most < self.bins.max(1) { Ok(numbers) } else { Err(format!("a row is in bin {most} of {}", self.bins)) }
-    }
-
-    /// Returns the bin of each row. A number of slices may be that of no bin if they are corrupt.
+    /// Returns the bin of each row.
     pub(crate) fn bytes(&self) -> std::borrow::Cow<'_, [u8]> {
         match &self.stored {
             Stored::One => vec![0; self.rows].into(),
@@ -331,8 +325,18 @@ fn gathered(found: &[u8; WORD_ROWS]) -> u64 {
     })
 }
 
+/// Clears the bits of a bitmap that are beyond its last row.
+fn clear_beyond(bitmap: &mut [u64], rows: usize) {
+    if let (Some(last), used @ 1..) = (bitmap.last_mut(), rows % WORD_ROWS) {
+        *last &= (1 << used) - 1;
+    }
+}
+
 /// Sets the bits of the rows whose numbers lie in an interval.
 fn mark_slices(slices: &[u64], interval: &Range<usize>, bitmap: &mut [u64]) {
+    if interval.is_empty() {
+        return;
+    }
     let words = bitmap.len();
     let (low, high) = (interval.start, interval.end - 1);
     for (at, word) in bitmap.iter_mut().enumerate() {
@@ -369,6 +373,11 @@ mod tests {
             (Encoding::Bytes, vec![0, 1, 2, 1], "where 5 were expected"),
             (Encoding::Bytes, vec![0, 1, 2, 3, 1], "bin 3 of 3"),
             (Encoding::Slices, vec![0; 8], "where 16 were expected"),
+            (
+                Encoding::Slices,
+                [[0b10010, 0, 0, 0, 0, 0, 0, 0], [0b01010, 0, 0, 0, 0, 0, 0, 0]].concat(),
+                "beyond the last of 3",
+            ),
             (Encoding::Runs, vec![0, 2, 1], "no length"),
             (Encoding::Runs, vec![0, 2, 1, 0x80], "no length"),
             (Encoding::Runs, vec![0, 2, 1, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 1], "no length"),

@@ -280,13 +280,6 @@ impl<'a> GroupBins<'a> {
         column.sidecar.number_bytes(column.row_group, column.column)
     }
 
-    /// Returns the error of bin numbers that do not fit the bins of the column at a place.
-    pub(super) fn corrupt_numbers(&self, place: usize, what: String) -> Error {
-        let GroupColumn { sidecar, row_group, column, .. } = &self.columns[place];
-        let at = format!("row group {row_group}, column {column} of the index, bin numbers");
-        Error::corruption_at(sidecar.path(), at, what)
-    }
-
     /// Returns the truth of a comparison without bins, by the statistics of the row group.
     pub(super) fn by_statistics(&self, comparison: &Comparison<'_>) -> TruthValue {
         comparison.prune(self.epoch, &|column| known_bounds(self.entry, column))
@@ -414,7 +407,7 @@ fn of_pairs(first: &[u8], second: &[u8], truths: &[TruthValue], stride: usize) -
         let (mut sure, mut may) = (0u64, 0u64);
         for (row, (one, other)) in first.iter().zip(second).enumerate() {
             let pair = usize::from(*one) * stride + usize::from(*other);
-            // The number of no bin is corrupt. The row is then tested.
+            // Numbers of no bin were refused when they were decoded.
             let truth = truths.get(pair).copied().unwrap_or(TruthValue::Maybe);
             sure |= u64::from(truth == TruthValue::Always) << row;
             may |= u64::from(truth != TruthValue::Never) << row;

@@ -271,11 +271,8 @@ impl BinnedGroup<'_> {
         for place in self.axes {
             self.bins.numbers(*place, &mut self.numbers)?;
         }
-        let mut numbers: Vec<Cow<'_, [u8]>> = Vec::with_capacity(self.axes.len());
-        for place in self.axes {
-            let of_axis = self.numbers[*place].as_ref().map_or(Ok(Cow::Borrowed(&[][..])), BinNumbers::checked_bytes);
-            numbers.push(of_axis.map_err(|what| self.bins.corrupt_numbers(*place, what))?);
-        }
+        let read = self.axes.iter().filter_map(|place| self.numbers[*place].as_ref());
+        let numbers: Vec<Cow<'_, [u8]>> = read.map(BinNumbers::bytes).collect();
         match (&numbers[..], sets) {
             ([x, y], [of_x, of_y]) => {
                 let (first, second) = (places(of_x, of_y.is_certain.len()), places(of_y, 1));
