@@ -198,8 +198,9 @@ def test_mistakes_of_arguments_are_refused(dataset):
         with pytest.raises(turbidite.UsageError) as raised:
             dataset.query(**arguments).count()
         assert message in str(raised.value), arguments
-    with pytest.raises(turbidite.UsageError, match="need exact=True"):
-        dataset.histogram("x", box={"x": (0, 1)})
+    bounded = dataset.histogram("x", box={"x": (0, 1)}, bins=3, range=(-1, 2))
+    exact = dataset.histogram("x", box={"x": (0, 1)}, bins=3, range=(-1, 2), exact=True)
+    assert (bounded.least <= exact.rows).all() and (exact.rows <= bounded.most).all()
     with pytest.raises(turbidite.UsageError, match="state either ids, or at with of or box"):
         dataset.tracks(box={"x": (0, 1)}, ids=[1], id="id")
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use arrow_array::{Float64Array, UInt64Array};
 use pyo3::prelude::*;
 use serde_json::{Value as Json, json};
-use turbidite::Error;
-use turbidite::query::Query;
+use turbidite::query::{Bounded, Query, Use};
+use turbidite::{Error, Value};
 
 use crate::batch::BatchColumn;
 use crate::values::{Range, bins_of, number, selection};
@@ -34,10 +34,15 @@ pub(crate) struct PhaseSpaceArguments {
     weights: Option<String>,
     #[pyo3(item)]
     threads: Option<usize>,
+    #[pyo3(item("use"))]
+    access: Option<String>,
+    #[pyo3(item)]
+    exact: bool,
 }
 
-/// Edges and totals as JSON, the rows of each bin, and the weights of each bin.
-pub(crate) type Counted = (String, BatchColumn, Option<BatchColumn>);
+/// Edges and totals as JSON; the least, the estimated and the largest number of rows of each bin; and the weights of
+/// each bin.
+pub(crate) type Counted = (String, [BatchColumn; 3], Option<BatchColumn>);
 
 impl PhaseSpaceArguments {
     /// Counts the rows.
@@ -49,20 +54,40 @@ impl PhaseSpaceArguments {
         }
         let x = bins_of(self.bins.0, self.ranges.0, self.log.0);
         let y = bins_of(self.bins.1, self.ranges.1, self.log.1);
-        let (columns, weights) = (&self.columns, self.weights.as_deref());
-        let found = dataset.histogram_2d(&query, (&columns.0, &x), (&columns.1, &y), weights)?;
-        let totals = json!({
-            "columns": found.columns,
-            "edges": found.edges.each_ref().map(|edges| edges.iter().map(|edge| number(*edge)).collect::<Vec<_>>()),
-            "rows": found.rows,
-            "nan": found.nan,
-            "infinite": found.infinite,
-            "outside": found.outside,
-        });
-        let rows = BatchColumn::new(Arc::new(UInt64Array::from(found.bins)));
+        if let Some(access) = &self.access {
+            query = query.using(Use::named(access));
+        }
+        let (x, y) = ((self.columns.0.as_str(), &x), (self.columns.1.as_str(), &y));
+        let column = |rows: Vec<u64>| BatchColumn::new(Arc::new(UInt64Array::from(rows)));
+        if !self.exact {
+            let found = dataset.histogram_2d_bounds(&query, x, y)?;
+            let totals = totals(&found.columns, &found.edges, [found.rows, found.nan, found.infinite, found.outside]);
+            let each = |of: fn(&Bounded) -> u64| column(found.bins.iter().map(of).collect());
+            let rows = [each(|rows| rows.least), each(|rows| rows.estimate), each(|rows| rows.most)];
+            return Ok((totals, rows, None));
+        }
+        let found = dataset.histogram_2d(&query, x, y, self.weights.as_deref())?;
+        let sums = [found.rows, found.nan, found.infinite, found.outside].map(Bounded::exactly);
+        let totals = totals(&found.columns, &found.edges, sums);
+        let counts = Arc::new(UInt64Array::from(found.bins));
+        let rows = [(); 3].map(|()| BatchColumn::new(counts.clone()));
         let sums = found.sums.map(|sums| BatchColumn::new(Arc::new(Float64Array::from(sums))));
-        Ok((totals.to_string(), rows, sums))
+        Ok((totals, rows, sums))
     }
+}
+
+/// Returns edges and numbers of rows as JSON.
+fn totals(columns: &[String; 2], edges: &[Vec<Value>; 2], sums: [Bounded; 4]) -> String {
+    let [rows, nan, infinite, outside] = sums.map(|rows| [rows.least, rows.estimate, rows.most]);
+    let stated = json!({
+        "columns": columns,
+        "edges": edges.each_ref().map(|edges| edges.iter().map(|edge| number(*edge)).collect::<Vec<_>>()),
+        "rows": rows,
+        "nan": nan,
+        "infinite": infinite,
+        "outside": outside,
+    });
+    stated.to_string()
 }
 
 /// Returns the row groups of an epoch with the range of their keys, as JSON.

@@ -76,6 +76,8 @@ struct HistogramArguments {
     periods: Option<String>,
     #[pyo3(item)]
     epochs: Option<Vec<u64>>,
+    #[pyo3(item("use"))]
+    access: Option<String>,
     #[pyo3(item)]
     exact: bool,
 }
@@ -314,20 +316,26 @@ impl Dataset {
     /// A histogram of a column, as JSON.
     #[pyo3(signature = (arguments, tell = None))]
     fn histogram(&self, py: Python<'_>, arguments: HistogramArguments, tell: Option<Py<PyAny>>) -> PyResult<String> {
-        let HistogramArguments { column, bins, range, log, filter, sides, periods, epochs, exact } = arguments;
+        let HistogramArguments { column, bins, range, log, filter, sides, periods, epochs, access, exact } = arguments;
         let bins = bins_of(bins, range, log);
         let epochs = selection(epochs);
-        let work = move |dataset: &turbidite::Dataset| match (&filter, &sides) {
-            (None, None) => dataset.histogram(&column, &bins, epochs, precision(exact)),
-            _ => {
-                let query = Query::new().epochs(epochs).restricted(filter, sides, periods);
-                dataset.histogram_of(&query, &column, &bins)
+        let work = move |dataset: &turbidite::Dataset| {
+            if filter.is_none() && sides.is_none() && access.is_none() {
+                return dataset.histogram(&column, &bins, epochs, precision(exact));
+            }
+            let mut query = Query::new().epochs(epochs).restricted(filter, sides, periods);
+            if let Some(access) = access {
+                query = query.using(Use::named(&access));
+            }
+            match exact {
+                true => dataset.histogram_of(&query, &column, &bins),
+                false => dataset.histogram_bounds(&query, &column, &bins),
             }
         };
         let found = self.run(py, tell, work)?;
         let answer = json!({
-            "rows": found.rows,
-            "nan": found.nan,
+            "rows": count(&found.rows),
+            "nan": count(&found.nan),
             "edges": found.edges.iter().map(|edge| number(*edge)).collect::<Vec<_>>(),
             "bins": found.bins.iter().map(count).collect::<Vec<_>>(),
             "below": count(&found.below),

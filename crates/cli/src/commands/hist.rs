@@ -5,23 +5,27 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 use turbidite::Value;
-use turbidite::query::{BinScale, Bins, Bounded, Dataset, Histogram, Precision, Query};
+use turbidite::query::{BinScale, Bins, Bounded, Dataset, Histogram, Precision, Query, Use};
 use turbidite::store::EpochRange;
 
-use super::answers::{aligned, json_number, say, say_json};
+use super::answers::{
+    aligned, bounded, edge_text, json_number, report_ignored, rows_in_words, say, say_json, source_in_words,
+};
 use super::boxes::{self, BoxOptions};
 use super::epochs::of_epochs;
+use super::pairs::Pairs;
 use crate::failure::Failure;
 use crate::text;
 
 /// Width of the longest bar, in terminal columns.
 const BAR_WIDTH: usize = 40;
 
-/// Show a histogram of a column
+/// Show a histogram of a column, or of two
 ///
-/// Estimated from the manifests alone, with guaranteed bounds, which are narrow for the key and wide for columns that
-/// the data is not clustered by. --where and --box select rows, which --exact counts. NaN, infinities and values
-/// outside the range are counted separately.
+/// Estimated from manifests and bitmap indexes alone, with guaranteed bounds. They are narrow for the key, and exact
+/// for columns with a bitmap index where the edges of the bins are decimals of its precision; otherwise they are wide
+/// for columns that the data is not clustered by. --where and --box select rows. --exact reads what is in doubt. NaN,
+/// infinities and values outside the range are counted separately.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 A bin includes its lower edge and excludes its upper edge; the last bin includes both. Bins of an integer column are
@@ -29,16 +33,23 @@ printed with their first and last integer, and there are at most as many bins as
 
   turbidite hist particles --column energy --log
   turbidite hist particles --column ux --bins 40 --range -5..5 --epoch 4000 --exact
-  turbidite hist particles --column energy --log --box x=0:10,z=-5:5 --exact")]
+  turbidite hist particles --column energy --log --box x=0:10,z=-5:5 --exact
+  turbidite hist particles --column ux --by uy --bins 64 --range -1.6..1.6 --by-range -1.6..1.6")]
 pub(crate) struct Hist {
     /// The dataset
     dataset: PathBuf,
     /// The column [default: the key]
     #[arg(long, value_name = "NAME")]
     column: Option<String>,
+    /// A second column: count pairs of values
+    #[arg(long, value_name = "NAME")]
+    by: Option<String>,
     /// Number of bins
     #[arg(long, value_name = "N", default_value_t = 20)]
     bins: usize,
+    /// Number of bins of the second column [default: that of the first]
+    #[arg(long, value_name = "N", requires = "by")]
+    by_bins: Option<usize>,
     /// One epoch, or a range with both ends included [default: all]
     #[arg(long, value_name = "E|A..B")]
     epoch: Option<EpochRange>,
@@ -50,12 +61,21 @@ pub(crate) struct Hist {
     /// Range of values, both ends included [default: all finite values]
     #[arg(long, value_name = "A..B", allow_hyphen_values = true)]
     range: Option<ValueRange>,
+    /// Range of the second column [default: all finite values]
+    #[arg(long, value_name = "A..B", requires = "by", allow_hyphen_values = true)]
+    by_range: Option<ValueRange>,
     /// Logarithmic bins, of equal ratio instead of equal width
     #[arg(long)]
     log: bool,
-    /// Count exactly, reading only the pages that the manifests leave undecided
+    /// Logarithmic bins of the second column
+    #[arg(long, requires = "by")]
+    by_log: bool,
+    /// Count exactly, reading only what manifests and indexes leave in doubt
     #[arg(long)]
     exact: bool,
+    /// Use the index NAME, or 'scan' without any [default: whatever reads least]
+    #[arg(long = "use", value_name = "NAME")]
+    access: Option<String>,
 }
 
 /// A range `A..B` of integers or floats.
@@ -79,32 +99,52 @@ impl Hist {
     pub(crate) fn run(&self, as_json: bool) -> Result<(), Failure> {
         let dataset = Dataset::open(&self.dataset)?;
         let column = self.column.as_deref().unwrap_or(&dataset.schema().key().name);
-        let bins = Bins {
-            count: self.bins,
-            range: self.range.map(|ValueRange(from, to)| (from, to)),
-            scale: if self.log { BinScale::Log } else { BinScale::Linear },
+        let bins = bins_of(self.bins, self.range, self.log);
+        let wrong = |error| boxes::wrong(error, "--where", self.filter.as_deref());
+        if let Some(by) = &self.by {
+            let others = bins_of(self.by_bins.unwrap_or(self.bins), self.by_range, self.by_log);
+            let (x, y) = ((column, &bins), (by.as_str(), &others));
+            let pairs = match self.exact {
+                true => Pairs::of_counts(dataset.histogram_2d(&self.query(), x, y, None).map_err(wrong)?),
+                false => Pairs::of_bounds(dataset.histogram_2d_bounds(&self.query(), x, y).map_err(wrong)?),
+            };
+            if as_json {
+                return say_json(&pairs.document());
+            }
+            report_ignored(&pairs.metrics);
+            return say(&pairs.in_words(&dataset, &of_epochs(pairs.epochs, self.epoch)));
+        }
+        let is_selected = self.is_selected() || self.access.is_some();
+        let histogram = match (is_selected, self.exact) {
+            (true, true) => dataset.histogram_of(&self.query(), column, &bins).map_err(wrong)?,
+            (true, false) => dataset.histogram_bounds(&self.query(), column, &bins).map_err(wrong)?,
+            (false, _) => {
+                let precision = if self.exact { Precision::Exact } else { Precision::Bounded };
+                dataset.histogram(column, &bins, self.epoch.unwrap_or(EpochRange::ALL), precision)?
+            }
         };
-        let precision = if self.exact { Precision::Exact } else { Precision::Bounded };
-        let epochs = self.epoch.unwrap_or(EpochRange::ALL);
-        let histogram = match self.filter.is_some() || self.space.is_stated() {
-            true => self.of_rows(&dataset, column, &bins, epochs)?,
-            false => dataset.histogram(column, &bins, epochs, precision)?,
-        };
-        if as_json { say_json(&self.document(&histogram)) } else { say(&self.in_words(&dataset, &histogram)) }
+        if as_json {
+            return say_json(&self.document(&histogram));
+        }
+        report_ignored(&histogram.metrics);
+        say(&self.in_words(&dataset, &histogram))
     }
 
-    /// Counts the rows that match the predicate and lie within the box.
-    fn of_rows(&self, dataset: &Dataset, column: &str, bins: &Bins, epochs: EpochRange) -> Result<Histogram, Failure> {
-        if !self.exact {
-            let what = "manifests do not tell how many rows of a box or predicate a bin has; add --exact to count them";
-            return Err(Failure::Usage(what.to_owned()));
-        }
-        let mut query = self.space.restrict(Query::new().epochs(epochs));
+    /// Returns whether rows are selected.
+    fn is_selected(&self) -> bool {
+        self.filter.is_some() || self.space.is_stated()
+    }
+
+    /// Returns the query for the rows to count.
+    fn query(&self) -> Query {
+        let mut query = self.space.restrict(Query::new().epochs(self.epoch.unwrap_or(EpochRange::ALL)));
         if let Some(filter) = &self.filter {
             query = query.filter(filter);
         }
-        let found = dataset.histogram_of(&query, column, bins);
-        found.map_err(|error| boxes::wrong(error, "--where", self.filter.as_deref()))
+        if let Some(access) = &self.access {
+            query = query.using(Use::named(access));
+        }
+        query
     }
 
     fn document(&self, histogram: &Histogram) -> serde_json::Value {
@@ -123,8 +163,8 @@ impl Hist {
             "column": histogram.column,
             "epochs": histogram.epochs,
             "exact": self.exact,
-            "rows": histogram.rows,
-            "nan": histogram.nan,
+            "rows": self.stated(histogram.rows),
+            "nan": self.stated(histogram.nan),
             "negative_infinity": histogram.negative_infinity,
             "below": histogram.below,
             "bins": bins,
@@ -134,6 +174,11 @@ impl Hist {
         })
     }
 
+    /// Returns a count that is known unless rows are selected without being counted.
+    fn stated(&self, rows: Bounded) -> serde_json::Value {
+        if self.exact || !self.is_selected() { json!(rows.estimate) } else { json!(rows) }
+    }
+
     fn in_words(&self, dataset: &Dataset, histogram: &Histogram) -> String {
         let stated = dataset.schema().columns().iter().find(|column| column.name == histogram.column);
         let unit = stated.and_then(|column| column.unit.as_ref()).map(|unit| format!(" ({unit})")).unwrap_or_default();
@@ -141,17 +186,14 @@ impl Hist {
             "{}{unit} {}: {}, {}",
             histogram.column,
             of_epochs(histogram.epochs, self.epoch),
-            text::counted(histogram.rows, "row", "rows"),
-            if self.exact {
-                "counted"
-            } else {
-                "estimated from the manifests; 'least' and 'most' are guaranteed bounds"
-            },
+            rows_in_words(histogram.rows),
+            source_in_words(self.exact).to_owned()
+                + if self.exact { "" } else { "; 'least' and 'most' are guaranteed bounds" },
         )];
         lines.push(String::new());
         lines.push(if histogram.bins.is_empty() { "no finite values".to_owned() } else { self.bars(histogram) });
         let apart = [
-            ("NaN", Bounded { least: histogram.nan, estimate: histogram.nan, most: histogram.nan }),
+            ("NaN", histogram.nan),
             ("-inf", histogram.negative_infinity),
             ("below the range", histogram.below),
             ("above the range", histogram.above),
@@ -199,20 +241,11 @@ impl Hist {
     }
 }
 
-fn edge_text(edge: Value) -> String {
-    match edge {
-        Value::Int(integer) => integer.to_string(),
-        Value::Float(float) => text::number(float, 5),
-    }
-}
-
-/// Returns `12`, or `about 12 (3 to 40)` if only bounds are known.
-fn bounded(rows: Bounded) -> String {
-    match rows.least == rows.most {
-        true => text::count(rows.estimate),
-        false => {
-            format!("about {} ({} to {})", text::count(rows.estimate), text::count(rows.least), text::count(rows.most))
-        }
+fn bins_of(count: usize, range: Option<ValueRange>, is_log: bool) -> Bins {
+    Bins {
+        count,
+        range: range.map(|ValueRange(from, to)| (from, to)),
+        scale: if is_log { BinScale::Log } else { BinScale::Linear },
     }
 }
 

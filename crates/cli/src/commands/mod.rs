@@ -3,7 +3,8 @@
 //!
 //! Shared modules: `answers` prints results, `epochs` chooses epochs, and `epoch_statistics` derives statistics from
 //! manifests. `feed` and `job` append records for `ingest` and `simulate`. `trajectories` prints those that `tracks`
-//! and `get` find. `batch` implements `query --batch`, and `spooled` implements `salvage --spool`.
+//! and `get` find, and `pairs` histograms of two columns. `batch` implements `query --batch`, and `spooled` implements
+//! `salvage --spool`.
 
 mod answers;
 mod batch;
@@ -20,6 +21,7 @@ pub(crate) mod ingest;
 pub(crate) mod inspect;
 mod job;
 pub(crate) mod man;
+mod pairs;
 pub(crate) mod quantiles;
 pub(crate) mod query;
 pub(crate) mod report;

@@ -294,7 +294,7 @@ impl KeyDistribution {
         let epochs = EpochRange::one(epoch);
         let found = dataset.histogram(key, &bins, epochs, Precision::Bounded)?;
         let quantiles = dataset.quantiles(key, &[0.5], epochs, Precision::Bounded)?;
-        let rows = found.rows.max(1) as f64;
+        let rows = found.rows.estimate.max(1) as f64;
         let last = found.bins.len().saturating_sub(1);
         // An integer represents all values that are rounded to it, so that its bin has a width.
         let end = |value: Value, more: f64| match value {
@@ -310,7 +310,7 @@ impl KeyDistribution {
         let above = found.above.estimate.saturating_add(found.positive_infinity.estimate);
         Ok(Self {
             bins: found.edges.windows(2).zip(&found.bins).enumerate().map(bin).collect(),
-            beyond: [below, above, found.nan].map(|beyond| beyond as f64 / rows),
+            beyond: [below, above, found.nan.estimate].map(|beyond| beyond as f64 / rows),
             median: quantiles
                 .quantiles
                 .first()

@@ -257,6 +257,13 @@ impl Catalog {
         self.manifest(epoch)
     }
 
+    /// Returns the manifest of an epoch for a request that opens no part, which would tell that the epoch has been
+    /// replaced.
+    pub(super) fn manifest_of_now(&self, epoch: u64) -> Result<Arc<EpochManifest>> {
+        let manifest = self.manifest(epoch)?;
+        if self.has_manifest(&manifest) { Ok(manifest) } else { self.current_manifest(epoch) }
+    }
+
     /// Returns the key ranges of a manifest's row groups. Computes them if they are not cached.
     pub(super) fn key_ranges(&self, manifest: &EpochManifest) -> Arc<KeyRanges> {
         if let Some(ranges) = lock(&self.key_ranges).get(&manifest.commit) {

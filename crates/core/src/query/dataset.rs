@@ -15,7 +15,7 @@ use crate::query::analytics::bins::Bins;
 use crate::query::analytics::count_bounds::{self, CountBounds};
 use crate::query::analytics::distribution::{self, Histogram, Precision, Quantiles};
 use crate::query::analytics::frequent::{self, FrequentKey};
-use crate::query::analytics::histogram_2d::{self, Histogram2d};
+use crate::query::analytics::histogram_2d::{self, Histogram2d, Histogram2dBounds};
 use crate::query::analytics::histogram_of_rows;
 use crate::query::analytics::profile::{self, KeyProfile};
 use crate::query::analytics::tracks::{self, TrackProgress, TrackRequest, Tracks};
@@ -226,7 +226,7 @@ impl Dataset {
         Ok(explanation)
     }
 
-    /// Returns a histogram of a column: bounds from the manifests alone, or exact counts.
+    /// Returns a histogram of a column: bounds from the manifests and bitmap indexes alone, or exact counts.
     ///
     /// # Errors
     /// Usage errors for a non-numeric column or invalid bins; missing epochs; corruption.
@@ -251,8 +251,8 @@ impl Dataset {
         distribution::histogram(&self.catalog, column, bins, &epochs, precision, &self.counters())
     }
 
-    /// Counts the rows of a query in bins of a column. Reads this column and the predicate's, without keeping rows. The
-    /// query's columns, order and limit are ignored.
+    /// Counts the rows of a query in bins of a column. Reads this column and the predicate's, without keeping rows, or
+    /// only the rows that bitmap indexes leave in doubt. The query's columns, order and limit are ignored.
     ///
     /// If the bins have no range, it is that of the finite values of the matching rows. Manifests state it for whole
     /// epochs, unless values are infinite; otherwise, the rows are read twice.
@@ -265,7 +265,7 @@ impl Dataset {
     /// let dataset = Dataset::open("particles.tbd")?;
     /// let corner = Query::new().epochs(4000).within("x=0:10,z=0:5");
     /// let histogram = dataset.histogram_of(&corner, "energy", &Bins::new(20))?;
-    /// println!("{} rows", histogram.rows);
+    /// println!("{} rows", histogram.rows.estimate);
     /// # Ok::<(), turbidite::Error>(())
     /// ```
     pub fn histogram_of(&self, query: &Query, column: &str, bins: &Bins) -> Result<Histogram> {
@@ -274,7 +274,8 @@ impl Dataset {
     }
 
     /// Counts the rows of a query in bins of two columns, and optionally sums a third column in each bin. Reads these
-    /// columns and the predicate's, without keeping rows. The query's columns, order and limit are ignored.
+    /// columns and the predicate's, without keeping rows, or only the rows that bitmap indexes leave in doubt. The
+    /// query's columns, order and limit are ignored.
     ///
     /// If bins have no range, it is that of the finite values of the matching rows. Manifests state it for whole
     /// epochs, unless values are infinite; otherwise, the rows are read twice.
@@ -302,6 +303,38 @@ impl Dataset {
     ) -> Result<Histogram2d> {
         let epochs = self.catalog.select_epochs(&query.epochs)?;
         histogram_2d::histogram_2d(&self.catalog, query, [x, y], summed, &epochs, &self.counters())
+    }
+
+    /// Returns bounds of the number of rows of a query in bins of a column, without reading a record: from bitmap
+    /// indexes, and from the statistics of row groups without one. A bin is exact if its edges are edges of the index,
+    /// and the predicate's are. The query's columns, order and limit are ignored.
+    ///
+    /// If the bins have no range, it is that of the finite values that may match, by the manifests.
+    ///
+    /// # Errors
+    /// The errors of [`Dataset::histogram_of`], and a usage error for a piece.
+    pub fn histogram_bounds(&self, query: &Query, column: &str, bins: &Bins) -> Result<Histogram> {
+        let epochs = self.catalog.select_epochs(&query.epochs)?;
+        histogram_of_rows::histogram_bounds(&self.catalog, query, (column, bins), &epochs, &self.counters())
+    }
+
+    /// Returns bounds of the number of rows of a query in bins of two columns, as [`Dataset::histogram_bounds`] does
+    /// for one.
+    ///
+    /// # Errors
+    /// The errors of [`Dataset::histogram_2d`], and usage errors for a piece and for more than 2^22 bins.
+    ///
+    /// ```no_run
+    /// use turbidite::query::{Bins, Dataset, Query};
+    /// let dataset = Dataset::open("particles.tbd")?;
+    /// let hot = Query::new().epochs(4000).filter("energy > 10");
+    /// let found = dataset.histogram_2d_bounds(&hot, ("ux", &Bins::new(64)), ("uy", &Bins::new(64)))?;
+    /// println!("{} to {} rows", found.rows.least, found.rows.most);
+    /// # Ok::<(), turbidite::Error>(())
+    /// ```
+    pub fn histogram_2d_bounds(&self, query: &Query, x: (&str, &Bins), y: (&str, &Bins)) -> Result<Histogram2dBounds> {
+        let epochs = self.catalog.select_epochs(&query.epochs)?;
+        histogram_2d::histogram_2d_bounds(&self.catalog, query, [x, y], &epochs, &self.counters())
     }
 
     /// Returns quantiles of a column for the given shares: bounds from the manifests alone, or exact values.

@@ -55,10 +55,11 @@ pub(crate) use planning::pages::{PageIndex, pages_of};
 
 pub use access::choice::Alternative;
 pub use analytics::bins::{BinScale, Bins};
+pub use analytics::bounded::Bounded;
 pub use analytics::count_bounds::CountBounds;
-pub use analytics::distribution::{Bounded, Histogram, Precision, Quantile, Quantiles};
+pub use analytics::distribution::{Histogram, Precision, Quantile, Quantiles};
 pub use analytics::frequent::FrequentKey;
-pub use analytics::histogram_2d::Histogram2d;
+pub use analytics::histogram_2d::{Histogram2d, Histogram2dBounds};
 pub use analytics::profile::{KeyProfile, ProfilePoint};
 pub use analytics::tracks::{ParticleId, TrackMetrics, TrackProgress, TrackRequest, Tracks};
 pub use dataset::Dataset;

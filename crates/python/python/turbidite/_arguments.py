@@ -33,6 +33,7 @@ class HistogramArguments(TypedDict):
     box: str | None
     period: str | None
     epochs: list[int] | None
+    use: str | None
     exact: bool
 
 
@@ -66,3 +67,5 @@ class PhaseSpaceArguments(TypedDict):
     log: tuple[bool, bool]
     weights: str | None
     threads: int | None
+    use: str | None
+    exact: bool

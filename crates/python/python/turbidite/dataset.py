@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy
 
@@ -76,7 +76,11 @@ class Histogram:
     positive_infinity: tuple[int, int, int]
     """Rows with infinity: at least, about, at most."""
     nan: int
-    """Rows with NaN."""
+    """Rows with NaN: without ``exact=True`` and with a predicate, an estimate."""
+    nan_bounds: tuple[int, int]
+    """Rows with NaN: at least, at most."""
+    matching: tuple[int, int, int]
+    """Rows that are counted: at least, about, at most."""
     unit: str | None = None
     """The unit of the column."""
     epochs: tuple[int, ...] = ()
@@ -433,9 +437,11 @@ class Dataset:
             raise UsageError(f"id: state which column identifies particles; the key, '{key.name}', is {key.type}")
         return ",".join(self._core.key_columns())
 
+    @overload
     def histogram(
         self,
         column: str,
+        by: None = None,
         *,
         bins: int = 20,
         range: tuple[float, float] | None = None,
@@ -445,19 +451,72 @@ class Dataset:
         period: Period | None = None,
         epochs: Epochs = None,
         exact: bool = False,
-    ) -> Histogram:
-        """Returns the distribution of a column: from the manifests alone, or with `exact` by reading what is open.
+        use: str | None = None,
+    ) -> Histogram: ...
 
-        `where`, `box` and `period` select rows, like those of :meth:`query`. They need `exact`, since manifests do not tell
-        how many of these rows a bin has.
+    @overload
+    def histogram(
+        self,
+        column: str,
+        by: str,
+        *,
+        bins: int | tuple[int, int] = 20,
+        range: tuple[tuple[float, float] | None, tuple[float, float] | None] | None = None,
+        log: bool | tuple[bool, bool] = False,
+        where: str | None = None,
+        box: Box | None = None,
+        period: Period | None = None,
+        epochs: Epochs = None,
+        exact: bool = False,
+        use: str | None = None,
+    ) -> PhaseSpace: ...
+
+    def histogram(
+        self,
+        column: str,
+        by: str | None = None,
+        *,
+        bins: Any = 20,
+        range: Any = None,
+        log: Any = False,
+        where: str | None = None,
+        box: Box | None = None,
+        period: Period | None = None,
+        epochs: Epochs = None,
+        exact: bool = False,
+        use: str | None = None,
+    ) -> Histogram | PhaseSpace:
+        """Returns the distribution of a column, or of the pairs of two: bounds, or with `exact` counts.
+
+        Bounds come from manifests and bitmap indexes alone. They are equal where the edges of all bins, and those of the
+        predicate, are edges of the index: decimals of its precision. `exact` reads what is in doubt. `where`, `box`, `period`
+        and `use` are those of :meth:`query`. With a second column, `bins`, `range` and `log` are those of
+        :meth:`phase_space`.
 
         >>> dataset.histogram("energy", bins=4, range=(0, 8), epochs=200, exact=True).rows
         array([200, 200, 200, 201], dtype=uint64)
+        >>> dataset.histogram("energy", "id", bins=(2, 1), where="energy < 6", epochs=200, exact=True).rows
+        600
         """
-        sides, periods = box_texts(box, period)
-        if not exact and (where is not None or box is not None):
-            raise UsageError("histogram: where and box need exact=True, which counts their rows")
         labels = self._labels(selection(epochs))
+        if by is not None:
+            pairs = phase_space.arguments(
+                column,
+                by,
+                where=where,
+                box=box_texts(box, period),
+                epochs=labels,
+                bins=bins,
+                ranges=range,
+                weights=None,
+                log=log,
+                threads=None,
+                use=use,
+                exact=exact,
+            )
+            with watching(self.progress, "row groups") as tell:
+                return phase_space.count(self._core, self.schema, pairs, self._sorted(labels), tell)
+        sides, periods = box_texts(box, period)
         arguments: HistogramArguments = {
             "column": column,
             "bins": natural("bins", bins),
@@ -467,6 +526,7 @@ class Dataset:
             "box": sides,
             "period": periods,
             "epochs": labels,
+            "use": use,
             "exact": exact,
         }
         with watching(self.progress, "row groups") as tell:
@@ -479,7 +539,9 @@ class Dataset:
         )
         rows, least, most = counts[:, 1], counts[:, 0], counts[:, 2]
         unit = next((one.unit for one in self.schema.columns if one.name.lower() == column.lower()), None)
-        ends = (below, above, negative, positive, found["nan"])
+        least_nan, nan, most_nan = found["nan"]
+        total = found["rows"]
+        ends = (below, above, negative, positive, nan, (least_nan, most_nan), (total[0], total[1], total[2]))
         return Histogram(column, edges, rows, least, most, *ends, unit, self._sorted(labels), log)
 
     def phase_space(
@@ -496,10 +558,12 @@ class Dataset:
         weights: str | None = None,
         log: bool | tuple[bool, bool] = False,
         threads: int | None = None,
+        use: str | None = None,
     ) -> PhaseSpace:
         """Counts the rows that satisfy `where`, within `box`, in bins of two columns, and sums `weights` in each bin.
 
-        Rows are counted as they are read, so that memory does not depend on their number. `range` is that of the rows'
+        Rows are counted as they are read, so that memory does not depend on their number. Where bitmap indexes have both
+        columns, only the rows that these leave in doubt are read; sums need all. `range` is that of the rows'
         finite values unless stated, ``((x from, x to), (y from, y to))``. The core knows it without a predicate;
         otherwise it reads the rows twice. Integer columns have at most one bin per integer.
 
@@ -519,6 +583,8 @@ class Dataset:
             weights=weights,
             log=log,
             threads=optional("threads", threads),
+            use=use,
+            exact=True,
         )
         with watching(self.progress, "row groups") as tell:
             return phase_space.count(self._core, self.schema, arguments, self._sorted(labels), tell)

@@ -27,7 +27,7 @@ __all__ = ["PhaseSpace"]
 class PhaseSpace:
     """The rows of a query by bins of two columns, as `numpy.histogram2d` counts them.
 
-    A bin contains its lower edge. The last bin of an axis also contains its upper edge.
+    Without ``exact=True``, a histogram has estimates within guaranteed bounds. A bin contains its lower edge. The last bin of an axis also contains its upper edge.
     """
 
     x: Column
@@ -38,6 +38,10 @@ class PhaseSpace:
     """The ends of the bins of y."""
     counts: numpy.ndarray[Any, Any]
     """The rows of each bin: ``counts[i, j]`` are those in bin i of x and bin j of y."""
+    least: numpy.ndarray[Any, Any]
+    """At least so many rows are in each bin. If rows were counted exactly, the same as `counts`."""
+    most: numpy.ndarray[Any, Any]
+    """At most so many rows are in each bin."""
     sums: numpy.ndarray[Any, Any] | None
     """The sum of the weights in each bin, if weights were requested."""
     weights: Column | None
@@ -54,11 +58,10 @@ class PhaseSpace:
     """The predicate of the rows."""
     log: tuple[bool, bool]
     """Whether the bins of x and of y have equal ratios instead of equal widths."""
-
-    @property
-    def rows(self) -> int:
-        """The number of rows that satisfy the predicate."""
-        return int(self.counts.sum()) + self.outside + self.infinite + self.nan
+    rows: int
+    """The number of rows that satisfy the predicate."""
+    bounds: dict[str, tuple[int, int]]
+    """At least and at most so many ``rows``, and rows that are ``outside``, ``infinite`` and ``nan``."""
 
     def plot(self, ax: Axes | None = None, **options: Any) -> Axes:
         """Draws the bins as a mesh, and returns the axes. `options` are those of ``Axes.pcolormesh``.
@@ -101,7 +104,7 @@ def count(
     tell: Tell | None,
 ) -> PhaseSpace:
     """Counts the rows of a request."""
-    stated, rows, weights = core.phase_space(arguments, tell)
+    stated, counts, weights = core.phase_space(arguments, tell)
     totals = json.loads(stated)
     x_edges, y_edges = (_edges(edges) for edges in totals["edges"])
     shape = (max(len(x_edges) - 1, 0), max(len(y_edges) - 1, 0))
@@ -112,20 +115,26 @@ def count(
         named = {column.name.lower(): column for column in schema.columns}
         weight = columns.get(arguments["weights"]) or named[arguments["weights"].lower()]
     x, y = totals["columns"]
+    least, rows, most = (numpy.asarray(each).reshape(shape) for each in counts)
+    sums: dict[str, list[int]] = {name: totals[name] for name in ("rows", "outside", "infinite", "nan")}
     return PhaseSpace(
         x=columns[x],
         y=columns[y],
         x_edges=x_edges,
         y_edges=y_edges,
-        counts=numpy.asarray(rows).reshape(shape),
+        counts=rows,
+        least=least,
+        most=most,
         sums=None if weights is None else numpy.asarray(weights).reshape(shape),
         weights=weight,
-        outside=totals["outside"],
-        infinite=totals["infinite"],
-        nan=totals["nan"],
+        outside=sums["outside"][1],
+        infinite=sums["infinite"][1],
+        nan=sums["nan"][1],
         epochs=tuple(epochs),
         where=arguments["where"],
         log=arguments["log"],
+        rows=sums["rows"][1],
+        bounds={name: (least_sum, most_sum) for name, (least_sum, _, most_sum) in sums.items()},
     )
 
 
@@ -151,6 +160,8 @@ def arguments(
     weights: str | None,
     log: Any,
     threads: int | None,
+    use: str | None,
+    exact: bool,
 ) -> PhaseSpaceArguments:
     """Checks a request."""
     counts = _pair("bins", bins)
@@ -169,4 +180,6 @@ def arguments(
         "log": (bool(scales[0]), bool(scales[1])),
         "weights": weights,
         "threads": threads,
+        "use": use,
+        "exact": exact,
     }

@@ -246,13 +246,14 @@ impl BinNumbers {
             Stored::Bytes(numbers) => numbers.into(),
             Stored::Slices(slices) => {
                 let words = self.rows.div_ceil(WORD_ROWS);
-                let mut numbers = vec![0u8; self.rows];
-                for (bit, slice) in slices.chunks_exact(words.max(1)).enumerate() {
-                    for (rows, word) in numbers.chunks_mut(WORD_ROWS).zip(slice) {
-                        let set = |(row, number): (usize, &mut u8)| *number |= ((word >> row & 1) as u8) << bit;
-                        rows.iter_mut().enumerate().for_each(set);
-                    }
+                let mut numbers = Vec::with_capacity(words * WORD_ROWS);
+                for at in 0..words {
+                    let mut of_bits = [0u64; 8];
+                    let each = slices.chunks_exact(words);
+                    of_bits.iter_mut().zip(each).for_each(|(word, slice)| *word = slice[at]);
+                    numbers.extend_from_slice(transposed(of_bits).as_flattened());
                 }
+                numbers.truncate(self.rows);
                 numbers.into()
             }
             Stored::Runs(runs) => {
@@ -264,6 +265,21 @@ impl BinNumbers {
             }
         }
     }
+}
+
+/// Returns the numbers of 64 rows, eight after eight, from the words of their bits, the lowest first.
+fn transposed(of_bits: [u64; 8]) -> [[u8; 8]; 8] {
+    let bytes = of_bits.map(u64::to_le_bytes);
+    // Each word has the bits of eight rows: a byte of each slice. The steps are the same for all words, so that the
+    // compiler makes them at once.
+    let mut words: [u64; 8] = std::array::from_fn(|rows| u64::from_le_bytes(bytes.map(|of_bit| of_bit[rows])));
+    for (shift, mask) in [(7, 0x00AA_00AA_00AA_00AA), (14, 0x0000_CCCC_0000_CCCC), (28, 0x0000_0000_F0F0_F0F0)] {
+        for word in &mut words {
+            let swapped = (*word ^ (*word >> shift)) & mask;
+            *word ^= swapped ^ (swapped << shift);
+        }
+    }
+    words.map(u64::to_le_bytes)
 }
 
 /// Sets the bits of a range of rows.

@@ -84,7 +84,7 @@ impl RowGroupPages {
     }
 
     /// Creates the pages of a row group from its manifest entry alone. Returns `None` if the entry does not state them.
-    pub(in crate::format) fn of_entry(entry: &RowGroupEntry, schema: &Schema) -> Option<Self> {
+    pub(crate) fn of_entry(entry: &RowGroupEntry, schema: &Schema) -> Option<Self> {
         let directory = entry.pages.as_ref().filter(|directory| directory.page_rows > 0)?;
         let sorted = entry.kind.is_sorted(schema);
         let layout = PageLayout::new(schema, usize::try_from(entry.rows).ok()?, directory.page_rows, sorted);
@@ -166,6 +166,11 @@ impl RowGroupPages {
             _ => return Err(Malformed("its pages are unknown")),
         };
         Ok(pages.locations.get_or_init(|| locations))
+    }
+
+    /// Returns the locations of a column's pages, if they are known.
+    pub(crate) fn known_locations(&self, column: usize) -> Option<&[PageLocation]> {
+        self.locations(column).ok()
     }
 
     /// Returns whether the locations of a column's pages have been compared with the row group.

@@ -7,10 +7,13 @@ use std::cmp::Ordering;
 use std::ops::RangeInclusive;
 
 use crate::error::{Result, UsageError};
-use crate::schema::{KeyOrder, Value};
+use crate::schema::{DataType, KeyOrder, Value};
 
 /// Maximum number of bins of a histogram.
 const MOST_BINS: usize = 1 << 16;
+
+/// Maximum number of digits of an edge that is taken for a decimal.
+const DECIMAL_DIGITS: usize = 12;
 
 /// The spacing of a histogram's edges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -39,7 +42,8 @@ impl Bins {
         Self { count, range: None, scale: BinScale::Linear }
     }
 
-    /// Returns the edges over a range: ascending, unique unless the range is a single value, with both ends exact.
+    /// Returns the edges over a range: ascending, unique unless the range is a single value. Ends and edges that are
+    /// decimals are rounded to the type of the column, as literals of the language are.
     ///
     /// # Errors
     /// Usage errors: no bins or too many, or a range that is not finite, is reversed, or is not positive on a log
@@ -58,7 +62,7 @@ impl Bins {
             return refuse(format!("a log scale needs a range above 0, not {from}..{to}"));
         }
         let edges = match (order.data_type().is_float(), self.scale) {
-            (true, _) => self.float_edges(from.as_f64(), to.as_f64()),
+            (true, _) => self.float_edges(from.as_f64(), to.as_f64(), order.data_type() == DataType::F32),
             (false, BinScale::Linear) => self.integer_edges(whole(from, f64::ceil), whole(to, f64::floor)),
             (false, BinScale::Log) => self.integer_log_edges(whole(from, f64::ceil), whole(to, f64::floor)),
         };
@@ -74,19 +78,26 @@ impl Bins {
         (1..self.count).map(move |bin| bin as f64 / count)
     }
 
-    fn float_edges(&self, from: f64, to: f64) -> Vec<Value> {
+    fn float_edges(&self, from: f64, to: f64, is_single: bool) -> Vec<Value> {
+        // Of sums of products, and of exponential functions.
+        let error = |edge: f64| match self.scale {
+            BinScale::Linear => 4.0 * f64::EPSILON * from.abs().max(to.abs()),
+            BinScale::Log => 64.0 * f64::EPSILON * edge,
+        };
+        let typed = |edge: f64| as_typed(edge, error(edge), is_single);
         let at = |share: f64| match self.scale {
             // The difference of the ends may overflow, but neither product does.
             BinScale::Linear => from * (1.0 - share) + to * share,
             BinScale::Log => (from.ln() * (1.0 - share) + to.ln() * share).exp(),
         };
-        let mut edges = vec![from];
-        for edge in self.inner_shares().map(at) {
-            if edge < to && edges.last().is_some_and(|last| edge > *last) {
+        let (first, last) = (as_typed(from, 0.0, is_single), as_typed(to, 0.0, is_single));
+        let mut edges = vec![first];
+        for edge in self.inner_shares().map(at).map(typed) {
+            if edge < last && edges.last().is_some_and(|previous| edge > *previous) {
                 edges.push(edge);
             }
         }
-        edges.push(to);
+        edges.push(last);
         edges.into_iter().map(Value::Float).collect()
     }
 
@@ -114,6 +125,21 @@ impl Bins {
         edges.push(to);
         edges.into_iter().map(Value::Int).collect()
     }
+}
+
+/// Returns the decimal that an edge with some error was meant to be, as a literal of the language: rounded to the type
+/// of the column. Other edges are returned as they are. So bins begin where conditions with the same number do.
+fn as_typed(edge: f64, error: f64, is_single: bool) -> f64 {
+    if edge.abs() <= error {
+        return 0.0;
+    }
+    let decimal = format!("{edge:.*e}", DECIMAL_DIGITS - 1).parse().unwrap_or(edge);
+    if (decimal - edge).abs() > error {
+        return edge;
+    }
+    let single = f64::from(decimal as f32);
+    let is_close = (single - decimal).abs() <= f64::from(f32::EPSILON) * decimal.abs();
+    if is_single && is_close { single } else { decimal }
 }
 
 /// Rounds an end of a range inwards to an integer, clamped to just beyond the range of all integer types.
@@ -166,10 +192,33 @@ impl Cells {
     }
 }
 
+/// Returns cells for minus infinity, for values below the bins, for each bin, for values above the bins, and for
+/// infinity, in this order.
+pub(super) fn histogram_cells(edges: &[Value], order: KeyOrder) -> Cells {
+    let (least, greatest) = order.extremes();
+    let (finite_from, finite_to) = match order.data_type().is_float() {
+        true => (u128::from(order.ordinal_of(least)) + 1, u128::from(order.ordinal_of(greatest))),
+        false => (0, 1 << 64),
+    };
+    let mut cuts = vec![finite_from];
+    if let Some((last, inner)) = edges.split_last() {
+        cuts.extend(inner.iter().map(|edge| order.first_at_least(*edge)));
+        let at_last = order.first_at_least(*last);
+        // The last bin includes its upper edge, if the edge is a value of the type.
+        let includes = u64::try_from(at_last)
+            .is_ok_and(|ordinal| at_last < finite_to && order.value(ordinal).compare(*last).is_some_and(|o| o.is_eq()));
+        cuts.push(at_last + u128::from(includes));
+    } else {
+        cuts.push(finite_to);
+    }
+    cuts.push(finite_to);
+    // Edges beyond the extremes of the type create empty cells.
+    Cells::new(cuts.into_iter().map(|cut| cut.clamp(finite_from, finite_to)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema::DataType;
 
     fn edges(bins: Bins, data_type: DataType, from: Value, to: Value) -> Result<Vec<Value>> {
         bins.edges(KeyOrder::new(data_type).unwrap(), (from, to))
@@ -198,6 +247,26 @@ mod tests {
         let log = Bins { scale: BinScale::Log, ..Bins::new(2) };
         let found = edges(log, DataType::F64, float(0.01), float(100.0)).unwrap();
         assert!((found[1].as_f64() - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn edges_that_are_decimals_are_those_of_literals() {
+        let float = Value::Float;
+        let found = edges(Bins::new(64), DataType::F64, float(-3.2), float(3.2)).unwrap();
+        let expected: Vec<Value> = (-32..=32).map(|tenths| float(f64::from(tenths) / 10.0)).collect();
+        assert_eq!(found, expected);
+        let found = edges(Bins::new(64), DataType::F32, float(-3.2), float(3.2)).unwrap();
+        let single = |edge: &Value| float(f64::from(edge.as_f64() as f32));
+        assert_eq!(found, expected.iter().map(single).collect::<Vec<_>>());
+        let found = edges(Bins::new(10), DataType::F64, float(-0.3), float(0.7)).unwrap();
+        assert_eq!(found[3], float(0.0));
+        let log = Bins { scale: BinScale::Log, ..Bins::new(6) };
+        let found = edges(log, DataType::F64, float(0.001), float(1000.0)).unwrap();
+        assert_eq!(found, [0.001, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0].map(float));
+        // Values of single precision that are no decimals, and those beyond its range, stay.
+        let third = f64::from(1.0f32 / 3.0);
+        let found = edges(Bins::new(1), DataType::F32, float(third), float(1e300)).unwrap();
+        assert_eq!(found, [float(third), float(1e300)]);
     }
 
     #[test]

@@ -40,12 +40,7 @@ pub(in crate::query) fn count_bounds(
     let (mut least, mut most) = (0, 0);
     for &epoch in epochs {
         counters.check()?;
-        let mut manifest = dataset.manifest(epoch)?;
-        if !dataset.has_manifest(&manifest) {
-            // The epoch has been replaced, and no part is opened that would tell.
-            dataset.forget(&manifest);
-            manifest = dataset.manifest(epoch)?;
-        }
+        let manifest = dataset.manifest_of_now(epoch)?;
         let (bitmaps, choices) =
             choose_all(dataset, resolved, &manifest, choose(dataset, resolved, &manifest), counters)?;
         for choice in choices {

@@ -6,9 +6,10 @@
 //! estimates values between the bounds. The uncertainty depends on how well the epochs are clustered by the column: it
 //! is a few pages for the key, and often the whole epoch for other columns.
 //!
-//! Bounds need only manifests. With [`Precision::Exact`], `tally` counts the rows that manifests do not assign to one
-//! bin, and reads only pages that cross the edge of a bin. Exact quantiles repeat such counts until their bounds are a
-//! single value.
+//! Bounds need only manifests, and the bins of bitmap indexes (`by_bins`). With [`Precision::Exact`], `tally` counts
+//! the rows that manifests do not assign to one bin, and reads only pages that cross the edge of a bin; in epochs with
+//! an index of the column, only rows are read that its bins leave in doubt. Exact quantiles repeat such counts until
+//! their bounds are a single value.
 //!
 //! Infinities are ordinary values in quantiles. NaN has no position in the order and is counted separately.
 //!
@@ -20,13 +21,16 @@
 
 use std::sync::Arc;
 
-use serde::Serialize;
 use uuid::Uuid;
 
 use crate::error::{Result, UsageError};
 use crate::format::{EpochManifest, MAX_RANGE_COUNTS, RangeCount, condense};
-use crate::query::analytics::bins::{BinScale, Bins, Cells};
+use crate::query::analytics::bins::{BinScale, Bins, Cells, histogram_cells};
+use crate::query::analytics::bounded::Bounded;
 use crate::query::analytics::estimate::{Estimator, Located, position};
+use crate::query::analytics::grid::{Axis, Grid};
+use crate::query::analytics::grid_bounds::GridBounds;
+use crate::query::analytics::matching::MatchingRows;
 use crate::query::analytics::tally::{CellCounts, CellSelection, tally};
 use crate::query::catalog::Catalog;
 use crate::query::metrics::{Counters, QueryMetrics};
@@ -51,17 +55,6 @@ pub enum Precision {
     Exact,
 }
 
-/// A row count with bounds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Bounded {
-    /// Lower bound.
-    pub least: u64,
-    /// Estimate.
-    pub estimate: u64,
-    /// Upper bound.
-    pub most: u64,
-}
-
 /// A histogram of one column.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
@@ -70,10 +63,10 @@ pub struct Histogram {
     pub column: String,
     /// Number of epochs.
     pub epochs: usize,
-    /// Rows in these epochs, NaN included.
-    pub rows: u64,
+    /// Rows that are counted, NaN included.
+    pub rows: Bounded,
     /// Rows in which the column is NaN.
-    pub nan: u64,
+    pub nan: Bounded,
     /// Rows at minus infinity.
     pub negative_infinity: Bounded,
     /// Rows at plus infinity.
@@ -226,57 +219,76 @@ pub(in crate::query) fn histogram(
         Some(range) => bins.edges(order, range)?,
         None => bins.edges(order, (Value::Int(1), Value::Int(1))).map(|_| Vec::new())?,
     };
+    let whole = Query::new();
+    let request = MatchingRows { dataset, query: &whole, epochs, counters };
+    let grid = Arc::new(Grid { x: Axis::new(order, &edges, bins.scale), y: None });
     let cells = Arc::new(histogram_cells(&edges, order));
-    let counts = match precision {
-        Precision::Bounded => bound_cells(dataset, index, order, &survey, &cells)?,
+    let mut places = match precision {
+        Precision::Bounded => bound_places(&request, (index, order), &grid, &cells)?,
+        // The key is sorted in its row groups, so that few of its pages have an edge.
+        Precision::Exact if index == dataset.schema().key_index() && dataset.schema().has_sorted_runs() => {
+            let selection = Arc::new(CellSelection::counting(index, order, cells.clone()));
+            counted(tally(dataset, &resolved, &survey.epochs, &selection, counters)?.counts)
+        }
         Precision::Exact => {
-            let sieve = Arc::new(CellSelection::counting(index, order, cells.clone()));
-            let exact = tally(dataset, &resolved, &survey.epochs, &sieve, counters)?;
-            exact.counts.into_iter().map(|rows| Bounded { least: rows, estimate: rows, most: rows }).collect()
+            let by_bins = request.by_bins(&[index], &grid)?;
+            request.of_epochs(&by_bins.binned_epochs(epochs)?).announce(&[index])?;
+            let mut counts = vec![0; grid.places()];
+            let stated = survey.epochs.iter().map(|(epoch, commit)| (*epoch, Some(*commit)));
+            let left = by_bins.count(stated, |rows| rows.add_to(&mut counts))?;
+            let left: Vec<(u64, Uuid)> =
+                survey.epochs.iter().copied().filter(|(epoch, _)| left.contains(epoch)).collect();
+            let selection = Arc::new(CellSelection::counting(index, order, cells.clone()));
+            let others = tally(dataset, &resolved, &left, &selection, counters)?.counts;
+            counts.iter_mut().zip(others).for_each(|(count, other)| *count = other.saturating_add(*count));
+            counted(counts)
         }
     };
-    let mut counts = counts.into_iter();
-    let mut next = || counts.next().unwrap_or_default();
-    let (negative_infinity, below) = (next(), next());
-    let bins = edges.windows(2).map(|_| next()).collect();
-    let (above, positive_infinity) = (next(), next());
-    Ok(Histogram {
-        column: resolved.schema.columns()[index].name.clone(),
-        epochs: epochs.len(),
-        rows: survey.rows,
-        nan: survey.nan,
-        negative_infinity,
-        positive_infinity,
-        below,
-        above,
-        edges,
-        bins,
-        metrics: counters.metrics(),
-    })
+    places.truncate(cells.len());
+    places.push(Bounded::exactly(survey.nan));
+    let of = (resolved.schema.columns()[index].name.clone(), epochs.len());
+    Ok(Histogram::of_places(of, Bounded::exactly(survey.rows), edges, places, counters.metrics()))
 }
 
-/// Returns cells for minus infinity, for values below the bins, for each bin, for values above the bins, and for
-/// infinity, in this order.
-pub(in crate::query) fn histogram_cells(edges: &[Value], order: KeyOrder) -> Cells {
-    let (least, greatest) = order.extremes();
-    let (finite_from, finite_to) = match order.data_type().is_float() {
-        true => (u128::from(order.ordinal_of(least)) + 1, u128::from(order.ordinal_of(greatest))),
-        false => (0, 1 << 64),
-    };
-    let mut cuts = vec![finite_from];
-    if let Some((last, inner)) = edges.split_last() {
-        cuts.extend(inner.iter().map(|edge| order.first_at_least(*edge)));
-        let at_last = order.first_at_least(*last);
-        // The last bin includes its upper edge, if the edge is a value of the type.
-        let includes = u64::try_from(at_last)
-            .is_ok_and(|ordinal| at_last < finite_to && order.value(ordinal).compare(*last).is_some_and(|o| o.is_eq()));
-        cuts.push(at_last + u128::from(includes));
-    } else {
-        cuts.push(finite_to);
+fn counted(counts: Vec<u64>) -> Vec<Bounded> {
+    counts.into_iter().map(Bounded::exactly).collect()
+}
+
+impl Histogram {
+    /// Creates a histogram of a column over a number of epochs from the rows at each place of a grid.
+    pub(super) fn of_places(
+        (column, epochs): (String, usize),
+        rows: Bounded,
+        edges: Vec<Value>,
+        places: Vec<Bounded>,
+        metrics: QueryMetrics,
+    ) -> Self {
+        let mut places = places.into_iter();
+        let mut next = || places.next().unwrap_or_default();
+        let (negative_infinity, below) = (next(), next());
+        let bins = edges.windows(2).map(|_| next()).collect();
+        let (above, positive_infinity, nan) = (next(), next(), next());
+        Self { column, epochs, rows, nan, negative_infinity, positive_infinity, below, above, edges, bins, metrics }
     }
-    cuts.push(finite_to);
-    // Edges beyond the extremes of the type create empty cells.
-    Cells::new(cuts.into_iter().map(|cut| cut.clamp(finite_from, finite_to)))
+}
+
+/// Returns bounds of the number of rows at each place of a grid: by the bins of a bitmap index, and in epochs without
+/// by the range counts in the manifests.
+fn bound_places(
+    request: &MatchingRows<'_>,
+    (column, order): (usize, KeyOrder),
+    grid: &Arc<Grid>,
+    cells: &Cells,
+) -> Result<Vec<Bounded>> {
+    let mut bounds = GridBounds::new(grid);
+    let left = match request.dataset.bitmaps() {
+        [] => request.epochs.to_vec(),
+        _ => request.by_bins(&[column], grid)?.bound(request.epochs, true, &mut bounds)?,
+    };
+    let others = bound_cells(request.dataset, column, order, &left, cells)?;
+    let mut places = bounds.places();
+    places.iter_mut().zip(others).for_each(|(place, other)| *place = place.plus(other));
+    Ok(places)
 }
 
 /// Returns bounds of the number of rows in each cell.
@@ -284,12 +296,12 @@ fn bound_cells(
     dataset: &Catalog,
     column: usize,
     order: KeyOrder,
-    survey: &Survey,
+    epochs: &[u64],
     cells: &Cells,
 ) -> Result<Vec<Bounded>> {
     let mut bounds = vec![Bounded::default(); cells.len()];
     let mut estimates = vec![0.0f64; cells.len()];
-    for &(epoch, _) in &survey.epochs {
+    for &epoch in epochs {
         let mut range_counts = dataset.manifest(epoch)?.range_counts(column, dataset.schema());
         if range_counts.len() > KEPT_SPREADS {
             condense(&mut range_counts, KEPT_SPREADS);

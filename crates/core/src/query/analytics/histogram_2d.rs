@@ -1,8 +1,9 @@
 //! Two-dimensional histograms: the rows of a query in bins of two columns.
 //!
-//! Unlike the bounds of `distribution`, the counts need both values of each row, so every matching row is read. Threads
-//! read chunks and locate the bin of each row; the caller adds up, in the order of the rows. Sums of floats are
-//! therefore the same with any number of threads. Rows are not kept.
+//! Manifests do not tell the pairs of values of rows. Bitmap indexes bound the counts (`by_bins`), or tell most of
+//! them; in other epochs, and for sums, every matching row is read. Threads read chunks and locate the bin of each row;
+//! the caller adds up, in the order of the rows. Sums of floats are therefore the same with any number of threads. Rows
+//! are not kept.
 //!
 //! # Invariants
 //! * Values are compared with edges exactly, as in `bins`. For equal edges, the counts are those of `numpy.histogram2d`
@@ -12,17 +13,24 @@
 use std::sync::Arc;
 
 use crate::error::{Result, UsageError};
-use crate::query::analytics::bins::{BinScale, Bins, Cells};
-use crate::query::analytics::distribution::{histogram_cells, numeric_column};
-use crate::query::analytics::matching::{MatchingRows, edges, ordinals};
+use crate::query::access::choice::check_named;
+use crate::query::analytics::bins::Bins;
+use crate::query::analytics::bounded::Bounded;
+use crate::query::analytics::distribution::numeric_column;
+use crate::query::analytics::grid::{Axis, Grid, INFINITE, NAN, OUTSIDE};
+use crate::query::analytics::grid_bounds::GridBounds;
+use crate::query::analytics::matching::{MatchingRows, edges, unpieced};
 use crate::query::catalog::Catalog;
 use crate::query::execution::read::PackedRows;
 use crate::query::metrics::{Counters, QueryMetrics};
 use crate::query::request::Query;
-use crate::schema::{DataType, KeyOrder, Schema, Value};
+use crate::schema::{DataType, KeyOrder, Value};
 
 /// Maximum number of bins of a two-dimensional histogram: 128 MiB of counts.
 const MOST_BINS: usize = 1 << 24;
+
+/// Maximum number of bins of bounds: 192 MiB of sums and bounds.
+const MOST_BOUNDED_BINS: usize = 1 << 22;
 
 /// A histogram of two columns.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,6 +59,30 @@ pub struct Histogram2d {
     pub metrics: QueryMetrics,
 }
 
+/// Bounds of a histogram of two columns.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Histogram2dBounds {
+    /// The columns: x, y.
+    pub columns: [String; 2],
+    /// Number of epochs.
+    pub epochs: usize,
+    /// Rows that satisfy the predicate.
+    pub rows: Bounded,
+    /// Rows in which a column is NaN.
+    pub nan: Bounded,
+    /// Rows in which a column is infinite, and none is NaN.
+    pub infinite: Bounded,
+    /// Rows with two finite values that are not in a bin.
+    pub outside: Bounded,
+    /// Edges of x and of y, as those of [`Histogram2d`].
+    pub edges: [Vec<Value>; 2],
+    /// Rows of each bin, in the order of [`Histogram2d::bins`].
+    pub bins: Vec<Bounded>,
+    /// Statistics of the reads.
+    pub metrics: QueryMetrics,
+}
+
 /// Computes the result of [`crate::query::Dataset::histogram_2d`].
 pub(in crate::query) fn histogram_2d(
     dataset: &Arc<Catalog>,
@@ -67,13 +99,12 @@ pub(in crate::query) fn histogram_2d(
     let request = MatchingRows { dataset, query, epochs, counters };
     let (ranges, is_announced) = request.ranges(columns, bins)?;
     let edges = [edges(bins[0], columns[0].1, ranges[0])?, edges(bins[1], columns[1].1, ranges[1])?];
-    let [x, y] = edges.each_ref().map(|edges| edges.len().saturating_sub(1));
-    if x.saturating_mul(y) > MOST_BINS {
-        let what = format!("{x} x {y} bins are more than {MOST_BINS}");
-        return Err(UsageError::Option { option: "bins", what }.into());
+    let grid = Arc::new(grid(columns, bins, &edges, MOST_BINS)?);
+    let mut total = Total::new(&grid, summed.is_some());
+    if !is_announced {
+        request.announce(&columns.map(|(column, _)| column))?;
     }
-    let mut total = Total::new(x * y, summed.is_some());
-    count(&request, columns, bins, &edges, summed, is_announced, &mut total)?;
+    count(&request, columns, &grid, summed, &mut total)?;
     Ok(Histogram2d {
         columns: columns.map(|(index, _)| schema.columns()[index].name.clone()),
         epochs: epochs.len(),
@@ -91,134 +122,92 @@ pub(in crate::query) fn histogram_2d(
     })
 }
 
-/// Adds the rows to `total`.
+/// Returns the bins of both axes, of which there may be `most` pairs.
+fn grid(columns: [(usize, KeyOrder); 2], bins: [&Bins; 2], edges: &[Vec<Value>; 2], most: usize) -> Result<Grid> {
+    let axis = |number: usize| Axis::new(columns[number].1, &edges[number], bins[number].scale);
+    let (x, y) = (axis(0), axis(1));
+    if x.bins().saturating_mul(y.bins()) > most {
+        let what = format!("{} x {} bins are more than {most}", x.bins(), y.bins());
+        return Err(UsageError::Option { option: "bins", what }.into());
+    }
+    Ok(Grid { x, y: Some(y) })
+}
+
+/// Adds the rows to `total`. Sums need the values, so bins do not help.
 fn count(
     request: &MatchingRows<'_>,
     columns: [(usize, KeyOrder); 2],
-    bins: [&Bins; 2],
-    edges: &[Vec<Value>; 2],
+    grid: &Arc<Grid>,
     summed: Option<(usize, KeyOrder)>,
-    is_announced: bool,
     total: &mut Total,
 ) -> Result<()> {
-    let schema = request.dataset.schema().clone();
-    let axis = |number: usize| Axis::new(columns[number].1, &edges[number], bins[number].scale);
-    let grid = Grid { axes: [axis(0), axis(1)], summed: summed.map(|(column, _)| type_of(&schema, column)) };
     let read: Vec<usize> = columns.iter().chain(&summed).map(|(column, _)| *column).collect();
-    let mut scan = request.scan(&read, move |rows, slots| grid.locate(rows, slots))?;
-    if !is_announced {
-        scan.announce(1)?;
-    }
+    let left = match summed {
+        Some(_) => request.epochs.to_vec(),
+        None => {
+            let all = request.epochs.iter().map(|epoch| (*epoch, None));
+            request.by_bins(&read, grid)?.count(all, |rows| rows.add_to(&mut total.rows))?
+        }
+    };
+    let summed = summed.map(|(column, _)| request.dataset.schema().columns()[column].data_type);
+    let grid = grid.clone();
+    let locate = move |rows: &PackedRows, slots: &[usize]| Located::new(&grid, summed, rows, slots);
+    let mut scan = request.of_epochs(&left).scan(&read, locate)?;
     while let Some(piece) = scan.next_piece()? {
         total.add(&piece);
     }
     Ok(())
 }
 
-fn type_of(schema: &Schema, column: usize) -> DataType {
-    schema.columns()[column].data_type
+/// Computes the result of [`crate::query::Dataset::histogram_2d_bounds`].
+pub(in crate::query) fn histogram_2d_bounds(
+    dataset: &Arc<Catalog>,
+    query: &Query,
+    axes: [(&str, &Bins); 2],
+    epochs: &[u64],
+    counters: &Arc<Counters>,
+) -> Result<Histogram2dBounds> {
+    let schema = dataset.schema();
+    let columns = [numeric_column(schema, axes[0].0)?, numeric_column(schema, axes[1].0)?];
+    let bins = [axes[0].1, axes[1].1];
+    unpieced(query)?;
+    check_named(dataset.indexes(), dataset.bitmaps(), &query.access)?;
+    let request = MatchingRows { dataset, query, epochs, counters };
+    let ranges = request.possible_ranges(columns, bins)?;
+    let edges = [edges(bins[0], columns[0].1, ranges[0])?, edges(bins[1], columns[1].1, ranges[1])?];
+    let grid = Arc::new(grid(columns, bins, &edges, MOST_BOUNDED_BINS)?);
+    let mut bounds = GridBounds::new(&grid);
+    request.by_bins(&columns.map(|(column, _)| column), &grid)?.bound(epochs, false, &mut bounds)?;
+    let rows = bounds.rows();
+    let mut places = bounds.places();
+    let apart = places.split_off(grid.pairs());
+    Ok(Histogram2dBounds {
+        columns: columns.map(|(index, _)| schema.columns()[index].name.clone()),
+        epochs: epochs.len(),
+        rows,
+        nan: apart[NAN],
+        infinite: apart[INFINITE],
+        outside: apart[OUTSIDE],
+        edges,
+        bins: places,
+        metrics: counters.metrics(),
+    })
 }
 
-/// Places of rows that are in no bin: their positions after the last bin.
-const OUTSIDE: usize = 0;
-const INFINITE: usize = 1;
-const NAN: usize = 2;
-
-/// The bins of one column.
-struct Axis {
-    order: KeyOrder,
-    /// Minus infinity, below, the bins, above, infinity.
-    cells: Cells,
-    bins: usize,
-    guess: Guess,
-}
-
-/// A line through the positions of the edges, which almost always hits the bin of a value. A search corrects it
-/// otherwise.
-struct Guess {
-    is_log: bool,
-    from: f64,
-    bins_per_unit: f64,
-}
-
-impl Guess {
-    fn new(edges: &[Value], scale: BinScale) -> Self {
-        let is_log = scale == BinScale::Log;
-        let scaled = |edge: Option<&Value>| {
-            let edge = edge.map_or(0.0, |edge| edge.as_f64());
-            if is_log { edge.ln() } else { edge }
-        };
-        let (from, to) = (scaled(edges.first()), scaled(edges.last()));
-        Self { is_log, from, bins_per_unit: edges.len().saturating_sub(1) as f64 / (to - from) }
-    }
-
-    fn bin(&self, value: f64) -> usize {
-        let scaled = if self.is_log { value.ln() } else { value };
-        // Conversions saturate, and NaN becomes 0.
-        ((scaled - self.from) * self.bins_per_unit) as usize
-    }
-}
-
-/// The place of a value on an axis.
-enum Place {
-    Bin(usize),
-    Outside,
-    Infinite,
-    Nan,
-}
-
-impl Axis {
-    fn new(order: KeyOrder, edges: &[Value], scale: BinScale) -> Self {
-        let bins = edges.len().saturating_sub(1);
-        Self { order, cells: histogram_cells(edges, order), bins, guess: Guess::new(edges, scale) }
-    }
-
-    fn place(&self, ordinal: u64) -> Place {
-        if self.order.is_nan(ordinal) {
-            return Place::Nan;
-        }
-        let guess = self.guess.bin(self.order.value(ordinal).as_f64()).min(self.bins);
-        match self.cells.of_near(ordinal, guess + 2) {
-            cell if cell >= 2 && cell < self.bins + 2 => Place::Bin(cell - 2),
-            cell if self.order.data_type().is_float() && (cell == 0 || cell == self.bins + 3) => Place::Infinite,
-            _ => Place::Outside,
-        }
-    }
-}
-
-/// Locates the rows of a piece.
-struct Grid {
-    axes: [Axis; 2],
-    /// The type of the column to sum.
-    summed: Option<DataType>,
-}
-
-/// The bins of the rows of a piece, in order.
+/// The places of the rows of a piece, in order.
 struct Located {
-    /// The bin of each row, or the number of bins plus a place that is none. [`MOST_BINS`] fits.
     places: Vec<u32>,
     values: Option<Vec<f64>>,
 }
 
-impl Grid {
-    /// Locates rows whose columns x, y and the one to sum are at `slots`.
-    fn locate(&self, rows: &PackedRows, slots: &[usize]) -> Located {
-        let [x, y] = [0, 1].map(|axis: usize| ordinals(rows, slots[axis], self.axes[axis].order));
-        let bins = self.axes[0].bins * self.axes[1].bins;
-        let places = x.iter().zip(&y).map(|(x, y)| {
-            let place = match (self.axes[0].place(*x), self.axes[1].place(*y)) {
-                (Place::Bin(x), Place::Bin(y)) => x * self.axes[1].bins + y,
-                (Place::Nan, _) | (_, Place::Nan) => bins + NAN,
-                (Place::Infinite, _) | (_, Place::Infinite) => bins + INFINITE,
-                _ => bins + OUTSIDE,
-            };
-            place as u32
-        });
-        let values = self.summed.map(|data_type| {
+impl Located {
+    /// Locates rows whose columns x, y and the one to sum, which has the type `summed`, are at `slots`.
+    fn new(grid: &Grid, summed: Option<DataType>, rows: &PackedRows, slots: &[usize]) -> Self {
+        let values = summed.map(|data_type| {
             let bytes = rows.columns[slots[2]].as_slice();
             bytes.chunks_exact(data_type.width()).map(|raw| Value::from_stored(data_type, raw).as_f64()).collect()
         });
-        Located { places: places.collect(), values }
+        Self { places: grid.locate(rows, slots), values }
     }
 }
 
@@ -231,9 +220,9 @@ struct Total {
 }
 
 impl Total {
-    fn new(bins: usize, has_sums: bool) -> Self {
-        let places = bins + NAN + 1;
-        Self { bins, rows: vec![0; places], sums: has_sums.then(|| vec![0.0; places]) }
+    fn new(grid: &Grid, has_sums: bool) -> Self {
+        let places = grid.places();
+        Self { bins: grid.pairs(), rows: vec![0; places], sums: has_sums.then(|| vec![0.0; places]) }
     }
 
     fn add(&mut self, piece: &Located) {

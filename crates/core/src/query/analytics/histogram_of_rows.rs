@@ -1,14 +1,18 @@
 //! Histograms of the rows of a query, by one column.
 //!
-//! Manifests bound the counts of whole epochs (`distribution`). Of the rows of a query they do not know the values, so
-//! every matching row is read.
+//! Bitmap indexes bound the counts (`by_bins`), or tell most of them. Manifests do not know the values of the rows of a
+//! query, so every matching row of other epochs is read.
 
 use std::sync::Arc;
 
 use crate::error::Result;
+use crate::query::access::choice::check_named;
 use crate::query::analytics::bins::Bins;
-use crate::query::analytics::distribution::{Bounded, Histogram, histogram_cells, numeric_column};
-use crate::query::analytics::matching::{MatchingRows, edges, ordinals};
+use crate::query::analytics::bounded::Bounded;
+use crate::query::analytics::distribution::{Histogram, numeric_column};
+use crate::query::analytics::grid::{Axis, Grid};
+use crate::query::analytics::grid_bounds::GridBounds;
+use crate::query::analytics::matching::{MatchingRows, edges, unpieced};
 use crate::query::catalog::Catalog;
 use crate::query::metrics::Counters;
 use crate::query::request::Query;
@@ -21,51 +25,48 @@ pub(in crate::query) fn histogram_of(
     epochs: &[u64],
     counters: &Arc<Counters>,
 ) -> Result<Histogram> {
-    let schema = dataset.schema();
-    let (index, order) = numeric_column(schema, column)?;
+    let (index, order) = numeric_column(dataset.schema(), column)?;
     let request = MatchingRows { dataset, query, epochs, counters };
     let ([range], is_announced) = request.ranges([(index, order)], [bins])?;
     let edges = edges(bins, order, range)?;
-    let cells = histogram_cells(&edges, order);
-    let mut counts = vec![0u64; cells.len()];
-    let mut nan = 0;
-    let mut scan = request.scan(&[index], move |rows, slots| {
-        let mut counts = vec![0u64; cells.len()];
-        let (mut nan, mut cell) = (0u64, 0);
-        for ordinal in ordinals(rows, slots[0], order) {
-            if order.is_nan(ordinal) {
-                nan += 1;
-            } else {
-                cell = cells.of_near(ordinal, cell);
-                counts[cell] += 1;
-            }
-        }
-        (counts, nan)
-    })?;
+    let grid = Arc::new(Grid { x: Axis::new(order, &edges, bins.scale), y: None });
     if !is_announced {
-        scan.announce(1)?;
+        request.announce(&[index])?;
     }
-    while let Some((piece, nan_of_piece)) = scan.next_piece()? {
+    let mut counts = vec![0u64; grid.places()];
+    let all = epochs.iter().map(|epoch| (*epoch, None));
+    let left = request.by_bins(&[index], &grid)?.count(all, |rows| rows.add_to(&mut counts))?;
+    let mut scan = request.of_epochs(&left).scan(&[index], move |rows, slots| {
+        let mut counts = vec![0u64; grid.places()];
+        grid.locate(rows, slots).into_iter().for_each(|place| counts[place as usize] += 1);
+        counts
+    })?;
+    while let Some(piece) = scan.next_piece()? {
         counts.iter_mut().zip(piece).for_each(|(sum, count)| *sum += count);
-        nan += nan_of_piece;
     }
-    let rows = counts.iter().sum::<u64>() + nan;
-    let mut counts = counts.into_iter().map(|rows| Bounded { least: rows, estimate: rows, most: rows });
-    let mut next = || counts.next().unwrap_or_default();
-    let (negative_infinity, below) = (next(), next());
-    let bins = edges.windows(2).map(|_| next()).collect();
-    let (above, positive_infinity) = (next(), next());
-    Ok(Histogram {
-        column: schema.columns()[index].name.clone(),
-        epochs: epochs.len(),
-        rows,
-        nan,
-        negative_infinity,
-        positive_infinity,
-        below,
-        above,
-        edges,
-        bins,
-        metrics: counters.metrics(),
-    })
+    let rows = Bounded::exactly(counts.iter().sum());
+    let of = (dataset.schema().columns()[index].name.clone(), epochs.len());
+    let places = counts.into_iter().map(Bounded::exactly).collect();
+    Ok(Histogram::of_places(of, rows, edges, places, counters.metrics()))
+}
+
+/// Computes the result of [`crate::query::Dataset::histogram_bounds`].
+pub(in crate::query) fn histogram_bounds(
+    dataset: &Arc<Catalog>,
+    query: &Query,
+    (column, bins): (&str, &Bins),
+    epochs: &[u64],
+    counters: &Arc<Counters>,
+) -> Result<Histogram> {
+    let (index, order) = numeric_column(dataset.schema(), column)?;
+    unpieced(query)?;
+    check_named(dataset.indexes(), dataset.bitmaps(), &query.access)?;
+    let request = MatchingRows { dataset, query, epochs, counters };
+    let [range] = request.possible_ranges([(index, order)], [bins])?;
+    let edges = edges(bins, order, range)?;
+    let grid = Arc::new(Grid { x: Axis::new(order, &edges, bins.scale), y: None });
+    let mut bounds = GridBounds::new(&grid);
+    request.by_bins(&[index], &grid)?.bound(epochs, false, &mut bounds)?;
+    let of = (dataset.schema().columns()[index].name.clone(), epochs.len());
+    Ok(Histogram::of_places(of, bounds.rows(), edges, bounds.places(), counters.metrics()))
 }

@@ -4,12 +4,15 @@
 
 use std::sync::Arc;
 
-use crate::error::Result;
+use crate::error::{Result, UsageError};
 use crate::query::analytics::bins::{BinScale, Bins};
+use crate::query::analytics::by_bins::BinnedHistogram;
+use crate::query::analytics::grid::{Grid, ordinals};
 use crate::query::catalog::Catalog;
 use crate::query::execution::read::PackedRows;
 use crate::query::execution::unordered_scan::Scan;
 use crate::query::metrics::Counters;
+use crate::query::planning::scan::{announce_chosen, choose};
 use crate::query::request::{Query, ResolvedQuery};
 use crate::schema::{KeyOrder, Value};
 
@@ -18,6 +21,14 @@ pub(super) fn edges(bins: &Bins, order: KeyOrder, range: Option<(Value, Value)>)
     match range {
         Some(range) => bins.edges(order, range),
         None => bins.edges(order, (Value::Int(1), Value::Int(1))).map(|_| Vec::new()),
+    }
+}
+
+/// Refuses pieces of a query, whose rows no index tells.
+pub(super) fn unpieced(query: &Query) -> Result<()> {
+    match query.piece {
+        None => Ok(()),
+        Some(_) => Err(UsageError::Option { option: "bounds", what: "do not apply to a piece".to_owned() }.into()),
     }
 }
 
@@ -39,6 +50,14 @@ impl MatchingRows<'_> {
         columns: &[usize],
         finish: impl Fn(&PackedRows, &[usize]) -> T + Send + Sync + 'static,
     ) -> Result<Scan<T>> {
+        let (resolved, slots) = self.resolve(columns)?;
+        let (dataset, counters) = (self.dataset.clone(), self.counters.clone());
+        let finish = move |rows: PackedRows| finish(&rows, &slots);
+        Ok(Scan::finishing(dataset, resolved, counters, self.epochs.to_vec(), finish))
+    }
+
+    /// Resolves the query for some columns. The result states where each of them is among the columns of a piece.
+    pub(super) fn resolve(&self, columns: &[usize]) -> Result<(Arc<ResolvedQuery>, Vec<usize>)> {
         let schema = self.dataset.schema();
         let mut read: Vec<usize> = columns.to_vec();
         read.sort_unstable();
@@ -46,11 +65,72 @@ impl MatchingRows<'_> {
         let names = read.iter().map(|column| schema.columns()[*column].name.clone());
         let mut query = self.query.clone().ordered(false).columns(names);
         query.limit = None;
-        let resolved = Arc::new(ResolvedQuery::resolve(&query, schema)?);
-        let slots: Vec<usize> = columns.iter().map(|column| read.partition_point(|other| other < column)).collect();
-        let (dataset, counters) = (self.dataset.clone(), self.counters.clone());
-        let finish = move |rows: PackedRows| finish(&rows, &slots);
-        Ok(Scan::finishing(dataset, resolved, counters, self.epochs.to_vec(), finish))
+        let slots = columns.iter().map(|column| read.partition_point(|other| other < column)).collect();
+        Ok((Arc::new(ResolvedQuery::resolve(&query, schema)?), slots))
+    }
+
+    /// Returns the request for these epochs of the same rows.
+    pub(super) fn of_epochs<'b>(&'b self, epochs: &'b [u64]) -> MatchingRows<'b> {
+        MatchingRows { dataset: self.dataset, query: self.query, epochs, counters: self.counters }
+    }
+
+    /// Adds the row groups that a count reads to the total of the request's progress.
+    pub(super) fn announce(&self, columns: &[usize]) -> Result<()> {
+        let (resolved, _) = self.resolve(columns)?;
+        announce_chosen(self.dataset, &resolved, self.epochs.iter().copied(), self.counters, 1)
+    }
+
+    /// Returns the count of these rows by bitmap indexes, in cells of some columns.
+    pub(super) fn by_bins(&self, columns: &[usize], grid: &Arc<Grid>) -> Result<BinnedHistogram> {
+        let (resolved, slots) = self.resolve(columns)?;
+        Ok(BinnedHistogram {
+            dataset: self.dataset.clone(),
+            resolved,
+            counters: self.counters.clone(),
+            grid: grid.clone(),
+            columns: columns.to_vec(),
+            slots,
+        })
+    }
+
+    /// Returns a range of each axis without reading rows: as stated, or that of the finite values that may match by the
+    /// statistics in the manifests.
+    pub(super) fn possible_ranges<const AXES: usize>(
+        &self,
+        columns: [(usize, KeyOrder); AXES],
+        bins: [&Bins; AXES],
+    ) -> Result<[Range; AXES]> {
+        let (resolved, _) = self.resolve(&columns.map(|(column, _)| column))?;
+        let mut found: [Option<(u64, u64)>; AXES] = [None; AXES];
+        for &epoch in self.epochs {
+            self.counters.check()?;
+            let manifest = self.dataset.manifest_of_now(epoch)?;
+            for choice in choose(self.dataset, &resolved, &manifest) {
+                let entry = &manifest.row_groups[choice.entry];
+                for (axis, (column, order)) in
+                    columns.iter().enumerate().filter(|(axis, _)| bins[*axis].range.is_none())
+                {
+                    let range = entry.columns.one(*column).and_then(|statistics| statistics.range);
+                    let ends = range.map_or([None; 2], |(low, high)| [Some(low), Some(high)]);
+                    let usable = |end: &Value| is_usable(*end, bins[axis].scale);
+                    for end in ends.into_iter().flatten().filter(usable).map(|end| order.ordinal_of(end)) {
+                        found[axis] = joined(found[axis], Some((end, end)));
+                    }
+                }
+            }
+        }
+        Ok(std::array::from_fn(|axis| {
+            let (column, order) = columns[axis];
+            let required = resolved.predicate.as_ref().and_then(|predicate| predicate.range_of(column));
+            let end = |end: Value| Some(order.ordinal_of(end)).filter(|_| is_usable(end, bins[axis].scale));
+            let within = |(low, high): (u64, u64)| {
+                let (from, to) = required.map_or((None, None), |(from, to)| (end(from), end(to)));
+                let narrowed = (low.max(from.unwrap_or(low)), high.min(to.unwrap_or(high)));
+                let (low, high) = if narrowed.0 <= narrowed.1 { narrowed } else { (low, high) };
+                (order.value(low), order.value(high))
+            };
+            bins[axis].range.or_else(|| found[axis].map(within))
+        }))
     }
 
     /// Returns the range of each axis: as stated, or from the manifests, or from the rows. Returns as well whether rows
@@ -137,6 +217,11 @@ enum Listed {
     Unknown,
 }
 
+/// Returns whether a value may be an end of a range.
+fn is_usable(value: Value, scale: BinScale) -> bool {
+    value.as_f64().is_finite() && (scale == BinScale::Linear || value.as_f64() > 0.0)
+}
+
 /// Returns the ordinals of the smallest and the largest finite value of a piece; on a log scale, of those above 0.
 fn extremes(rows: &PackedRows, slot: usize, order: KeyOrder, scale: BinScale) -> Option<(u64, u64)> {
     let (least, greatest) = order.extremes();
@@ -157,10 +242,4 @@ fn joined(one: Option<(u64, u64)>, other: Option<(u64, u64)>) -> Option<(u64, u6
         (Some((low, high)), Some((least, most))) => Some((low.min(least), high.max(most))),
         (one, other) => one.or(other),
     }
-}
-
-pub(super) fn ordinals(rows: &PackedRows, slot: usize, order: KeyOrder) -> Vec<u64> {
-    let mut ordinals = Vec::with_capacity(rows.rows);
-    order.ordinals(&rows.columns[slot], order.data_type().width(), rows.rows, &mut ordinals);
-    ordinals
 }

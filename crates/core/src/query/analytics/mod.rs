@@ -2,15 +2,20 @@
 //!
 //! Map: `distribution` computes histograms and quantiles, bounded by statistics or exact, with `bins` (edges),
 //! `estimate` (bounds and estimates) and `tally` (exact counts). `histogram_2d` counts the rows of a query by two
-//! columns, and `histogram_of_rows` by one; `matching` reads them. `count_bounds` bounds a number of rows. `profile`
-//! computes the row groups that a look-up of one key touches. `frequent` finds keys that have many rows. `tracks`
-//! follows particles through all epochs.
+//! columns, and `histogram_of_rows` by one; `matching` reads them, and `by_bins` counts them by bitmap indexes, for the
+//! places of a `grid`, or bounds them (`grid_bounds`). `count_bounds` bounds a number of rows. `profile` computes the
+//! row groups that a look-up of one key touches. `frequent` finds keys that have many rows. `tracks` follows particles
+//! through all epochs.
 
 pub(super) mod bins;
+pub(super) mod bounded;
+mod by_bins;
 pub(super) mod count_bounds;
 pub(super) mod distribution;
 pub(super) mod estimate;
 pub(super) mod frequent;
+mod grid;
+mod grid_bounds;
 pub(super) mod histogram_2d;
 pub(super) mod histogram_of_rows;
 mod matching;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::group::{Estimate, GroupBins, IndexedColumn};
+use super::index::BitmapIndex;
 use super::row_truths::RowTruths;
 use crate::error::{Error, Result};
 use crate::expr::{Predicate, TruthValue};
@@ -28,10 +29,10 @@ const PAGE_ROWS: u32 = 2048;
 
 /// Maximum number of comparisons of a predicate that are judged by bins, unless the query requires an index. Judging
 /// each takes as long as testing some hundred rows.
-const MOST_COMPARISONS: u64 = 256;
+pub(super) const MOST_COMPARISONS: u64 = 256;
 
 /// Maximum memory for the bitmaps of all comparisons of a predicate in one row group, in bytes.
-const MOST_BITMAP_BYTES: u64 = 64 << 20;
+pub(super) const MOST_BITMAP_BYTES: u64 = 64 << 20;
 
 /// Cost of a range of selected rows, as a number of bytes read.
 const RANGE_BYTES: f64 = 12.0;
@@ -139,7 +140,10 @@ impl EpochBitmaps {
         choices: &[GroupChoice],
     ) -> Result<Option<(Vec<String>, Chosen)>> {
         let Some(predicate) = &resolved.predicate else { return Ok(None) };
-        let judged = self.find_columns(dataset, resolved, manifest, predicate).and_then(|names| {
+        let is_wanted = |column: usize| predicate.columns().contains(&column);
+        let found = find_columns(dataset.bitmaps(), &resolved.access, manifest, &is_wanted);
+        let judged = found.and_then(|(columns, names)| {
+            self.columns = columns;
             let judge = || self.choose_groups(dataset, resolved, manifest, (predicate, is_forced), choices);
             Ok((!names.is_empty()).then(judge).transpose()?.map(|chosen| (names, chosen)))
         });
@@ -147,38 +151,6 @@ impl EpochBitmaps {
             self.groups.clear();
             self.ignored(dataset, error).map(|()| None)
         })
-    }
-
-    /// Finds the predicate's columns that indexes with this commit of the epoch have. Returns the names of the indexes.
-    fn find_columns(
-        &mut self,
-        dataset: &Catalog,
-        resolved: &ResolvedQuery,
-        manifest: &EpochManifest,
-        predicate: &Predicate,
-    ) -> Result<Vec<String>> {
-        let mut names = Vec::new();
-        for (index, bitmap) in dataset.bitmaps().iter().enumerate() {
-            let is_allowed = match &resolved.access {
-                Use::Automatic => true,
-                Use::Scan => false,
-                Use::Index(name) => bitmap.name() == name,
-            };
-            if !is_allowed || !bitmap.has(manifest)? {
-                continue;
-            }
-            let known = self.columns.len();
-            for (column, &position) in bitmap.columns()?.iter().enumerate() {
-                let is_new = self.columns.iter().all(|other| other.position != position);
-                if is_new && predicate.columns().contains(&position) {
-                    self.columns.push(IndexedColumn { position, index, column });
-                }
-            }
-            if self.columns.len() > known {
-                names.push(bitmap.name().to_owned());
-            }
-        }
-        Ok(names)
     }
 
     fn choose_groups(
@@ -320,26 +292,72 @@ impl EpochBitmaps {
 
     /// Goes on without indexes that cannot be read.
     fn ignored(&self, dataset: &Catalog, error: Error) -> Result<()> {
-        match error {
-            Error::Corruption { .. } | Error::Version { .. } | Error::Feature { .. } | Error::Io { .. } => {
-                if !self.is_unreadable.swap(true, Ordering::Relaxed) {
-                    add(&self.reads.corrupt, 1);
-                    dataset.ignore_corruption(1);
-                }
-                Ok(())
-            }
-            // The index was removed meanwhile.
-            Error::EpochMissing { .. } => {
-                self.is_unreadable.store(true, Ordering::Relaxed);
-                Ok(())
-            }
-            error => Err(error),
-        }
+        ignored(dataset, (&self.reads, &self.is_unreadable), error)
     }
 }
 
+/// Goes on without indexes that cannot be read, which `is_unreadable` remembers.
+///
+/// # Errors
+/// Errors other than those of unreadable indexes.
+pub(super) fn ignored(
+    dataset: &Catalog,
+    (reads, is_unreadable): (&SidecarReads, &AtomicBool),
+    error: Error,
+) -> Result<()> {
+    match error {
+        Error::Corruption { .. } | Error::Version { .. } | Error::Feature { .. } | Error::Io { .. } => {
+            if !is_unreadable.swap(true, Ordering::Relaxed) {
+                add(&reads.corrupt, 1);
+                dataset.ignore_corruption(1);
+            }
+            Ok(())
+        }
+        // The index was removed meanwhile.
+        Error::EpochMissing { .. } => {
+            is_unreadable.store(true, Ordering::Relaxed);
+            Ok(())
+        }
+        error => Err(error),
+    }
+}
+
+/// Finds the wanted columns that allowed indexes with this commit of an epoch have. Returns the names of the indexes,
+/// too.
+///
+/// # Errors
+/// Corruption of the description of an index; I/O errors.
+pub(super) fn find_columns(
+    bitmaps: &[BitmapIndex],
+    access: &Use,
+    manifest: &EpochManifest,
+    is_wanted: &dyn Fn(usize) -> bool,
+) -> Result<(Vec<IndexedColumn>, Vec<String>)> {
+    let (mut found, mut names): (Vec<IndexedColumn>, Vec<String>) = (Vec::new(), Vec::new());
+    for (index, bitmap) in bitmaps.iter().enumerate() {
+        let is_allowed = match access {
+            Use::Automatic => true,
+            Use::Scan => false,
+            Use::Index(name) => bitmap.name() == name,
+        };
+        if !is_allowed || !bitmap.has(manifest)? {
+            continue;
+        }
+        let known = found.len();
+        for (column, &position) in bitmap.columns()?.iter().enumerate() {
+            if is_wanted(position) && found.iter().all(|other| other.position != position) {
+                found.push(IndexedColumn { position, index, column });
+            }
+        }
+        if found.len() > known {
+            names.push(bitmap.name().to_owned());
+        }
+    }
+    Ok((found, names))
+}
+
 /// Returns the number of comparisons of a predicate.
-fn count_comparisons(predicate: &Predicate) -> u64 {
+pub(super) fn count_comparisons(predicate: &Predicate) -> u64 {
     let counted: Result<u64, std::convert::Infallible> =
         predicate.fold(&mut |_| Ok(1), &|_, operands: Vec<u64>| operands.iter().sum());
     let Ok(comparisons) = counted;
@@ -370,6 +388,34 @@ fn pays(resolved: &ResolvedQuery, entry: &RowGroupEntry, estimate: &Estimate, nu
         bitmap += bytes;
     }
     bitmap < scan * WORTHWHILE_SHARE
+}
+
+/// Returns whether counting the rows of a row group by their bins reads less than a scan, if a share of the rows lie in
+/// bins that are in doubt. `number_bytes` is the size of the bin numbers to read.
+pub(super) fn pays_counting(
+    resolved: &ResolvedQuery,
+    entry: &RowGroupEntry,
+    estimate: &Estimate,
+    doubtful: f64,
+    number_bytes: u64,
+) -> bool {
+    let rows = entry.rows as f64;
+    let page_rows = page_rows(entry);
+    let pages = |share: f64| 1.0 - (1.0 - share.clamp(0.0, 1.0)).powf(page_rows);
+    let (tested, matching) = (estimate.possibly - estimate.surely, estimate.surely.midpoint(estimate.possibly));
+    let left = left_by_key(resolved, entry);
+    let (mut scan, mut bins) = (0.0, number_bytes as f64);
+    for &column in resolved.predicate_columns() {
+        let width = resolved.width(column) as f64;
+        scan += rows * left * width;
+        bins += rows * pages(tested) * width;
+    }
+    for &column in resolved.stored.iter().filter(|column| !resolved.predicate_columns().contains(column)) {
+        let width = resolved.width(column) as f64;
+        scan += rows * pages(matching) * width;
+        bins += rows * pages(tested / 2.0 + estimate.surely * doubtful) * width;
+    }
+    bins < scan * WORTHWHILE_SHARE
 }
 
 /// Estimates the share of a row group's rows that statistics of pages leave: those in the range of the key that the

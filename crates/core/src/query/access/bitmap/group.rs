@@ -109,7 +109,8 @@ pub(super) struct Estimate {
 }
 
 impl Estimate {
-    fn of(truth: TruthValue) -> Self {
+    /// Returns the estimate of a condition that has the same truth for all rows.
+    pub(super) fn of(truth: TruthValue) -> Self {
         let (surely, possibly) = (f64::from(truth == TruthValue::Always), f64::from(truth != TruthValue::Never));
         let is_exact = truth != TruthValue::Maybe;
         Self { truth, is_exact, surely, possibly, surely_least: surely, possibly_most: possibly }
@@ -248,6 +249,37 @@ impl<'a> GroupBins<'a> {
         }
     }
 
+    /// Returns the truth of a predicate for each bin of the only column that has bins. `None` if other columns decide,
+    /// too.
+    pub(super) fn by_bin(&self, predicate: &Predicate) -> Option<Vec<TruthValue>> {
+        match self.judge_alone(predicate)? {
+            ByBins::All(truth) => Some(vec![truth; self.columns[0].bins.get().len()]),
+            ByBins::One(_, truths) => Some(truths),
+            ByBins::Two(..) => None,
+        }
+    }
+
+    /// Returns the bins of the column at a place.
+    pub(super) fn bins(&self, place: usize) -> &Bins {
+        &self.columns[place].bins
+    }
+
+    /// Returns the number of columns that have bins.
+    pub(super) fn columns(&self) -> usize {
+        self.columns.len()
+    }
+
+    /// Returns the number of rows.
+    pub(super) fn row_count(&self) -> u32 {
+        self.rows
+    }
+
+    /// Returns the size of the bin numbers of the column at a place, in bytes.
+    pub(super) fn number_bytes(&self, place: usize) -> u64 {
+        let column = &self.columns[place];
+        column.sidecar.number_bytes(column.row_group, column.column)
+    }
+
     /// Returns the truth of a comparison without bins, by the statistics of the row group.
     pub(super) fn by_statistics(&self, comparison: &Comparison<'_>) -> TruthValue {
         comparison.prune(self.epoch, &|column| known_bounds(self.entry, column))
@@ -304,13 +336,31 @@ impl<'a> GroupBins<'a> {
         predicate: &Predicate,
         without_bins: &dyn Fn(&Comparison<'_>) -> Result<RowTruths>,
     ) -> Result<RowTruths> {
-        let mut numbers: Vec<Option<BinNumbers>> = self.columns.iter().map(|_| None).collect();
+        self.rows_by(predicate, without_bins, &mut self.unread())
+    }
+
+    /// Returns bin numbers of which none have been read.
+    pub(super) fn unread(&self) -> Vec<Option<BinNumbers>> {
+        self.columns.iter().map(|_| None).collect()
+    }
+
+    /// Returns the truth of a predicate for each row, as [`GroupBins::rows`] does. Bin numbers that are read are kept
+    /// in `numbers`.
+    ///
+    /// # Errors
+    /// As for [`GroupBins::rows`].
+    pub(super) fn rows_by(
+        &self,
+        predicate: &Predicate,
+        without_bins: &dyn Fn(&Comparison<'_>) -> Result<RowTruths>,
+        numbers: &mut [Option<BinNumbers>],
+    ) -> Result<RowTruths> {
         if let Some(by_bins) = self.judge_alone(predicate) {
-            return self.truths(&by_bins, &mut numbers);
+            return self.truths(&by_bins, numbers);
         }
         let mut of_comparison = |comparison: &Comparison<'_>| match self.places(comparison) {
             None => without_bins(comparison),
-            Some(places) => self.truths(&self.by_bins(comparison, places), &mut numbers),
+            Some(places) => self.truths(&self.by_bins(comparison, places), numbers),
         };
         predicate.fold(&mut of_comparison, &|connective, operands| RowTruths::join(connective, operands, self.rows))
     }
@@ -337,7 +387,7 @@ impl<'a> GroupBins<'a> {
     }
 
     /// Returns the bin of each row for a column, which are read once.
-    fn numbers<'n>(&self, place: usize, read: &'n mut [Option<BinNumbers>]) -> Result<&'n BinNumbers> {
+    pub(super) fn numbers<'n>(&self, place: usize, read: &'n mut [Option<BinNumbers>]) -> Result<&'n BinNumbers> {
         let column = &self.columns[place];
         let numbers = match read[place].take() {
             Some(numbers) => numbers,

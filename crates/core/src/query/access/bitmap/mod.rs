@@ -6,10 +6,12 @@
 //! depends on an index: rows that are only possibly in it are tested.
 //!
 //! `index` reads the sidecars of an index, `group` judges a row group by them, and `choice` decides for each row group
-//! of an epoch whether reading the bins of its rows pays.
+//! of an epoch whether reading the bins of its rows pays. `tables` counts the rows of a row group by the bins of one or
+//! two columns, for histograms.
 
 mod bin_truths;
 pub(in crate::query) mod choice;
 mod group;
 pub(in crate::query) mod index;
 mod row_truths;
+pub(in crate::query) mod tables;

@@ -99,6 +99,24 @@ impl RowTruths {
         }
     }
 
+    /// Returns the rows that match, or `None` if all of `rows` rows do, and the other rows that may match, if there are
+    /// any.
+    pub(super) fn apart(self, rows: u32) -> (Option<Vec<u64>>, Option<Vec<u64>>) {
+        let none = || vec![0; (rows as usize).div_ceil(WORD_ROWS)];
+        match self {
+            Self::All(TruthValue::Always) => (None, None),
+            Self::All(TruthValue::Never) => (Some(none()), None),
+            Self::All(TruthValue::Maybe) => (Some(none()), Some(all_rows(rows))),
+            Self::Rows { surely, possibly } => {
+                let possibly = possibly.map(|mut possibly| {
+                    possibly.iter_mut().zip(&surely).for_each(|(word, sure)| *word &= !sure);
+                    possibly
+                });
+                (Some(surely), possibly)
+            }
+        }
+    }
+
     /// Returns the number of rows that match, and of those that may match, of `rows` rows.
     pub(super) fn counts(&self, rows: u32) -> (u64, u64) {
         let ones = |bitmap: &[u64]| bitmap.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
@@ -147,6 +165,15 @@ fn push_word(selection: &mut RowSelection, first: u32, surely: u64, possibly: u6
         selection.push(first + at..first + at + length, truth);
         at += length;
     }
+}
+
+/// Returns the bitmap of all rows.
+pub(super) fn all_rows(rows: u32) -> Vec<u64> {
+    let mut bitmap = vec![u64::MAX; (rows as usize).div_ceil(WORD_ROWS)];
+    if let (Some(last), used @ 1..) = (bitmap.last_mut(), rows as usize % WORD_ROWS) {
+        *last = (1 << used) - 1;
+    }
+    bitmap
 }
 
 fn intersect(bitmap: &mut [u64], other: &[u64]) {

@@ -1,0 +1,549 @@
+//! Tests of histograms by bitmap indexes: random ones with every encoding and clustering, what they read, and damage.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use turbidite::query::{BinScale, Bins, Bounded, EpochSelection, Histogram, Precision, QueryProgress, Use};
+use turbidite::random::Random;
+use turbidite::storage::{DirEntry, Fault, FaultStorage, FileKind, MemoryStorage, ReadableFile, Storage, WritableFile};
+use turbidite::store::IfExists;
+use turbidite::{
+    BitmapBuild, Column, ColumnView, DataType, Dataset, IndexOptions, LocalJob, Query, Schema, Value, WriteOptions,
+};
+
+const INDEX: &str = "bitmap:ux,uy,cell,kind";
+
+/// A record. Its number is its place in the epoch.
+#[derive(Debug, Clone, Copy)]
+struct Record {
+    energy: f32,
+    ux: f32,
+    uy: f64,
+    cell: i16,
+    kind: u8,
+}
+
+/// A column of a record, as the value that bins compare.
+type Axis = (&'static str, fn(&Record) -> f64);
+
+const AXES: [Axis; 5] = [
+    ("ux", |record| record.ux.into()),
+    ("uy", |record| record.uy),
+    ("cell", |record| record.cell.into()),
+    ("kind", |record| record.kind.into()),
+    ("energy", |record| record.energy.into()),
+];
+
+/// Returns a number as plasmas have them: near zero, with tails, and all special values.
+fn velocity(random: &mut Random) -> f64 {
+    let uniform = |random: &mut Random| random.below(1 << 16) as f64 / f64::from(1 << 16);
+    match random.below(40) {
+        0 => f64::NAN,
+        1 => 0.0,
+        2 => -0.0,
+        3 => f64::INFINITY,
+        4 => f64::NEG_INFINITY,
+        5 => 1.5,
+        6 => [-2.0, -0.5, 0.25, 0.7][random.below(4) as usize],
+        _ => {
+            let sum: f64 = (0..6).map(|_| uniform(random)).sum::<f64>() - 3.0;
+            sum * (1.0 + 8.0 * uniform(random).powi(6))
+        }
+    }
+}
+
+fn records(seed: u64, count: u32) -> Vec<Record> {
+    let mut random = Random::new(seed);
+    (0..count)
+        .map(|number| Record {
+            energy: random.below(1 << 20) as f32 / 1000.0,
+            ux: velocity(&mut random) as f32,
+            uy: velocity(&mut random),
+            cell: (number / 40) as i16 - 100,
+            kind: random.below(5) as u8,
+        })
+        .collect()
+}
+
+/// Writes an epoch of one rank.
+fn write(storage: &Arc<MemoryStorage>, key: &str, epoch: u64, records: &[Record], memtable_bytes: usize) {
+    let columns = [
+        ("energy", DataType::F32),
+        ("ux", DataType::F32),
+        ("uy", DataType::F64),
+        ("cell", DataType::I16),
+        ("kind", DataType::U8),
+        ("number", DataType::U64),
+    ];
+    let columns = columns.map(|(name, data_type)| Column::new(name, data_type)).to_vec();
+    let mut options = WriteOptions::new(2);
+    options.if_exists = IfExists::Replace;
+    options.memtable_bytes = memtable_bytes;
+    options.page_rows = 256;
+    let schema = Schema::clustered(columns, &key.parse().unwrap()).unwrap();
+    let job = LocalJob::open_with(storage.clone(), "/ds", schema, options).unwrap();
+    job.begin_epoch(epoch).unwrap();
+    macro_rules! column {
+        ($field:ident) => {
+            records.iter().map(|record| record.$field).collect::<Vec<_>>()
+        };
+    }
+    let (energy, ux, uy, cell, kind) = (column!(energy), column!(ux), column!(uy), column!(cell), column!(kind));
+    let numbers: Vec<u64> = (0..records.len() as u64).collect();
+    let columns: [ColumnView<'_>; 6] =
+        [(&energy).into(), (&ux).into(), (&uy).into(), (&cell).into(), (&kind).into(), (&numbers).into()];
+    job.append(0, &columns).unwrap();
+    job.end_epoch().unwrap();
+    job.close().unwrap();
+}
+
+fn add(storage: &Arc<MemoryStorage>, encoding: Option<&str>) {
+    let options = IndexOptions { threads: Some(2), ..IndexOptions::default() };
+    let mut build = BitmapBuild::open_with(storage.clone(), "/ds", &INDEX.parse().unwrap(), &options).unwrap();
+    if let Some(encoding) = encoding {
+        build.force_encoding(encoding).unwrap();
+    }
+    for epoch in build.missing().unwrap() {
+        build.build_epoch(epoch, &|_| ()).unwrap();
+    }
+    build.close().unwrap();
+}
+
+/// A predicate as text, and as a function of a record.
+type Condition = (&'static str, fn(&Record) -> bool);
+
+const CONDITIONS: [Condition; 10] = [
+    ("ux > 1", |record| record.ux > 1.0),
+    ("ux > 0.1234 AND uy <= 0.7", |record| record.ux > 0.1234 && record.uy <= 0.7),
+    ("isnan(uy) OR kind = 3", |record| record.uy.is_nan() || record.kind == 3),
+    ("energy > 300", |record| record.energy > 300.0),
+    ("energy BETWEEN 200 AND 400 AND NOT (ux < 0)", |record| {
+        (200.0..=400.0).contains(&record.energy) && (record.ux >= 0.0 || record.ux.is_nan())
+    }),
+    ("ux > uy", |record| f64::from(record.ux) > record.uy),
+    ("ux * ux + uy * uy < 2", |record| f64::from(record.ux) * f64::from(record.ux) + record.uy * record.uy < 2.0),
+    ("cell < 0 AND abs(uy) < 0.5", |record| record.cell < 0 && record.uy.abs() < 0.5),
+    ("uy = 0", |record| record.uy == 0.0),
+    ("ux > 1e9", |record| record.ux > 1e9),
+];
+
+/// Returns the cell of a value: minus infinity, below, the bins, above, infinity, NaN.
+fn cell(value: f64, edges: &[f64]) -> usize {
+    let bins = edges.len().saturating_sub(1);
+    match value {
+        value if value.is_nan() => bins + 4,
+        f64::NEG_INFINITY => 0,
+        f64::INFINITY => bins + 3,
+        value if edges.is_empty() || value < edges[0] => 1,
+        value if value > edges[bins] => bins + 2,
+        value => 2 + (edges[..bins].partition_point(|edge| *edge <= value) - 1),
+    }
+}
+
+fn edges(edges: &[Value]) -> Vec<f64> {
+    edges.iter().map(|edge| edge.as_f64()).collect()
+}
+
+/// Returns the counts of each cell.
+fn places(found: &Histogram) -> Vec<Bounded> {
+    let mut places = vec![found.negative_infinity, found.below];
+    places.extend(&found.bins);
+    places.extend([found.above, found.positive_infinity, found.nan]);
+    places
+}
+
+/// Compares bounds with counts.
+fn check(bounds: &[Bounded], exact: &[Bounded], counts: &[u64], what: &str) {
+    assert_eq!((bounds.len(), exact.len()), (counts.len(), counts.len()), "{what}");
+    for (place, ((bound, exact), count)) in bounds.iter().zip(exact).zip(counts).enumerate() {
+        assert_eq!(*exact, Bounded::exactly(*count), "{what}: place {place}");
+        assert!(bound.least <= *count && *count <= bound.most, "{what}: place {place}: {bound:?} for {count}");
+        assert!(bound.least <= bound.estimate && bound.estimate <= bound.most, "{what}: {bound:?}");
+    }
+}
+
+fn check_one(dataset: &Dataset, query: &Query, rows: &[Record], (name, value): Axis, bins: &Bins, what: &str) {
+    let bounds = dataset.histogram_bounds(query, name, bins).unwrap();
+    let exact = dataset.histogram_of(query, name, bins).unwrap();
+    assert_eq!(bounds.edges, exact.edges, "{what}");
+    let edges = edges(&exact.edges);
+    let mut counts = vec![0; edges.len().saturating_sub(1) + 5];
+    rows.iter().for_each(|record| counts[cell(value(record), &edges)] += 1);
+    check(&places(&bounds), &places(&exact), &counts, what);
+    check(&[bounds.rows], &[exact.rows], &[rows.len() as u64], what);
+}
+
+fn check_two(
+    dataset: &Dataset,
+    query: &Query,
+    rows: &[Record],
+    (x, y): (Axis, Axis),
+    (of_x, of_y): (&Bins, &Bins),
+    what: &str,
+) {
+    let bounds = dataset.histogram_2d_bounds(query, (x.0, of_x), (y.0, of_y)).unwrap();
+    let exact = dataset.histogram_2d(query, (x.0, of_x), (y.0, of_y), None).unwrap();
+    assert_eq!(bounds.edges, exact.edges, "{what}");
+    let [x_edges, y_edges] = exact.edges.each_ref().map(|of| edges(of));
+    let (across, along) = (x_edges.len() - 1, y_edges.len() - 1);
+    // The bins, then rows outside, infinite ones, and NaN.
+    let mut counts = vec![0; across * along + 3];
+    for record in rows {
+        let (value_x, value_y) = (x.1(record), y.1(record));
+        let (cell_x, cell_y) = (cell(value_x, &x_edges).wrapping_sub(2), cell(value_y, &y_edges).wrapping_sub(2));
+        let place = match () {
+            () if value_x.is_nan() || value_y.is_nan() => across * along + 2,
+            () if value_x.is_infinite() || value_y.is_infinite() => across * along + 1,
+            () if cell_x < across && cell_y < along => cell_x * along + cell_y,
+            () => across * along,
+        };
+        counts[place] += 1;
+    }
+    let mut bounded = bounds.bins.clone();
+    bounded.extend([bounds.outside, bounds.infinite, bounds.nan]);
+    let mut exactly: Vec<Bounded> = exact.bins.iter().copied().map(Bounded::exactly).collect();
+    exactly.extend([exact.outside, exact.infinite, exact.nan].map(Bounded::exactly));
+    check(&bounded, &exactly, &counts, what);
+    check(&[bounds.rows], &[Bounded::exactly(exact.rows)], &[rows.len() as u64], what);
+}
+
+fn any_bins(random: &mut Random) -> Bins {
+    let count = 1 + random.below(24) as usize;
+    let tenth = |random: &mut Random, most: u64| random.below(most) as f64 / 10.0;
+    let is_log = random.below(4) == 0;
+    let range = match random.below(4) {
+        // On edges of an index: decimals of few digits.
+        0 => (-1.2, 1.2),
+        1 if is_log => (0.01, 100.0),
+        1 => (-3.0, 3.0),
+        _ => {
+            let from = tenth(random, 40) - 2.0;
+            (from, from + tenth(random, 60))
+        }
+    };
+    let scale = if is_log && range.0 > 0.0 { BinScale::Log } else { BinScale::Linear };
+    Bins { range: Some((Value::Float(range.0), Value::Float(range.1))), scale, ..Bins::new(count) }
+}
+
+/// Checks random histograms with a loop over the records, on one clustering and with one encoding.
+fn check_random(key: &str, encoding: Option<&str>, seed: u64) {
+    let storage = Arc::new(MemoryStorage::new());
+    let epochs = [(10, records(seed + 10, 7_000)), (20, records(seed + 20, 5_000))];
+    for (epoch, records) in &epochs {
+        write(&storage, key, *epoch, records, 128 << 10);
+    }
+    add(&storage, encoding);
+    // An epoch without bins.
+    let late = (30, records(seed + 30, 2_000));
+    write(&storage, key, late.0, &late.1, 128 << 10);
+    let epochs = [&epochs[..], &[late]].concat();
+    let dataset = Dataset::open_with(storage, "/ds").unwrap();
+    let mut random = Random::new(seed);
+    for round in 0..40u64 {
+        let (text, holds) = CONDITIONS[random.below(10) as usize];
+        let chosen: Vec<&(u64, Vec<Record>)> = match round % 3 {
+            0 => epochs.iter().collect(),
+            _ => vec![&epochs[random.below(2) as usize]],
+        };
+        let labels: Vec<u64> = chosen.iter().map(|(epoch, _)| *epoch).collect();
+        let is_filtered = round % 5 > 0;
+        let is_kept = |record: &&Record| !is_filtered || holds(record);
+        let rows: Vec<Record> =
+            chosen.iter().flat_map(|(_, records)| records.iter().filter(is_kept).copied()).collect();
+        let mut query = Query::new().epochs(labels.clone());
+        if is_filtered {
+            query = query.filter(text);
+        }
+        query = query.using(match random.below(3) {
+            0 => Use::Automatic,
+            1 => Use::Index(INDEX.to_owned()),
+            _ => Use::Scan,
+        });
+        let mut axis = || AXES[random.below(5) as usize];
+        let (x, y) = (axis(), axis());
+        let (of_x, of_y) = (any_bins(&mut random), any_bins(&mut random));
+        let what =
+            format!("{key}: {} by {} of epochs {labels:?} where {text}, {is_filtered}: {of_x:?} {of_y:?}", x.0, y.0);
+        // Integers have no value between some ends.
+        let is_empty = |(axis, bins): (Axis, &Bins)| {
+            let (from, to) = bins.range.unwrap();
+            ["cell", "kind"].contains(&axis.0)
+                && (from.as_f64().ceil() > to.as_f64().floor() || axis.0 == "kind" && to.as_f64() < 0.0)
+        };
+        if is_empty((x, &of_x)) || is_empty((y, &of_y)) {
+            continue;
+        }
+        check_one(&dataset, &query, &rows, x, &of_x, &what);
+        check_two(&dataset, &query, &rows, (x, y), (&of_x, &of_y), &what);
+        if !is_filtered {
+            let whole =
+                |precision| dataset.histogram(x.0, &of_x, EpochSelection::List(labels.clone()), precision).unwrap();
+            let exact = dataset.histogram_of(&query, x.0, &of_x).unwrap();
+            let counts: Vec<u64> = places(&exact).iter().map(|rows| rows.most).collect();
+            check(&places(&whole(Precision::Bounded)), &places(&whole(Precision::Exact)), &counts, &what);
+        }
+    }
+}
+
+#[test]
+fn random_histograms_of_records_clustered_by_range() {
+    check_random("energy", None, 1);
+    check_random("cell", None, 2);
+}
+
+#[test]
+fn random_histograms_of_records_clustered_by_hash_and_by_space() {
+    check_random("hash:number", None, 3);
+    check_random("space:ux,uy", None, 4);
+}
+
+#[test]
+fn random_histograms_by_each_encoding() {
+    for (encoding, seed) in [("bytes", 5), ("slices", 6), ("runs", 7)] {
+        check_random("energy", Some(encoding), seed);
+    }
+}
+
+/// A storage that counts the bytes that are read of data files.
+#[derive(Debug)]
+struct CountingStorage {
+    inner: Arc<MemoryStorage>,
+    bytes: Arc<Mutex<u64>>,
+}
+
+#[derive(Debug)]
+struct CountedFile {
+    inner: Arc<dyn ReadableFile>,
+    bytes: Arc<Mutex<u64>>,
+}
+
+impl ReadableFile for CountedFile {
+    fn bytes(&self) -> u64 {
+        self.inner.bytes()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> std::io::Result<()> {
+        *self.bytes.lock().unwrap() += buffer.len() as u64;
+        self.inner.read_at(offset, buffer)
+    }
+}
+
+impl Storage for CountingStorage {
+    fn create(&self, path: &Path) -> std::io::Result<Box<dyn WritableFile>> {
+        self.inner.create(path)
+    }
+
+    fn open(&self, path: &Path) -> std::io::Result<Arc<dyn ReadableFile>> {
+        let inner = self.inner.open(path)?;
+        if !path.starts_with("/ds/data") {
+            return Ok(inner);
+        }
+        Ok(Arc::new(CountedFile { inner, bytes: self.bytes.clone() }))
+    }
+
+    fn kind(&self, path: &Path) -> std::io::Result<Option<FileKind>> {
+        self.inner.kind(path)
+    }
+
+    fn list(&self, path: &Path) -> std::io::Result<Vec<DirEntry>> {
+        self.inner.list(path)
+    }
+
+    fn create_dir_all(&self, path: &Path) -> std::io::Result<()> {
+        self.inner.create_dir_all(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> std::io::Result<()> {
+        self.inner.rename(from, to)
+    }
+
+    fn exchange(&self, one: &Path, other: &Path) -> std::io::Result<()> {
+        self.inner.exchange(one, other)
+    }
+
+    fn remove_file(&self, path: &Path) -> std::io::Result<()> {
+        self.inner.remove_file(path)
+    }
+
+    fn remove_dir_all(&self, path: &Path) -> std::io::Result<()> {
+        self.inner.remove_dir_all(path)
+    }
+
+    fn sync_dir(&self, path: &Path) -> std::io::Result<()> {
+        self.inner.sync_dir(path)
+    }
+}
+
+/// Returns an epoch of row groups that are large enough for many bins, with an index.
+fn indexed() -> (Arc<MemoryStorage>, Vec<Record>) {
+    let (storage, records) = (Arc::new(MemoryStorage::new()), records(7, 60_000));
+    write(&storage, "energy", 10, &records, 2 << 20);
+    add(&storage, None);
+    (storage, records)
+}
+
+fn on_edges(count: usize, from: f64, to: f64) -> Bins {
+    Bins { range: Some((Value::Float(from), Value::Float(to))), ..Bins::new(count) }
+}
+
+#[test]
+fn histograms_on_edges_read_no_byte_of_the_records() {
+    let (inner, records) = indexed();
+    let bytes = Arc::new(Mutex::new(0));
+    let dataset = Dataset::open_with(Arc::new(CountingStorage { inner, bytes: bytes.clone() }), "/ds").unwrap();
+    // The manifest is read once, with the end of a part, which names its commit.
+    let warm = dataset.histogram_bounds(&Query::new(), "ux", &Bins::new(3)).unwrap();
+    assert_eq!(warm.metrics.pages_read, 0);
+    assert!(*bytes.lock().unwrap() < 5_000, "{} bytes", bytes.lock().unwrap());
+    *bytes.lock().unwrap() = 0;
+    let (of_ux, of_uy) = (on_edges(6, -3.0, 3.0), on_edges(10, -0.5, 0.5));
+    let of_kind = Bins { range: Some((Value::Int(0), Value::Int(4))), ..Bins::new(5) };
+    for (text, holds) in [
+        ("true", (|_| true) as fn(&Record) -> bool),
+        ("ux > 1", |record| record.ux > 1.0),
+        ("NOT (uy < 0.5) AND kind <> 2", |record| (record.uy >= 0.5 || record.uy.is_nan()) && record.kind != 2),
+    ] {
+        let query = Query::new().epochs(10).filter(text);
+        let rows: Vec<Record> = records.iter().filter(|record| holds(record)).copied().collect();
+        let bounds = dataset.histogram_bounds(&query, "ux", &of_ux).unwrap();
+        assert!(places(&bounds).iter().all(|rows| rows.is_exact()), "{text}: {bounds:?}");
+        check_one(&dataset, &query, &rows, AXES[0], &of_ux, text);
+        let pairs = dataset.histogram_2d_bounds(&query, ("ux", &of_ux), ("uy", &of_uy)).unwrap();
+        assert!(pairs.bins.iter().all(|rows| rows.is_exact()), "{text}: {pairs:?}");
+        assert!([pairs.rows, pairs.nan, pairs.infinite, pairs.outside].iter().all(|rows| rows.is_exact()), "{text}");
+        check_two(&dataset, &query, &rows, (AXES[0], AXES[1]), (&of_ux, &of_uy), text);
+        check_two(&dataset, &query, &rows, (AXES[3], AXES[1]), (&of_kind, &of_uy), text);
+        let exact = dataset.histogram_2d(&query, ("ux", &of_ux), ("uy", &of_uy), None).unwrap();
+        assert_eq!((exact.metrics.pages_read, exact.metrics.runs_touched), (0, 0), "{text}");
+    }
+    // One column without a predicate: nothing is read but its bins.
+    let whole = dataset.histogram("ux", &of_ux, 10, Precision::Exact).unwrap();
+    assert!(whole.metrics.bytes_read > 0 && whole.metrics.bytes_read < 10_000, "{:?}", whole.metrics);
+    let pairs = dataset.histogram_2d_bounds(&Query::new(), ("ux", &of_ux), ("uy", &of_uy)).unwrap();
+    assert!(pairs.metrics.bytes_read > 60_000, "{:?}", pairs.metrics);
+    assert_eq!(*bytes.lock().unwrap(), 0);
+    let scan = dataset.histogram_2d(&Query::new().using(Use::Scan), ("ux", &of_ux), ("uy", &of_uy), None).unwrap();
+    assert!(scan.metrics.pages_read > 0 && *bytes.lock().unwrap() > 60_000);
+}
+
+#[test]
+fn only_rows_in_doubt_are_read() {
+    let (storage, records) = indexed();
+    let dataset = Dataset::open_with(storage, "/ds").unwrap();
+    // One edge lies in the tail, where bins have few rows.
+    let bins = on_edges(1, -3.0, 6.789);
+    let pages = |access| {
+        let query = Query::new().filter("kind = 3").using(access);
+        let rows: Vec<Record> = records.iter().filter(|record| record.kind == 3).copied().collect();
+        check_one(&dataset, &query, &rows, AXES[0], &bins, "in doubt");
+        dataset.histogram_of(&query, "ux", &bins).unwrap().metrics.pages_read
+    };
+    let (scanned, by_bins) = (pages(Use::Scan), pages(Use::Index(INDEX.to_owned())));
+    assert!(by_bins > 0 && by_bins * 2 < scanned, "{by_bins} and {scanned} pages");
+}
+
+#[test]
+fn any_flipped_byte_of_an_index_changes_no_count() {
+    let (storage, records) = indexed();
+    let rows: Vec<Record> = records.iter().filter(|record| record.uy < 0.3).copied().collect();
+    let (of_ux, of_uy) = (on_edges(6, -3.0, 3.0), on_edges(10, -0.5, 0.5));
+    let (mut random, mut unreadable) = (Random::new(11), 0);
+    for (path, bytes) in sidecars(&storage, Path::new("/ds/_turbidite/index")) {
+        for place in 0..10 {
+            // The directory, which the end of the file states, and any other place.
+            let offset = if place < 3 { bytes - 1 - 9 * place } else { random.below(bytes) };
+            let fault = Fault::Flip { path: path.clone(), offset, mask: 1 << random.below(8) };
+            let broken: Arc<dyn Storage> = Arc::new(FaultStorage::with_fault(storage.clone(), fault));
+            let dataset = Dataset::open_with(broken, "/ds").unwrap();
+            let query = Query::new().filter("uy < 0.3");
+            let what = format!("{}: byte {offset} of {bytes}", path.display());
+            check_one(&dataset, &query, &rows, AXES[0], &of_ux, &what);
+            check_two(&dataset, &query, &rows, (AXES[0], AXES[1]), (&of_ux, &of_uy), &what);
+            let exact = dataset.histogram_2d(&query, ("ux", &of_ux), ("uy", &of_uy), None).unwrap();
+            unreadable += exact.metrics.corrupt_indexes;
+        }
+    }
+    assert!(unreadable > 8, "{unreadable}");
+}
+
+/// Returns the sidecars below a folder with their sizes.
+fn sidecars(storage: &MemoryStorage, folder: &Path) -> Vec<(PathBuf, u64)> {
+    let mut found = Vec::new();
+    for entry in storage.list(folder).unwrap() {
+        let path = folder.join(&entry.name);
+        match storage.open(&path) {
+            Ok(file) if path.to_string_lossy().contains("/10.") => found.push((path, file.bytes())),
+            Ok(_) => {}
+            Err(_) => found.extend(sidecars(storage, &path)),
+        }
+    }
+    found
+}
+
+#[test]
+fn a_dataset_that_is_held_open_counts_the_records_of_now() {
+    let (storage, records) = indexed();
+    let held = Dataset::open_with(storage.clone(), "/ds").unwrap();
+    let (of_ux, query) = (on_edges(6, -3.0, 3.0), Query::new().filter("uy > 0"));
+    let kept = |records: &[Record]| records.iter().filter(|record| record.uy > 0.0).copied().collect::<Vec<_>>();
+    check_one(&held, &query, &kept(&records), AXES[0], &of_ux, "at first");
+    write(&storage, "energy", 10, &records[..5_000], 2 << 20);
+    check_one(&held, &query, &kept(&records[..5_000]), AXES[0], &of_ux, "replaced");
+    add(&storage, None);
+    write(&storage, "energy", 10, &records[..900], 2 << 20);
+    check_two(&held, &query, &kept(&records[..900]), (AXES[0], AXES[1]), (&of_ux, &of_ux), "replaced again");
+}
+
+#[test]
+fn requests_tell_their_progress_and_can_be_cancelled() {
+    let (storage, _) = indexed();
+    let dataset = Dataset::open_with(storage, "/ds").unwrap();
+    let (of_ux, of_uy) = (on_edges(6, -3.0, 3.0), on_edges(7, -0.5123, 0.5));
+    type Request<'a> = &'a dyn Fn(&Dataset, &Query) -> turbidite::Result<()>;
+    let exact: [Request<'_>; 3] = [
+        &|dataset, query| dataset.histogram_2d(query, ("ux", &of_ux), ("uy", &of_uy), None).map(drop),
+        &|dataset, query| dataset.histogram_of(query, "uy", &of_uy).map(drop),
+        &|dataset, _| dataset.histogram("uy", &of_uy, 10, Precision::Exact).map(drop),
+    ];
+    let bounds: [Request<'_>; 2] = [
+        &|dataset, query| dataset.histogram_2d_bounds(query, ("ux", &of_ux), ("uy", &of_uy)).map(drop),
+        &|dataset, query| dataset.histogram_bounds(query, "uy", &of_uy).map(drop),
+    ];
+    for access in [Use::Automatic, Use::Index(INDEX.to_owned()), Use::Scan] {
+        let query = Query::new().filter("ux > 0.1 AND kind < 3").using(access.clone());
+        for request in exact {
+            let progress = Arc::new(QueryProgress::counting());
+            request(&dataset.watched(&progress), &query).unwrap();
+            assert!(progress.total() > 0, "{access:?}");
+            assert_eq!(progress.done(), progress.total(), "{access:?}");
+        }
+        for request in exact.iter().chain(&bounds) {
+            let progress = Arc::new(QueryProgress::new());
+            progress.cancel();
+            let cancelled = request(&dataset.watched(&progress), &query).unwrap_err();
+            assert!(matches!(cancelled, turbidite::Error::Cancelled), "{cancelled}");
+        }
+    }
+}
+
+#[test]
+fn ranges_and_options_are_checked() {
+    let (storage, records) = indexed();
+    let dataset = Dataset::open_with(storage, "/ds").unwrap();
+    // Without a range, bounds have that of the values that may match.
+    let found = dataset.histogram_bounds(&Query::new().filter("energy >= 300"), "energy", &Bins::new(4)).unwrap();
+    let most = records.iter().map(|record| record.energy).fold(0.0, f32::max);
+    assert_eq!(edges(&found.edges)[0], 300.0);
+    assert_eq!(edges(&found.edges)[4], f64::from(most));
+    let unknown = Query::new().using(Use::Index("bitmap:uz".to_owned()));
+    let error = dataset.histogram_bounds(&unknown, "ux", &Bins::new(4)).unwrap_err().to_string();
+    assert!(error.contains("there is no index 'bitmap:uz'"), "{error}");
+    let many = on_edges(1 << 12, -1.0, 1.0);
+    let error = dataset.histogram_2d_bounds(&Query::new(), ("ux", &many), ("uy", &many)).unwrap_err().to_string();
+    assert!(error.contains("are more than"), "{error}");
+    let piece = dataset.pieces(&Query::new(), 1 << 40).unwrap().remove(0);
+    let error = dataset.histogram_bounds(&Query::new().piece(piece), "ux", &Bins::new(4)).unwrap_err();
+    assert!(error.to_string().contains("piece"), "{error}");
+}
