@@ -10,8 +10,8 @@ use serde::Serialize;
 use serde_json::json;
 use turbidite::store::EpochRange;
 use turbidite::{
-    BitmapBuild, BitmapDefinition, IndexBuild, IndexDefinition, IndexOptions, IndexSummary, WriteOptions, drop_index,
-    indexes,
+    BitmapBuild, BitmapDefinition, IndexBuild, IndexDefinition, IndexOptions, IndexSummary, SecondaryIndex,
+    WriteOptions, drop_index, indexes,
 };
 
 use super::answers::{say, say_json};
@@ -120,24 +120,9 @@ impl Index {
     }
 }
 
-/// The definition of an index of either family.
-enum Definition {
-    Entries(IndexDefinition),
-    Bitmap(BitmapDefinition),
-}
-
-impl Definition {
-    fn parse(text: &str) -> Result<Self, Failure> {
-        match BitmapDefinition::is_meant(text) {
-            true => Ok(Self::Bitmap(text.parse()?)),
-            false => Ok(Self::Entries(text.parse()?)),
-        }
-    }
-}
-
 impl Add {
     fn run(&self, as_json: bool) -> Result<(), Failure> {
-        let definition = Definition::parse(&self.definition)?;
+        let definition: SecondaryIndex = self.definition.parse()?;
         let world = World::find()?;
         let leads = world.as_ref().is_none_or(|world| world.rank() == 0);
         let build = IndexRun {
@@ -148,12 +133,12 @@ impl Add {
             shows: leads && !as_json,
         };
         let added = match (&definition, &world) {
-            (Definition::Entries(_), _) if self.encoding.is_some() => {
+            (SecondaryIndex::Entries(_), _) if self.encoding.is_some() => {
                 return Err(Failure::Usage("--encoding: only a bitmap index has encodings".to_owned()));
             }
-            (Definition::Entries(definition), world) => build.add(definition, world.as_ref())?,
-            (Definition::Bitmap(definition), None) => build.add_bitmap(definition, self.encoding.as_deref())?,
-            (Definition::Bitmap(_), Some(_)) => {
+            (SecondaryIndex::Entries(definition), world) => build.add(definition, world.as_ref())?,
+            (SecondaryIndex::Bitmap(definition), None) => build.add_bitmap(definition, self.encoding.as_deref())?,
+            (SecondaryIndex::Bitmap(_), Some(_)) => {
                 let what = "a bitmap index is made by one process; run 'turbidite index add' without mpiexec";
                 return Err(Failure::Usage(what.to_owned()));
             }
@@ -168,8 +153,16 @@ impl Add {
 }
 
 impl IndexRun<'_> {
+    /// Makes what an index of either family lacks.
+    pub(super) fn add_any(&self, definition: &SecondaryIndex, world: Option<&World>) -> Result<Added, Failure> {
+        match definition {
+            SecondaryIndex::Entries(definition) => self.add(definition, world),
+            SecondaryIndex::Bitmap(definition) => self.add_bitmap(definition, None),
+        }
+    }
+
     /// Makes the entries of all epochs that an index lacks.
-    pub(super) fn add(&self, definition: &IndexDefinition, world: Option<&World>) -> Result<Added, Failure> {
+    fn add(&self, definition: &IndexDefinition, world: Option<&World>) -> Result<Added, Failure> {
         let begun = Instant::now();
         let index_options = IndexOptions { threads: self.threads.map(usize::from), break_lock: self.break_lock };
         let mut build = match world {
@@ -357,10 +350,7 @@ pub(super) fn add_as_in(source: &Path, run: &IndexRun<'_>) -> Result<Vec<Added>,
     for index in indexes(source)? {
         match index.problem {
             Some(problem) => complain(&format!("turbidite: index {} is not made in the copy: {problem}", index.name)),
-            None => added.push(match Definition::parse(&index.definition)? {
-                Definition::Entries(definition) => run.add(&definition, None)?,
-                Definition::Bitmap(definition) => run.add_bitmap(&definition, None)?,
-            }),
+            None => added.push(run.add_any(&index.definition.parse()?, None)?),
         }
     }
     Ok(added)

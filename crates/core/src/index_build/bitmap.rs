@@ -1,7 +1,7 @@
 //! Builds one bitmap index of a dataset, epoch by epoch.
 
 use std::io::IoSliceMut;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,15 +9,14 @@ use uuid::Uuid;
 
 use crate::error::{Error, IoContext, Result, UsageError};
 use crate::format::PartId;
-use crate::format::bitmap::bin_numbers::{Encoding, encode};
+use crate::format::bitmap::bin_numbers::Encoding;
 use crate::format::bitmap::sidecar::{EncodedSection, SidecarIdentity, SidecarWriter};
-use crate::index::{BinnedColumn, BitmapDefinition, bin_column};
+use crate::index::{BitmapColumns, BitmapDefinition};
 use crate::index_build::options::IndexOptions;
 use crate::index_build::removal::remove_remains;
 use crate::query::{Dataset, EpochGroups, Group, PageIndex};
-use crate::schema::KeyOrder;
 use crate::storage::{FileSystem, Storage};
-use crate::store::{DatasetPaths, LockNotice, SidecarDescriptor, SidecarEpoch, WriterLock};
+use crate::store::{DatasetPaths, LockNotice, SidecarEpoch, WriterLock};
 
 /// A bitmap index that is being built.
 ///
@@ -37,20 +36,11 @@ pub struct BitmapBuild {
     storage: Arc<dyn Storage>,
     /// The folder of the index.
     index: DatasetPaths,
-    columns: Vec<IndexedColumn>,
-    precision: u32,
+    columns: BitmapColumns,
     threads: usize,
     lock: WriterLock,
     lock_notice: Option<LockNotice>,
     forced: Option<Encoding>,
-}
-
-/// A column of a bitmap index.
-#[derive(Debug, Clone, Copy)]
-struct IndexedColumn {
-    /// Position of the column among the records' columns.
-    position: usize,
-    order: KeyOrder,
 }
 
 /// The sidecars of an epoch that were written.
@@ -86,22 +76,15 @@ impl BitmapBuild {
     ) -> Result<Self> {
         let dataset = Dataset::open_with(Arc::clone(&storage), path.as_ref())?;
         let paths = DatasetPaths::new(path.as_ref());
-        let positions = definition.positions(dataset.schema())?;
-        let column = |position: usize| {
-            let order = KeyOrder::new(dataset.schema().columns()[position].data_type);
-            let order = order.ok_or_else(|| Error::internal("an indexed column has no numbers"))?;
-            Ok(IndexedColumn { position, order })
-        };
-        let columns = positions.into_iter().map(column).collect::<Result<Vec<_>>>()?;
+        let columns = BitmapColumns::new(definition, dataset.schema())?;
         let index = paths.index(&definition.name());
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let (lock, lock_notice) = WriterLock::acquire(&storage, &index, options.break_lock)?;
-        prepare(&*storage, &index, definition, dataset.descriptor().uuid)?;
+        definition.describe(dataset.descriptor().uuid).open_or_create(&*storage, &index)?;
         remove_stale(&*storage, &index, &dataset)?;
         remove_remains(&*storage, &paths)?;
         Ok(Self {
             columns,
-            precision: definition.precision(),
             threads: options.threads.unwrap_or_else(cores).max(1),
             dataset,
             storage,
@@ -166,8 +149,7 @@ impl BitmapBuild {
     /// A missing epoch, corruption of its records, or a failure of storage. The index is then unchanged.
     pub fn build_epoch(&mut self, epoch: u64, progress: &(dyn Fn(u64) + Sync)) -> Result<BitmapEpoch> {
         let groups = EpochGroups::open(&self.dataset, epoch)?;
-        let folder = self.unfinished().join(format!("{epoch}.{}", groups.commit()));
-        self.storage.create_dir_all(&folder).at("create", &folder)?;
+        let folder = SidecarEpoch::begin(&*self.storage, &self.index, epoch, groups.commit())?;
         let written = self.write_parts(epoch, &groups, &folder, progress);
         let committed = written.and_then(|written| {
             SidecarEpoch::commit(&*self.storage, &self.index, &folder, epoch, groups.commit())?;
@@ -186,11 +168,6 @@ impl BitmapBuild {
     /// If the lock file cannot be removed.
     pub fn close(self) -> Result<()> {
         self.lock.release()
-    }
-
-    /// Returns the folder of unfinished sidecars.
-    fn unfinished(&self) -> PathBuf {
-        self.index.unfinished()
     }
 
     /// Writes the sidecars of all parts of an epoch.
@@ -248,29 +225,27 @@ impl BitmapBuild {
         if self.storage.kind(&path).at("look up", &path)?.is_some() {
             self.storage.remove_file(&path).at("remove", &path)?;
         }
-        let mut writer = SidecarWriter::create(&*self.storage, &path, identity, self.columns.len() as u32)?;
+        let mut writer = SidecarWriter::create(&*self.storage, &path, identity, self.columns.positions().len() as u32)?;
         for number in groups.of_part(identity.part)? {
             let group = groups.group(number)?;
             let rows = group.entry().rows;
-            let sections = self.columns.iter().map(|column| self.section(&group, *column, raw));
-            let sections = sections.collect::<Result<Vec<_>>>()?;
-            writer.append(u32::try_from(rows).map_err(|_| Error::internal("a row group of 2^32 rows"))?, &sections)?;
+            let numbered = self.columns.positions().iter().enumerate();
+            let sections = numbered.map(|(number, position)| self.section(&group, number, *position, raw));
+            writer.append(u32::try_from(rows).map_err(|_| Error::internal("a row group of 2^32 rows"))?, sections)?;
             counted(rows);
         }
         writer.finish()
     }
 
     /// Reads a column of a row group, and encodes its bins.
-    fn section(&self, group: &Group, column: IndexedColumn, raw: &mut Raw) -> Result<EncodedSection> {
+    fn section(&self, group: &Group, column: usize, position: usize, raw: &mut Raw) -> Result<EncodedSection> {
         raw.values.clear();
-        for (number, page) in group.pages(column.position)?.iter().enumerate() {
+        for (number, page) in group.pages(position)?.iter().enumerate() {
             raw.page.resize(page.bytes as usize, 0);
             group.read(page.offset, &mut [IoSliceMut::new(&mut raw.page)])?;
-            group.decode(&raw.page, column.position, number, true, &mut raw.values)?;
+            group.decode(&raw.page, position, number, true, &mut raw.values)?;
         }
-        let BinnedColumn { bins, numbers } = bin_column(column.order, &raw.values, self.precision);
-        let (encoding, numbers) = encode(&numbers, bins.get().len(), self.forced);
-        Ok(EncodedSection { bins: bins.encode(), encoding, numbers })
+        Ok(self.columns.section(column, &raw.values, self.forced))
     }
 }
 
@@ -291,27 +266,4 @@ fn remove_stale(storage: &dyn Storage, index: &DatasetPaths, dataset: &Dataset) 
         }
     }
     Ok(())
-}
-
-/// Creates the description of an index, or checks that it has the same, and removes what a killed build left.
-fn prepare(storage: &dyn Storage, index: &DatasetPaths, definition: &BitmapDefinition, dataset: Uuid) -> Result<()> {
-    let unfinished = index.unfinished();
-    if storage.kind(&unfinished).at("look up", &unfinished)?.is_some() {
-        storage.remove_dir_all(&unfinished).at("remove", &unfinished)?;
-    }
-    let columns = definition.columns().to_vec();
-    let name = definition.name();
-    let wanted = SidecarDescriptor::new(&name, BitmapDefinition::METHOD, columns, definition.precision(), dataset);
-    match SidecarDescriptor::read(storage, index)? {
-        None => wanted.create(storage, index),
-        Some(found) if found == wanted => Ok(()),
-        Some(found) => {
-            let what = if found.dataset == dataset {
-                format!("the precision of index '{name}' is {}; drop it first", found.precision)
-            } else {
-                format!("index '{name}' belongs to another dataset; drop it first")
-            };
-            Err(UsageError::Option { option: "index", what }.into())
-        }
-    }
 }
