@@ -75,8 +75,8 @@ pub(crate) struct Ingest {
     #[arg(long, value_name = "COLUMN")]
     key: String,
     /// Index this column as well, while the records are written; may be repeated. COLUMN finds ranges and single
-    /// values, hash:COLUMN single values; ',with=COLUMN' after it carries another column. bitmap:A,B,… answers conditions
-    /// on several columns (see turbidite index)
+    /// values, hash:COLUMN single values; ',with=COLUMN' after it carries another column. bitmap:A,B,… answers
+    /// conditions on several columns (see turbidite index)
     #[arg(long, value_name = "COLUMN[,with=COLUMN…]|bitmap:A,B,…")]
     index: Vec<String>,
     /// A column to compute: 'name=expression' or 'name:type=expression' (may be repeated)

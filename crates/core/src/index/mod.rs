@@ -8,8 +8,8 @@
 //!
 //! A bitmap index (`bitmap`) has a sidecar for each part instead, with the bins of the values of several columns.
 //!
-//! `definition` describes an index of entries, `entry` its columns, and `secondary` an index of either family. The planner uses indexes through
-//! [`query::access`](crate::query), and [`index_build`](crate::index_build) makes them.
+//! `definition` describes an index of entries, `entry` its columns, and `secondary` an index of either family. The
+//! planner uses indexes through [`query::access`](crate::query), and [`index_build`](crate::index_build) makes them.
 
 mod bitmap;
 mod definition;

@@ -1,8 +1,8 @@
 //! Bitmap indexes that are made while records are written.
 //!
-//! The thread that encodes a row group bins the values of the indexed columns, and appends the bins to the sidecar of the
-//! part that it writes. Nothing is sent to other ranks, and nothing is read again. A sidecar is synced before its part
-//! is, and the folder of an epoch's sidecars appears before the epoch does ([`EpochCommit::with_sidecars`]).
+//! The thread that encodes a row group bins the values of the indexed columns, and appends the bins to the sidecar of
+//! the part that it writes. Nothing is sent to other ranks, and nothing is read again. A sidecar is synced before its
+//! part is, and the folder of an epoch's sidecars appears before the epoch does ([`EpochCommit::with_sidecars`]).
 //!
 //! Invariant: rank 0 holds the locks of the indexes, and alone creates, renames and removes their folders.
 

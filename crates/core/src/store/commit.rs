@@ -174,8 +174,8 @@ impl EpochCommit {
         })
     }
 
-    /// Removes the sidecars of the records that were replaced, or of those that were not committed. Sidecars that cannot
-    /// be removed now are not used, and are removed by the next writer of the index.
+    /// Removes the sidecars of the records that were replaced, or of those that were not committed. Sidecars that
+    /// cannot be removed now are not used, and are removed by the next writer of the index.
     fn settle_sidecars(&self, is_committed: bool) {
         let (storage, PartIdentity { epoch, commit, .. }) = (&*self.storage, self.identity);
         for index in &self.sidecars {
@@ -207,8 +207,8 @@ impl EpochCommit {
         Ok(CommitProtocol::new(self.paths.clone(), epoch, commit, self.replace, bytes.into(), old_manifests))
     }
 
-    /// Aborts the epoch. Its parts stay for salvage. The next writer deletes them if they contain no sealed run. Sidecars
-    /// do not stay.
+    /// Aborts the epoch. Its parts stay for salvage. The next writer deletes them if they contain no sealed run.
+    /// Sidecars do not stay.
     pub fn abandon(self) {
         self.settle_sidecars(false);
     }

@@ -180,8 +180,8 @@ impl SidecarEpoch {
         Ok(found)
     }
 
-    /// Creates the folder in which the sidecars of an epoch's commit are written, and returns it. Only the holder of the
-    /// index's lock may call this function.
+    /// Creates the folder in which the sidecars of an epoch's commit are written, and returns it. Only the holder of
+    /// the index's lock may call this function.
     ///
     /// # Errors
     /// If storage fails.

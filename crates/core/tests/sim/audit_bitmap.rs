@@ -1,5 +1,5 @@
-//! Audits the sidecars of a bitmap index, read as FORMAT.md specifies them: each row of the epoch is in a bin that has its
-//! value.
+//! Audits the sidecars of a bitmap index, read as FORMAT.md specifies them: each row of the epoch is in a bin that has
+//! its value.
 
 use parquet::file::reader::FileReader;
 use turbidite::BitmapDefinition;

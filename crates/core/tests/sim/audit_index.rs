@@ -19,8 +19,8 @@ use crate::disk::ROOT;
 /// The values at each place of an epoch: the bits of the numbers, by part and row.
 type Values = HashMap<(u32, u32), Vec<u64>>;
 
-/// Compares an index with the records of an epoch. Unless the index is `required` to have the epoch, it
-/// may lack it, or have entries or sidecars of another commit.
+/// Compares an index with the records of an epoch. Unless the index is `required` to have the epoch, it may lack it, or
+/// have entries or sidecars of another commit.
 pub(crate) fn audit_index(
     storage: &MemoryStorage,
     epoch: u64,

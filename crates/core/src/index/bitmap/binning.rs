@@ -150,8 +150,8 @@ impl Edges<'_> {
         starts
     }
 
-    /// Returns the starts that are left if neighbouring bins whose rows weigh less than `threshold` are joined. `all` are
-    /// starts with their places in the sample.
+    /// Returns the starts that are left if neighbouring bins whose rows weigh less than `threshold` are joined. `all`
+    /// are starts with their places in the sample.
     fn joined(&self, all: &[(Start, usize)], threshold: u64) -> Vec<u64> {
         let (mut starts, mut begun) = (Vec::new(), 0);
         for (number, (start, at)) in all.iter().enumerate() {
