@@ -180,7 +180,7 @@ def made_by(dataset: Path, name: str) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.glob("[0-9]*/*")}
 
 
-@pytest.mark.parametrize("way", ["ingest", "hash", "mpiexec ingest", "writer"])
+@pytest.mark.parametrize("way", ["ingest", "hash", "mpiexec ingest", "writer", "mpiexec add"])
 def test_every_way_to_make_sidecars_writes_the_same_bytes(dumps, tmp_path, way):
     dataset, indexes = tmp_path / "ds", [VELOCITIES, "id", "bitmap:energy,i,precision=3"]
     epochs = vpic.read_dumps(dumps)

@@ -137,10 +137,8 @@ impl Add {
                 return Err(Failure::Usage("--encoding: only a bitmap index has encodings".to_owned()));
             }
             (SecondaryIndex::Entries(definition), world) => build.add(definition, world.as_ref())?,
-            (SecondaryIndex::Bitmap(definition), None) => build.add_bitmap(definition, self.encoding.as_deref())?,
-            (SecondaryIndex::Bitmap(_), Some(_)) => {
-                let what = "a bitmap index is made by one process; run 'turbidite index add' without mpiexec";
-                return Err(Failure::Usage(what.to_owned()));
+            (SecondaryIndex::Bitmap(definition), world) => {
+                build.add_bitmap(definition, self.encoding.as_deref(), world.as_ref())?
             }
         };
         world.map_or(Ok(()), World::leave)?;
@@ -157,7 +155,7 @@ impl IndexRun<'_> {
     pub(super) fn add_any(&self, definition: &SecondaryIndex, world: Option<&World>) -> Result<Added, Failure> {
         match definition {
             SecondaryIndex::Entries(definition) => self.add(definition, world),
-            SecondaryIndex::Bitmap(definition) => self.add_bitmap(definition, None),
+            SecondaryIndex::Bitmap(definition) => self.add_bitmap(definition, None, world),
         }
     }
 
@@ -189,10 +187,22 @@ impl IndexRun<'_> {
     }
 
     /// Makes the sidecars of all epochs that a bitmap index lacks.
-    fn add_bitmap(&self, definition: &BitmapDefinition, encoding: Option<&str>) -> Result<Added, Failure> {
+    fn add_bitmap(
+        &self,
+        definition: &BitmapDefinition,
+        encoding: Option<&str>,
+        world: Option<&World>,
+    ) -> Result<Added, Failure> {
         let begun = Instant::now();
         let options = IndexOptions { threads: self.threads.map(usize::from), break_lock: self.break_lock };
-        let mut build = BitmapBuild::open(self.dataset, definition, &options)?;
+        let mut build = match world {
+            None => BitmapBuild::open(self.dataset, definition, &options)?,
+            Some(world) => {
+                let transport = Box::new(world.transport(WriteOptions::new(world.ranks()).credit_batches)?);
+                let place = (world.rank(), world.ranks());
+                BitmapBuild::open_rank(self.dataset, definition, &options, place, world.topology(), transport)?
+            }
+        };
         if let Some(encoding) = encoding {
             build.force_encoding(encoding)?;
         }

@@ -96,7 +96,7 @@ impl RankStage {
     }
 
     /// Creates a rank that has exchanged no messages.
-    fn unopened(
+    pub(super) fn unopened(
         host: Arc<dyn Host>,
         storage: Arc<dyn Storage>,
         path: &Path,

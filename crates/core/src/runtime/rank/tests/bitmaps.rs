@@ -2,7 +2,8 @@
 
 use super::indexes::{check_files, indexed, run_indexed};
 use super::*;
-use crate::index_build::{BitmapBuild, IndexOptions, drop_index_with};
+use crate::index_build::{BitmapBuild, BitmapEpoch, IndexOptions, drop_index_with};
+use crate::shuffle::Topology;
 
 /// Returns the sidecars of an index, by the names of their folders and files.
 fn sidecars(storage: &Arc<dyn Storage>, name: &str) -> Vec<(String, Vec<u8>)> {
@@ -104,4 +105,51 @@ fn bitmap_indexes_that_cannot_be_made_are_refused_on_all_ranks() {
         job.unwrap().close().unwrap();
     }
     refused(&[&["bitmap:key,precision=4"]], "drop it first");
+}
+
+#[test]
+fn ranks_that_share_out_parts_write_the_bytes_of_one_process() {
+    const DEFINITION: &str = "bitmap:key,origin";
+    let memory: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let written = run(5, |rank, transport| -> Result<()> {
+        let mut job = open(&memory, WriteOptions { part_bytes: Some(0), ..options(5) }, rank, transport)?;
+        for epoch in 0..3 {
+            job.begin_epoch(epoch)?;
+            append(&mut job, rank, if epoch == 2 { 0 } else { 20_000 })?;
+            job.end_epoch()?;
+        }
+        job.close()
+    });
+    written.into_iter().for_each(|ended| ended.unwrap());
+    let add = |fails_on: Option<u32>| {
+        run(3, |rank, transport| -> Result<Vec<BitmapEpoch>> {
+            let faults = FaultStorage::new(Arc::clone(&memory));
+            let storage: Arc<dyn Storage> = Arc::new(faults.clone());
+            let (definition, options) = (DEFINITION.parse()?, IndexOptions::default());
+            let one_node = Topology::one_node();
+            let mut build =
+                BitmapBuild::open_rank_with(storage, "ds", &definition, &options, (rank, 3), one_node, transport)?;
+            if fails_on == Some(rank) {
+                let path = format!("ds/_turbidite/index/{DEFINITION}/_turbidite/tmp");
+                faults.add_fault(Fault::Refuse { path: path.into(), kind: std::io::ErrorKind::StorageFull });
+            }
+            let built = build.missing()?.into_iter().map(|epoch| build.build_epoch(epoch, &|_| ())).collect();
+            build.close()?;
+            built
+        })
+    };
+    for failing in [0, 1, 2] {
+        let outcomes = add(Some(failing));
+        assert!(outcomes.iter().all(Result::is_err), "rank {failing}: {outcomes:?}");
+        assert_eq!(sidecars(&memory, DEFINITION), [], "rank {failing}");
+    }
+    let outcomes: Vec<_> = add(None).into_iter().map(Result::unwrap).collect();
+    assert!(outcomes.iter().all(|all| *all == outcomes[0]), "{outcomes:?}");
+    assert_eq!(outcomes[0].iter().map(|epoch| epoch.rows).collect::<Vec<_>>(), [100_000, 100_000, 0]);
+    let shared = sidecars(&memory, DEFINITION);
+    let bytes: usize = shared.iter().map(|(_, content)| content.len()).sum();
+    assert_eq!(outcomes[0].iter().map(|epoch| epoch.bytes).sum::<u64>(), bytes as u64);
+    add_again(&memory, DEFINITION);
+    assert!(shared == sidecars(&memory, DEFINITION));
+    check_files(&memory);
 }
