@@ -339,34 +339,35 @@ static void part_schemas(void) {
     CHECK(turbidite_close(dataset) == TURBIDITE_OK);
 }
 
-/* Two columns are indexed while the records are written. Ranks that name other columns are refused everywhere. */
+/* Two columns are indexed while the records are written, and two by bitmaps, for which no transport is needed. Ranks that
+ * name other columns are refused everywhere. */
 static void part_indexes(void) {
-    const char *indexes[2] = {"hash:id,with=energy", "cell"};
+    const char *indexes[3] = {"hash:id,with=energy", "bitmap:energy,cell", "cell"};
     turbidite_transport *further[2];
     for (int i = 0; i < 2; i++) CHECK(turbidite_mpi_open(MPI_COMM_WORLD, &further[i]) == TURBIDITE_OK);
-    const turbidite_transport *transports[3] = {transport, further[0], further[1]};
+    const turbidite_transport *transports[4] = {transport, further[0], NULL, further[1]};
     turbidite_options options;
     turbidite_options_init(&options);
     options.if_exists = TURBIDITE_IF_EXISTS_REPLACE;
     options.stall_s = AMPLE_S;
     turbidite_dataset *dataset = NULL;
-    const char *wrong[2] = {"hash:id,with=energy", rank == ranks - 1 ? "momentum" : "cell"};
-    turbidite_status status = turbidite_open_indexed(dataset_path, SCHEMA, COLUMNS, "energy", wrong, 2, &options,
+    const char *wrong[3] = {indexes[0], indexes[1], rank == ranks - 1 ? "momentum" : "cell"};
+    turbidite_status status = turbidite_open_indexed(dataset_path, SCHEMA, COLUMNS, "energy", wrong, 3, &options,
                                                      transports, &dataset);
     if (ranks > 1) {
-        check_failure("other indexes", status, TURBIDITE_USAGE, "[hash:id,with=energy, momentum] here");
+        check_failure("other indexes", status, TURBIDITE_USAGE, "[hash:id,with=energy, bitmap:energy,cell, momentum] here");
     } else {
         CHECK(status == TURBIDITE_OK && turbidite_close(dataset) == TURBIDITE_OK);
-        indexes[1] = "momentum";
+        indexes[2] = "momentum";
     }
     /* A transport that one rank lacks is an error on all of them. */
-    const turbidite_transport *lacking[3] = {transport, further[0], rank == ranks - 1 ? NULL : further[1]};
-    status = turbidite_open_indexed(dataset_path, SCHEMA, COLUMNS, "energy", indexes, 2, &options, lacking, &dataset);
+    const turbidite_transport *lacking[4] = {transport, further[0], NULL, rank == ranks - 1 ? NULL : further[1]};
+    status = turbidite_open_indexed(dataset_path, SCHEMA, COLUMNS, "energy", indexes, 3, &options, lacking, &dataset);
     check_failure("missing transport", status, TURBIDITE_USAGE, "transports: has a NULL");
-    wrong[1] = rank == 0 ? "nothing" : "cell";
-    status = turbidite_open_indexed(dataset_path, SCHEMA, COLUMNS, "energy", wrong, 2, &options, transports, &dataset);
+    wrong[2] = rank == 0 ? "nothing" : "cell";
+    status = turbidite_open_indexed(dataset_path, SCHEMA, COLUMNS, "energy", wrong, 3, &options, transports, &dataset);
     check_failure("no such column", status, TURBIDITE_USAGE, "nothing");
-    status = turbidite_open_indexed(dataset_path, SCHEMA, COLUMNS, "energy", indexes, 2, &options, transports, &dataset);
+    status = turbidite_open_indexed(dataset_path, SCHEMA, COLUMNS, "energy", indexes, 3, &options, transports, &dataset);
     check_success(status, TURBIDITE_OK);
     for (uint64_t epoch = 10; epoch <= 30; epoch += 10) {
         size_t count = fill(epoch, epoch == 30);

@@ -138,13 +138,13 @@ def test_appending_one_after_the_other(job):
 
 @pytest.mark.parametrize("ranks", [1, 3, 7])
 def test_indexes(job):
-    """The entries of two indexes go to their own receivers while the records are written."""
+    """The entries of two indexes go to their own receivers while the records are written, and sidecars stay with their parts."""
     said = job.run("indexes")
     assert said.count("other indexes: ") == (job.ranks > 1) and said.count("no such column: ") == said.count("missing transport: ") == 1, said
     check(job, [10, 20, 30])
     records = [len(job.kept(epoch)) for epoch in (10, 20, 30)]
     listed = {index["definition"]: index for index in answer("index", "list", job.dataset)["indexes"]}
-    assert {"hash:id,with=energy", "cell" if job.ranks > 1 else "momentum"} <= set(listed)
+    assert {"hash:id,with=energy", "bitmap:energy,cell", "cell" if job.ranks > 1 else "momentum"} <= set(listed)
     for index in listed.values():
         assert index["problem"] is None
         # Alone, the program has made an index of cells, and no epoch of it.
@@ -157,3 +157,7 @@ def test_indexes(job):
         listed_ids = ", ".join(map(str, ids))
         turbidite("query", job.dataset, "--epoch", 10, "--where", f"id IN ({listed_ids})", "--use", use, "-o", out)
         assert numpy.array_equal(in_order(as_records(read_answer(out))), in_order(kept[numpy.isin(kept["id"], ids)])), use
+    where = "energy > 1 AND cell < 100"
+    counts = {use: answer("query", job.dataset, "--where", where, "--count", "--use", use)["count"] for use in ("bitmap:energy,cell", "scan")}
+    assert len(set(counts.values())) == 1 and 0 < counts["scan"] < sum(records), counts
+    assert answer("verify", job.dataset)["findings"] == []

@@ -11,6 +11,8 @@ import pytest
 import turbidite as package
 from support import sidecars, vpic
 from support.command import DAMAGE, FAILED, USAGE, answer, turbidite
+from support.libraries import prefix
+from support.mpi import Mpi, run
 from support.predicates import Generator
 
 DERIVE = [argument for text in vpic.DERIVATIONS for argument in ("--derive", text)]
@@ -172,6 +174,48 @@ def test_a_corrupt_sidecar_costs_time_and_no_row(dumps, indexed, tmp_path):
     turbidite("verify", dataset)
 
 
+def made_by(dataset: Path, name: str) -> dict[str, bytes]:
+    """The sidecars of an index by their folders and names."""
+    folder = dataset / "_turbidite" / "index" / name
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.glob("[0-9]*/*")}
+
+
+@pytest.mark.parametrize("way", ["ingest", "hash", "mpiexec ingest", "writer", "mpiexec add"])
+def test_every_way_to_make_sidecars_writes_the_same_bytes(dumps, tmp_path, way):
+    dataset, indexes = tmp_path / "ds", [VELOCITIES, "id", "bitmap:energy,i,precision=3"]
+    epochs = vpic.read_dumps(dumps)
+    if way == "writer":
+        names = ["id", "energy", "ux", "uy", "uz", "i"]
+        types = {name: str(next(iter(epochs.values()))[name].dtype) for name in names}
+        with package.Writer(dataset, types, key="energy", indexes=indexes) as writer:
+            for label, rows in epochs.items():
+                with writer.epoch(label):
+                    writer.append({name: rows[name].copy() for name in names})
+    else:
+        is_many = way.startswith("mpiexec")
+        many = [Mpi.find(tmp_path).bin / "mpiexec", "-n", 4] if is_many else []
+        key = ["--key", "hash:id" if way == "hash" else "energy", *([] if is_many else ["--ranks", 4])]
+        command = prefix() / "bin" / "turbidite"
+        options = [word for index in indexes for word in ("--index", index)] if way != "mpiexec add" else []
+        run(*many, command, "ingest", dumps, "--out", dataset, *key, *DERIVE, *options)
+        for index in indexes if way == "mpiexec add" else []:
+            run(*many, command, "index", "add", dataset, index)
+    assert answer("verify", dataset)["findings"] == []
+    assert [index["missing"] for index in answer("index", "list", dataset)["indexes"]] == [[], [], []]
+    parts = len(list((dataset / "data").rglob("*.parquet")))
+    for definition in (VELOCITIES, "bitmap:energy,i,precision=3"):
+        name = definition.removesuffix(",precision=3")
+        found = made_by(dataset, name)
+        assert len(found) == parts, definition
+        turbidite("index", "drop", dataset, name)
+        turbidite("index", "add", dataset, definition)
+        assert found == made_by(dataset, name), definition
+    rows = numpy.concatenate(list(epochs.values()))
+    expected = int(((rows["ux"] > numpy.float32(0.1)) & (rows["i"] < 3000)).sum())
+    for use in ("scan", VELOCITIES):
+        assert answer("query", dataset, "--where", "ux > 0.1 AND i < 3000", "--count", "--use", use)["count"] == expected, use
+
+
 def test_requests_that_make_no_sense_are_refused(dumps, indexed, tmp_path):
     for arguments, words, code in (
         (["index", "add", indexed, "bitmap:"], "cannot be a column", USAGE),
@@ -185,7 +229,8 @@ def test_requests_that_make_no_sense_are_refused(dumps, indexed, tmp_path):
         (["index", "drop", indexed, "bitmap:ux"], f"no index 'bitmap:ux'; the dataset has [{VELOCITIES}]", USAGE),
         (["query", indexed, "--where", "ux > 4", "--use", "bitmap:uy"], "no index 'bitmap:uy'", USAGE),
         (["query", indexed, "--where", "ux > 4", "--bounds"], "--count", USAGE),
-        (["ingest", dumps, "--out", tmp_path / "ds", "--key", "energy", *DERIVE, "--index", VELOCITIES], "turbidite index add", USAGE),
+        (["ingest", dumps, "--out", tmp_path / "ds", "--key", "energy", *DERIVE, "--index", "bitmap:ux,speed"], "no column 'speed'", USAGE),
+        (["ingest", dumps, "--out", indexed, "--key", "energy", *DERIVE, "--index", f"{VELOCITIES},precision=1"], "drop it first", USAGE),
     ):
         done = turbidite(*arguments, expect=code)
         assert words in done.stderr and "panic" not in done.stderr, (arguments, done.stderr)

@@ -116,6 +116,19 @@ def test_memory_with_indexes_stays_within_the_table(ingested, scratch, indexes):
     assert [index["missing"] for index in answer("index", "list", dataset)["indexes"]] == [[]] * len(indexes)
 
 
+def test_memory_with_bitmap_indexes_stays_within_the_table(ingested, scratch):
+    indexes = ["bitmap:ux,uy,id", "bitmap:energy"]
+    options = [word for definition in indexes for word in ("--index", definition)]
+    dataset = scratch / "limits-bitmaps"
+    for ranks, threads in ((RANKS, writing_threads(len(os.sched_getaffinity(0)), RANKS)), (1, 1)):
+        run = ("--ranks", ranks, "--epochs", 0, "--if-exists", "replace", *options)
+        peak = ingest(ingested.source, dataset, 0, *run).peak_bytes
+        counts = {"bitmap_index": threads * len(indexes)}
+        budget = budget_bytes(rank=ranks, receiver=ranks, thread=threads, command=1, **counts)
+        print(f"{ranks} ranks, bitmap indexes: peak memory {peak / 2**20:.1f} MiB, budget {budget / 2**20:.1f} MiB")
+        assert peak <= budget
+
+
 def test_the_stated_sum_is_that_of_the_table():
     stated = re.search(r"has one of the first three: ([0-9.]+) MiB", (ROOT / "ARCHITECTURE.md").read_text())
     assert stated and float(stated.group(1)) * (1 << 20) == budget_bytes(rank=1, receiver=1, thread=1)

@@ -87,9 +87,9 @@ def test_clustered_by_the_hash_of_byte_strings(programs, tmp_path, spool):
 
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_indexes(programs, plain, tmp_path, spool, ranks):
-    """Two columns are indexed while the program writes its dumps."""
+    """Columns are indexed while the program writes its dumps, by entries and by bitmaps."""
     out = tmp_path / "ds"
-    config = configure(tmp_path / "c.toml", (VPIC, out, {"mode": "replace", "spool": spool, "index": ["hash:id,with=energy,with=uy", "uy"]}))
+    config = configure(tmp_path / "c.toml", (VPIC, out, {"mode": "replace", "spool": spool, "index": ["hash:id,with=energy,with=uy", "bitmap:ux,uy", "uy"]}))
     command = [programs["vpic_dump"], vpic.sample_dumps(), tmp_path / "out", "--steps", STEPS]
     assert run(command, config, ranks=ranks) == ""
     check("replace", VPIC, out, written(tmp_path / "out"), plain(ranks))

@@ -12,6 +12,6 @@ def budget_bytes(**counts: int) -> float:
         if not line.startswith("|"):
             break
         _, size, unit = (cell.strip() for cell in line.strip("|").split("|"))
-        assert unit in ("rank", "receiver", "thread", "dataset", "index", "indexed rank", "command"), unit
+        assert unit in ("rank", "receiver", "thread", "dataset", "index", "indexed rank", "bitmap index", "command"), unit
         total += float(size) * counts.get(unit.replace(" ", "_"), 0) * (1 << 20)
     return total

@@ -167,10 +167,11 @@ turbidite_status turbidite_open(const char *path, const turbidite_column *column
 
 /* Opens a dataset like turbidite_open, and indexes its records while they are written. `indexes` are `index_count`
  * columns: "COLUMN" finds ranges and single values, "hash:COLUMN" single values, and each ",with=COLUMN" after them
- * adds a column that the index carries, so that queries for these columns alone read no records. An index is committed
- * with each epoch, before its records; if it cannot be stored, the epoch fails. `transports` are 1 + `index_count`
- * transports between the same ranks: one for the records, and one for each index, since two of them on one transport
- * would receive each other's messages. NULL for a program of one rank. All must outlive the handle. */
+ * adds a column that the index carries, so that queries for these columns alone read no records. "bitmap:A,B,..."
+ * answers conditions on several columns. An index is committed with each epoch, before its records; if it cannot be
+ * stored, the epoch fails. `transports` are 1 + `index_count` transports between the same ranks: one for the records,
+ * and one for each index, since two of them on one transport would receive each other's messages. Bitmap indexes send
+ * nothing, so theirs may be NULL. NULL for a program of one rank. All must outlive the handle. */
 turbidite_status turbidite_open_indexed(const char *path, const turbidite_column *columns, size_t column_count,
                                         const char *key, const char *const *indexes, size_t index_count,
                                         const turbidite_options *options, const turbidite_transport *const *transports,

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use turbidite::runtime::{Process, TransportTable};
 use turbidite::storage::FileSystem;
-use turbidite::{ColumnView, EpochStart, Error, IndexDefinition, RankJob, Schema, Topology, WriteOptions};
+use turbidite::{ColumnView, EpochStart, Error, RankJob, Schema, SecondaryIndex, Topology, WriteOptions};
 
 use crate::status::{OK, SKIPPED, answer, argument};
 use crate::structs::{self, CColumn, COptions, CStatistics, CView};
@@ -126,8 +126,14 @@ unsafe fn open<'a>(
             // SAFETY: as above.
             unsafe { table.resolve(known.credit_batches) }
         };
-        let further: Result<Vec<_>, Error> = tables[1..].iter().map(resolve).collect();
-        match wanted(transport.ranks).and_then(|wanted| Ok((wanted, further?))) {
+        let connected = |wanted: Wanted<'a>| {
+            let stated = wanted.options.indexes.iter().zip(&tables[1..]);
+            // Bitmap indexes send nothing.
+            let needed = stated.filter(|(index, _)| matches!(index, SecondaryIndex::Entries(_)));
+            let further = needed.map(|(_, table)| resolve(table)).collect::<Result<Vec<_>, Error>>()?;
+            Ok((wanted, further))
+        };
+        match wanted(transport.ranks).and_then(connected) {
             Ok((Wanted { path, schema, mut options }, further)) => {
                 let foreign = Box::new(foreign.with_further(further));
                 options.topology = known.topology;
@@ -147,7 +153,7 @@ unsafe fn open<'a>(
 ///
 /// # Safety
 /// `indexes` points to as many NUL-terminated strings as there are indexes, or is NULL if there are none.
-unsafe fn definitions(indexes: *const *const c_char, count: usize) -> Result<Vec<IndexDefinition>, Error> {
+unsafe fn definitions(indexes: *const *const c_char, count: usize) -> Result<Vec<SecondaryIndex>, Error> {
     if count == 0 {
         return Ok(Vec::new());
     }

@@ -56,7 +56,7 @@ fn write(storage: &Arc<MemoryStorage>, indexes: &[&str], epochs: &[(u64, Vec<Rec
     options.memtable_bytes = 128 << 10;
     options.page_rows = 256;
     options.if_exists = IfExists::Replace;
-    options.indexes = indexes.iter().map(|text| text.parse::<IndexDefinition>().unwrap()).collect();
+    options.indexes = indexes.iter().map(|text| text.parse().unwrap()).collect();
     let job = LocalJob::open_with(storage.clone(), "/ds", schema, options).unwrap();
     for (epoch, records) in epochs {
         job.begin_epoch(*epoch).unwrap();

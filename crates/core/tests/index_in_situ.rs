@@ -48,7 +48,7 @@ fn options(indexes: &[&str]) -> WriteOptions {
     options.if_exists = IfExists::Replace;
     // The removal of a lock may fail, too.
     options.break_lock = true;
-    options.indexes = indexes.iter().map(|text| text.parse::<IndexDefinition>().unwrap()).collect();
+    options.indexes = indexes.iter().map(|text| text.parse().unwrap()).collect();
     options
 }
 

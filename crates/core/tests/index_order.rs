@@ -12,9 +12,7 @@ use arrow_array::types::{Float32Type, UInt64Type};
 use turbidite::query::{QueryMetrics, Use};
 use turbidite::random::Random;
 use turbidite::storage::MemoryStorage;
-use turbidite::{
-    Column, ColumnView, DataType, Dataset, ErrorClass, IndexDefinition, LocalJob, Query, Schema, WriteOptions,
-};
+use turbidite::{Column, ColumnView, DataType, Dataset, ErrorClass, LocalJob, Query, Schema, WriteOptions};
 
 mod support;
 
@@ -52,7 +50,7 @@ fn append(storage: &Arc<MemoryStorage>, indexes: &[&str], epochs: &[(u64, Vec<Re
     let mut options = WriteOptions::new(RANKS);
     options.memtable_bytes = 256 << 10;
     options.page_rows = 256;
-    options.indexes = indexes.iter().map(|text| text.parse::<IndexDefinition>().unwrap()).collect();
+    options.indexes = indexes.iter().map(|text| text.parse().unwrap()).collect();
     let job = LocalJob::open_with(storage.clone(), "/ds", schema, options).unwrap();
     for (epoch, records) in epochs {
         job.begin_epoch(*epoch).unwrap();

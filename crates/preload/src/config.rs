@@ -21,7 +21,8 @@
 //! # files_per_epoch = 16        # number of closed files that completes an epoch; default: one per rank
 //! # drop = ["w"]
 //! # stall_s = 60                # seconds to wait for a missing rank before giving up; default 300
-//! # index = ["hash:id,with=energy", "uy"]  # columns to index while the records are written, and columns to carry
+//! # index = ["hash:id,with=energy", "uy"]  # columns to index while the records are written, and columns to carry;
+//! #                               # "bitmap:ux,uy,uz" answers conditions on several columns
 //! # receivers = 64              # ranks that store each epoch; default: by its volume
 //! # memtable_bytes = 7340032    # size of a receiver's memtable
 //!
@@ -54,7 +55,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use turbidite::expr::DerivationSet;
-use turbidite::{Column, DataType, IfExists, IndexDefinition, Schema};
+use turbidite::{Column, DataType, IfExists, Schema, SecondaryIndex};
 use turbidite_source::checks::{Checks, Texts};
 use turbidite_source::{Field, FieldLayout, PathPattern, lammps, vpic};
 
@@ -177,7 +178,7 @@ pub(crate) struct DatasetPlan {
     pub(crate) files_per_epoch: Option<u64>,
     pub(crate) receivers: Option<u32>,
     /// Columns that are indexed while records are written.
-    pub(crate) indexes: Vec<IndexDefinition>,
+    pub(crate) indexes: Vec<SecondaryIndex>,
     pub(crate) memtable_bytes: Option<usize>,
     pub(crate) stall_limit: Option<Duration>,
 }
@@ -432,9 +433,9 @@ impl DatasetPlan {
 }
 
 /// Returns the indexes to make of records with the columns of `schema`.
-fn indexes(written: &[String], schema: &Schema) -> Result<Vec<IndexDefinition>, String> {
-    let parse = |text: &String| -> Result<IndexDefinition, turbidite::Error> {
-        let definition: IndexDefinition = text.parse()?;
+fn indexes(written: &[String], schema: &Schema) -> Result<Vec<SecondaryIndex>, String> {
+    let parse = |text: &String| -> Result<SecondaryIndex, turbidite::Error> {
+        let definition: SecondaryIndex = text.parse()?;
         definition.check(schema)?;
         Ok(definition)
     };

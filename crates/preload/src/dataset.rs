@@ -226,7 +226,7 @@ impl Dataset {
         options.topology = world.topology();
         options.indexes = self.plan.indexes.clone();
         let (process, storage) = (Arc::clone(&self.process), Arc::new(FileSystem::new()));
-        let opened = match world.transport(options.credit_batches, options.indexes.len()) {
+        let opened = match world.transport(options.credit_batches, options.index_connections()) {
             None => RankJob::open_alone_on(process, storage, out, schema.clone(), options),
             Some(transport) => {
                 let transport = Box::new(transport?);

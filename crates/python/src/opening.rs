@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use turbidite::{Column, IfExists, IndexDefinition};
+use turbidite::{Column, IfExists, SecondaryIndex};
 
 use crate::arrays;
 use crate::errors::{exception, usage};
@@ -43,7 +43,7 @@ pub(crate) fn if_exists(py: Python<'_>, stated: &str) -> PyResult<IfExists> {
 }
 
 /// Returns the definitions of indexes.
-pub(crate) fn indexes(py: Python<'_>, stated: &[String]) -> PyResult<Vec<IndexDefinition>> {
+pub(crate) fn indexes(py: Python<'_>, stated: &[String]) -> PyResult<Vec<SecondaryIndex>> {
     let parsed: Result<Vec<_>, _> = stated.iter().map(|text| text.parse()).collect();
     parsed.map_err(|error| exception(py, &error))
 }

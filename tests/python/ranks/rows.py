@@ -25,7 +25,7 @@ def rows(epoch: int, share: int) -> dict[str, numpy.ndarray]:
 def write(path: str, first: int, step: int, **options) -> list[dict]:
     """Writes the shares of one rank. Returns the statistics of the epochs."""
     found = []
-    with turbidite.Writer(path, TYPES, key="energy", units={"energy": "MeV"}, indexes="hash:id", **options) as writer:
+    with turbidite.Writer(path, TYPES, key="energy", units={"energy": "MeV"}, indexes=["hash:id", "bitmap:id,energy"], **options) as writer:
         for epoch in EPOCHS:
             with writer.epoch(epoch) as begun:
                 assert begun

@@ -10,8 +10,8 @@ use serde::Serialize;
 use serde_json::json;
 use turbidite::store::EpochRange;
 use turbidite::{
-    BitmapBuild, BitmapDefinition, IndexBuild, IndexDefinition, IndexOptions, IndexSummary, WriteOptions, drop_index,
-    indexes,
+    BitmapBuild, BitmapDefinition, IndexBuild, IndexDefinition, IndexOptions, IndexSummary, SecondaryIndex,
+    WriteOptions, drop_index, indexes,
 };
 
 use super::answers::{say, say_json};
@@ -120,24 +120,9 @@ impl Index {
     }
 }
 
-/// The definition of an index of either family.
-enum Definition {
-    Entries(IndexDefinition),
-    Bitmap(BitmapDefinition),
-}
-
-impl Definition {
-    fn parse(text: &str) -> Result<Self, Failure> {
-        match BitmapDefinition::is_meant(text) {
-            true => Ok(Self::Bitmap(text.parse()?)),
-            false => Ok(Self::Entries(text.parse()?)),
-        }
-    }
-}
-
 impl Add {
     fn run(&self, as_json: bool) -> Result<(), Failure> {
-        let definition = Definition::parse(&self.definition)?;
+        let definition: SecondaryIndex = self.definition.parse()?;
         let world = World::find()?;
         let leads = world.as_ref().is_none_or(|world| world.rank() == 0);
         let build = IndexRun {
@@ -148,14 +133,12 @@ impl Add {
             shows: leads && !as_json,
         };
         let added = match (&definition, &world) {
-            (Definition::Entries(_), _) if self.encoding.is_some() => {
+            (SecondaryIndex::Entries(_), _) if self.encoding.is_some() => {
                 return Err(Failure::Usage("--encoding: only a bitmap index has encodings".to_owned()));
             }
-            (Definition::Entries(definition), world) => build.add(definition, world.as_ref())?,
-            (Definition::Bitmap(definition), None) => build.add_bitmap(definition, self.encoding.as_deref())?,
-            (Definition::Bitmap(_), Some(_)) => {
-                let what = "a bitmap index is made by one process; run 'turbidite index add' without mpiexec";
-                return Err(Failure::Usage(what.to_owned()));
+            (SecondaryIndex::Entries(definition), world) => build.add(definition, world.as_ref())?,
+            (SecondaryIndex::Bitmap(definition), world) => {
+                build.add_bitmap(definition, self.encoding.as_deref(), world.as_ref())?
             }
         };
         world.map_or(Ok(()), World::leave)?;
@@ -168,8 +151,16 @@ impl Add {
 }
 
 impl IndexRun<'_> {
+    /// Makes what an index of either family lacks.
+    pub(super) fn add_any(&self, definition: &SecondaryIndex, world: Option<&World>) -> Result<Added, Failure> {
+        match definition {
+            SecondaryIndex::Entries(definition) => self.add(definition, world),
+            SecondaryIndex::Bitmap(definition) => self.add_bitmap(definition, None, world),
+        }
+    }
+
     /// Makes the entries of all epochs that an index lacks.
-    pub(super) fn add(&self, definition: &IndexDefinition, world: Option<&World>) -> Result<Added, Failure> {
+    fn add(&self, definition: &IndexDefinition, world: Option<&World>) -> Result<Added, Failure> {
         let begun = Instant::now();
         let index_options = IndexOptions { threads: self.threads.map(usize::from), break_lock: self.break_lock };
         let mut build = match world {
@@ -196,10 +187,22 @@ impl IndexRun<'_> {
     }
 
     /// Makes the sidecars of all epochs that a bitmap index lacks.
-    fn add_bitmap(&self, definition: &BitmapDefinition, encoding: Option<&str>) -> Result<Added, Failure> {
+    fn add_bitmap(
+        &self,
+        definition: &BitmapDefinition,
+        encoding: Option<&str>,
+        world: Option<&World>,
+    ) -> Result<Added, Failure> {
         let begun = Instant::now();
         let options = IndexOptions { threads: self.threads.map(usize::from), break_lock: self.break_lock };
-        let mut build = BitmapBuild::open(self.dataset, definition, &options)?;
+        let mut build = match world {
+            None => BitmapBuild::open(self.dataset, definition, &options)?,
+            Some(world) => {
+                let transport = Box::new(world.transport(WriteOptions::new(world.ranks()).credit_batches)?);
+                let place = (world.rank(), world.ranks());
+                BitmapBuild::open_rank(self.dataset, definition, &options, place, world.topology(), transport)?
+            }
+        };
         if let Some(encoding) = encoding {
             build.force_encoding(encoding)?;
         }
@@ -357,10 +360,7 @@ pub(super) fn add_as_in(source: &Path, run: &IndexRun<'_>) -> Result<Vec<Added>,
     for index in indexes(source)? {
         match index.problem {
             Some(problem) => complain(&format!("turbidite: index {} is not made in the copy: {problem}", index.name)),
-            None => added.push(match Definition::parse(&index.definition)? {
-                Definition::Entries(definition) => run.add(&definition, None)?,
-                Definition::Bitmap(definition) => run.add_bitmap(&definition, None)?,
-            }),
+            None => added.push(run.add_any(&index.definition.parse()?, None)?),
         }
     }
     Ok(added)

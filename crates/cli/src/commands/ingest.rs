@@ -11,7 +11,7 @@ use turbidite::format::EpochStatistics;
 use turbidite::store::EpochRange;
 use turbidite::writer::THREADS_PER_CORE;
 use turbidite::{
-    ClusterKey, EpochStart, IndexDefinition, Prior, Renegotiation, Routing, Schema, SchemaError, WriteOptions, indexes,
+    ClusterKey, EpochStart, Prior, Renegotiation, Routing, Schema, SchemaError, SecondaryIndex, WriteOptions, indexes,
 };
 
 use super::answers::{say, say_json};
@@ -75,8 +75,9 @@ pub(crate) struct Ingest {
     #[arg(long, value_name = "COLUMN")]
     key: String,
     /// Index this column as well, while the records are written; may be repeated. COLUMN finds ranges and single
-    /// values, hash:COLUMN single values; ',with=COLUMN' after it carries another column (see turbidite index)
-    #[arg(long, value_name = "COLUMN[,with=COLUMN…]")]
+    /// values, hash:COLUMN single values; ',with=COLUMN' after it carries another column. bitmap:A,B,… answers
+    /// conditions on several columns (see turbidite index)
+    #[arg(long, value_name = "COLUMN[,with=COLUMN…]|bitmap:A,B,…")]
     index: Vec<String>,
     /// A column to compute: 'name=expression' or 'name:type=expression' (may be repeated)
     #[arg(long, value_name = "DERIVATION")]
@@ -296,7 +297,7 @@ impl Ingest {
             break_lock: self.break_lock,
             shows,
         };
-        self.indexes()?.iter().try_for_each(|definition| run.add(definition, world).map(drop))
+        self.indexes()?.iter().try_for_each(|definition| run.add_any(definition, world).map(drop))
     }
 
     /// Returns what the indexes have of the epochs of the source.
@@ -311,7 +312,7 @@ impl Ingest {
     }
 
     /// Returns the indexes to make, which are columns of the dataset.
-    fn indexes(&self) -> Result<Vec<IndexDefinition>, Failure> {
+    fn indexes(&self) -> Result<Vec<SecondaryIndex>, Failure> {
         let parse = |text: &String| text.parse().map_err(Failure::from);
         self.index.iter().map(parse).collect()
     }
@@ -393,7 +394,7 @@ impl Ingest {
         &self,
         source: &Source,
         world: Option<&World>,
-        indexes: Vec<IndexDefinition>,
+        indexes: Vec<SecondaryIndex>,
     ) -> Result<WriteOptions, Failure> {
         let ranks = match (world, self.ranks) {
             (Some(world), Some(ranks)) if ranks != world.ranks() => {

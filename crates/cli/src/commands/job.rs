@@ -29,7 +29,7 @@ impl Job {
         world: Option<&World>,
     ) -> Result<Self, Failure> {
         let Some(world) = world else { return Ok(Self::Local(Box::new(LocalJob::open(out, schema, options)?))) };
-        let transport = Box::new(world.transport_with_further(options.credit_batches, options.indexes.len())?);
+        let transport = Box::new(world.transport_with_further(options.credit_batches, options.index_connections())?);
         let job = RankJob::open(out, schema, options, world.rank(), transport)?;
         Ok(Self::Rank(Box::new(job), (world.rank(), world.ranks())))
     }

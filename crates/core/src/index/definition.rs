@@ -109,9 +109,7 @@ impl FromStr for IndexDefinition {
     /// that entries carry.
     fn from_str(text: &str) -> Result<Self, Error> {
         if BitmapDefinition::is_meant(text) {
-            let what = format!(
-                "'{text}' is a bitmap index, which is made of committed epochs only: use 'turbidite index add' by itself"
-            );
+            let what = format!("'{text}' is a bitmap index, not the index of a column");
             return Err(UsageError::Option { option: "index", what }.into());
         }
         let mut parts = text.split(CARRIES);

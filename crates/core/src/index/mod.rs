@@ -8,14 +8,18 @@
 //!
 //! A bitmap index (`bitmap`) has a sidecar for each part instead, with the bins of the values of several columns.
 //!
-//! `definition` describes an index of entries, `entry` its columns. The planner uses indexes through
-//! [`query::access`](crate::query), and [`index_build`](crate::index_build) makes them.
+//! `definition` describes an index of entries, `entry` its columns, and `secondary` an index of either family. The
+//! planner uses indexes through [`query::access`](crate::query), and [`index_build`](crate::index_build) makes them.
 
 mod bitmap;
 mod definition;
 mod entry;
+mod secondary;
 
+pub(crate) use bitmap::BitmapColumns;
 pub use bitmap::BitmapDefinition;
-pub(crate) use bitmap::{BinnedColumn, bin_column};
+#[cfg(test)]
+pub(crate) use bitmap::bin_column;
 pub use definition::IndexDefinition;
 pub(crate) use entry::{EntryLayout, IndexedValues, RecordPlace};
+pub use secondary::SecondaryIndex;

@@ -1,7 +1,7 @@
 //! Builds one bitmap index of a dataset, epoch by epoch.
 
 use std::io::IoSliceMut;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,15 +9,19 @@ use uuid::Uuid;
 
 use crate::error::{Error, IoContext, Result, UsageError};
 use crate::format::PartId;
-use crate::format::bitmap::bin_numbers::{Encoding, encode};
+use crate::format::bitmap::bin_numbers::Encoding;
 use crate::format::bitmap::sidecar::{EncodedSection, SidecarIdentity, SidecarWriter};
-use crate::index::{BinnedColumn, BitmapDefinition, bin_column};
+use crate::index::{BitmapColumns, BitmapDefinition};
 use crate::index_build::options::IndexOptions;
 use crate::index_build::removal::remove_remains;
 use crate::query::{Dataset, EpochGroups, Group, PageIndex};
-use crate::schema::KeyOrder;
+use crate::runtime::rank::RankSteps;
+use crate::shuffle::{Topology, Transport};
 use crate::storage::{FileSystem, Storage};
-use crate::store::{DatasetPaths, LockNotice, SidecarDescriptor, SidecarEpoch, WriterLock};
+use crate::store::{DatasetPaths, LockNotice, SidecarEpoch, WriterLock};
+
+/// What ranks wait for, in errors.
+const CALL: &str = "index add";
 
 /// A bitmap index that is being built.
 ///
@@ -37,20 +41,22 @@ pub struct BitmapBuild {
     storage: Arc<dyn Storage>,
     /// The folder of the index.
     index: DatasetPaths,
-    columns: Vec<IndexedColumn>,
-    precision: u32,
+    columns: BitmapColumns,
     threads: usize,
-    lock: WriterLock,
+    /// Absent on ranks other than 0.
+    lock: Option<WriterLock>,
     lock_notice: Option<LockNotice>,
     forced: Option<Encoding>,
+    /// The other processes that write a share, if there are any. The lock lets threads share the rest of the build.
+    others: Mutex<Option<Others>>,
 }
 
-/// A column of a bitmap index.
-#[derive(Debug, Clone, Copy)]
-struct IndexedColumn {
-    /// Position of the column among the records' columns.
-    position: usize,
-    order: KeyOrder,
+/// The place of this process among those that build an index.
+#[derive(Debug)]
+struct Others {
+    steps: RankSteps,
+    rank: usize,
+    ranks: usize,
 }
 
 /// The sidecars of an epoch that were written.
@@ -84,32 +90,85 @@ impl BitmapBuild {
         definition: &BitmapDefinition,
         options: &IndexOptions,
     ) -> Result<Self> {
-        let dataset = Dataset::open_with(Arc::clone(&storage), path.as_ref())?;
-        let paths = DatasetPaths::new(path.as_ref());
-        let positions = definition.positions(dataset.schema())?;
-        let column = |position: usize| {
-            let order = KeyOrder::new(dataset.schema().columns()[position].data_type);
-            let order = order.ok_or_else(|| Error::internal("an indexed column has no numbers"))?;
-            Ok(IndexedColumn { position, order })
-        };
-        let columns = positions.into_iter().map(column).collect::<Result<Vec<_>>>()?;
-        let index = paths.index(&definition.name());
+        let mut build = Self::unlocked(storage, path.as_ref(), definition, options)?;
+        build.prepare(path.as_ref(), definition, options)?;
+        Ok(build)
+    }
+
+    /// Opens an index as one of several processes, each of which writes the sidecars of a share of the parts. All ranks
+    /// make the same calls with the same arguments.
+    ///
+    /// # Errors
+    /// As for [`BitmapBuild::open`], on every rank.
+    pub fn open_rank(
+        path: impl AsRef<Path>,
+        definition: &BitmapDefinition,
+        options: &IndexOptions,
+        place: (u32, u32),
+        topology: Topology,
+        transport: Box<dyn Transport + Send>,
+    ) -> Result<Self> {
+        Self::open_rank_with(Arc::new(FileSystem::new()), path, definition, options, place, topology, transport)
+    }
+
+    /// Opens an index like [`BitmapBuild::open_rank`], on any storage.
+    ///
+    /// # Errors
+    /// As for [`BitmapBuild::open_rank`].
+    #[doc(hidden)]
+    pub fn open_rank_with(
+        storage: Arc<dyn Storage>,
+        path: impl AsRef<Path>,
+        definition: &BitmapDefinition,
+        options: &IndexOptions,
+        (rank, ranks): (u32, u32),
+        topology: Topology,
+        transport: Box<dyn Transport + Send>,
+    ) -> Result<Self> {
+        let options = IndexOptions { threads: options.threads.or(Some(1)), ..options.clone() };
+        let mut steps = RankSteps::new(&storage, (rank, ranks), topology, transport)?;
+        let mut opened = None;
+        let lead = || Ok(String::new());
+        steps.take(CALL, lead, |_| {
+            opened = Some(Self::unlocked(storage, path.as_ref(), definition, &options)?);
+            Ok(())
+        })?;
+        let mut build = opened.ok_or_else(|| Error::internal("an index was not opened"))?;
+        let lead = || build.prepare(path.as_ref(), definition, &options).map(|()| String::new());
+        steps.take(CALL, lead, |_| Ok(()))?;
+        build.others = Mutex::new(Some(Others { steps, rank: rank as usize, ranks: ranks as usize }));
+        Ok(build)
+    }
+
+    /// Opens an index for reading its dataset.
+    fn unlocked(
+        storage: Arc<dyn Storage>,
+        path: &Path,
+        definition: &BitmapDefinition,
+        options: &IndexOptions,
+    ) -> Result<Self> {
+        let dataset = Dataset::open_with(Arc::clone(&storage), path)?;
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        let (lock, lock_notice) = WriterLock::acquire(&storage, &index, options.break_lock)?;
-        prepare(&*storage, &index, definition, dataset.descriptor().uuid)?;
-        remove_stale(&*storage, &index, &dataset)?;
-        remove_remains(&*storage, &paths)?;
         Ok(Self {
-            columns,
-            precision: definition.precision(),
+            columns: BitmapColumns::new(definition, dataset.schema())?,
             threads: options.threads.unwrap_or_else(cores).max(1),
             dataset,
             storage,
-            index,
-            lock,
-            lock_notice,
+            index: DatasetPaths::new(path).index(&definition.name()),
+            lock: None,
+            lock_notice: None,
             forced: None,
+            others: Mutex::default(),
         })
+    }
+
+    /// Locks the index, creates it unless it exists, and removes what is left of earlier builds.
+    fn prepare(&mut self, path: &Path, definition: &BitmapDefinition, options: &IndexOptions) -> Result<()> {
+        let (lock, notice) = WriterLock::acquire(&self.storage, &self.index, options.break_lock)?;
+        (self.lock, self.lock_notice) = (Some(lock), notice);
+        definition.describe(self.dataset.descriptor().uuid).open_or_create(&*self.storage, &self.index)?;
+        remove_stale(&*self.storage, &self.index, &self.dataset)?;
+        remove_remains(&*self.storage, &DatasetPaths::new(path))
     }
 
     /// Stores the bins of rows in one encoding, for tests and measurements: `bytes`, `slices` or `runs`.
@@ -160,15 +219,65 @@ impl BitmapBuild {
     }
 
     /// Reads the indexed columns of an epoch, and writes and commits its sidecars. Several threads write those of
-    /// different parts, and call `progress` with numbers of rows.
+    /// different parts, and call `progress` with numbers of rows. Returns what all processes have written.
     ///
     /// # Errors
     /// A missing epoch, corruption of its records, or a failure of storage. The index is then unchanged.
     pub fn build_epoch(&mut self, epoch: u64, progress: &(dyn Fn(u64) + Sync)) -> Result<BitmapEpoch> {
+        let others = self.others.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(mut others) = others else { return self.build_alone(epoch, progress) };
+        let built = self.build_with(&mut others, epoch, progress);
+        self.others = Mutex::new(Some(others));
+        built
+    }
+
+    /// Writes a share of the sidecars of an epoch. Rank 0 commits them when all processes have written theirs.
+    fn build_with(&self, others: &mut Others, epoch: u64, progress: &(dyn Fn(u64) + Sync)) -> Result<BitmapEpoch> {
+        let (storage, rank, ranks) = (&*self.storage, others.rank, others.ranks);
+        let begin = || {
+            let commit = self.dataset.manifest(epoch)?.commit;
+            SidecarEpoch::begin(storage, &self.index, epoch, commit)?;
+            Ok(format!("{epoch}.{commit}"))
+        };
+        let mut begun = None;
+        let write = |announced: &str| {
+            let groups = EpochGroups::open(&self.dataset, epoch)?;
+            if announced != format!("{epoch}.{}", groups.commit()) {
+                let what = format!("epoch {epoch} was replaced while its index was made; repeat the command");
+                return Err(UsageError::Option { option: "index", what }.into());
+            }
+            let folder = SidecarEpoch::unfinished(&self.index, epoch, groups.commit());
+            let share = groups.parts().skip(rank).step_by(ranks).collect();
+            self.write_parts(epoch, &groups, share, &folder, progress)?;
+            begun = Some((groups, folder));
+            Ok(())
+        };
+        let written = others.steps.take(CALL, begin, write);
+        let committed = written.and_then(|_| {
+            let commit = || {
+                let Some((groups, folder)) = &begun else { return Err(Error::internal("an index was not begun")) };
+                let mut bytes = 0;
+                for part in groups.parts() {
+                    let path = SidecarEpoch::part(folder, part);
+                    bytes += storage.open(&path).at("open", &path)?.bytes();
+                }
+                SidecarEpoch::commit(storage, &self.index, folder, epoch, groups.commit())?;
+                Ok(bytes.to_string())
+            };
+            others.steps.take(CALL, commit, |_| Ok(()))
+        });
+        if committed.is_err() && rank == 0 {
+            // The first error is returned. Files that cannot be removed now are removed by the next build.
+            drop(storage.remove_dir_all(&self.index.unfinished()));
+        }
+        let bytes = committed?.parse().map_err(|_| Error::internal("an announcement of no number"))?;
+        Ok(BitmapEpoch { rows: self.rows(epoch)?, bytes })
+    }
+
+    fn build_alone(&self, epoch: u64, progress: &(dyn Fn(u64) + Sync)) -> Result<BitmapEpoch> {
         let groups = EpochGroups::open(&self.dataset, epoch)?;
-        let folder = self.unfinished().join(format!("{epoch}.{}", groups.commit()));
-        self.storage.create_dir_all(&folder).at("create", &folder)?;
-        let written = self.write_parts(epoch, &groups, &folder, progress);
+        let folder = SidecarEpoch::begin(&*self.storage, &self.index, epoch, groups.commit())?;
+        let written = self.write_parts(epoch, &groups, groups.parts().collect(), &folder, progress);
         let committed = written.and_then(|written| {
             SidecarEpoch::commit(&*self.storage, &self.index, &folder, epoch, groups.commit())?;
             Ok(written)
@@ -185,23 +294,18 @@ impl BitmapBuild {
     /// # Errors
     /// If the lock file cannot be removed.
     pub fn close(self) -> Result<()> {
-        self.lock.release()
+        self.lock.map_or(Ok(()), WriterLock::release)
     }
 
-    /// Returns the folder of unfinished sidecars.
-    fn unfinished(&self) -> PathBuf {
-        self.index.unfinished()
-    }
-
-    /// Writes the sidecars of all parts of an epoch.
+    /// Writes the sidecars of some parts of an epoch.
     fn write_parts(
         &self,
         epoch: u64,
         groups: &EpochGroups,
+        parts: Vec<PartId>,
         folder: &Path,
         progress: &(dyn Fn(u64) + Sync),
     ) -> Result<BitmapEpoch> {
-        let parts: Vec<PartId> = groups.parts().collect();
         let (next, is_failed) = (AtomicUsize::new(0), AtomicBool::new(false));
         let (rows, bytes, failure) = (AtomicU64::new(0), AtomicU64::new(0), Mutex::new(None));
         let work = || {
@@ -248,29 +352,27 @@ impl BitmapBuild {
         if self.storage.kind(&path).at("look up", &path)?.is_some() {
             self.storage.remove_file(&path).at("remove", &path)?;
         }
-        let mut writer = SidecarWriter::create(&*self.storage, &path, identity, self.columns.len() as u32)?;
+        let mut writer = SidecarWriter::create(&*self.storage, &path, identity, self.columns.positions().len() as u32)?;
         for number in groups.of_part(identity.part)? {
             let group = groups.group(number)?;
             let rows = group.entry().rows;
-            let sections = self.columns.iter().map(|column| self.section(&group, *column, raw));
-            let sections = sections.collect::<Result<Vec<_>>>()?;
-            writer.append(u32::try_from(rows).map_err(|_| Error::internal("a row group of 2^32 rows"))?, &sections)?;
+            let numbered = self.columns.positions().iter().enumerate();
+            let sections = numbered.map(|(number, position)| self.section(&group, number, *position, raw));
+            writer.append(u32::try_from(rows).map_err(|_| Error::internal("a row group of 2^32 rows"))?, sections)?;
             counted(rows);
         }
         writer.finish()
     }
 
     /// Reads a column of a row group, and encodes its bins.
-    fn section(&self, group: &Group, column: IndexedColumn, raw: &mut Raw) -> Result<EncodedSection> {
+    fn section(&self, group: &Group, column: usize, position: usize, raw: &mut Raw) -> Result<EncodedSection> {
         raw.values.clear();
-        for (number, page) in group.pages(column.position)?.iter().enumerate() {
+        for (number, page) in group.pages(position)?.iter().enumerate() {
             raw.page.resize(page.bytes as usize, 0);
             group.read(page.offset, &mut [IoSliceMut::new(&mut raw.page)])?;
-            group.decode(&raw.page, column.position, number, true, &mut raw.values)?;
+            group.decode(&raw.page, position, number, true, &mut raw.values)?;
         }
-        let BinnedColumn { bins, numbers } = bin_column(column.order, &raw.values, self.precision);
-        let (encoding, numbers) = encode(&numbers, bins.get().len(), self.forced);
-        Ok(EncodedSection { bins: bins.encode(), encoding, numbers })
+        Ok(self.columns.section(column, &raw.values, self.forced))
     }
 }
 
@@ -291,27 +393,4 @@ fn remove_stale(storage: &dyn Storage, index: &DatasetPaths, dataset: &Dataset) 
         }
     }
     Ok(())
-}
-
-/// Creates the description of an index, or checks that it has the same, and removes what a killed build left.
-fn prepare(storage: &dyn Storage, index: &DatasetPaths, definition: &BitmapDefinition, dataset: Uuid) -> Result<()> {
-    let unfinished = index.unfinished();
-    if storage.kind(&unfinished).at("look up", &unfinished)?.is_some() {
-        storage.remove_dir_all(&unfinished).at("remove", &unfinished)?;
-    }
-    let columns = definition.columns().to_vec();
-    let name = definition.name();
-    let wanted = SidecarDescriptor::new(&name, BitmapDefinition::METHOD, columns, definition.precision(), dataset);
-    match SidecarDescriptor::read(storage, index)? {
-        None => wanted.create(storage, index),
-        Some(found) if found == wanted => Ok(()),
-        Some(found) => {
-            let what = if found.dataset == dataset {
-                format!("the precision of index '{name}' is {}; drop it first", found.precision)
-            } else {
-                format!("index '{name}' belongs to another dataset; drop it first")
-            };
-            Err(UsageError::Option { option: "index", what }.into())
-        }
-    }
 }

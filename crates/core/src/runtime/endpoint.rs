@@ -547,7 +547,7 @@ mod tests {
                 epoch: 0,
                 version: FormatVersion::LATEST,
             },
-            tap: None,
+            taps: Vec::new(),
         });
         storage.create_dir_all(Path::new("/epoch")).unwrap();
         let mut post = Post::default();

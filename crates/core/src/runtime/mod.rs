@@ -9,7 +9,8 @@
 //!
 //! Other modules: `process` contains the resources shared by the ranks and datasets of a process, such as background
 //! threads. `endpoint` combines one rank's engine and writer. `opening` opens a dataset, and `epoch_report` creates an
-//! epoch's manifest, for all runtimes. `verdict` commits an epoch and its indexes together, or neither.
+//! epoch's manifest, for all runtimes. `sidecars` makes bitmap indexes. `verdict` commits an epoch and its indexes
+//! together, or neither.
 
 mod endpoint;
 mod epoch_report;
@@ -20,6 +21,7 @@ mod opening;
 mod options;
 mod process;
 pub mod rank;
+mod sidecars;
 pub mod sim;
 mod verdict;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::process::memory::MIN_MEMTABLE_BYTES;
 use crate::error::UsageError;
 use crate::format::{MAX_ROW_GROUPS, PartOptions};
-use crate::index::{EntryLayout, IndexDefinition};
+use crate::index::{BitmapDefinition, EntryLayout, IndexDefinition, SecondaryIndex};
 use crate::shuffle::{EngineOptions, Prior, Renegotiation, Routing, Topology};
 use crate::store::{DatasetDescriptor, IfExists};
 use crate::writer::{MEMTABLES, WriterOptions};
@@ -61,8 +61,8 @@ pub struct WriteOptions {
     pub must_be_empty: bool,
     /// Derivations that computed the columns, recorded in dataset.json.
     pub derivations: Vec<String>,
-    /// Indexes to make while records are written. Their entries are committed before the records.
-    pub indexes: Vec<IndexDefinition>,
+    /// Indexes to make while records are written. They are committed before the records.
+    pub indexes: Vec<SecondaryIndex>,
 }
 
 /// Number of rows of a page of entries. A lookup reads a page of each run of its partition, so pages are shorter than
@@ -78,6 +78,10 @@ const MIN_ENTRY_MEMTABLE_BYTES: usize = 128 << 10;
 /// Memory of an index's stage besides its memtables, as in the table in ARCHITECTURE.md: batches, records held back,
 /// sketches and tables, and entries on their way to the second stage.
 const STAGE_BYTES: usize = 11 << 18;
+
+/// Memory of a bitmap index, as in the table in ARCHITECTURE.md: the values of its columns in a row group, and the bins
+/// of one column.
+const BINNING_BYTES: usize = 9 << 18;
 
 /// Default size of a receiver's share of an epoch, in memtables. A part is then large enough for file systems and
 /// readers, and a receiver sorts and writes while records still arrive.
@@ -142,18 +146,38 @@ impl WriteOptions {
         }
     }
 
-    /// Returns the size of a memtable of entries in bytes. The indexes of a rank share one budget.
-    fn entry_memtable_bytes(&self) -> usize {
-        (ENTRY_MEMORY_BYTES / MEMTABLES / self.indexes.len().max(1)).max(MIN_ENTRY_MEMTABLE_BYTES)
+    /// Returns the indexes of entries, each of which is a dataset of its own.
+    pub(super) fn entry_indexes(&self) -> impl Iterator<Item = &IndexDefinition> {
+        self.indexes.iter().filter_map(SecondaryIndex::of_entries)
     }
 
-    /// Returns these options with memtables that leave room for the stages of the indexes, for a rank whose memory is
+    /// Returns the bitmap indexes.
+    pub(super) fn bitmap_indexes(&self) -> impl Iterator<Item = &BitmapDefinition> {
+        self.indexes.iter().filter_map(SecondaryIndex::by_bitmaps)
+    }
+
+    /// Returns the number of connections that the indexes need besides that of the records: one for each index of
+    /// entries, in their order, and none for bitmap indexes.
+    pub fn index_connections(&self) -> usize {
+        self.entry_indexes().count()
+    }
+
+    /// Returns the size of a memtable of entries in bytes. The indexes of a rank share one budget.
+    fn entry_memtable_bytes(&self) -> usize {
+        (ENTRY_MEMORY_BYTES / MEMTABLES / self.index_connections().max(1)).max(MIN_ENTRY_MEMTABLE_BYTES)
+    }
+
+    /// Returns these options with memtables that leave room for what the indexes need, for a rank whose memory is
     /// bounded.
     pub(super) fn beside_indexes(mut self) -> Self {
-        let stages = (ENTRY_MEMORY_BYTES + self.indexes.len() * STAGE_BYTES) / MEMTABLES;
-        if !self.indexes.is_empty() {
+        let stages = match self.index_connections() {
+            0 => 0,
+            stages => ENTRY_MEMORY_BYTES + stages * STAGE_BYTES,
+        };
+        let needed = (stages + self.bitmap_indexes().count() * BINNING_BYTES) / MEMTABLES;
+        if needed > 0 {
             let least = MIN_MEMTABLE_BYTES.min(self.memtable_bytes);
-            self.memtable_bytes = self.memtable_bytes.saturating_sub(stages).max(least);
+            self.memtable_bytes = self.memtable_bytes.saturating_sub(needed).max(least);
         }
         self
     }
@@ -240,13 +264,17 @@ mod tests {
     fn up_to_four_indexes_need_no_more_memory_than_none() {
         let alone = WriteOptions::new(4);
         for count in 0..=4 {
-            let indexes: Vec<IndexDefinition> =
-                (0..count).map(|number| format!("column{number}").parse().unwrap()).collect();
-            let beside = WriteOptions { indexes, ..alone.clone() }.beside_indexes();
-            let entries = count * (MEMTABLES * beside.entry_memtable_bytes() + STAGE_BYTES);
-            let all = MEMTABLES * beside.memtable_bytes + entries;
-            assert!(all <= MEMTABLES * alone.memtable_bytes, "{count} indexes: {all} bytes");
-            assert!(beside.memtable_bytes >= MIN_MEMTABLE_BYTES);
+            for bitmaps in 0..=count {
+                let text = |number| if number < bitmaps { format!("bitmap:c{number}") } else { format!("c{number}") };
+                let indexes: Vec<SecondaryIndex> = (0..count).map(|number| text(number).parse().unwrap()).collect();
+                let beside = WriteOptions { indexes, ..alone.clone() }.beside_indexes();
+                let stages = beside.index_connections();
+                assert_eq!(stages, count - bitmaps);
+                let entries = stages * (MEMTABLES * beside.entry_memtable_bytes() + STAGE_BYTES);
+                let all = MEMTABLES * beside.memtable_bytes + entries + bitmaps * BINNING_BYTES;
+                assert!(all <= MEMTABLES * alone.memtable_bytes, "{count} indexes: {all} bytes");
+                assert!(beside.memtable_bytes >= MIN_MEMTABLE_BYTES);
+            }
         }
     }
 }

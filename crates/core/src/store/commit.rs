@@ -11,6 +11,7 @@ use super::epochs::{commit_of, manifest_commits};
 use super::listing::list_or_empty;
 use super::paths::DatasetPaths;
 use super::recovery::is_superseded;
+use super::sidecar_index::SidecarEpoch;
 use crate::error::{Error, IoContext, Result};
 use crate::format::{EpochManifest, PartIdentity};
 use crate::schema::Schema;
@@ -66,6 +67,8 @@ pub struct EpochCommit {
     identity: PartIdentity,
     replace: bool,
     indexed_commit: Option<Uuid>,
+    /// Indexes whose sidecars are committed before the records.
+    sidecars: Vec<DatasetPaths>,
 }
 
 impl EpochCommit {
@@ -103,6 +106,7 @@ impl EpochCommit {
             identity: PartIdentity { dataset: descriptor.uuid, commit, epoch, version: descriptor.format_version },
             replace: if_exists == IfExists::Replace,
             indexed_commit: None,
+            sidecars: Vec::new(),
         }))
     }
 
@@ -110,6 +114,24 @@ impl EpochCommit {
     #[must_use]
     pub(crate) fn indexing(self, indexed_commit: Option<Uuid>) -> Self {
         Self { indexed_commit, ..self }
+    }
+
+    /// Creates the folders for the sidecars of the parts, in these indexes. They are committed with the epoch. Only the
+    /// holder of the indexes' locks may call this function.
+    ///
+    /// # Errors
+    /// If storage fails. The epoch is then abandoned.
+    pub(crate) fn with_sidecars(mut self, indexes: impl Iterator<Item = DatasetPaths>) -> Result<Self> {
+        self.sidecars = indexes.collect();
+        let PartIdentity { epoch, commit, .. } = self.identity;
+        let begin = |index| SidecarEpoch::begin(&*self.storage, index, epoch, commit).map(drop);
+        match self.sidecars.iter().try_for_each(begin) {
+            Ok(()) => Ok(self),
+            Err(error) => {
+                self.abandon();
+                Err(error)
+            }
+        }
     }
 
     /// Returns the folder for the parts of the epoch.
@@ -134,7 +156,39 @@ impl EpochCommit {
     /// next writer completes the replacement.
     pub fn commit(self, manifest: EpochManifest) -> Result<()> {
         let manifest = EpochManifest { indexed_commit: self.indexed_commit, ..manifest };
-        self.protocol(&manifest)?.run(&*self.storage)
+        let protocol = self.protocol(&manifest);
+        let committed = protocol.and_then(|mut protocol| {
+            self.commit_sidecars()?;
+            protocol.run(&*self.storage)
+        });
+        self.settle_sidecars(committed.is_ok());
+        committed
+    }
+
+    /// Makes the sidecars of all indexes those of this commit. Until the commit of the records, nobody looks for them.
+    fn commit_sidecars(&self) -> Result<()> {
+        let (storage, PartIdentity { epoch, commit, .. }) = (&*self.storage, self.identity);
+        self.sidecars.iter().try_for_each(|index| {
+            let written = SidecarEpoch::unfinished(index, epoch, commit);
+            SidecarEpoch::commit(storage, index, &written, epoch, commit)
+        })
+    }
+
+    /// Removes the sidecars of the records that were replaced, or of those that were not committed. Sidecars that
+    /// cannot be removed now are not used, and are removed by the next writer of the index.
+    fn settle_sidecars(&self, is_committed: bool) {
+        let (storage, PartIdentity { epoch, commit, .. }) = (&*self.storage, self.identity);
+        for index in &self.sidecars {
+            if is_committed {
+                drop(SidecarEpoch::remove(storage, index, |found| found.epoch == epoch && found.commit != commit));
+                continue;
+            }
+            drop(storage.remove_dir_all(&SidecarEpoch::unfinished(index, epoch, commit)));
+            // After a failed sync, the records may be in place.
+            if matches!(is_superseded(storage, &self.paths, epoch, commit), Ok(false)) {
+                drop(SidecarEpoch::remove(storage, index, |found| (found.epoch, found.commit) == (epoch, commit)));
+            }
+        }
     }
 
     /// Returns the protocol of the commit, for a driver that executes the steps itself.
@@ -154,13 +208,17 @@ impl EpochCommit {
     }
 
     /// Aborts the epoch. Its parts stay for salvage. The next writer deletes them if they contain no sealed run.
-    pub fn abandon(self) {}
+    /// Sidecars do not stay.
+    pub fn abandon(self) {
+        self.settle_sidecars(false);
+    }
 
     /// Aborts the epoch and removes its parts. Intended for programs that have the records elsewhere.
     ///
     /// # Errors
     /// If storage fails.
     pub fn discard(self) -> Result<()> {
+        self.settle_sidecars(false);
         let directory = self.directory();
         self.storage.remove_dir_all(&directory).at("remove", &directory)
     }

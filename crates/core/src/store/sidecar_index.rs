@@ -4,6 +4,7 @@
 //! which appears by one rename. A folder of another commit than the records' is not used, so replacing or removing an
 //! epoch needs no change of its indexes.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -13,8 +14,8 @@ use uuid::Uuid;
 use super::descriptor::closing;
 use super::files::{create_dir_synced, write_synced};
 use super::listing::list_or_empty;
-use super::paths::{DatasetPaths, parse_sidecars};
-use crate::error::{Error, IoContext, Result};
+use super::paths::{DatasetPaths, parse_manifest, parse_sidecars};
+use crate::error::{Error, IoContext, Result, UsageError};
 use crate::format::PartId;
 use crate::storage::{FileKind, Storage, read_all};
 
@@ -116,6 +117,30 @@ impl SidecarDescriptor {
         }
     }
 
+    /// Creates the index unless it exists, and removes what a killed build or writer left of its sidecars. Only the
+    /// holder of the index's lock may call this function.
+    ///
+    /// # Errors
+    /// A usage error if the index exists with another precision, or for other records; a corrupt description; I/O
+    /// errors.
+    pub(crate) fn open_or_create(&self, storage: &dyn Storage, index: &DatasetPaths) -> Result<()> {
+        let unfinished = index.unfinished();
+        if storage.kind(&unfinished).at("look up", &unfinished)?.is_some() {
+            storage.remove_dir_all(&unfinished).at("remove", &unfinished)?;
+        }
+        let found = match Self::read(storage, index)? {
+            None => return self.create(storage, index),
+            Some(found) if found == *self => return Ok(()),
+            Some(found) => found,
+        };
+        let what = if found.dataset == self.dataset {
+            format!("the precision of index '{}' is {}; drop it first", self.name, found.precision)
+        } else {
+            format!("index '{}' belongs to another dataset; drop it first", self.name)
+        };
+        Err(UsageError::Option { option: "index", what }.into())
+    }
+
     /// Writes the description of a new index. Only the holder of the index's lock may call this function.
     ///
     /// # Errors
@@ -153,6 +178,42 @@ impl SidecarEpoch {
             .collect();
         found.sort_unstable_by_key(|sidecars| (sidecars.epoch, sidecars.commit));
         Ok(found)
+    }
+
+    /// Creates the folder in which the sidecars of an epoch's commit are written, and returns it. Only the holder of
+    /// the index's lock may call this function.
+    ///
+    /// # Errors
+    /// If storage fails.
+    pub(crate) fn begin(storage: &dyn Storage, index: &DatasetPaths, epoch: u64, commit: Uuid) -> Result<PathBuf> {
+        let folder = Self::unfinished(index, epoch, commit);
+        storage.create_dir_all(&folder).at("create", &folder)?;
+        Ok(folder)
+    }
+
+    /// Returns the folder in which the sidecars of an epoch's commit are written.
+    pub(crate) fn unfinished(index: &DatasetPaths, epoch: u64, commit: Uuid) -> PathBuf {
+        index.attempt(epoch, commit)
+    }
+
+    /// Removes the sidecars that `is_stale`. Only the holder of the index's lock may call this function.
+    ///
+    /// # Errors
+    /// If storage fails.
+    pub(crate) fn remove(storage: &dyn Storage, index: &DatasetPaths, is_stale: impl Fn(&Self) -> bool) -> Result<()> {
+        let mut stale = Self::list(storage, index)?.into_iter().filter(is_stale);
+        stale.try_for_each(|sidecars| storage.remove_dir_all(&sidecars.folder).at("remove", &sidecars.folder))
+    }
+
+    /// Removes the sidecars of records that have no manifest: they were replaced or removed, or never committed. Only
+    /// the holder of the locks of the records and of the index may call this function, after a recovery.
+    ///
+    /// # Errors
+    /// If storage fails.
+    pub(crate) fn remove_stale(storage: &dyn Storage, index: &DatasetPaths, records: &DatasetPaths) -> Result<()> {
+        let names = list_or_empty(storage, &records.manifests())?;
+        let commits: BTreeSet<(u64, Uuid)> = names.iter().filter_map(|entry| parse_manifest(&entry.name)).collect();
+        Self::remove(storage, index, |sidecars| !commits.contains(&(sidecars.epoch, sidecars.commit)))
     }
 
     /// Makes the finished sidecars in `written` those of an epoch's commit. Only the holder of the index's lock may

@@ -64,9 +64,7 @@ pub fn truncate_after(
 /// Removes the sidecars of removed epochs.
 fn truncate_sidecars(storage: &Arc<dyn Storage>, index: &DatasetPaths, last: u64) -> Result<()> {
     let (lock, _) = WriterLock::acquire(storage, index, false)?;
-    for sidecars in SidecarEpoch::list(&**storage, index)?.into_iter().filter(|sidecars| sidecars.epoch > last) {
-        storage.remove_dir_all(&sidecars.folder).at("remove", &sidecars.folder)?;
-    }
+    SidecarEpoch::remove(&**storage, index, |sidecars| sidecars.epoch > last)?;
     lock.release()
 }
 

@@ -79,8 +79,8 @@ pub struct PartFactory {
     pub options: PartOptions,
     /// Dataset, commit and epoch in the footer of every part.
     pub identity: PartIdentity,
-    /// Receives values of the records while they are written, for indexes.
-    pub tap: Option<Arc<dyn ColumnTap>>,
+    /// Receive values of the records while they are written, for indexes.
+    pub taps: Vec<Arc<dyn ColumnTap>>,
 }
 
 impl PartFactory {
@@ -98,7 +98,7 @@ impl PartFactory {
             schema: Arc::clone(&descriptor.schema),
             options,
             identity: PartIdentity { dataset: descriptor.uuid, commit, epoch, version: descriptor.format_version },
-            tap: None,
+            taps: Vec::new(),
         }
     }
 
@@ -110,7 +110,7 @@ impl PartFactory {
         let schema = Arc::clone(&self.schema);
         let storage = Arc::clone(&self.storage);
         let part = PartWriter::create(storage, &self.directory, part, schema, self.options, self.identity)?;
-        Ok(part.tapped_by(self.tap.clone()))
+        Ok(part.tapped_by(self.taps.clone()))
     }
 
     /// Writes the only part of an epoch without records. Every tool must be able to open the epoch's folder.

@@ -6,29 +6,33 @@ use std::collections::HashMap;
 use parquet::column::reader::get_typed_column_reader;
 use parquet::data_type::{DataType, FloatType, Int32Type, Int64Type};
 use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
-use turbidite::IndexDefinition;
 use turbidite::format::{EpochManifest, PartId, RunKind};
 use turbidite::storage::{MemoryStorage, Storage};
 use turbidite::store::{DatasetDescriptor, DatasetPaths, load_manifest};
+use turbidite::{IndexDefinition, SecondaryIndex};
 
 use crate::audit::read_file;
+use crate::audit_bitmap::audit_bitmap;
 use crate::coverage::Coverage;
 use crate::disk::ROOT;
 
 /// The values at each place of an epoch: the bits of the numbers, by part and row.
 type Values = HashMap<(u32, u32), Vec<u64>>;
 
-/// Compares the entries of an index with the records of an epoch. Unless the index is `required` to have the epoch, it
-/// may lack it, or have entries of another commit.
+/// Compares an index with the records of an epoch. Unless the index is `required` to have the epoch, it may lack it, or
+/// have entries or sidecars of another commit.
 pub(crate) fn audit_index(
     storage: &MemoryStorage,
     epoch: u64,
-    definition: &IndexDefinition,
+    index: &SecondaryIndex,
     required: bool,
     coverage: &mut Coverage,
 ) -> Result<(), String> {
-    check(storage, epoch, definition, required, coverage)
-        .map_err(|what| format!("index: {definition}, epoch {epoch}: {what}"))
+    match index {
+        SecondaryIndex::Bitmap(definition) => audit_bitmap(storage, epoch, definition, required, coverage),
+        SecondaryIndex::Entries(definition) => check(storage, epoch, definition, required, coverage)
+            .map_err(|what| format!("index: {definition}, epoch {epoch}: {what}")),
+    }
 }
 
 fn check(
@@ -77,14 +81,14 @@ fn check(
     Ok(())
 }
 
-fn manifest(storage: &MemoryStorage, layout: &DatasetPaths, epoch: u64) -> Result<EpochManifest, String> {
+pub(crate) fn manifest(storage: &MemoryStorage, layout: &DatasetPaths, epoch: u64) -> Result<EpochManifest, String> {
     let stated = |error: turbidite::Error| error.to_string();
     let descriptor = DatasetDescriptor::read(storage, layout).map_err(stated)?;
     load_manifest(storage, layout, &descriptor, epoch).map_err(stated)
 }
 
 /// Returns the parts of an epoch, with their numbers in entries.
-fn parts(
+pub(crate) fn parts(
     storage: &MemoryStorage,
     layout: &DatasetPaths,
     epoch: u64,
@@ -145,7 +149,7 @@ fn tuples(group: &dyn RowGroupReader, columns: &[&str]) -> Result<Vec<Vec<u64>>,
 }
 
 /// Returns the bits of the numbers in a column of a row group.
-fn numbers(group: &dyn RowGroupReader, name: &str) -> Result<Vec<u64>, String> {
+pub(crate) fn numbers(group: &dyn RowGroupReader, name: &str) -> Result<Vec<u64>, String> {
     let columns = group.metadata().columns();
     let at = columns.iter().position(|column| column.column_descr().name() == name);
     let at = at.ok_or_else(|| format!("there is no column {name}"))?;

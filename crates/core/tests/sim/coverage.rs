@@ -101,6 +101,8 @@ pub(crate) const REQUIRED: &[&str] = &[
     "index: entries of an epoch that was never committed",
     "index: no credit",
     "index: spills",
+    "bitmap: a bin for each value",
+    "bitmap: parts that have rolled over",
     // Readers.
     "reader: between two file operations",
     "reader: while an epoch is being replaced",

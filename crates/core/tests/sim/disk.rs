@@ -40,6 +40,7 @@ fn step(operation: &'static str, path: &Path, to: Option<&Path>) -> &'static str
     let target = to.map(|to| to.to_string_lossy().into_owned()).unwrap_or_default();
     let part = below.ends_with(".parquet");
     let manifest = below.starts_with("_turbidite/manifest");
+    let bitmap = below.starts_with("_turbidite/index/bitmap:");
     match (operation, below.as_str()) {
         ("create", _) if part => "part create",
         ("write", _) if part => "part write",
@@ -48,6 +49,9 @@ fn step(operation: &'static str, path: &Path, to: Option<&Path>) -> &'static str
         ("create", _) if manifest => "manifest create",
         ("write", _) if manifest => "manifest write",
         ("sync", _) if manifest => "manifest sync",
+        ("write", _) if bitmap => "sidecar write",
+        ("sync", _) if bitmap => "sidecar sync",
+        ("rename", _) if bitmap => "publish sidecars",
         ("sync folder", "_turbidite/manifest") => "sync manifest/",
         ("sync folder", "_turbidite/tmp") => "sync tmp/",
         ("sync folder", "data") => "sync data/",

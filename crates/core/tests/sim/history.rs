@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use turbidite::storage::{Fault, FaultStorage, FileKind, MemoryStorage, Storage};
 use turbidite::store::{DatasetDescriptor, DatasetPaths, VerifyOptions, lock_holder, salvage, verify_on};
-use turbidite::{Clustering, IfExists, IndexDefinition, Prior, Renegotiation, Routing, Topology, WriteOptions};
+use turbidite::{Clustering, IfExists, Prior, Renegotiation, Routing, SecondaryIndex, Topology, WriteOptions};
 
 use crate::audit::{audit, filters_of};
 use crate::audit_index::audit_index;
@@ -110,13 +110,15 @@ struct History {
     writings: u32,
 }
 
-/// Returns the indexes that the history of a seed makes: four in ten have some.
-fn indexes(seed: u64) -> Vec<IndexDefinition> {
+/// Returns the indexes that the history of a seed makes: six in ten have some.
+fn indexes(seed: u64) -> Vec<SecondaryIndex> {
     let texts: &[&str] = match mix(seed ^ 0x0021) % 10 {
         0 => &["id"],
         1 => &["hash:id,with=key"],
         2 => &["key"],
         3 => &["key,with=id", "hash:id"],
+        4 => &["bitmap:key,id"],
+        5 => &["bitmap:id", "id", "bitmap:key,precision=1"],
         _ => &[],
     };
     texts.iter().map(|text| text.parse().unwrap()).collect()
@@ -205,7 +207,7 @@ impl History {
         let layout = DatasetPaths::new(ROOT);
         for index in &self.settings.options.indexes {
             // A writer that dies or fails to release the lock of an index is gone: this process is not.
-            let control = layout.index(index.name()).control();
+            let control = layout.index(&index.name()).control();
             if self.memory.kind(&control).is_ok_and(|kind| kind.is_some()) {
                 self.restart_machine(&control).map_err(|error| error.to_string())?;
             }
@@ -278,7 +280,7 @@ impl History {
         options.if_exists = intent.if_exists;
         options.break_lock = intent.break_lock;
         let network = |_| Network::new(options.ranks, options.credit_batches, self.settings.longest_delay_ns);
-        let networks = (0..=options.indexes.len()).map(network).collect();
+        let networks = (0..=options.index_connections()).map(network).collect();
         let faults = Faults::new(intent.plan.clone(), STALL_LIMIT);
         let trace = std::mem::take(&mut self.trace);
         let world = Arc::new(World::new(self.random.fork(), &self.settings.slowness, networks, faults, trace));

@@ -233,7 +233,8 @@ class RankWriter:
         most: int = comm.allreduce(len(indexed), op=self._mpi.MAX)
         if most != comm.allreduce(len(indexed), op=self._mpi.MIN):
             raise UsageError(f"indexes: the ranks state different ones; here {indexed}")
-        # One for the rows, and one for each index: two of them on one connection would receive each other's messages.
+        # One for the rows, and one for each index: two of them on one connection would receive each other's messages. The
+        # ranks may state different indexes until the core compares them, so bitmap indexes, which send nothing, have one too.
         self._addresses: list[int] = []
         try:
             self._addresses.extend(self._transport.open(comm) for _ in range(1 + most))

@@ -44,7 +44,7 @@ class Writer:
     a schema of Arrow. `derive` adds columns that are computed from those appended, such as ``["energy = ux*ux/2"]``. `ranks` is
     the number of threads that append at the same time, each as a rank of its own. `if_exists` says what to do with an epoch
     that exists: ``"error"``, ``"skip"`` or ``"replace"``. `indexes` are columns to index while the rows are written: ``"uy"``
-    finds ranges and single values, ``"hash:id"`` single values.
+    finds ranges and single values, ``"hash:id"`` single values, ``"bitmap:ux,uy,uz"`` answers conditions on several columns.
 
     With `comm`, an intracommunicator of mpi4py, the processes of a parallel program write one dataset. Opening, closing and
     the beginning and end of epochs are collective: all ranks call them in the same order. Each rank appends its own rows. A

@@ -112,11 +112,15 @@ pub(crate) fn encode(numbers: &[u8], bins: usize, forced: Option<Encoding>) -> (
 }
 
 fn encode_slices(numbers: &[u8], bins: usize) -> Vec<u8> {
-    let mut out = Vec::with_capacity(bits_of(bins) * numbers.len().div_ceil(WORD_ROWS) * size_of::<u64>());
-    for bit in 0..bits_of(bins) {
-        for rows in numbers.chunks(WORD_ROWS) {
-            let word = rows.iter().enumerate().fold(0, |word, (row, bin)| word | u64::from(bin >> bit & 1) << row);
-            out.extend_from_slice(&word.to_le_bytes());
+    let words = numbers.len().div_ceil(WORD_ROWS);
+    let mut out = vec![0; bits_of(bins) * words * size_of::<u64>()];
+    for (place, rows) in numbers.chunks(size_of::<u64>()).enumerate() {
+        let mut eight = [0; size_of::<u64>()];
+        eight[..rows.len()].copy_from_slice(rows);
+        let eight = u64::from_le_bytes(eight);
+        for (bit, slice) in out.chunks_exact_mut(words * size_of::<u64>()).enumerate() {
+            // The product moves bit 8 r to bit 56 + r.
+            slice[place] = ((eight >> bit & 0x0101_0101_0101_0101).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u8;
         }
     }
     out

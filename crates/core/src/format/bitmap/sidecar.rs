@@ -87,26 +87,37 @@ impl SidecarWriter {
         Ok(Self { file, path: path.to_owned(), offset: MAGIC.len() as u64, directory, row_groups: 0 })
     }
 
-    /// Appends a row group, with the sections of all columns.
-    pub(crate) fn append(&mut self, rows: u32, sections: &[EncodedSection]) -> Result<()> {
+    /// Appends a row group, with the sections of all columns. Each is written before the next is made. After an error,
+    /// the sidecar cannot be finished.
+    pub(crate) fn append(
+        &mut self,
+        rows: u32,
+        sections: impl IntoIterator<Item = Result<EncodedSection>>,
+    ) -> Result<()> {
         self.directory.extend_from_slice(&rows.to_le_bytes());
         self.directory.extend_from_slice(&0u32.to_le_bytes());
-        let mut content = Vec::new();
         for section in sections {
-            for bytes in [&section.bins, &section.numbers] {
-                let length = u32::try_from(bytes.len()).map_err(|_| Error::internal("a section of 4 GiB"))?;
-                self.directory.extend_from_slice(&(self.offset + content.len() as u64).to_le_bytes());
-                self.directory.extend_from_slice(&xxh3_64(bytes).to_le_bytes());
+            let EncodedSection { bins: mut content, encoding, numbers } = section?;
+            let bins_bytes = content.len();
+            content.extend_from_slice(&numbers);
+            for place in [0..bins_bytes, bins_bytes..content.len()] {
+                let length = u32::try_from(place.len()).map_err(|_| Error::internal("a section of 4 GiB"))?;
+                self.directory.extend_from_slice(&(self.offset + place.start as u64).to_le_bytes());
+                self.directory.extend_from_slice(&xxh3_64(&content[place]).to_le_bytes());
                 self.directory.extend_from_slice(&length.to_le_bytes());
-                content.extend_from_slice(bytes);
             }
-            self.directory.extend_from_slice(&section.encoding.code().to_le_bytes());
+            self.directory.extend_from_slice(&encoding.code().to_le_bytes());
             self.directory.extend_from_slice(&0u32.to_le_bytes());
+            self.file.write_at(self.offset, &content).at("write", &self.path)?;
+            self.offset += content.len() as u64;
         }
-        self.file.write_at(self.offset, &content).at("write", &self.path)?;
-        self.offset += content.len() as u64;
         self.row_groups += 1;
         Ok(())
+    }
+
+    /// Returns the number of row groups so far.
+    pub(crate) fn row_groups(&self) -> u32 {
+        self.row_groups
     }
 
     /// Writes the directory, and makes the file durable. Returns its size in bytes.
@@ -369,8 +380,8 @@ mod tests {
         storage.create_dir_all(Path::new("/")).unwrap();
         let mut writer = SidecarWriter::create(&storage, path, &IDENTITY, 2).unwrap();
         let sections = [section(&[0, 1, 2, 2, 1, 0]), section(&[0, 0, 0, 1, 1, 2])];
-        writer.append(6, &sections).unwrap();
-        writer.append(3, &[section(&[0, 1, 2]), section(&[2, 1, 0])]).unwrap();
+        writer.append(6, sections.map(Ok)).unwrap();
+        writer.append(3, [section(&[0, 1, 2]), section(&[2, 1, 0])].map(Ok)).unwrap();
         let bytes = writer.finish().unwrap();
         let content = crate::storage::read_all(&storage, path, 1 << 20).unwrap();
         assert_eq!(content.len() as u64, bytes);

@@ -192,8 +192,8 @@ pub struct PartWriter {
     /// Distribution of the keys written since the last [`PartWriter::take_keys`].
     keys: KeyRangeCounts,
     statistics: StageSeconds,
-    /// Receives values of the records, for indexes.
-    tap: Option<Arc<dyn ColumnTap>>,
+    /// Receive values of the records, for indexes.
+    taps: Vec<Arc<dyn ColumnTap>>,
 }
 
 impl PartWriter {
@@ -224,14 +224,14 @@ impl PartWriter {
             tail: PartTail::default(),
             keys: KeyRangeCounts::default(),
             statistics: StageSeconds::default(),
-            tap: None,
+            taps: Vec::new(),
         })
     }
 
-    /// Passes values of all records that are appended from now on to `tap`.
+    /// Passes values of all records that are appended from now on to `taps`.
     #[must_use]
-    pub fn tapped_by(self, tap: Option<Arc<dyn ColumnTap>>) -> Self {
-        Self { tap, ..self }
+    pub fn tapped_by(self, taps: Vec<Arc<dyn ColumnTap>>) -> Self {
+        Self { taps, ..self }
     }
 
     /// Returns the part's path.
@@ -322,7 +322,8 @@ impl PartWriter {
     ) -> Result<Vec<RowGroupEntry>> {
         let schema = Arc::clone(&self.schema);
         let (page_rows, group_rows) = (self.page_rows(context.kind), self.options.row_group_rows(&schema, rows));
-        let (part, tap) = (self.part, self.tap.clone());
+        let (part, taps) = (self.part, self.taps.clone());
+        let tapped: Vec<usize> = taps.iter().flat_map(|tap| tap.columns()).copied().collect();
         let rows_before: u64 = self.row_groups.iter().map(|group| group.rows).sum();
         let encoder = RowGroupEncoder {
             schema: &schema,
@@ -331,7 +332,7 @@ impl PartWriter {
             run_rows: rows,
             sorted: context.kind.is_sorted(&schema),
             has_filter: schema.clustering() == Clustering::Hash,
-            tapped: tap.as_ref().map_or(&[], |tap| tap.columns()),
+            tapped: &tapped,
         };
         let largest_bytes = encoder.layout(group_rows.min(rows)).bytes();
         self.write_run(context, largest_bytes, write, |stream, tail| {
@@ -339,9 +340,11 @@ impl PartWriter {
             for first in (0..rows).step_by(group_rows) {
                 let layout = encoder.layout(group_rows.min(rows - first));
                 let group = encoder.encode(&layout, first, &mut records, stream, pages, tail)?;
-                if let Some(tap) = &tap {
-                    let (first_row, columns) = (rows_before + first as u64, pages.tapped.columns());
-                    tap.receive(&TappedGroup { part, first_row, rows: layout.rows(), columns });
+                let (first_row, mut rest) = (rows_before + first as u64, pages.tapped.columns());
+                for tap in &taps {
+                    let (columns, others) = rest.split_at(tap.columns().len());
+                    rest = others;
+                    tap.receive(&TappedGroup { part, first_row, rows: layout.rows(), columns })?;
                 }
                 groups.push((group, stream.take_checksum()));
             }
@@ -495,6 +498,7 @@ impl PartWriter {
         self.statistics.bytes_written += end - self.position;
         self.statistics.write_s += write_s;
         self.statistics.encode_s += (begun.elapsed().as_secs_f64() - write_s).max(0.0);
+        self.taps.iter().try_for_each(|tap| tap.finish(self.part, self.row_groups()))?;
         let begun = Instant::now();
         if end != bytes {
             self.file.truncate(bytes).at("truncate", &self.path)?;

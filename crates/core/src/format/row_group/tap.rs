@@ -1,8 +1,9 @@
 //! Taps: values of columns that are passed on while row groups are encoded.
 //!
-//! The second stage of indexing needs values of records in the order in which they are stored. They are taken from the
-//! pages as these are encoded, so nothing is sorted or read a second time.
+//! Indexes need values of records in the order in which they are stored. They are taken from the pages as these are
+//! encoded, so nothing is sorted or read a second time.
 
+use crate::error::Result;
 use crate::format::manifest::entries::PartId;
 use crate::format::parquet::physical::narrow;
 use crate::schema::DataType;
@@ -13,7 +14,19 @@ pub trait ColumnTap: std::fmt::Debug + Send + Sync {
     fn columns(&self) -> &[usize];
 
     /// Receives the values of a row group. The row group is encoded, but its run may still fail to be written.
-    fn receive(&self, group: &TappedGroup<'_>);
+    ///
+    /// # Errors
+    /// If the values cannot be stored. The run then fails.
+    fn receive(&self, group: &TappedGroup<'_>) -> Result<()>;
+
+    /// Ends a part of so many row groups, before it is made durable.
+    ///
+    /// # Errors
+    /// If what was made of the part's values cannot be stored. The part then fails.
+    fn finish(&self, part: PartId, row_groups: u32) -> Result<()> {
+        let (_, _) = (part, row_groups);
+        Ok(())
+    }
 }
 
 /// Values of some columns of a row group.

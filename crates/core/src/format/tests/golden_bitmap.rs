@@ -30,7 +30,7 @@ fn written(storage: &MemoryStorage, path: &Path) -> Vec<u8> {
         let (encoding, numbers) = encode(&binned.numbers, binned.bins.get().len(), None);
         EncodedSection { bins: binned.bins.encode(), encoding, numbers }
     });
-    writer.append(3, &sections).unwrap();
+    writer.append(3, sections.map(Ok)).unwrap();
     writer.finish().unwrap();
     read_all(storage, path, 1 << 20).unwrap()
 }

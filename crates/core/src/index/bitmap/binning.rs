@@ -8,7 +8,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::format::bitmap::bins::{Bin, Bins, MAX_BINS};
+use super::decimals::next_decimal;
+use super::division::divided;
+use crate::format::bitmap::bins::{Bins, MAX_BINS};
 use crate::schema::{KeyOrder, Value};
 
 /// Maximum number of sampled values.
@@ -26,17 +28,11 @@ const FEW_BINS: usize = 4;
 /// A value with more than this share of the rows has a bin of its own.
 const FREQUENT_SHARE: usize = 64;
 
-/// Number of buckets of the table that finds bins.
-const BUCKETS: u64 = 4096;
-
 /// How much more an edge counts for each digit that it has less.
 const DIGIT_WEIGHT: u64 = 8;
 
 /// Shares of the sample's median magnitude from which all decimals of one digit are edges, if there is room for them.
 const SMALL_SHARES: [f64; 3] = [1e-3, 1e-2, 1e-1];
-
-/// Largest power of ten that is an `f64`.
-const MOST_EXACT_POWER: i32 = 22;
 
 /// The values of a column in a row group, in bins.
 #[derive(Debug)]
@@ -61,7 +57,8 @@ pub(crate) fn bin_column(order: KeyOrder, values: &[u8], precision: u32) -> Binn
             Edges { order, sample: &sample, ends: ends(order, &ordinals), precision }.starts(most)
         }
     };
-    coded(order, &ordinals, starts)
+    let (bins, numbers) = divided(&ordinals, starts);
+    BinnedColumn { bins: Bins::new(order, bins), numbers }
 }
 
 /// Returns one of each few consecutive values, at most [`SAMPLED`] of them.
@@ -97,9 +94,10 @@ fn ends(order: KeyOrder, ordinals: &[u64]) -> Option<(f64, f64)> {
     let (least, greatest) = order.extremes();
     let (from, to) = (order.ordinal_of(least), order.ordinal_of(greatest));
     let (from, to) = if order.data_type().is_float() { (from + 1, to - 1) } else { (from, to) };
-    let finite = || ordinals.iter().copied().filter(|ordinal| (from..=to).contains(ordinal));
+    let finite = ordinals.iter().copied().filter(|ordinal| (from..=to).contains(ordinal));
+    let (least, greatest) = finite.fold((u64::MAX, 0), |(least, greatest), one| (least.min(one), greatest.max(one)));
     let value = |ordinal: u64| order.value(ordinal).as_f64();
-    finite().min().map(value).zip(finite().max().map(value))
+    (least <= greatest).then(|| (value(least), value(greatest)))
 }
 
 /// Where a bin begins.
@@ -123,7 +121,8 @@ impl Edges<'_> {
     /// Returns where at most `most` bins begin, in ascending order.
     fn starts(&self, most: usize) -> Vec<u64> {
         let mut required = self.required();
-        let round = SMALL_SHARES.iter().map(|share| self.round_decimals(*share));
+        let median = self.median_magnitude();
+        let round = SMALL_SHARES.iter().map(|share| self.round_decimals(median * share));
         let fitting = round.map(|round| &required | &round).find(|all| all.len() < most);
         required = fitting.unwrap_or(required);
         let mut all: BTreeSet<Start> = required.iter().map(|ordinal| Start { ordinal: *ordinal, digits: 0 }).collect();
@@ -132,7 +131,8 @@ impl Edges<'_> {
                 all.insert(start);
             }
         }
-        let all: Vec<Start> = all.into_iter().collect();
+        let place = |start: &Start| self.sample.partition_point(|ordinal| *ordinal < start.ordinal);
+        let all: Vec<(Start, usize)> = all.iter().map(|start| (*start, place(start))).collect();
         // All bins that must begin somewhere do, unless there are more of them than numbers.
         let most = most.max(required.len() + 1).min(MAX_BINS);
         // A first bin begins before all starts.
@@ -150,17 +150,16 @@ impl Edges<'_> {
         starts
     }
 
-    /// Returns the starts that are left if neighbouring bins whose rows weigh less than `threshold` are joined.
-    fn joined(&self, all: &[Start], threshold: u64) -> Vec<u64> {
-        let place = |start: &Start| self.sample.partition_point(|ordinal| *ordinal < start.ordinal);
+    /// Returns the starts that are left if neighbouring bins whose rows weigh less than `threshold` are joined. `all`
+    /// are starts with their places in the sample.
+    fn joined(&self, all: &[(Start, usize)], threshold: u64) -> Vec<u64> {
         let (mut starts, mut begun) = (Vec::new(), 0);
-        for (number, start) in all.iter().enumerate() {
-            let at = place(start);
-            let end = all.get(number + 1).map_or(self.sample.len(), place);
+        for (number, (start, at)) in all.iter().enumerate() {
+            let end = all.get(number + 1).map_or(self.sample.len(), |(_, end)| *end);
             let weight = (end - begun) as u64 * DIGIT_WEIGHT.pow(self.precision.saturating_sub(start.digits));
             if start.digits == 0 || weight >= threshold {
                 starts.push(start.ordinal);
-                begun = at;
+                begun = *at;
             }
         }
         starts
@@ -181,16 +180,18 @@ impl Edges<'_> {
         single.into_iter().flat_map(|ordinal| [Some(ordinal), ordinal.checked_add(1)]).flatten().collect()
     }
 
-    /// Returns the decimals of one digit between the smallest and the largest value, except for those that are less
-    /// than a share of the median in magnitude.
-    fn round_decimals(&self, least_share: f64) -> BTreeSet<u64> {
-        let mut magnitudes: Vec<f64> =
-            self.sample.iter().map(|ordinal| self.order.value(*ordinal).as_f64().abs()).collect();
-        magnitudes.retain(|magnitude| magnitude.is_finite() && *magnitude > 0.0);
-        let Some((low, high)) = self.ends.filter(|_| !magnitudes.is_empty()) else { return BTreeSet::new() };
+    /// Returns the median magnitude of the sample's finite values. Zero does not count. 0 if there are none.
+    fn median_magnitude(&self) -> f64 {
+        let magnitudes = self.sample.iter().map(|ordinal| self.order.value(*ordinal).as_f64().abs());
+        let mut magnitudes: Vec<f64> = magnitudes.filter(|one| one.is_finite() && *one > 0.0).collect();
         let middle = magnitudes.len() / 2;
-        let (_, median, _) = magnitudes.select_nth_unstable_by(middle, f64::total_cmp);
-        let small = *median * least_share;
+        if magnitudes.is_empty() { 0.0 } else { *magnitudes.select_nth_unstable_by(middle, f64::total_cmp).1 }
+    }
+
+    /// Returns the decimals of one digit between the smallest and the largest value, except for those that are less
+    /// than `small` in magnitude.
+    fn round_decimals(&self, small: f64) -> BTreeSet<u64> {
+        let Some((low, high)) = self.ends.filter(|_| small > 0.0) else { return BTreeSet::new() };
         let (mut found, mut value) = (BTreeSet::new(), low);
         while value <= high && found.len() < MAX_BINS {
             value = if value.abs() < small { small } else { value };
@@ -246,136 +247,12 @@ impl Edges<'_> {
     }
 }
 
-/// A decimal of few digits.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Decimal {
-    value: f64,
-    digits: u32,
-}
-
-impl Decimal {
-    /// Returns `mantissa` times ten to the power of `exponent`.
-    fn new(mantissa: i64, exponent: i32) -> Self {
-        let value = if exponent.abs() > MOST_EXACT_POWER {
-            format!("{mantissa}e{exponent}").parse().unwrap_or(f64::INFINITY)
-        } else if exponent < 0 {
-            // A quotient of two exact numbers is the number nearest to the decimal.
-            mantissa as f64 / 10f64.powi(-exponent)
-        } else {
-            mantissa as f64 * 10f64.powi(exponent)
-        };
-        let (mut digits, mut rest) = (0, mantissa.unsigned_abs());
-        while rest > 0 && rest % 10 == 0 {
-            rest /= 10;
-        }
-        while rest > 0 {
-            rest /= 10;
-            digits += 1;
-        }
-        Self { value, digits: digits.max(1) }
-    }
-}
-
-/// Returns the smallest decimal of at most `precision` digits that is greater than a number, which is not zero.
-/// Decimals of integers are integers.
-fn next_decimal(value: f64, precision: u32, is_integer: bool) -> Decimal {
-    let none = Decimal { value: f64::INFINITY, digits: 1 };
-    if value == 0.0 {
-        return none;
-    }
-    let magnitude = value.abs().log10().floor() as i32;
-    // One exponent less, in case that the logarithm was rounded up, and for numbers just below a power of ten.
-    let exponents = (magnitude - precision as i32)..=(magnitude + 2);
-    let most = 10i64.pow(precision);
-    let mut found: Option<Decimal> = None;
-    for exponent in exponents {
-        let exponent = if is_integer { exponent.max(0) } else { exponent };
-        let near = (value / 10f64.powi(exponent)).floor();
-        if near.abs() > (most + 1) as f64 || !near.is_finite() {
-            continue;
-        }
-        for mantissa in [near as i64 - 1, near as i64, near as i64 + 1, near as i64 + 2] {
-            let decimal = Decimal::new(mantissa, exponent);
-            let is_next = decimal.value > value && found.is_none_or(|found| decimal.value < found.value);
-            if mantissa.abs() <= most && is_next {
-                found = Some(decimal);
-            }
-        }
-    }
-    found.unwrap_or(none)
-}
-
-/// Finds the bins of values.
-struct Coder {
-    starts: Vec<u64>,
-    base: u64,
-    shift: u32,
-    /// For the first value of each bucket, the number of bins that begin at it or before.
-    table: Vec<u16>,
-}
-
-impl Coder {
-    fn new(starts: Vec<u64>) -> Self {
-        let base = starts.first().copied().unwrap_or(0);
-        let span = starts.last().map_or(0, |last| last - base);
-        let shift = (u64::BITS - span.leading_zeros()).saturating_sub(BUCKETS.trailing_zeros());
-        let bucket = |number: u64| {
-            let first = number.checked_mul(1 << shift).and_then(|distance| base.checked_add(distance));
-            first.map_or(starts.len(), |first| starts.partition_point(|start| *start <= first)) as u16
-        };
-        let table = (0..=(span >> shift) + 1).map(bucket).collect();
-        Self { starts, base, shift, table }
-    }
-
-    /// Returns the number of bins that begin at a value or before.
-    #[inline]
-    fn code(&self, ordinal: u64) -> u8 {
-        if ordinal < self.base {
-            return 0;
-        }
-        let bucket = ((ordinal - self.base) >> self.shift) as usize;
-        match self.table.get(bucket..bucket.saturating_add(2)) {
-            Some(&[low, high]) => {
-                let inside = &self.starts[low as usize..high as usize];
-                // At most 255 bins begin somewhere.
-                (low as usize + inside.partition_point(|start| *start <= ordinal)) as u8
-            }
-            _ => self.starts.len() as u8,
-        }
-    }
-}
-
-/// Divides values into the bins that begin at `starts`. Bins without values are left out.
-fn coded(order: KeyOrder, ordinals: &[u64], mut starts: Vec<u64>) -> BinnedColumn {
-    // 256 different values begin 256 bins, before the first of which is none.
-    if starts.len() == MAX_BINS {
-        starts.remove(0);
-    }
-    let coder = Coder::new(starts);
-    let mut bins = [Bin { least: u64::MAX, greatest: 0, rows: 0 }; MAX_BINS];
-    let mut numbers = Vec::with_capacity(ordinals.len());
-    for ordinal in ordinals {
-        let code = coder.code(*ordinal);
-        let bin = &mut bins[usize::from(code)];
-        bin.least = bin.least.min(*ordinal);
-        bin.greatest = bin.greatest.max(*ordinal);
-        bin.rows += 1;
-        numbers.push(code);
-    }
-    let (mut dense, mut kept) = ([0u8; MAX_BINS], Vec::new());
-    for (code, bin) in bins.iter().enumerate().filter(|(_, bin)| bin.rows > 0) {
-        dense[code] = kept.len() as u8;
-        kept.push(*bin);
-    }
-    numbers.iter_mut().for_each(|number| *number = dense[usize::from(*number)]);
-    BinnedColumn { bins: Bins::new(order, kept), numbers }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::format::bitmap::bins::Bin;
     use crate::random::Random;
     use crate::schema::{DataType, KEY_TYPES};
 
@@ -394,31 +271,6 @@ mod tests {
         assert_eq!(binned.numbers.len() * width, values.len());
         assert_eq!(Bins::decode(&binned.bins.encode(), order, binned.numbers.len() as u32), Ok(binned.bins.clone()));
         binned
-    }
-
-    #[test]
-    fn the_next_decimal_is_the_next() {
-        for (value, precision, expected, digits) in [
-            (5.03, 2, 5.1, 2),
-            (5.1, 2, 5.2, 2),
-            (0.0995, 2, 0.1, 1),
-            (9.95, 2, 10.0, 1),
-            (10.0, 2, 11.0, 2),
-            (-1.0, 2, -0.99, 2),
-            (-1.05, 2, -1.0, 1),
-            (-0.99, 2, -0.98, 2),
-            (123.0, 1, 200.0, 1),
-            (1e-300, 2, 1.1e-300, 2),
-            (9.99e307, 2, 1e308, 1),
-            (0.25, 3, 0.251, 3),
-        ] {
-            let found = next_decimal(value, precision, false);
-            assert_eq!((found.value, found.digits), (expected, digits), "{value}");
-        }
-        assert_eq!(next_decimal(3.0, 2, true).value, 4.0);
-        assert_eq!(next_decimal(-3.0, 2, true).value, -2.0);
-        assert_eq!(next_decimal(1234.0, 2, true).value, 1300.0);
-        assert_eq!(next_decimal(f64::MAX, 2, false).value, f64::INFINITY);
     }
 
     /// Checks that conditions with numbers of one digit need no look at the values of a bin, in data as that of a

@@ -3,8 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
+use uuid::Uuid;
+
 use crate::error::{Error, Result, UsageError};
 use crate::schema::{KeyOrder, Schema};
+use crate::store::SidecarDescriptor;
 
 /// Number of digits of the edges of bins, by default.
 const DEFAULT_PRECISION: u32 = 2;
@@ -84,6 +87,11 @@ impl BitmapDefinition {
     /// Returns the maximum number of digits of the edges of bins.
     pub fn precision(&self) -> u32 {
         self.precision
+    }
+
+    /// Returns the description of this index of a dataset.
+    pub(crate) fn describe(&self, dataset: Uuid) -> SidecarDescriptor {
+        SidecarDescriptor::new(&self.name(), Self::METHOD, self.columns.clone(), self.precision, dataset)
     }
 
     /// Returns the positions of the columns in a schema.

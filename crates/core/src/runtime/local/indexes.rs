@@ -46,7 +46,7 @@ impl LocalIndexes {
         options: &WriteOptions,
     ) -> Result<Self> {
         let (mut opened, paths) = (Self::default(), DatasetPaths::new(path));
-        for definition in &options.indexes {
+        for definition in options.entry_indexes() {
             let EntryLayout { schema, values } = EntryLayout::new(definition, &records.schema)?;
             let index = paths.index(definition.name());
             let stage = options.of_stage(records);
@@ -136,7 +136,8 @@ impl ColumnTap for LocalIndexes {
         &self.columns
     }
 
-    fn receive(&self, group: &TappedGroup<'_>) {
+    /// Entries that cannot be appended fail the index's epoch, and with it that of the records.
+    fn receive(&self, group: &TappedGroup<'_>) -> Result<()> {
         let mut rest = group.columns;
         for index in &self.jobs {
             let (values, others) = rest.split_at(index.values.columns.len());
@@ -146,5 +147,6 @@ impl ColumnTap for LocalIndexes {
                 index.job.refuse(error.to_string()).ok();
             }
         }
+        Ok(())
     }
 }

@@ -62,7 +62,7 @@ impl LocalJob {
         options: WriteOptions,
     ) -> Result<Self> {
         options.indexes.iter().try_for_each(|definition| definition.check(&schema))?;
-        let holds_commits = !options.indexes.is_empty();
+        let holds_commits = options.index_connections() > 0;
         let records = LocalStage::open(Arc::clone(&storage), path.as_ref(), schema, options.clone(), holds_commits)?;
         let indexes = LocalIndexes::open(&storage, path.as_ref(), records.descriptor(), &options)?;
         Ok(Self { records, indexes: Arc::new(indexes), ends: Mutex::default() })

@@ -14,6 +14,7 @@ use crate::runtime::local::mailbox::{MailboxTransport, Mailboxes};
 use crate::runtime::opening::{Opened, discard_attempts};
 use crate::runtime::process::memory::{MemtableMemory, SpareBuffers};
 use crate::runtime::process::pool::{Pool, TaskQueue};
+use crate::runtime::sidecars::BitmapIndexes;
 use crate::runtime::{EpochStart, WriteOptions};
 use crate::schema::{ColumnView, Schema};
 use crate::shuffle::{Action, Engine, Failure, Progress, Spill, Timeouts};
@@ -60,6 +61,8 @@ pub(crate) struct LocalStage {
     /// Failed attempts at epochs.
     failed: Mutex<Vec<(u64, Uuid)>>,
     lock: Option<WriterLock>,
+    /// The bitmap indexes that are made of the records.
+    bitmaps: BitmapIndexes,
     notice: Option<LockNotice>,
     recovery: Recovery,
     opened: Instant,
@@ -88,8 +91,10 @@ impl LocalStage {
     ) -> Result<Self> {
         options.check()?;
         let paths = DatasetPaths::new(path);
+        let mut bitmaps = BitmapIndexes::new(&storage, &paths, &schema, &options)?;
         let Opened { descriptor, lock, notice, recovery } =
             crate::runtime::opening::open_dataset(&storage, &paths, schema, &options)?;
+        bitmaps.open(&paths, &descriptor, &options)?;
         let schema = Arc::clone(&descriptor.schema);
         let office = Arc::new(Mailboxes::new(options.ranks, options.credit_batches));
         let cache = Arc::new(TableCache::default());
@@ -134,6 +139,7 @@ impl LocalStage {
             appends: RwLock::new(()),
             failed: Mutex::default(),
             lock: Some(lock),
+            bitmaps,
             notice,
             recovery,
             opened: Instant::now(),
@@ -168,7 +174,8 @@ impl LocalStage {
             return Err(UsageError::State { call: "begin_epoch", state: "inside an epoch" }.into());
         }
         self.check_lock()?;
-        EpochCommit::begin(&self.storage, &self.paths, &self.descriptor, epoch, self.options.if_exists)
+        let begun = EpochCommit::begin(&self.storage, &self.paths, &self.descriptor, epoch, self.options.if_exists)?;
+        begun.map(|commit| self.bitmaps.begin(commit)).transpose()
     }
 
     /// Begins an epoch of an index: entries made from the records of the commit `indexed`.
@@ -192,7 +199,8 @@ impl LocalStage {
         let epoch = identity.epoch;
         let (part, attempt) = (self.options.part(), (epoch, identity.commit));
         let factory = PartFactory::new(&self.storage, &self.paths, &self.descriptor, part, attempt);
-        let factory = Arc::new(PartFactory { tap, ..factory });
+        let sidecars = self.bitmaps.taps(identity.dataset, epoch, identity.commit);
+        let factory = Arc::new(PartFactory { taps: tap.into_iter().chain(sidecars).collect(), ..factory });
         let mut commit = Some(commit);
         for (number, rank) in self.shared.ranks.iter().enumerate() {
             let Rank { endpoint, .. } = &mut *lock_rank(rank);
@@ -378,7 +386,9 @@ impl LocalStage {
         }
         self.check_lock()?;
         lock_rank(&self.shared.ranks[0]).endpoint.engine.forget_last_epoch();
-        crate::store::truncate_after(&self.storage, &self.paths, &self.descriptor, epoch)
+        let removed = crate::store::truncate_after(&self.storage, &self.paths, &self.descriptor, epoch)?;
+        self.bitmaps.truncate_after(epoch);
+        Ok(removed)
     }
 
     /// Returns an error if this job no longer holds the writer lock.
@@ -394,10 +404,8 @@ impl LocalStage {
         if self.open_epoch().is_some() {
             return Err(UsageError::State { call: "close", state: "inside an epoch" }.into());
         }
-        match self.lock.take() {
-            Some(lock) => lock.release(),
-            None => Ok(()),
-        }
+        let released = self.lock.take().map_or(Ok(()), WriterLock::release);
+        released.and(self.bitmaps.close())
     }
 
     fn open_epoch(&self) -> MutexGuard<'_, Option<OpenEpoch>> {

@@ -211,12 +211,14 @@ impl ColumnTap for EntryTap {
         &self.columns
     }
 
-    fn receive(&self, group: &TappedGroup<'_>) {
+    /// Entries that cannot be made fail the index's epoch, and with it that of the records.
+    fn receive(&self, group: &TappedGroup<'_>) -> Result<()> {
         let mut rest = group.columns;
         for feed in &self.feeds {
             let (values, others) = rest.split_at(feed.indexed.columns.len());
             rest = others;
             feed.add(group, values);
         }
+        Ok(())
     }
 }

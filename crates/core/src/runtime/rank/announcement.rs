@@ -19,6 +19,8 @@ pub(super) enum Announcement {
     },
     /// The epoch exists and remains unchanged.
     Skipped { epoch: u64 },
+    /// Rank 0's part of a step.
+    Step { text: String },
     /// These epochs were removed.
     Truncated { epochs: Vec<u64> },
     /// The operation failed on rank 0.

@@ -42,7 +42,7 @@ impl RankIndexes {
     pub(super) fn open(records: &RankStage, transports: Vec<Box<dyn Transport + Send>>) -> Result<Self> {
         let RankStage { options, descriptor, host, storage, paths, rank, background, .. } = records;
         let mut stages = Vec::new();
-        for (definition, transport) in options.indexes.iter().zip(transports) {
+        for (definition, transport) in options.entry_indexes().zip(transports) {
             let EntryLayout { schema, values } = EntryLayout::new(definition, &descriptor.schema)?;
             let clock = Arc::clone(host);
             let feed = EntryFeed::new(values, move || clock.now());

@@ -34,7 +34,7 @@ impl std::fmt::Debug for RankJob {
 
 impl RankJob {
     /// Opens the dataset at `path` for writing, or creates it. All ranks call it with the same schema and options, and
-    /// every rank must see the same folder at `path`. Each index needs a further connection of the transport
+    /// every rank must see the same folder at `path`. Each index of entries needs a further connection of the transport
     /// ([`Transport::take_further`]).
     ///
     /// # Errors
@@ -66,7 +66,7 @@ impl RankJob {
         rank: u32,
         mut transport: Box<dyn Transport + Send>,
     ) -> Result<Self> {
-        let wanted = options.indexes.len();
+        let wanted = options.index_connections();
         let further: Vec<_> = std::iter::from_fn(|| transport.take_further()).take(wanted).collect();
         let connections = Connections::of(transport, further.len());
         let options = options.beside_indexes();

@@ -10,7 +10,7 @@
 //!
 //! `open` opens a dataset on all ranks. `announcement` is rank 0's message to all ranks. `waiting` defines how a call
 //! waits for messages. `stage` is one rank of one dataset, `indexes` those of the indexes that are made of its records,
-//! and `job` all of them.
+//! and `job` all of them. `steps` are agreements on work without records.
 
 mod announcement;
 pub(super) mod foreign;
@@ -18,6 +18,7 @@ mod indexes;
 mod job;
 mod open;
 mod stage;
+mod steps;
 #[cfg(test)]
 mod tests;
 mod waiting;
@@ -25,3 +26,4 @@ mod waiting;
 pub use job::RankJob;
 pub(crate) use open::Connections;
 pub(crate) use stage::RankStage;
+pub(crate) use steps::RankSteps;

@@ -18,6 +18,7 @@ use crate::runtime::process::feed::EntryFeed;
 use crate::runtime::process::host::{Host, Process};
 use crate::runtime::process::resources::Background;
 use crate::runtime::process::resources::ProcessResources;
+use crate::runtime::sidecars::BitmapIndexes;
 use crate::schema::{Column, DataType, Schema};
 use crate::shuffle::{Engine, Timeouts, Transport};
 use crate::storage::Storage;
@@ -60,8 +61,9 @@ impl RankStage {
         rank: u32,
         connections: Connections,
     ) -> Result<Self> {
-        if let Err(cause) = options.check() {
-            return Err(Self::refuse_open(storage, options, rank, connections.transport, cause.into()));
+        let bitmaps = || options.bitmap_indexes().try_for_each(|definition| definition.positions(&schema).map(drop));
+        if let Err(cause) = options.check().map_err(Error::from).and_then(|()| bitmaps()) {
+            return Err(Self::refuse_open(storage, options, rank, connections.transport, cause));
         }
         let further = connections.further;
         let mut stage = Self::unopened(host, storage, path, schema, options, rank, connections)?;
@@ -94,7 +96,7 @@ impl RankStage {
     }
 
     /// Creates a rank that has exchanged no messages.
-    fn unopened(
+    pub(super) fn unopened(
         host: Arc<dyn Host>,
         storage: Arc<dyn Storage>,
         path: &Path,
@@ -113,6 +115,7 @@ impl RankStage {
             source: options.source.clone(),
             ..DatasetDescriptor::new(Arc::clone(&schema))
         };
+        let bitmaps = BitmapIndexes::new(&storage, &paths, &schema, &options)?;
         let engine = Engine::new(options.engine(rank), Arc::clone(&schema));
         let timeouts = Timeouts { credit: options.credit_timeout, table: TABLE_TIMEOUT };
         let is_index = source.is_some();
@@ -120,7 +123,7 @@ impl RankStage {
             // Entries have a small budget of their own.
             let memory = if is_index { Arc::default() } else { Arc::clone(&resources.memory) };
             let mut endpoint = Endpoint::new(engine, schema, memory, timeouts);
-            if is_index || !options.indexes.is_empty() {
+            if is_index || options.index_connections() > 0 {
                 endpoint.hold_commits();
             }
             endpoint
@@ -143,6 +146,7 @@ impl RankStage {
             failed: Vec::new(),
             begun: Duration::ZERO,
             lock: None,
+            bitmaps,
         })
     }
 
@@ -179,6 +183,7 @@ impl RankStage {
         let opened = open_dataset(&self.storage, &self.paths, schema, &self.options);
         let encoded = opened.and_then(|Opened { descriptor, lock, .. }| {
             self.lock = Some(lock);
+            self.bitmaps.open(&self.paths, &descriptor, &self.options)?;
             let path = self.paths.descriptor();
             descriptor.encode().map_err(|source| Error::Io { operation: "encode", path, source })
         });
@@ -208,8 +213,9 @@ impl RankStage {
         let own: Vec<String> = self.options.indexes.iter().map(ToString::to_string).collect();
         let what = if own != announced {
             format!("[{}] here, [{}] on rank 0", own.join(", "), announced.join(", "))
-        } else if own.len() > connections {
-            format!("{} indexes need a connection each, and the transport has {connections}", own.len())
+        } else if self.options.index_connections() > connections {
+            let wanted = self.options.index_connections();
+            format!("{wanted} indexes need a connection each, and the transport has {connections}")
         } else {
             return Ok(());
         };

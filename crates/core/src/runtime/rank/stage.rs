@@ -15,6 +15,7 @@ use crate::runtime::process::host::Host;
 use crate::runtime::process::resources::Background;
 use crate::runtime::rank::announcement::Announcement;
 use crate::runtime::rank::waiting::{Linger, Waiting};
+use crate::runtime::sidecars::BitmapIndexes;
 use crate::schema::ColumnView;
 use crate::shuffle::{Action, EngineStatistics, Failure, Progress, Spill};
 use crate::storage::Storage;
@@ -56,6 +57,8 @@ pub(crate) struct RankStage {
     pub(super) begun: Duration,
     /// The writer lock. Present on rank 0 only.
     pub(super) lock: Option<WriterLock>,
+    /// The bitmap indexes that are made of the records. Rank 0 holds their locks.
+    pub(super) bitmaps: BitmapIndexes,
 }
 
 impl std::fmt::Debug for RankStage {
@@ -125,7 +128,8 @@ impl RankStage {
         let (part, attempt) = (self.options.part(), (begun, identity));
         let factory = PartFactory::new(&self.storage, &self.paths, &self.descriptor, part, attempt);
         let mut endpoint = self.background.endpoint();
-        let factory = Arc::new(PartFactory { tap, ..factory });
+        let sidecars = self.bitmaps.taps(self.descriptor.uuid, begun, identity);
+        let factory = Arc::new(PartFactory { taps: tap.into_iter().chain(sidecars).collect(), ..factory });
         endpoint.store(self.options.writer(self.rank), factory, begun_commit);
         if begun != epoch {
             // The other ranks already append. The error reaches them at the epoch's end.
@@ -144,7 +148,8 @@ impl RankStage {
 
     fn begin_as_root(&self, epoch: u64, if_exists: IfExists) -> Result<Option<EpochCommit>> {
         self.check_lock()?;
-        EpochCommit::begin(&self.storage, &self.paths, &self.descriptor, epoch, if_exists)
+        let begun = EpochCommit::begin(&self.storage, &self.paths, &self.descriptor, epoch, if_exists)?;
+        begun.map(|commit| self.bitmaps.begin(commit)).transpose()
     }
 
     /// Returns an error if this job no longer holds the writer lock. Called on rank 0 only.
@@ -410,7 +415,9 @@ impl RankStage {
     pub(super) fn truncate_as_root(&self, epoch: u64) -> Result<Vec<u64>> {
         self.check_lock()?;
         self.background.endpoint().engine.forget_last_epoch();
-        truncate_after(&self.storage, &self.paths, &self.descriptor, epoch)
+        let removed = truncate_after(&self.storage, &self.paths, &self.descriptor, epoch)?;
+        self.bitmaps.truncate_after(epoch);
+        Ok(removed)
     }
 
     /// Closes the dataset and releases its lock. Not collective. Dropping the job does the same but cannot report an
@@ -419,7 +426,7 @@ impl RankStage {
     /// # Errors
     /// When an epoch is open (it is aborted), or the lock file cannot be removed.
     pub(crate) fn close(mut self) -> Result<()> {
-        let released = self.lock.take().map_or(Ok(()), WriterLock::release);
+        let released = self.lock.take().map_or(Ok(()), WriterLock::release).and(self.bitmaps.close());
         match self.state {
             State::InEpoch(_) | State::Ending(_) => {
                 Err(UsageError::State { call: "close", state: "inside an epoch" }.into())
@@ -434,7 +441,7 @@ impl RankStage {
     /// # Errors
     /// When the lock file cannot be removed.
     pub(crate) fn abandon(mut self) -> Result<()> {
-        let released = self.lock.take().map_or(Ok(()), WriterLock::release);
+        let released = self.lock.take().map_or(Ok(()), WriterLock::release).and(self.bitmaps.close());
         // Dropping a transport would call the library to test which messages have left.
         std::mem::forget(self);
         released

@@ -1,5 +1,6 @@
 //! Tests of ranks on separate threads, like the processes of an MPI job, over mailboxes and storage in memory.
 
+mod bitmaps;
 mod indexes;
 mod refusals;
 

@@ -36,7 +36,7 @@ impl Fixture {
                 epoch: 0,
                 version: FormatVersion::LATEST,
             },
-            tap: None,
+            taps: Vec::new(),
         };
         Self { writer: Writer::new(options, schema), factory }
     }

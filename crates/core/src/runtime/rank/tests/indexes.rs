@@ -29,7 +29,7 @@ impl Transport for Bundle {
 }
 
 /// Runs `program` on every rank, with connections for as many indexes.
-fn run_indexed<T: Send>(
+pub(super) fn run_indexed<T: Send>(
     ranks: u32,
     indexes: usize,
     program: impl Fn(u32, Box<dyn Transport + Send>) -> T + Sync,
@@ -41,8 +41,8 @@ fn run_indexed<T: Send>(
     })
 }
 
-fn indexed(ranks: u32, indexes: &[&str]) -> WriteOptions {
-    let indexes = indexes.iter().map(|text| text.parse::<IndexDefinition>().unwrap()).collect();
+pub(super) fn indexed(ranks: u32, indexes: &[&str]) -> WriteOptions {
+    let indexes = indexes.iter().map(|text| text.parse().unwrap()).collect();
     WriteOptions { indexes, ..options(ranks) }
 }
 
@@ -79,7 +79,7 @@ fn check_index(storage: &Arc<dyn Storage>, definition: &str, epochs: &[u64]) {
     build.close().unwrap();
 }
 
-fn check_files(storage: &Arc<dyn Storage>) {
+pub(super) fn check_files(storage: &Arc<dyn Storage>) {
     let report = verify_on(storage, &DatasetPaths::new("ds"), &VerifyOptions::default(), &|_| ()).unwrap();
     assert!(report.findings.is_empty(), "{:?}", report.findings);
 }

@@ -1,0 +1,114 @@
+//! The definition of an index of either family.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::bitmap::BitmapDefinition;
+use super::definition::IndexDefinition;
+use crate::error::{Error, Result};
+use crate::schema::Schema;
+
+/// An index that is made of records: of entries, or by bitmaps.
+///
+/// ```
+/// use turbidite::SecondaryIndex;
+/// assert!(matches!("hash:id".parse()?, SecondaryIndex::Entries(_)));
+/// assert!(matches!("bitmap:ux,uy".parse()?, SecondaryIndex::Bitmap(_)));
+/// # Ok::<(), turbidite::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SecondaryIndex {
+    /// Entries of one column, in a dataset of their own.
+    Entries(IndexDefinition),
+    /// Bins of several columns, in a sidecar of each part.
+    Bitmap(BitmapDefinition),
+}
+
+impl SecondaryIndex {
+    /// Returns the name of the index.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Entries(definition) => definition.name().to_owned(),
+            Self::Bitmap(definition) => definition.name(),
+        }
+    }
+
+    /// Returns the definition of an index of entries.
+    pub(crate) fn of_entries(&self) -> Option<&IndexDefinition> {
+        if let Self::Entries(definition) = self { Some(definition) } else { None }
+    }
+
+    /// Returns the definition of a bitmap index.
+    pub(crate) fn by_bitmaps(&self) -> Option<&BitmapDefinition> {
+        if let Self::Bitmap(definition) = self { Some(definition) } else { None }
+    }
+
+    /// Checks that records with a schema can be indexed.
+    ///
+    /// # Errors
+    /// A usage error if there is no such column, or its type cannot be indexed.
+    pub fn check(&self, schema: &Schema) -> Result<()> {
+        match self {
+            Self::Entries(definition) => definition.check(schema),
+            Self::Bitmap(definition) => definition.positions(schema).map(drop),
+        }
+    }
+}
+
+impl From<IndexDefinition> for SecondaryIndex {
+    fn from(definition: IndexDefinition) -> Self {
+        Self::Entries(definition)
+    }
+}
+
+impl From<BitmapDefinition> for SecondaryIndex {
+    fn from(definition: BitmapDefinition) -> Self {
+        Self::Bitmap(definition)
+    }
+}
+
+impl FromStr for SecondaryIndex {
+    type Err = Error;
+
+    /// Parses `bitmap:COLUMN,…[,precision=DIGITS]` as [`BitmapDefinition`], and any other text as [`IndexDefinition`].
+    fn from_str(text: &str) -> Result<Self, Error> {
+        match BitmapDefinition::is_meant(text) {
+            true => text.parse().map(Self::Bitmap),
+            false => text.parse().map(Self::Entries),
+        }
+    }
+}
+
+impl fmt::Display for SecondaryIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Entries(definition) => definition.fmt(f),
+            Self::Bitmap(definition) => definition.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::{Column, DataType};
+
+    #[test]
+    fn definitions_of_both_families_are_printed_as_they_are_parsed() {
+        for text in ["id", "hash:id,with=ux", "range:bitmap:x", "bitmap:ux,uy", "bitmap:ux,precision=3"] {
+            assert_eq!(text.parse::<SecondaryIndex>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn columns_without_numbers_are_refused() {
+        let columns = vec![Column::new("tag", DataType::FixedBytes(4)), Column::new("ux", DataType::F32)];
+        let schema = Schema::new(columns, "ux").unwrap();
+        let check = |text: &str| text.parse::<SecondaryIndex>().unwrap().check(&schema);
+        check("bitmap:ux").unwrap();
+        check("ux").unwrap();
+        for text in ["bitmap:tag", "bitmap:uy", "bitmap:ux,uy", "uy"] {
+            assert!(check(text).is_err(), "{text}");
+        }
+    }
+}
