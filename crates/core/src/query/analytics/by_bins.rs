@@ -18,9 +18,9 @@ use uuid::Uuid;
 use super::grid::{Axis, Grid, Span};
 use super::grid_bounds::{GridBounds, SpanRows};
 use crate::error::Result;
-use crate::expr::Comparison;
+use crate::expr::{Comparison, TruthValue};
 use crate::format::bitmap::bins::Bin;
-use crate::format::{EpochManifest, PageLocation, RangeCount, RowGroupEntry, RowGroupPages};
+use crate::format::{ColumnStatistics, EpochManifest, PageLocation, RangeCount, RowGroupEntry, RowGroupPages};
 use crate::query::access::bitmap::tables::{BinSets, BinnedColumns, BinnedGroup, ByPages, SetCounts, can_judge};
 use crate::query::access::choice::narrow;
 use crate::query::catalog::Catalog;
@@ -30,10 +30,10 @@ use crate::query::execution::scratch::Scratch;
 use crate::query::metrics::{Counters, add};
 use crate::query::planning::chunks::Cutter;
 use crate::query::planning::group::Group;
-use crate::query::planning::pages::PageIndex;
+use crate::query::planning::pages::{PageIndex, page_end};
 use crate::query::planning::plan::RowGroupPlan;
 use crate::query::planning::pruning::GroupChoice;
-use crate::query::planning::scan::{EpochScan, choose, plan_epoch_by};
+use crate::query::planning::scan::{EpochScan, choose, plan_epoch_by, replaced};
 use crate::query::planning::selection::RowSelection;
 use crate::query::planning::statistics::select_comparison;
 use crate::query::request::{ResolvedQuery, Use};
@@ -180,14 +180,23 @@ impl BinnedHistogram {
         Ok(())
     }
 
-    /// Bounds the rows of some epochs. With `only_binned`, epochs without bins are left out and returned.
+    /// Bounds the rows of some epochs. With `only_binned`, epochs without bins are left out and returned. An epoch whose
+    /// commit is stated must still have it.
     ///
     /// # Errors
-    /// A missing epoch; a corrupt manifest.
-    pub(super) fn bound(&self, epochs: &[u64], only_binned: bool, bounds: &mut GridBounds<'_>) -> Result<Vec<u64>> {
+    /// A missing or replaced epoch; a corrupt manifest.
+    pub(super) fn bound(
+        &self,
+        epochs: impl IntoIterator<Item = (u64, Option<Uuid>)>,
+        only_binned: bool,
+        bounds: &mut GridBounds<'_>,
+    ) -> Result<Vec<u64>> {
         let mut left = Vec::new();
-        for &epoch in epochs {
+        for (epoch, commit) in epochs {
             let manifest = self.dataset.manifest_of_now(epoch)?;
+            if commit.is_some_and(|commit| commit != manifest.commit) {
+                return Err(replaced(&self.dataset, epoch));
+            }
             let binned = self.find_bins(&manifest)?;
             if binned.is_none() && only_binned {
                 left.push(epoch);
@@ -347,8 +356,13 @@ impl BinnedHistogram {
             }
             None => {
                 let plan = RowGroupPlan::new(&self.dataset, &self.resolved, scan, choice)?;
+                let is_settled_by_pages = self.grid.y.is_none() && self.resolved.predicate.is_none();
+                let settled = match is_settled_by_pages {
+                    true => self.count_pages(&plan.group)?,
+                    false => (Vec::new(), plan.selection),
+                };
                 opened = Some(plan.group);
-                (Vec::new(), plan.selection)
+                settled
             }
         };
         let mut located = Vec::new();
@@ -403,6 +417,29 @@ impl BinnedHistogram {
             Ok(Some((counted, counts.doubtful)))
         });
         Ok(counted?.flatten())
+    }
+
+    /// Counts the pages of a row group whose statistics lie in a cell of the only axis. Returns the rows of the other
+    /// pages, too.
+    fn count_pages(&self, group: &Group) -> Result<Settled> {
+        let (column, axis) = (self.columns[0], &self.grid.x);
+        // If a row group contains a NaN, any of its pages may contain it.
+        let is_whole = group.entry().columns.one(column).is_some_and(|statistics| statistics.nan_count == 0);
+        let (mut counted, mut selection) = (Vec::new(), RowSelection::default());
+        for (number, page) in group.pages(column)?.iter().enumerate() {
+            let span = group.range(column, number).filter(|_| is_whole).map(|range| {
+                let statistics = ColumnStatistics { range: Some(range), nan_count: 0 };
+                let range = RangeCount::of(Some(&statistics), u64::from(page.rows), axis.order);
+                axis.span(range.least, range.most)
+            });
+            match span.filter(|span| span.is_one()) {
+                Some(span) => counted.push((self.grid.place(span.cells().start, 0), u64::from(page.rows))),
+                // `check_pages` has ensured that row numbers fit.
+                None => selection.push(page.first_row as u32..page_end(page) as u32, TruthValue::Always),
+            }
+        }
+        add(&self.counters.rows_matched, counted.iter().map(|(_, rows)| rows).sum());
+        Ok((counted, selection))
     }
 
     /// Reads rows of a row group, and returns the places of those that match.

@@ -8,7 +8,7 @@
 //!
 //! Bounds need only manifests, and the bins of bitmap indexes (`by_bins`). With [`Precision::Exact`], `tally` counts
 //! the rows that manifests do not assign to one bin, and reads only pages that cross the edge of a bin; in epochs with
-//! an index of the column, only rows are read that its bins leave in doubt. Exact quantiles repeat such counts until
+//! an index of the column, only rows are read that its bins leave in doubt, where that is less. Exact quantiles repeat such counts until
 //! their bounds are a single value.
 //!
 //! Infinities are ordinary values in quantiles. NaN has no position in the order and is counted separately.
@@ -162,7 +162,11 @@ impl Survey {
         let mut survey = Self { epochs: Vec::new(), rows: 0, nan: 0, finite: None, least_positive: None };
         for &epoch in epochs {
             counters.check()?;
-            let manifest = dataset.manifest(epoch)?;
+            // Bitmap indexes answer for the commit of now, which the survey has to be of.
+            let manifest = match dataset.bitmaps() {
+                [] => dataset.manifest(epoch)?,
+                _ => dataset.manifest_of_now(epoch)?,
+            };
             survey.epochs.push((epoch, manifest.commit));
             for run in &manifest.row_groups {
                 survey.rows = survey.rows.saturating_add(run.rows);
@@ -224,9 +228,9 @@ pub(in crate::query) fn histogram(
     let grid = Arc::new(Grid { x: Axis::new(order, &edges, bins.scale), y: None });
     let cells = Arc::new(histogram_cells(&edges, order));
     let mut places = match precision {
-        Precision::Bounded => bound_places(&request, (index, order), &grid, &cells)?,
-        // The key is sorted in its row groups, so that few of its pages have an edge.
-        Precision::Exact if index == dataset.schema().key_index() && dataset.schema().has_sorted_runs() => {
+        Precision::Bounded => bound_places(&request, &survey.epochs, (index, order), &grid, &cells)?,
+        // Few pages of the key have an edge.
+        Precision::Exact if is_sorted_key(dataset, index) => {
             let selection = Arc::new(CellSelection::counting(index, order, cells.clone()));
             counted(tally(dataset, &resolved, &survey.epochs, &selection, counters)?.counts)
         }
@@ -272,18 +276,28 @@ impl Histogram {
     }
 }
 
+/// Returns whether a column is the key, and row groups are sorted by it.
+fn is_sorted_key(dataset: &Catalog, column: usize) -> bool {
+    column == dataset.schema().key_index() && dataset.schema().has_sorted_runs()
+}
+
 /// Returns bounds of the number of rows at each place of a grid: by the bins of a bitmap index, and in epochs without
 /// by the range counts in the manifests.
 fn bound_places(
     request: &MatchingRows<'_>,
+    epochs: &[(u64, Uuid)],
     (column, order): (usize, KeyOrder),
     grid: &Arc<Grid>,
     cells: &Cells,
 ) -> Result<Vec<Bounded>> {
     let mut bounds = GridBounds::new(grid);
-    let left = match request.dataset.bitmaps() {
-        [] => request.epochs.to_vec(),
-        _ => request.by_bins(&[column], grid)?.bound(request.epochs, true, &mut bounds)?,
+    // The range counts of the key are of fewer rows than a bin.
+    let left = match request.dataset.bitmaps().is_empty() || is_sorted_key(request.dataset, column) {
+        true => request.epochs.to_vec(),
+        false => {
+            let stated = epochs.iter().map(|(epoch, commit)| (*epoch, Some(*commit)));
+            request.by_bins(&[column], grid)?.bound(stated, true, &mut bounds)?
+        }
     };
     let others = bound_cells(request.dataset, column, order, &left, cells)?;
     let mut places = bounds.places();

@@ -177,7 +177,11 @@ pub(in crate::query) fn histogram_2d_bounds(
     let edges = [edges(bins[0], columns[0].1, ranges[0])?, edges(bins[1], columns[1].1, ranges[1])?];
     let grid = Arc::new(grid(columns, bins, &edges, MOST_BOUNDED_BINS)?);
     let mut bounds = GridBounds::new(&grid);
-    request.by_bins(&columns.map(|(column, _)| column), &grid)?.bound(epochs, false, &mut bounds)?;
+    request.by_bins(&columns.map(|(column, _)| column), &grid)?.bound(
+        epochs.iter().map(|epoch| (*epoch, None)),
+        false,
+        &mut bounds,
+    )?;
     let rows = bounds.rows();
     let mut places = bounds.places();
     let apart = places.split_off(grid.pairs());

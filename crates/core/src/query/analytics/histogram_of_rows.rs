@@ -66,7 +66,7 @@ pub(in crate::query) fn histogram_bounds(
     let edges = edges(bins, order, range)?;
     let grid = Arc::new(Grid { x: Axis::new(order, &edges, bins.scale), y: None });
     let mut bounds = GridBounds::new(&grid);
-    request.by_bins(&[index], &grid)?.bound(epochs, false, &mut bounds)?;
+    request.by_bins(&[index], &grid)?.bound(epochs.iter().map(|epoch| (*epoch, None)), false, &mut bounds)?;
     let of = (dataset.schema().columns()[index].name.clone(), epochs.len());
     Ok(Histogram::of_places(of, bounds.rows(), edges, bounds.places(), counters.metrics()))
 }

@@ -422,12 +422,16 @@ impl EpochScan {
 
     /// Returns the error for an epoch that a newer commit replaced during the read.
     pub(in crate::query) fn replaced(&self, dataset: &Catalog) -> Error {
-        let epoch = self.manifest.epoch;
-        let what = format!("epoch {epoch} was replaced while it was read; repeat the query to read the new version");
-        Error::Io {
-            operation: "continue to read",
-            path: dataset.root().to_owned(),
-            source: io::Error::new(io::ErrorKind::NotFound, what),
-        }
+        replaced(dataset, self.manifest.epoch)
+    }
+}
+
+/// Returns the error for an epoch that a newer commit replaced during a request.
+pub(in crate::query) fn replaced(dataset: &Catalog, epoch: u64) -> Error {
+    let what = format!("epoch {epoch} was replaced while it was read; repeat the query to read the new version");
+    Error::Io {
+        operation: "continue to read",
+        path: dataset.root().to_owned(),
+        source: io::Error::new(io::ErrorKind::NotFound, what),
     }
 }
