@@ -194,11 +194,21 @@ impl BitmapBuild {
         self.lock_notice.as_ref()
     }
 
-    /// Returns the epochs of the dataset for which the index has no sidecars, or sidecars of replaced data.
+    /// Returns the epochs of the dataset for which the index has no sidecars, or sidecars of replaced data. Of several
+    /// processes, rank 0 decides, since a program may commit epochs meanwhile.
     ///
     /// # Errors
-    /// A corrupt manifest; I/O errors.
+    /// A corrupt manifest; I/O errors; when the connection has failed.
     pub fn missing(&self) -> Result<Vec<u64>> {
+        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(others) = others.as_mut() else { return self.missing_now() };
+        let lead = || Ok(self.missing_now()?.iter().map(u64::to_string).collect::<Vec<_>>().join(" "));
+        let announced = others.steps.take(CALL, lead, |_| Ok(()))?;
+        let epochs = announced.split_whitespace().map(str::parse);
+        epochs.collect::<std::result::Result<_, _>>().map_err(|_| Error::internal("an announcement of no epochs"))
+    }
+
+    fn missing_now(&self) -> Result<Vec<u64>> {
         let built = SidecarEpoch::list(&*self.storage, &self.index)?;
         let mut missing = Vec::new();
         for epoch in self.dataset.epochs()? {

@@ -9,7 +9,7 @@ use super::commit_protocol::CommitProtocol;
 use super::descriptor::DatasetDescriptor;
 use super::epochs::{commit_of, manifest_commits};
 use super::listing::list_or_empty;
-use super::paths::DatasetPaths;
+use super::paths::{DatasetPaths, Leftover};
 use super::recovery::is_superseded;
 use super::sidecar_index::SidecarEpoch;
 use crate::error::{Error, IoContext, Result};
@@ -184,8 +184,11 @@ impl EpochCommit {
                 continue;
             }
             drop(storage.remove_dir_all(&SidecarEpoch::unfinished(index, epoch, commit)));
-            // After a failed sync, the records may be in place.
-            if matches!(is_superseded(storage, &self.paths, epoch, commit), Ok(false)) {
+            // After a failed sync, the records may be in place. If the old ones are set aside, the next writer commits
+            // the new ones.
+            let set_aside = self.paths.leftover(epoch, commit, Leftover::SetAside);
+            let is_lost = matches!(storage.kind(&set_aside), Ok(None));
+            if is_lost && matches!(is_superseded(storage, &self.paths, epoch, commit), Ok(false)) {
                 drop(SidecarEpoch::remove(storage, index, |found| (found.epoch, found.commit) == (epoch, commit)));
             }
         }

@@ -404,8 +404,9 @@ impl LocalStage {
         if self.open_epoch().is_some() {
             return Err(UsageError::State { call: "close", state: "inside an epoch" }.into());
         }
-        let released = self.lock.take().map_or(Ok(()), WriterLock::release);
-        released.and(self.bitmaps.close())
+        // Whoever gets the lock of the dataset next needs those of the indexes, too.
+        let released = self.bitmaps.close();
+        released.and(self.lock.take().map_or(Ok(()), WriterLock::release))
     }
 
     fn open_epoch(&self) -> MutexGuard<'_, Option<OpenEpoch>> {

@@ -426,7 +426,8 @@ impl RankStage {
     /// # Errors
     /// When an epoch is open (it is aborted), or the lock file cannot be removed.
     pub(crate) fn close(mut self) -> Result<()> {
-        let released = self.lock.take().map_or(Ok(()), WriterLock::release).and(self.bitmaps.close());
+        // Whoever gets the lock of the dataset next needs those of the indexes, too.
+        let released = self.bitmaps.close().and(self.lock.take().map_or(Ok(()), WriterLock::release));
         match self.state {
             State::InEpoch(_) | State::Ending(_) => {
                 Err(UsageError::State { call: "close", state: "inside an epoch" }.into())
@@ -441,7 +442,8 @@ impl RankStage {
     /// # Errors
     /// When the lock file cannot be removed.
     pub(crate) fn abandon(mut self) -> Result<()> {
-        let released = self.lock.take().map_or(Ok(()), WriterLock::release).and(self.bitmaps.close());
+        // Whoever gets the lock of the dataset next needs those of the indexes, too.
+        let released = self.bitmaps.close().and(self.lock.take().map_or(Ok(()), WriterLock::release));
         // Dropping a transport would call the library to test which messages have left.
         std::mem::forget(self);
         released
