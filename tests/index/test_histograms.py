@@ -22,9 +22,10 @@ CONDITIONS = {
 
 @pytest.fixture(scope="module")
 def indexed(dumps, scratch) -> Path:
-    """The dumps, clustered by energy, with an index of the velocities."""
+    """The dumps with an index of the velocities. One rank has no strays, which would be in small row groups with few
+    bins, and clustered by hash all row groups have the same values."""
     dataset = scratch / "histograms"
-    turbidite("ingest", dumps, "--out", dataset, "--key", "energy", "--ranks", 4, *DERIVE)
+    turbidite("ingest", dumps, "--out", dataset, "--key", "hash:id", "--ranks", 1, *DERIVE)
     turbidite("index", "add", dataset, "bitmap:ux,uy,uz")
     return dataset
 

@@ -84,7 +84,7 @@ fn verify_index(
     let mut notice = |path: PathBuf, what: &str| report.findings.push(Finding::new(FindingKind::Notice, &path, what));
     for entry in list_or_empty(storage, &index.unfinished())? {
         let path = index.unfinished().join(&entry.name);
-        notice(path, "unfinished sidecars, or some being written; the next 'turbidite index add' removes them");
+        notice(path, "unfinished sidecars, or some being written; the next writer of the index removes them");
     }
     let epochs = list_epochs(storage, records)?;
     for sidecars in SidecarEpoch::list(storage, index)? {
@@ -98,7 +98,7 @@ fn verify_index(
             // Findings of the records.
             Some(Err(_)) => continue,
             _ => {
-                let what = "the records were replaced or removed; the next 'turbidite index add' removes it";
+                let what = "the records were replaced or removed, or are being committed; the next writer of the index removes what is stale";
                 report.findings.push(Finding::new(FindingKind::Notice, &sidecars.folder, what));
                 continue;
             }

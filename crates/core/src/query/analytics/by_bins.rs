@@ -180,8 +180,8 @@ impl BinnedHistogram {
         Ok(())
     }
 
-    /// Bounds the rows of some epochs. With `only_binned`, epochs without bins are left out and returned. An epoch whose
-    /// commit is stated must still have it.
+    /// Bounds the rows of some epochs. With `only_binned`, epochs without bins are left out and returned. An epoch
+    /// whose commit is stated must still have it.
     ///
     /// # Errors
     /// A missing or replaced epoch; a corrupt manifest.

@@ -8,8 +8,8 @@
 //!
 //! Bounds need only manifests, and the bins of bitmap indexes (`by_bins`). With [`Precision::Exact`], `tally` counts
 //! the rows that manifests do not assign to one bin, and reads only pages that cross the edge of a bin; in epochs with
-//! an index of the column, only rows are read that its bins leave in doubt, where that is less. Exact quantiles repeat such counts until
-//! their bounds are a single value.
+//! an index of the column, only rows are read that its bins leave in doubt, where that is less. Exact quantiles repeat
+//! such counts until their bounds are a single value.
 //!
 //! Infinities are ordinary values in quantiles. NaN has no position in the order and is counted separately.
 //!

@@ -404,7 +404,7 @@ impl LocalStage {
         if self.open_epoch().is_some() {
             return Err(UsageError::State { call: "close", state: "inside an epoch" }.into());
         }
-        // Whoever gets the lock of the dataset next needs those of the indexes, too.
+        // The next holder of the dataset's lock needs those of the indexes, too.
         let released = self.bitmaps.close();
         released.and(self.lock.take().map_or(Ok(()), WriterLock::release))
     }

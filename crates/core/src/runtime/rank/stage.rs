@@ -426,7 +426,7 @@ impl RankStage {
     /// # Errors
     /// When an epoch is open (it is aborted), or the lock file cannot be removed.
     pub(crate) fn close(mut self) -> Result<()> {
-        // Whoever gets the lock of the dataset next needs those of the indexes, too.
+        // The next holder of the dataset's lock needs those of the indexes, too.
         let released = self.bitmaps.close().and(self.lock.take().map_or(Ok(()), WriterLock::release));
         match self.state {
             State::InEpoch(_) | State::Ending(_) => {
@@ -442,7 +442,7 @@ impl RankStage {
     /// # Errors
     /// When the lock file cannot be removed.
     pub(crate) fn abandon(mut self) -> Result<()> {
-        // Whoever gets the lock of the dataset next needs those of the indexes, too.
+        // The next holder of the dataset's lock needs those of the indexes, too.
         let released = self.bitmaps.close().and(self.lock.take().map_or(Ok(()), WriterLock::release));
         // Dropping a transport would call the library to test which messages have left.
         std::mem::forget(self);
