@@ -278,7 +278,8 @@ bench-quick: build-bench venv ## The same in about a minute, compared with the c
 
 .PHONY: build-bench
 build-bench: build
-	$(CARGO) build $(RELEASE) --package turbidite --example ingest_speed --example query_speed --example lookup_speed
+	$(CARGO) build $(RELEASE) --package turbidite --example ingest_speed --example query_speed --example lookup_speed \
+		--example predicate_speed
 
 .PHONY: bench-balance
 bench-balance: ## Compare load imbalance with CARP's method at 512 partitions

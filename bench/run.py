@@ -17,6 +17,7 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
+import bitmaps
 import capped
 import data
 import duckdb
@@ -33,7 +34,7 @@ import space
 from common import EPOCHS, HERE, RANKS, median, say
 
 WIDTHS = (36, 64)
-PARTS = ("ingest", "query", "epochs", "capped", "large", "scaling", "python", "lookups", "space")
+PARTS = ("ingest", "query", "epochs", "capped", "large", "scaling", "python", "lookups", "space", "bitmaps")
 QUICK_PARTS = ("ingest", "query", "epochs")
 QUICK = HERE / "quick.json"
 # A ratio may be this much worse than the committed one before it counts: machines are shared.
@@ -168,6 +169,12 @@ class Bench:
         self.section(f"Boxes: an epoch of {measured.rows:,} records of 36 bytes, clustered by space:x,y,z", measured.table())
         self.figures["space"] = measured.found
 
+    def bitmaps(self, scratch: Path) -> None:
+        measured = bitmaps.Bitmaps(scratch, self.options.rounds, self.options.quick)
+        measured.study()
+        self.section(f"Bitmap indexes: an epoch of {measured.rows:,} records of 36 bytes, `{bitmaps.INDEX}`", measured.table())
+        self.figures["bitmaps"] = measured.figures()
+
     def keep_ratios(self, width: int, ratios: dict[str, float]) -> None:
         self.ratios |= {f"{width} bytes: {name}": value for name, value in ratios.items()}
 
@@ -211,7 +218,7 @@ def main() -> int:
         if {"ingest", "query"} & set(chosen.parts):
             with tempfile.TemporaryDirectory(prefix="turbidite-bench-", dir=chosen.scratch) as folder:
                 bench.width(Path(folder), width)
-    works = {"epochs": bench.epochs, "capped": bench.capped, "large": bench.large, "scaling": bench.scale, "python": bench.python, "lookups": bench.lookups, "space": bench.space}
+    works = {"epochs": bench.epochs, "capped": bench.capped, "large": bench.large, "scaling": bench.scale, "python": bench.python, "lookups": bench.lookups, "space": bench.space, "bitmaps": bench.bitmaps}
     for part, work in works.items():
         if part in chosen.parts:
             with tempfile.TemporaryDirectory(prefix="turbidite-bench-", dir=chosen.scratch) as folder:
