@@ -10,7 +10,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::UInt32Type;
 use turbidite::random::Random;
 use turbidite::storage::{MemoryStorage, Storage};
-use turbidite::store::{DatasetDescriptor, DatasetPaths, verify_on};
+use turbidite::store::{DatasetPaths, verify_on};
 use turbidite::{
     Column, ColumnView, DataType, Dataset, EpochStatistics, LocalJob, Prior, Query, Schema, VerifyOptions, WriteOptions,
 };
@@ -267,26 +267,6 @@ fn flat_domains_are_divided_along_their_long_sides() {
         assert!(numbers.len() > 400);
         assert!(read < ROWS as u64 * 20 / 20, "{read}");
     }
-}
-
-/// A dataset whose NaN are not apart, as a faulty writer would leave it: that of a key by ranges, with another
-/// description.
-#[test]
-fn verification_finds_nan_coordinates_among_others() {
-    let storage = Arc::new(MemoryStorage::new());
-    let mut records = Records::even(1, 0.0, 10.0);
-    records.y[777] = f64::NAN;
-    write(&storage, "z", options(), &[records]);
-    let paths = DatasetPaths::new(ROOT);
-    let mut descriptor = DatasetDescriptor::read(&*storage, &paths).unwrap();
-    descriptor.schema = Arc::new(schema("space:x,y,z"));
-    let text = descriptor.encode().unwrap();
-    storage.remove_file(&paths.descriptor()).unwrap();
-    storage.create(&paths.descriptor()).unwrap().write_at(0, &text).unwrap();
-    let shared = storage as Arc<dyn Storage>;
-    let report = verify_on(&shared, &paths, &VerifyOptions::default(), &|_| ()).unwrap();
-    let found: Vec<String> = report.findings.iter().map(|finding| finding.what.clone()).collect();
-    assert!(found.iter().any(|what| what.contains("it has NaN coordinates")), "{found:?}");
 }
 
 #[test]
