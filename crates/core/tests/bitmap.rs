@@ -12,65 +12,16 @@ use turbidite::random::Random;
 use turbidite::storage::{Fault, FaultStorage, MemoryStorage, Storage};
 use turbidite::store::{DatasetPaths, IfExists, truncate_after, verify_on};
 use turbidite::{
-    BitmapBuild, Column, ColumnView, DataType, Dataset, IndexOptions, LocalJob, Query, Schema, VerifyOptions,
-    WriteOptions, drop_index_with,
+    BitmapBuild, ColumnView, Dataset, IndexOptions, LocalJob, Query, VerifyOptions, WriteOptions, drop_index_with,
 };
+
+#[path = "support/plasma.rs"]
+mod plasma;
+
+use plasma::{Record, records, schema};
 
 const INDEX: &str = "bitmap:ux,uy,cell,kind";
 const EPOCHS: [u64; 2] = [10, 20];
-
-/// A record. Its number is its place in the epoch.
-#[derive(Debug, Clone, Copy)]
-struct Record {
-    energy: f32,
-    ux: f32,
-    uy: f64,
-    cell: i16,
-    kind: u8,
-}
-
-fn schema(key: &str) -> Schema {
-    let columns = vec![
-        Column::new("energy", DataType::F32),
-        Column::new("ux", DataType::F32),
-        Column::new("uy", DataType::F64),
-        Column::new("cell", DataType::I16),
-        Column::new("kind", DataType::U8),
-        Column::new("number", DataType::U64),
-    ];
-    Schema::clustered(columns, &key.parse().unwrap()).unwrap()
-}
-
-/// Returns a number as plasmas have them: near zero, with tails, and all special values.
-fn velocity(random: &mut Random) -> f64 {
-    let uniform = |random: &mut Random| random.below(1 << 16) as f64 / f64::from(1 << 16);
-    match random.below(40) {
-        0 => f64::NAN,
-        1 => 0.0,
-        2 => -0.0,
-        3 => f64::INFINITY,
-        4 => f64::NEG_INFINITY,
-        5 => 1.5,
-        6 => [-2.0, -0.5, 0.25, 5.0][random.below(4) as usize],
-        _ => {
-            let sum: f64 = (0..6).map(|_| uniform(random)).sum::<f64>() - 3.0;
-            sum * (1.0 + 8.0 * uniform(random).powi(6))
-        }
-    }
-}
-
-fn records(seed: u64, count: u32) -> Vec<Record> {
-    let mut random = Random::new(seed);
-    (0..count)
-        .map(|number| Record {
-            energy: random.below(1 << 20) as f32 / 1000.0,
-            ux: velocity(&mut random) as f32,
-            uy: velocity(&mut random),
-            cell: (number / 40) as i16 - 100,
-            kind: random.below(5) as u8,
-        })
-        .collect()
-}
 
 /// Writes epochs, in many small row groups.
 fn write(storage: &Arc<MemoryStorage>, key: &str, epochs: &[(u64, Vec<Record>)]) {

@@ -9,21 +9,14 @@ use turbidite::query::{BinScale, Bins, Bounded, EpochSelection, Histogram, Preci
 use turbidite::random::Random;
 use turbidite::storage::{DirEntry, Fault, FaultStorage, FileKind, MemoryStorage, ReadableFile, Storage, WritableFile};
 use turbidite::store::IfExists;
-use turbidite::{
-    BitmapBuild, Column, ColumnView, DataType, Dataset, IndexOptions, LocalJob, Query, Schema, Value, WriteOptions,
-};
+use turbidite::{BitmapBuild, ColumnView, Dataset, IndexOptions, LocalJob, Query, Value, WriteOptions};
+
+#[path = "support/plasma.rs"]
+mod plasma;
+
+use plasma::{Record, records, schema};
 
 const INDEX: &str = "bitmap:ux,uy,cell,kind";
-
-/// A record. Its number is its place in the epoch.
-#[derive(Debug, Clone, Copy)]
-struct Record {
-    energy: f32,
-    ux: f32,
-    uy: f64,
-    cell: i16,
-    kind: u8,
-}
 
 /// A column of a record, as the value that bins compare.
 type Axis = (&'static str, fn(&Record) -> f64);
@@ -36,54 +29,13 @@ const AXES: [Axis; 5] = [
     ("energy", |record| record.energy.into()),
 ];
 
-/// Returns a number as plasmas have them: near zero, with tails, and all special values.
-fn velocity(random: &mut Random) -> f64 {
-    let uniform = |random: &mut Random| random.below(1 << 16) as f64 / f64::from(1 << 16);
-    match random.below(40) {
-        0 => f64::NAN,
-        1 => 0.0,
-        2 => -0.0,
-        3 => f64::INFINITY,
-        4 => f64::NEG_INFINITY,
-        5 => 1.5,
-        6 => [-2.0, -0.5, 0.25, 0.7][random.below(4) as usize],
-        _ => {
-            let sum: f64 = (0..6).map(|_| uniform(random)).sum::<f64>() - 3.0;
-            sum * (1.0 + 8.0 * uniform(random).powi(6))
-        }
-    }
-}
-
-fn records(seed: u64, count: u32) -> Vec<Record> {
-    let mut random = Random::new(seed);
-    (0..count)
-        .map(|number| Record {
-            energy: random.below(1 << 20) as f32 / 1000.0,
-            ux: velocity(&mut random) as f32,
-            uy: velocity(&mut random),
-            cell: (number / 40) as i16 - 100,
-            kind: random.below(5) as u8,
-        })
-        .collect()
-}
-
 /// Writes an epoch of one rank.
 fn write(storage: &Arc<MemoryStorage>, key: &str, epoch: u64, records: &[Record], memtable_bytes: usize) {
-    let columns = [
-        ("energy", DataType::F32),
-        ("ux", DataType::F32),
-        ("uy", DataType::F64),
-        ("cell", DataType::I16),
-        ("kind", DataType::U8),
-        ("number", DataType::U64),
-    ];
-    let columns = columns.map(|(name, data_type)| Column::new(name, data_type)).to_vec();
     let mut options = WriteOptions::new(2);
     options.if_exists = IfExists::Replace;
     options.memtable_bytes = memtable_bytes;
     options.page_rows = 256;
-    let schema = Schema::clustered(columns, &key.parse().unwrap()).unwrap();
-    let job = LocalJob::open_with(storage.clone(), "/ds", schema, options).unwrap();
+    let job = LocalJob::open_with(storage.clone(), "/ds", schema(key), options).unwrap();
     job.begin_epoch(epoch).unwrap();
     macro_rules! column {
         ($field:ident) => {
@@ -100,8 +52,12 @@ fn write(storage: &Arc<MemoryStorage>, key: &str, epoch: u64, records: &[Record]
 }
 
 fn add(storage: &Arc<MemoryStorage>, encoding: Option<&str>) {
+    add_index(storage, INDEX, encoding);
+}
+
+fn add_index(storage: &Arc<MemoryStorage>, definition: &str, encoding: Option<&str>) {
     let options = IndexOptions { threads: Some(2), ..IndexOptions::default() };
-    let mut build = BitmapBuild::open_with(storage.clone(), "/ds", &INDEX.parse().unwrap(), &options).unwrap();
+    let mut build = BitmapBuild::open_with(storage.clone(), "/ds", &definition.parse().unwrap(), &options).unwrap();
     if let Some(encoding) = encoding {
         build.force_encoding(encoding).unwrap();
     }
@@ -494,6 +450,59 @@ fn a_dataset_that_is_held_open_counts_the_records_of_now() {
     add(&storage, None);
     write(&storage, "energy", 10, &records[..900], 2 << 20);
     check_two(&held, &query, &kept(&records[..900]), (AXES[0], AXES[1]), (&of_ux, &of_ux), "replaced again");
+}
+
+#[test]
+fn a_histogram_of_an_epoch_is_of_one_commit() {
+    let (storage, records) = indexed();
+    let held = Dataset::open_with(storage.clone(), "/ds").unwrap();
+    let of_ux = on_edges(6, -3.0, 3.0);
+    for records in [&records[..], &records[..5_000], &records[..900]] {
+        if records.len() < 60_000 {
+            write(&storage, "energy", 10, records, 2 << 20);
+            add(&storage, None);
+        }
+        let found = held.histogram("ux", &of_ux, 10, Precision::Bounded).unwrap();
+        let nan = records.iter().filter(|record| record.ux.is_nan()).count() as u64;
+        assert_eq!((found.rows.estimate, found.nan.estimate), (records.len() as u64, nan));
+        let apart = [found.negative_infinity, found.positive_infinity, found.below, found.above, found.nan];
+        let sum: u64 = found.bins.iter().chain(&apart).map(|rows| rows.most).sum();
+        assert!(sum >= found.rows.most, "{found:?}");
+        assert!(found.bins.iter().all(|rows| rows.most <= found.rows.most), "{found:?}");
+    }
+}
+
+/// The range counts of the key are of fewer rows than bins of an index.
+#[test]
+fn an_index_of_the_key_does_not_widen_its_bounds() {
+    let (storage, _) = indexed();
+    let of_energy = on_edges(7, 0.123, 1000.456);
+    let bounds = || {
+        let dataset = Dataset::open_with(storage.clone(), "/ds").unwrap();
+        dataset.histogram("energy", &of_energy, 10, Precision::Bounded).unwrap().bins
+    };
+    let before = bounds();
+    add_index(&storage, "bitmap:energy", None);
+    assert_eq!(bounds(), before);
+    assert!(before.iter().any(|rows| !rows.is_exact()));
+}
+
+/// Statistics of pages decide for a column that follows the key, although edges lie within bins.
+#[test]
+fn exact_counts_of_a_column_that_follows_the_key_read_few_pages() {
+    let (storage, records) = (Arc::new(MemoryStorage::new()), records(7, 60_000));
+    write(&storage, "number", 10, &records, 2 << 20);
+    add(&storage, None);
+    let dataset = Dataset::open_with(storage, "/ds").unwrap();
+    let bins = Bins { range: Some((Value::Int(-77), Value::Int(1283))), ..Bins::new(3) };
+    let found = dataset.histogram("cell", &bins, 10, Precision::Exact).unwrap();
+    let (edges, cells) = (&found.edges, records.iter().map(|record| f64::from(record.cell)));
+    for (bin, edge) in found.bins.iter().zip(edges.windows(2)).take(2) {
+        let within = cells.clone().filter(|cell| (edge[0].as_f64()..edge[1].as_f64()).contains(cell)).count() as u64;
+        assert_eq!(*bin, Bounded::exactly(within));
+    }
+    // 60,000 rows are 235 pages of 256 rows.
+    assert!(found.metrics.pages_read < 40, "{:?}", found.metrics);
 }
 
 #[test]
