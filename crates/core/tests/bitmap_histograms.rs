@@ -490,19 +490,18 @@ fn an_index_of_the_key_does_not_widen_its_bounds() {
 /// Statistics of pages decide for a column that follows the key, although edges lie within bins.
 #[test]
 fn exact_counts_of_a_column_that_follows_the_key_read_few_pages() {
-    let (storage, records) = (Arc::new(MemoryStorage::new()), records(7, 60_000));
-    write(&storage, "number", 10, &records, 2 << 20);
+    let (storage, mut records) = (Arc::new(MemoryStorage::new()), records(7, 60_000));
+    records.iter_mut().for_each(|record| record.uy = f64::from(record.energy) / 100.0);
+    write(&storage, "energy", 10, &records, 2 << 20);
     add(&storage, None);
     let dataset = Dataset::open_with(storage, "/ds").unwrap();
-    let bins = Bins { range: Some((Value::Int(-77), Value::Int(1283))), ..Bins::new(3) };
-    let found = dataset.histogram("cell", &bins, 10, Precision::Exact).unwrap();
-    let (edges, cells) = (&found.edges, records.iter().map(|record| f64::from(record.cell)));
-    for (bin, edge) in found.bins.iter().zip(edges.windows(2)).take(2) {
-        let within = cells.clone().filter(|cell| (edge[0].as_f64()..edge[1].as_f64()).contains(cell)).count() as u64;
-        assert_eq!(*bin, Bounded::exactly(within));
+    let found = dataset.histogram("uy", &on_edges(3, 1.23456, 9.87654), 10, Precision::Exact).unwrap();
+    for (bin, edge) in found.bins.iter().zip(found.edges.windows(2)) {
+        let is_within = |record: &&Record| (edge[0].as_f64()..edge[1].as_f64()).contains(&record.uy);
+        assert_eq!(*bin, Bounded::exactly(records.iter().filter(is_within).count() as u64));
     }
-    // 60,000 rows are 235 pages of 256 rows.
-    assert!(found.metrics.pages_read < 40, "{:?}", found.metrics);
+    // Each of the four edges lies in one page of one or two row groups, which have a dozen.
+    assert!((1..10).contains(&found.metrics.pages_read), "{:?}", found.metrics);
 }
 
 #[test]
