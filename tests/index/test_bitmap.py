@@ -47,7 +47,7 @@ def indexed(clustered, scratch) -> Path:
 def test_random_predicates_are_those_of_numpy(dumps, clustered, tmp_path, key, encoding):
     path = tmp_path / "ds"
     shutil.copytree(clustered[key], path)
-    turbidite("index", "add", path, ALL, *(["--encoding", encoding] if encoding else []))
+    turbidite("index", "add", path, f"{ALL},encoding={encoding}" if encoding else ALL)
     epochs = vpic.read_dumps(dumps)
     generator, dataset = Generator(23, epochs), package.open(path)
     used = 0

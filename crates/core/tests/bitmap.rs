@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, UInt64Type};
@@ -12,60 +12,54 @@ use turbidite::random::Random;
 use turbidite::storage::{Fault, FaultStorage, MemoryStorage, Storage};
 use turbidite::store::{DatasetPaths, IfExists, truncate_after, verify_on};
 use turbidite::{
-    BitmapBuild, ColumnView, Dataset, IndexOptions, LocalJob, Query, VerifyOptions, WriteOptions, drop_index_with,
+    BitmapBuild, Column, ColumnView, DataType, Dataset, IndexOptions, LocalJob, Query, Schema, VerifyOptions,
+    WriteOptions, drop_index_with,
 };
 
 #[path = "support/plasma.rs"]
 mod plasma;
+#[path = "support/wrapped.rs"]
+mod wrapped;
 
-use plasma::{Record, records, schema};
+use plasma::{Record, append, records, schema};
+use wrapped::WrappedStorage;
 
 const INDEX: &str = "bitmap:ux,uy,cell,kind";
+const EVERY_TYPE: &str = "bitmap:ux,uy,cell,kind,charge,station,pixel,shift,clock,number";
+const ENCODINGS: [&str; 3] = ["bytes", "slices", "runs"];
 const EPOCHS: [u64; 2] = [10, 20];
 
-/// Writes epochs, in many small row groups.
-fn write(storage: &Arc<MemoryStorage>, key: &str, epochs: &[(u64, Vec<Record>)]) {
-    write_by(storage, key, epochs, 128 << 10);
+/// Writes epochs, in many small row groups, with an index that is made meanwhile if there is one.
+fn write(storage: &Arc<MemoryStorage>, key: &str, epochs: &[(u64, Vec<Record>)], index: Option<&str>) {
+    write_by(storage, key, epochs, 128 << 10, index);
 }
 
-fn write_by(storage: &Arc<MemoryStorage>, key: &str, epochs: &[(u64, Vec<Record>)], memtable_bytes: usize) {
+fn write_by(
+    storage: &Arc<MemoryStorage>,
+    key: &str,
+    epochs: &[(u64, Vec<Record>)],
+    memtable_bytes: usize,
+    index: Option<&str>,
+) {
     let mut options = WriteOptions::new(3);
     options.if_exists = IfExists::Replace;
     options.memtable_bytes = memtable_bytes;
     options.page_rows = 256;
+    options.indexes = index.iter().map(|text| text.parse().unwrap()).collect();
     let job = LocalJob::open_with(storage.clone(), "/ds", schema(key), options).unwrap();
     for (epoch, records) in epochs {
         job.begin_epoch(*epoch).unwrap();
         for (chunk, part) in records.chunks(1_000).enumerate() {
-            macro_rules! column {
-                ($field:ident) => {
-                    part.iter().map(|record| record.$field).collect::<Vec<_>>()
-                };
-            }
-            let (energy, ux, uy, cell, kind) =
-                (column!(energy), column!(ux), column!(uy), column!(cell), column!(kind));
-            let numbers: Vec<u64> = (0..part.len() as u64).map(|at| chunk as u64 * 1_000 + at).collect();
-            let columns = [
-                ColumnView::from(&energy),
-                ColumnView::from(&ux),
-                ColumnView::from(&uy),
-                ColumnView::from(&cell),
-                ColumnView::from(&kind),
-                ColumnView::from(&numbers),
-            ];
-            job.append(chunk as u32 % 3, &columns).unwrap();
+            append(&job, chunk as u32 % 3, chunk as u64 * 1_000, part);
         }
         job.end_epoch().unwrap();
     }
     job.close().unwrap();
 }
 
-fn add(storage: &Arc<MemoryStorage>, definition: &str, encoding: Option<&str>) -> Vec<u64> {
+fn add(storage: &Arc<MemoryStorage>, definition: &str) -> Vec<u64> {
     let options = IndexOptions { threads: Some(2), ..IndexOptions::default() };
     let mut build = BitmapBuild::open_with(storage.clone(), "/ds", &definition.parse().unwrap(), &options).unwrap();
-    if let Some(encoding) = encoding {
-        build.force_encoding(encoding).unwrap();
-    }
     let missing = build.missing().unwrap();
     for epoch in &missing {
         build.build_epoch(*epoch, &|_| ()).unwrap();
@@ -85,17 +79,22 @@ struct Condition {
 type Number = (String, fn(&Record) -> f64);
 
 fn comparison(random: &mut Random, records: &[Record]) -> Condition {
-    let numbers: [Number; 8] = [
+    let numbers: [Number; 13] = [
         ("ux".into(), |record| record.ux.into()),
         ("uy".into(), |record| record.uy),
         ("cell".into(), |record| record.cell.into()),
         ("kind".into(), |record| record.kind.into()),
         ("energy".into(), |record| record.energy.into()),
+        ("charge".into(), |record| record.charge.into()),
+        ("station".into(), |record| record.station.into()),
+        ("pixel".into(), |record| record.pixel.into()),
+        ("shift".into(), |record| record.shift.into()),
+        ("clock".into(), |record| record.clock as f64),
         ("abs(ux)".into(), |record| f64::from(record.ux).abs()),
         ("ux * ux + uy * uy".into(), |record| f64::from(record.ux) * f64::from(record.ux) + record.uy * record.uy),
         ("ux - kind".into(), |record| f64::from(record.ux) - f64::from(record.kind)),
     ];
-    let (text, value) = &numbers[random.below(8) as usize];
+    let (text, value) = &numbers[random.below(13) as usize];
     let value = *value;
     // A literal that is exact in every type, or a number of a record.
     let mut literal = || {
@@ -167,12 +166,25 @@ fn numbers(dataset: &Dataset, query: &Query) -> Vec<u64> {
     numbers
 }
 
+/// When an index is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Made {
+    InSitu,
+    Afterwards,
+}
+
 /// Checks random predicates by each plan with brute force, on one clustering and with one encoding.
-fn check(key: &str, encoding: Option<&str>, seed: u64) {
+fn check(key: &str, encoding: Option<&str>, made: Made, seed: u64) {
+    let definition = encoding.map_or(EVERY_TYPE.to_owned(), |encoding| format!("{EVERY_TYPE},encoding={encoding}"));
     let storage = Arc::new(MemoryStorage::new());
     let epochs: Vec<(u64, Vec<Record>)> = EPOCHS.iter().map(|epoch| (*epoch, records(seed + epoch, 9_000))).collect();
-    write(&storage, key, &epochs);
-    assert_eq!(add(&storage, INDEX, encoding), EPOCHS);
+    match made {
+        Made::InSitu => write(&storage, key, &epochs, Some(&definition)),
+        Made::Afterwards => {
+            write(&storage, key, &epochs, None);
+            assert_eq!(add(&storage, &definition), EPOCHS);
+        }
+    }
     let dataset = Dataset::open_with(storage.clone(), "/ds").unwrap();
     let (mut random, mut used) = (Random::new(seed), 0);
     for round in 0..60 {
@@ -180,11 +192,11 @@ fn check(key: &str, encoding: Option<&str>, seed: u64) {
         let wanted = condition(&mut random, records, round % 4);
         let expected: Vec<u64> =
             (0u64..).zip(records).filter(|(_, record)| (wanted.holds)(record)).map(|(number, _)| number).collect();
-        for access in [Use::Automatic, Use::Index(INDEX.to_owned()), Use::Scan] {
+        for access in [Use::Automatic, Use::Index(EVERY_TYPE.to_owned()), Use::Scan] {
             let query = Query::new().epochs(*epoch).filter(&wanted.text).columns(["number"]).using(access.clone());
             assert_eq!(numbers(&dataset, &query), expected, "{} by {access:?}", wanted.text);
             assert_eq!(dataset.count(&query).unwrap().0, expected.len() as u64, "{} by {access:?}", wanted.text);
-            if key != "hash:number" {
+            if !key.contains(':') {
                 assert_eq!(numbers(&dataset, &query.clone().ordered(true)), expected, "{} by {access:?}", wanted.text);
             }
             let bounds = dataset.count_bounds(&query).unwrap();
@@ -194,7 +206,8 @@ fn check(key: &str, encoding: Option<&str>, seed: u64) {
             let explained = &explained.epochs[0];
             assert!(explained.rows_least <= rows && rows <= explained.rows_most, "{}", wanted.text);
             used += u32::from(
-                access != Use::Scan && explained.alternatives.iter().any(|path| path.path == INDEX && path.is_used),
+                access != Use::Scan
+                    && explained.alternatives.iter().any(|path| path.path == EVERY_TYPE && path.is_used),
             );
         }
     }
@@ -210,19 +223,23 @@ fn as_storage(storage: &Arc<MemoryStorage>) -> Arc<dyn Storage> {
 
 #[test]
 fn random_predicates_on_records_clustered_by_range() {
-    check("energy", None, 1);
-    check("cell", None, 2);
+    check("energy", None, Made::Afterwards, 1);
+    check("cell", None, Made::InSitu, 2);
 }
 
 #[test]
-fn random_predicates_on_records_clustered_by_hash() {
-    check("hash:number", None, 3);
+fn random_predicates_on_records_clustered_by_hash_and_by_space() {
+    check("hash:number", None, Made::InSitu, 3);
+    check("space:uy,ux", None, Made::Afterwards, 7);
 }
 
 #[test]
 fn random_predicates_by_each_encoding() {
-    for (encoding, seed) in [("bytes", 4), ("slices", 5), ("runs", 6)] {
-        check("energy", Some(encoding), seed);
+    for (encoding, seed) in ENCODINGS.into_iter().zip(10..) {
+        check("energy", Some(encoding), Made::Afterwards, seed);
+        for key in ["energy", "hash:number", "space:uy,ux"] {
+            check(key, Some(encoding), Made::InSitu, seed);
+        }
     }
 }
 
@@ -243,36 +260,44 @@ fn files(storage: &MemoryStorage, folder: &Path, text: &str) -> Vec<(PathBuf, u6
 /// Returns epochs of row groups that are large enough for many bins, with an index.
 fn indexed() -> (Arc<MemoryStorage>, Vec<Record>) {
     let (storage, records) = (Arc::new(MemoryStorage::new()), records(7, 60_000));
-    write_by(&storage, "energy", &[(10, records.clone()), (20, records.clone())], 2 << 20);
-    add(&storage, INDEX, None);
+    write_by(&storage, "energy", &[(10, records.clone()), (20, records.clone())], 2 << 20, None);
+    add(&storage, INDEX);
     (storage, records)
 }
 
 #[test]
-fn counts_on_edges_read_no_pages() {
+fn counts_on_edges_read_no_byte_of_the_records() {
     let (storage, records) = indexed();
-    let dataset = Dataset::open_with(storage.clone(), "/ds").unwrap();
-    for (text, holds) in [
-        ("ux > 1", (|record| record.ux > 1.0) as fn(&Record) -> bool),
-        ("ux >= 0.5 AND uy < 1 AND kind = 3", |record| record.ux >= 0.5 && record.uy < 1.0 && record.kind == 3),
-        ("NOT (abs(ux) < 3 OR isnan(uy)) OR cell = 7", |record| {
+    let bytes = Arc::new(Mutex::new(0));
+    let sidecar_bytes: u64 = files(&storage, Path::new("/ds/_turbidite/index"), "/10.").iter().map(|file| file.1).sum();
+    for (text, bins_only, holds) in [
+        ("ux > 1", true, (|record| record.ux > 1.0) as fn(&Record) -> bool),
+        ("isnan(uy) OR uy BETWEEN -1 AND 0", true, |record| record.uy.is_nan() || (-1.0..=0.0).contains(&record.uy)),
+        ("ux >= 0.5 AND uy < 1 AND kind = 3", false, |record| record.ux >= 0.5 && record.uy < 1.0 && record.kind == 3),
+        ("NOT (abs(ux) < 3 OR isnan(uy)) OR cell = 7", false, |record| {
             !(record.ux.abs() < 3.0 || record.uy.is_nan()) || record.cell == 7
         }),
     ] {
+        let counting = WrappedStorage::counting(storage.clone(), bytes.clone());
+        let dataset = Dataset::open_with(Arc::new(counting), "/ds").unwrap();
+        // The manifest is read once, with the end of a part, which names its commit.
+        dataset.count(&Query::new().epochs(10)).unwrap();
+        *bytes.lock().unwrap() = 0;
         let query = Query::new().epochs(10).filter(text);
         let (rows, metrics) = dataset.count(&query).unwrap();
         assert_eq!(rows, records.iter().filter(|record| holds(record)).count() as u64, "{text}");
         assert_eq!((metrics.pages_read, metrics.runs_touched), (0, 0), "{text}");
-        let sidecars: u64 = files(&storage, Path::new("/ds/_turbidite/index"), "/10.").iter().map(|file| file.1).sum();
-        assert!(metrics.bytes_read > 0 && metrics.bytes_read <= 2 * sidecars, "{text}: {metrics:?}");
+        assert!(metrics.bytes_read > 0 && metrics.bytes_read <= sidecar_bytes, "{text}: {metrics:?}");
+        let (again, kept) = dataset.count(&query).unwrap();
+        assert_eq!(again, rows, "{text}");
+        // Bins are kept, and tell the answer if there is one attribute.
+        assert!(kept.bytes_read < metrics.bytes_read && (kept.bytes_read == 0) == bins_only, "{text}: {kept:?}");
         let bounds = dataset.count_bounds(&query).unwrap();
         assert_eq!((bounds.least, bounds.most), (rows, rows), "{text}");
+        assert_eq!(*bytes.lock().unwrap(), 0, "{text}: bytes of records");
         let (_, scanned) = dataset.count(&query.clone().using(Use::Scan)).unwrap();
-        assert!(scanned.pages_read > 0, "{text}");
+        assert!(scanned.pages_read > 0 && *bytes.lock().unwrap() > 0, "{text}");
     }
-    // One attribute: nothing is read but its bins.
-    let (_, one) = dataset.count(&Query::new().epochs(10).filter("ux > 1e9")).unwrap();
-    assert_eq!(one.pages_read, 0);
 }
 
 #[test]
@@ -333,17 +358,17 @@ fn the_life_of_a_bitmap_index() {
     // Sidecars of replaced records are not used, and are completed.
     let half = records[..10_000].to_vec();
     let of_half = half.iter().filter(|record| record.ux > 1.0).count() as u64;
-    write(&storage, "energy", &[(10, half)]);
+    write(&storage, "energy", &[(10, half)], None);
     assert_eq!(count(10), (of_half, false));
     let notices = verify_on(&shared, &paths, &VerifyOptions::default(), &|_| ()).unwrap();
     assert!(notices.is_clean() && notices.findings.len() == 1, "{:?}", notices.findings);
-    assert_eq!(add(&storage, INDEX, None), [10]);
+    assert_eq!(add(&storage, INDEX), [10]);
     assert_eq!(count(10), (of_half, true));
     assert_eq!(storage.list(paths.index(INDEX).root()).unwrap().len(), 4, "index.json, _turbidite and two epochs");
     // So are those of an index that is complete.
     let stale = paths.index(INDEX).root().join(format!("30.{}", "00000000-0000-0000-0000-000000000007"));
     storage.create_dir_all(&stale).unwrap();
-    assert!(add(&storage, INDEX, None).is_empty());
+    assert!(add(&storage, INDEX).is_empty());
     assert_eq!(storage.list(paths.index(INDEX).root()).unwrap().len(), 4);
     // Sidecars of removed epochs are removed.
     let dataset = Dataset::open_with(storage.clone(), "/ds").unwrap();
@@ -355,7 +380,7 @@ fn the_life_of_a_bitmap_index() {
     let error = open(&format!("{INDEX},precision=1")).unwrap_err().to_string();
     assert!(error.contains("precision") && error.contains("drop it first"), "{error}");
     assert!(open("bitmap:speed").unwrap_err().to_string().contains("no column"));
-    add(&storage, "bitmap:energy,precision=1", None);
+    add(&storage, "bitmap:energy,precision=1");
     let both = Query::new().epochs(10).filter("energy > 500 AND ux > 1").using(Use::Automatic);
     let (rows, metrics) = dataset.count(&both).unwrap();
     assert!(rows > 0 && metrics.pages_read > 0, "opened before the second index");
@@ -378,12 +403,12 @@ fn a_dataset_that_is_held_open_counts_the_records_of_now() {
     assert_eq!(held.count(&query).unwrap().0, above(&records));
     let quarter = records[..5_000].to_vec();
     let expected = above(&quarter);
-    write(&storage, "energy", &[(10, quarter)]);
+    write(&storage, "energy", &[(10, quarter)], None);
     assert_eq!(held.count(&query).unwrap().0, expected);
     let held = Dataset::open_with(storage.clone(), "/ds").unwrap();
-    add(&storage, INDEX, None);
+    add(&storage, INDEX);
     assert!(held.count_bounds(&query).unwrap().most >= expected);
-    write(&storage, "energy", &[(10, records[..100].to_vec())]);
+    write(&storage, "energy", &[(10, records[..100].to_vec())], None);
     assert!(held.count_bounds(&query).unwrap().most <= 100);
 }
 
@@ -421,7 +446,7 @@ fn a_killed_build_is_completed() {
     let records = records(9, 3_000);
     let expected = records.iter().filter(|record| record.ux > 1.0).count() as u64;
     let original = Arc::new(MemoryStorage::new());
-    write(&original, "energy", &[(10, records)]);
+    write(&original, "energy", &[(10, records)], None);
     let options = IndexOptions { threads: Some(1), break_lock: true };
     let build = |storage: Arc<dyn Storage>| {
         let mut build = BitmapBuild::open_with(storage, "/ds", &INDEX.parse().unwrap(), &options)?;
@@ -433,7 +458,7 @@ fn a_killed_build_is_completed() {
     let mut killed = 0;
     for at in 0.. {
         let storage = Arc::new(MemoryStorage::new());
-        write(&storage, "energy", &[(10, self::records(9, 3_000))]);
+        write(&storage, "energy", &[(10, self::records(9, 3_000))], None);
         let broken: Arc<dyn Storage> =
             Arc::new(FaultStorage::with_fault(storage.clone(), Fault::Kill { at, torn: at % 2 == 0 }));
         let done = build(broken).is_ok();
@@ -463,10 +488,14 @@ fn long_predicates_and_uniform_columns_are_answered() {
     for record in &mut records {
         (record.uy, record.kind) = (f64::NAN, 7);
     }
-    write_by(&storage, "energy", &[(10, records.clone())], 1 << 20);
-    add(&storage, INDEX, None);
+    write_by(&storage, "energy", &[(10, records.clone())], 1 << 20, None);
+    add(&storage, INDEX);
     let dataset = Dataset::open_with(storage, "/ds").unwrap();
+    // As many operators as an expression can have. A thousand terms have more.
     let terms = (0..250).map(|term| format!("ux > {term} AND ux < {term}.5")).collect::<Vec<_>>().join(" OR ");
+    let thousand = (0..1_000).map(|term| format!("ux = {term}")).collect::<Vec<_>>().join(" OR ");
+    let error = dataset.count(&Query::new().filter(thousand)).unwrap_err().to_string();
+    assert!(error.contains("more than 1000 operators") && error.contains("use IN"), "{error}");
     let cells = (0..100_000).map(|cell| (cell * 3).to_string()).collect::<Vec<_>>().join(", ");
     for (text, holds) in [
         (
@@ -485,4 +514,31 @@ fn long_predicates_and_uniform_columns_are_answered() {
             assert_eq!(dataset.count(&query).unwrap().0, expected, "{start} by {access:?}");
         }
     }
+}
+
+#[test]
+fn an_index_of_few_of_very_many_columns_is_made_in_situ_and_afterwards() {
+    let columns: Vec<Column> = (0..4_096).map(|number| Column::new(&format!("c{number}"), DataType::I16)).collect();
+    let schema = Schema::clustered(columns, &"c0".parse().unwrap()).unwrap();
+    let storage = Arc::new(MemoryStorage::new());
+    let mut options = WriteOptions::new(1);
+    options.indexes = vec!["bitmap:c4095,c7".parse().unwrap()];
+    let job = LocalJob::open_with(storage.clone(), "/ds", schema, options).unwrap();
+    job.begin_epoch(10).unwrap();
+    let values: Vec<Vec<i16>> =
+        (0..4_096).map(|column| (0..300).map(|row: i16| (row * 7 + column % 50) % 9).collect()).collect();
+    job.append(0, &values.iter().map(ColumnView::from).collect::<Vec<_>>()).unwrap();
+    job.end_epoch().unwrap();
+    job.close().unwrap();
+    add(&storage, "bitmap:c3000");
+    let dataset = Dataset::open_with(storage, "/ds").unwrap();
+    let rows = (0..300).filter(|row| values[4_095][*row] > 4 && values[3_000][*row] < 3).count() as u64;
+    for index in ["bitmap:c4095,c7", "bitmap:c3000"] {
+        let query = Query::new().filter("c4095 > 4 AND c3000 < 3").using(Use::Index(index.to_owned()));
+        assert_eq!(dataset.count(&query).unwrap().0, rows, "{index}");
+    }
+    let query = Query::new().filter("c4095 > 4").using(Use::Index("bitmap:c4095,c7".to_owned()));
+    let (rows, metrics) = dataset.count(&query).unwrap();
+    assert_eq!(rows, values[4_095].iter().filter(|value| **value > 4).count() as u64);
+    assert_eq!(metrics.pages_read, 0);
 }

@@ -3,18 +3,24 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod support;
+#[path = "support/wrapped.rs"]
+mod wrapped;
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 use turbidite::random::Random;
-use turbidite::storage::{Fault, FaultStorage, FileKind, MemoryStorage, Storage};
+use turbidite::storage::{Fault, FaultStorage, FileKind, MemoryStorage, Storage, WritableFile};
 use turbidite::store::{DatasetPaths, IfExists, WriterLock, verify_on};
 use turbidite::{
     BitmapBuild, Column, ColumnView, DataType, Dataset, Error, IndexOptions, LocalJob, Query, Schema, VerifyOptions,
     WriteOptions, drop_index_with,
 };
+
+use wrapped::WrappedStorage;
 
 /// Energy, two velocities, a cell and an id.
 type Record = (f32, f32, f64, i16, u32);
@@ -162,6 +168,81 @@ fn sidecars_made_in_situ_are_those_that_are_added_later() {
             assert_eq!(lists(&index(name)), names, "{key}, {definition}");
         }
     }
+}
+
+/// Sidecars of which those of one rank are durable after those of the others.
+#[derive(Debug)]
+struct Order {
+    /// Number of sidecars of other ranks that are durable.
+    durable: Mutex<usize>,
+    changed: Condvar,
+    awaited: usize,
+    /// Whether the slow rank waited in vain.
+    gave_up: AtomicBool,
+}
+
+#[derive(Debug)]
+struct OrderedFile {
+    inner: Box<dyn WritableFile>,
+    order: Arc<Order>,
+    is_slow: bool,
+}
+
+impl WritableFile for OrderedFile {
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> std::io::Result<()> {
+        self.inner.write_at(offset, bytes)
+    }
+
+    fn truncate(&mut self, bytes: u64) -> std::io::Result<()> {
+        self.inner.truncate(bytes)
+    }
+
+    fn sync(&mut self) -> std::io::Result<()> {
+        let Order { durable, changed, awaited, gave_up } = &*self.order;
+        let mut durable = durable.lock().unwrap();
+        if !self.is_slow {
+            *durable += 1;
+            changed.notify_all();
+            return self.inner.sync();
+        }
+        // Ranks that wait for the slow one would wait forever.
+        let waiting = |durable: &mut usize| *durable < *awaited;
+        let (durable, result) = changed.wait_timeout_while(durable, Duration::from_secs(120), waiting).unwrap();
+        drop(durable);
+        gave_up.store(result.timed_out(), Ordering::Relaxed);
+        self.inner.sync()
+    }
+}
+
+#[test]
+fn one_slow_part_delays_no_other_sidecar() {
+    let memory = Arc::new(MemoryStorage::new());
+    let order = Arc::new(Order {
+        durable: Mutex::default(),
+        changed: Condvar::new(),
+        awaited: 3,
+        gave_up: AtomicBool::default(),
+    });
+    let ordered = order.clone();
+    let storage = WrappedStorage::of_created(memory.clone(), move |path, inner| {
+        let name = path.file_name().unwrap().to_string_lossy();
+        if !name.ends_with(".bitmap") {
+            return inner;
+        }
+        Box::new(OrderedFile { inner, order: ordered.clone(), is_slow: name.starts_with("part-00001") })
+    });
+    let mut options = options(4, &["bitmap:ux,cell"]);
+    // The slow rank keeps one of them.
+    options.threads = 2;
+    let job = LocalJob::open_with(Arc::new(storage), "/ds", schema("hash:id"), options).unwrap();
+    job.begin_epoch(3).unwrap();
+    append(&job, 4, &records(3, 40_000));
+    job.end_epoch().unwrap();
+    job.close().unwrap();
+    assert!(!order.gave_up.load(Ordering::Relaxed), "sidecars waited for that of a slow rank");
+    let all: Arc<dyn Storage> = memory.clone();
+    assert_eq!((verify(&all), missing(&all, "bitmap:ux,cell")), (Vec::new(), Vec::new()));
+    assert_eq!(sidecars(&memory, "bitmap:ux,cell").len(), 4);
 }
 
 #[test]

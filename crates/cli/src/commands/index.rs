@@ -58,9 +58,6 @@ struct Add {
     /// Threads that read records; under mpiexec each rank has one [default: the number of cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
-    /// How a bitmap index stores the bins of rows [default: whatever is smallest]
-    #[arg(long, value_name = "NAME", value_parser = ["bytes", "slices", "runs"], hide_short_help = true)]
-    encoding: Option<String>,
     /// Take over the index's lock; use it only if the holder is certainly gone
     #[arg(long)]
     break_lock: bool,
@@ -133,13 +130,8 @@ impl Add {
             shows: leads && !as_json,
         };
         let added = match (&definition, &world) {
-            (SecondaryIndex::Entries(_), _) if self.encoding.is_some() => {
-                return Err(Failure::Usage("--encoding: only a bitmap index has encodings".to_owned()));
-            }
             (SecondaryIndex::Entries(definition), world) => build.add(definition, world.as_ref())?,
-            (SecondaryIndex::Bitmap(definition), world) => {
-                build.add_bitmap(definition, self.encoding.as_deref(), world.as_ref())?
-            }
+            (SecondaryIndex::Bitmap(definition), world) => build.add_bitmap(definition, world.as_ref())?,
         };
         world.map_or(Ok(()), World::leave)?;
         match (leads, as_json) {
@@ -155,7 +147,7 @@ impl IndexRun<'_> {
     pub(super) fn add_any(&self, definition: &SecondaryIndex, world: Option<&World>) -> Result<Added, Failure> {
         match definition {
             SecondaryIndex::Entries(definition) => self.add(definition, world),
-            SecondaryIndex::Bitmap(definition) => self.add_bitmap(definition, None, world),
+            SecondaryIndex::Bitmap(definition) => self.add_bitmap(definition, world),
         }
     }
 
@@ -187,12 +179,7 @@ impl IndexRun<'_> {
     }
 
     /// Makes the sidecars of all epochs that a bitmap index lacks.
-    fn add_bitmap(
-        &self,
-        definition: &BitmapDefinition,
-        encoding: Option<&str>,
-        world: Option<&World>,
-    ) -> Result<Added, Failure> {
+    fn add_bitmap(&self, definition: &BitmapDefinition, world: Option<&World>) -> Result<Added, Failure> {
         let begun = Instant::now();
         let options = IndexOptions { threads: self.threads.map(usize::from), break_lock: self.break_lock };
         let mut build = match world {
@@ -203,9 +190,6 @@ impl IndexRun<'_> {
                 BitmapBuild::open_rank(self.dataset, definition, &options, place, world.topology(), transport)?
             }
         };
-        if let Some(encoding) = encoding {
-            build.force_encoding(encoding)?;
-        }
         if let Some(notice) = build.lock_notice().filter(|_| self.shows) {
             complain(&format!("turbidite: {notice}"));
         }

@@ -9,7 +9,6 @@ use uuid::Uuid;
 
 use crate::error::{Error, IoContext, Result, UsageError};
 use crate::format::PartId;
-use crate::format::bitmap::bin_numbers::Encoding;
 use crate::format::bitmap::sidecar::{EncodedSection, SidecarIdentity, SidecarWriter};
 use crate::index::{BitmapColumns, BitmapDefinition};
 use crate::index_build::options::IndexOptions;
@@ -46,7 +45,6 @@ pub struct BitmapBuild {
     /// Absent on ranks other than 0.
     lock: Option<WriterLock>,
     lock_notice: Option<LockNotice>,
-    forced: Option<Encoding>,
     /// The other processes that write a share, if there are any. The lock lets threads share the rest of the build.
     others: Mutex<Option<Others>>,
 }
@@ -157,7 +155,6 @@ impl BitmapBuild {
             index: DatasetPaths::new(path).index(&definition.name()),
             lock: None,
             lock_notice: None,
-            forced: None,
             others: Mutex::default(),
         })
     }
@@ -169,24 +166,6 @@ impl BitmapBuild {
         definition.describe(self.dataset.descriptor().uuid).open_or_create(&*self.storage, &self.index)?;
         remove_stale(&*self.storage, &self.index, &self.dataset)?;
         remove_remains(&*self.storage, &DatasetPaths::new(path))
-    }
-
-    /// Stores the bins of rows in one encoding, for tests and measurements: `bytes`, `slices` or `runs`.
-    ///
-    /// # Errors
-    /// A usage error if there is no such encoding.
-    #[doc(hidden)]
-    pub fn force_encoding(&mut self, name: &str) -> Result<()> {
-        self.forced = Some(match name {
-            "bytes" => Encoding::Bytes,
-            "slices" => Encoding::Slices,
-            "runs" => Encoding::Runs,
-            _ => {
-                let what = format!("there is no encoding '{name}'");
-                return Err(UsageError::Option { option: "encoding", what }.into());
-            }
-        });
-        Ok(())
     }
 
     /// Returns the notice about a dead process's stale lock of the index, if there was one, for the user.
@@ -382,7 +361,7 @@ impl BitmapBuild {
             group.read(page.offset, &mut [IoSliceMut::new(&mut raw.page)])?;
             group.decode(&raw.page, position, number, true, &mut raw.values)?;
         }
-        Ok(self.columns.section(column, &raw.values, self.forced))
+        Ok(self.columns.section(column, &raw.values))
     }
 }
 

@@ -162,7 +162,7 @@ impl ColumnTap for SidecarTap {
         let rows = u32::try_from(group.rows).map_err(|_| Error::internal("a row group of 2^32 rows"))?;
         let mut sidecar = self.take(group.part)?;
         let numbered = group.columns.iter().enumerate();
-        sidecar.append(rows, numbered.map(|(column, values)| Ok(self.columns.section(column, values, None))))?;
+        sidecar.append(rows, numbered.map(|(column, values)| Ok(self.columns.section(column, values))))?;
         self.parts().insert(group.part, sidecar);
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Records like those of a plasma simulation, with all special values, which tests of bitmap indexes share.
 
 use turbidite::random::Random;
-use turbidite::{Column, DataType, Schema};
+use turbidite::{Column, ColumnView, DataType, LocalJob, Schema};
 
 /// A record. Its number is its place in the epoch.
 #[derive(Debug, Clone, Copy)]
@@ -11,6 +11,11 @@ pub(crate) struct Record {
     pub(crate) uy: f64,
     pub(crate) cell: i16,
     pub(crate) kind: u8,
+    pub(crate) charge: i8,
+    pub(crate) station: u16,
+    pub(crate) pixel: u32,
+    pub(crate) shift: i32,
+    pub(crate) clock: i64,
 }
 
 /// Returns the columns of records, the last of which is the number, clustered by a key.
@@ -21,6 +26,11 @@ pub(crate) fn schema(key: &str) -> Schema {
         Column::new("uy", DataType::F64),
         Column::new("cell", DataType::I16),
         Column::new("kind", DataType::U8),
+        Column::new("charge", DataType::I8),
+        Column::new("station", DataType::U16),
+        Column::new("pixel", DataType::U32),
+        Column::new("shift", DataType::I32),
+        Column::new("clock", DataType::I64),
         Column::new("number", DataType::U64),
     ];
     Schema::clustered(columns, &key.parse().unwrap()).unwrap()
@@ -54,6 +64,38 @@ pub(crate) fn records(seed: u64, count: u32) -> Vec<Record> {
             uy: velocity(&mut random),
             cell: (number / 40) as i16 - 100,
             kind: random.below(5) as u8,
+            charge: (number % 256) as u8 as i8,
+            station: (number / 7 % 700) as u16 * 90,
+            pixel: u32::MAX - number / 3,
+            shift: random.below(1 << 12) as i32 - (1 << 11),
+            clock: (i64::from(number) - 3_000) << 32,
         })
         .collect()
+}
+
+/// Appends some of an epoch's records, of which `first` is the number of the first.
+pub(crate) fn append(job: &LocalJob, rank: u32, first: u64, records: &[Record]) {
+    macro_rules! column {
+        ($field:ident) => {
+            records.iter().map(|record| record.$field).collect::<Vec<_>>()
+        };
+    }
+    let (energy, ux, uy, cell, kind) = (column!(energy), column!(ux), column!(uy), column!(cell), column!(kind));
+    let (charge, station, pixel) = (column!(charge), column!(station), column!(pixel));
+    let (shift, clock) = (column!(shift), column!(clock));
+    let numbers: Vec<u64> = (first..first + records.len() as u64).collect();
+    let columns = [
+        ColumnView::from(&energy),
+        ColumnView::from(&ux),
+        ColumnView::from(&uy),
+        ColumnView::from(&cell),
+        ColumnView::from(&kind),
+        ColumnView::from(&charge),
+        ColumnView::from(&station),
+        ColumnView::from(&pixel),
+        ColumnView::from(&shift),
+        ColumnView::from(&clock),
+        ColumnView::from(&numbers),
+    ];
+    job.append(rank, &columns).unwrap();
 }

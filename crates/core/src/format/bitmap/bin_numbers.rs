@@ -10,6 +10,9 @@ pub(crate) const WORD_ROWS: usize = u64::BITS as usize;
 /// Maximum number of intervals of bins that are compared one by one. A table is faster for more of them.
 const MOST_INTERVALS: usize = 4;
 
+/// Number of words of a bitmap that are compared at a time.
+const BLOCK_WORDS: usize = 4;
+
 /// How the bins of rows are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Encoding {
@@ -31,6 +34,15 @@ impl Encoding {
             Self::Bytes => 0,
             Self::Slices => 1,
             Self::Runs => 2,
+        }
+    }
+
+    /// Returns the name of the encoding in definitions.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Bytes => "bytes",
+            Self::Slices => "slices",
+            Self::Runs => "runs",
         }
     }
 
@@ -76,8 +88,8 @@ enum Stored {
     /// One bin has all rows.
     One,
     Bytes(Vec<u8>),
-    /// The bitmaps of all bits, one after another.
-    Slices(Vec<u64>),
+    /// The bitmaps of all bits, one after another, in words.
+    Slices(Vec<u8>),
     /// The bin of rows, and the row after the last of them.
     Runs(Vec<(u8, u32)>),
 }
@@ -193,15 +205,13 @@ impl BinNumbers {
             }
             Encoding::Slices => {
                 expect(bits_of(bins) * rows.div_ceil(WORD_ROWS) * size_of::<u64>())?;
-                let (words, _) = bytes.as_chunks::<8>();
-                let slices: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
                 let mut unknown = vec![0; rows.div_ceil(WORD_ROWS)];
-                mark_slices(&slices, &(bins..1 << bits_of(bins)), &mut unknown);
+                mark_slices(&bytes, &(bins..1 << bits_of(bins)), &mut unknown);
                 clear_beyond(&mut unknown, rows);
                 if unknown.iter().any(|word| *word != 0) {
                     return Err(format!("a row is in a bin beyond the last of {bins}"));
                 }
-                Stored::Slices(slices)
+                Stored::Slices(bytes)
             }
             Encoding::Runs => Stored::Runs(decode_runs(&bytes, rows, bins)?),
         };
@@ -250,11 +260,12 @@ impl BinNumbers {
             Stored::Bytes(numbers) => numbers.into(),
             Stored::Slices(slices) => {
                 let words = self.rows.div_ceil(WORD_ROWS);
+                let (slices, _) = slices.as_chunks::<8>();
                 let mut numbers = Vec::with_capacity(words * WORD_ROWS);
                 for at in 0..words {
                     let mut of_bits = [0u64; 8];
                     let each = slices.chunks_exact(words);
-                    of_bits.iter_mut().zip(each).for_each(|(word, slice)| *word = slice[at]);
+                    of_bits.iter_mut().zip(each).for_each(|(word, slice)| *word = u64::from_le_bytes(slice[at]));
                     numbers.extend_from_slice(transposed(of_bits).as_flattened());
                 }
                 numbers.truncate(self.rows);
@@ -337,32 +348,50 @@ fn clear_beyond(bitmap: &mut [u64], rows: usize) {
 }
 
 /// Sets the bits of the rows whose numbers lie in an interval.
-fn mark_slices(slices: &[u64], interval: &Range<usize>, bitmap: &mut [u64]) {
+fn mark_slices(slices: &[u8], interval: &Range<usize>, bitmap: &mut [u64]) {
     if interval.is_empty() {
         return;
     }
     let words = bitmap.len();
-    let (low, high) = (interval.start, interval.end - 1);
-    for (at, word) in bitmap.iter_mut().enumerate() {
-        // Rows known to be above or below an end, by their higher bits.
-        let (mut below_low, mut equal_low, mut above_high, mut equal_high) = (0u64, u64::MAX, 0u64, u64::MAX);
-        for bit in (0..slices.len() / words).rev() {
-            let slice = slices[bit * words + at];
-            if low >> bit & 1 == 1 {
-                below_low |= equal_low & !slice;
-                equal_low &= slice;
-            } else {
-                equal_low &= !slice;
-            }
-            if high >> bit & 1 == 1 {
-                equal_high &= slice;
-            } else {
-                above_high |= equal_high & slice;
-                equal_high &= !slice;
-            }
-        }
-        *word |= !(below_low | above_high);
+    let (slices, _) = slices.as_chunks::<8>();
+    let (blocks, rest) = bitmap.as_chunks_mut::<BLOCK_WORDS>();
+    let first_of_rest = blocks.len() * BLOCK_WORDS;
+    for (block, marked) in blocks.iter_mut().enumerate() {
+        mark_block(slices, (words, block * BLOCK_WORDS), interval, marked);
     }
+    for (place, word) in rest.iter_mut().enumerate() {
+        mark_block(slices, (words, first_of_rest + place), interval, std::array::from_mut(word));
+    }
+}
+
+/// Sets the bits of the rows of `N` words from `start` on, whose numbers lie in an interval. The state of the words
+/// stays in registers.
+#[inline]
+fn mark_block<const N: usize>(
+    slices: &[[u8; 8]],
+    (words, start): (usize, usize),
+    interval: &Range<usize>,
+    marked: &mut [u64; N],
+) {
+    let (low, high) = (interval.start, interval.end - 1);
+    // Rows known to be above or below an end, by their higher bits.
+    let (mut outside, mut equal_low, mut equal_high) = ([0u64; N], [u64::MAX; N], [u64::MAX; N]);
+    for bit in (0..slices.len() / words).rev() {
+        let Some(slice) = slices[bit * words + start..].first_chunk::<N>() else { return };
+        let (low_bit, high_bit) = (mask(low >> bit), mask(high >> bit));
+        for at in 0..N {
+            let slice = u64::from_le_bytes(slice[at]);
+            outside[at] |= (equal_low[at] & low_bit & !slice) | (equal_high[at] & !high_bit & slice);
+            equal_low[at] &= !(slice ^ low_bit);
+            equal_high[at] &= !(slice ^ high_bit);
+        }
+    }
+    marked.iter_mut().zip(outside).for_each(|(word, outside)| *word |= !outside);
+}
+
+/// Returns all bits if the lowest bit of a number is set, and none otherwise.
+fn mask(number: usize) -> u64 {
+    (number as u64 & 1).wrapping_neg()
 }
 
 #[cfg(test)]

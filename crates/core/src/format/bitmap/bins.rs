@@ -21,13 +21,24 @@ pub(crate) struct Bin {
 pub(crate) struct Bins {
     order: KeyOrder,
     bins: Vec<Bin>,
+    /// Number of bins with numbers.
+    numbers: usize,
+    /// Number of rows in the bins before each bin, and in all bins.
+    rows_before: Vec<u64>,
 }
 
 impl Bins {
     /// Creates bins in ascending order, at most [`MAX_BINS`].
     pub(crate) fn new(order: KeyOrder, bins: Vec<Bin>) -> Self {
         debug_assert!(bins.len() <= MAX_BINS && bins.is_sorted_by(|one, next| one.greatest < next.least));
-        Self { order, bins }
+        let numbers = bins.partition_point(|bin| !order.is_nan(bin.least));
+        let mut rows_before = Vec::with_capacity(bins.len() + 1);
+        rows_before.push(0);
+        rows_before.extend(bins.iter().scan(0, |rows, bin| {
+            *rows += u64::from(bin.rows);
+            Some(*rows)
+        }));
+        Self { order, bins, numbers, rows_before }
     }
 
     /// Returns the bins.
@@ -37,7 +48,17 @@ impl Bins {
 
     /// Returns the number of bins with numbers: all but NaN's.
     pub(crate) fn numbers(&self) -> usize {
-        self.bins.partition_point(|bin| !self.order.is_nan(bin.least))
+        self.numbers
+    }
+
+    /// Returns the number of rows in some consecutive bins.
+    pub(crate) fn rows(&self, bins: &std::ops::Range<usize>) -> u64 {
+        self.rows_before[bins.end] - self.rows_before[bins.start]
+    }
+
+    /// Returns the memory that the bins take, in bytes.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        (size_of::<Self>() + size_of_val(&*self.bins) + size_of_val(&*self.rows_before)) as u64
     }
 
     /// Returns the smallest and the largest value of some consecutive bins of numbers.
@@ -91,7 +112,7 @@ impl Bins {
         if total != u64::from(rows) {
             return Err(format!("its bins have {total} rows, the row group has {rows}"));
         }
-        Ok(Self { order, bins })
+        Ok(Self::new(order, bins))
     }
 }
 
@@ -127,6 +148,10 @@ mod tests {
             assert_eq!(Bins::decode(&bins.encode(), order, rows), Ok(bins.clone()), "{data_type}");
             assert!(Bins::decode(&bins.encode(), order, rows + 1).unwrap_err().contains("rows"));
             assert_eq!(bins.numbers(), 3);
+            assert_eq!(
+                (bins.rows(&(0..0)), bins.rows(&(1..3)), bins.rows(&(0..bins.get().len()))),
+                (0, 5, rows.into())
+            );
         }
         let order = KeyOrder::new(DataType::U64).unwrap();
         let bins = Bins::new(order, vec![Bin { least: 7, greatest: u64::MAX, rows: 2 }]);

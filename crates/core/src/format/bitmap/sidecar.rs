@@ -1,7 +1,8 @@
 //! The sidecar of one part: sections of bins and of bin numbers, and a directory of them.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use uuid::Uuid;
 use xxhash_rust::xxh3::xxh3_64;
@@ -27,6 +28,10 @@ const SECTION_BYTES: usize = 48;
 
 /// Size of the trailer in bytes: offset, length and checksum of the directory, and the magic.
 const TRAILER_BYTES: usize = 32;
+
+/// Maximum memory for the decoded bins that an open sidecar keeps, in bytes. Those of three columns in a part of 28 MiB
+/// take half of it.
+const KEPT_BYTES: u64 = 512 << 10;
 
 /// The identity of a sidecar: the part that it belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -145,6 +150,9 @@ pub(crate) struct SidecarReader {
     /// The sections of all columns of the first row group, then those of the next.
     sections: Vec<Section>,
     columns: usize,
+    /// Bins that have been read, for each section. They are read by each query that asks for their column.
+    kept: Vec<OnceLock<Arc<Bins>>>,
+    kept_bytes: AtomicU64,
 }
 
 /// Reads little-endian numbers from bytes whose length has been checked.
@@ -197,7 +205,8 @@ impl SidecarReader {
             return Err(corrupt("checksum mismatch"));
         }
         let (rows, sections) = Self::decode(&directory, identity, columns, offset).map_err(|what| corrupt(&what))?;
-        Ok(Self { file, path: path.to_owned(), rows, sections, columns })
+        let kept = sections.iter().map(|_| OnceLock::new()).collect();
+        Ok(Self { file, path: path.to_owned(), rows, sections, columns, kept, kept_bytes: AtomicU64::new(0) })
     }
 
     /// Decodes a directory at an offset of the file.
@@ -266,20 +275,43 @@ impl SidecarReader {
         &self.path
     }
 
-    /// Returns the memory that the directory takes, in bytes.
+    /// Returns the memory that the directory and the bins that may be kept take, in bytes.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        (self.sections.len() * size_of::<Section>() + self.rows.len() * size_of::<u32>()) as u64
+        let section_bytes = size_of::<Section>() + size_of::<OnceLock<Arc<Bins>>>();
+        (self.sections.len() * section_bytes + self.rows.len() * size_of::<u32>()) as u64 + KEPT_BYTES
+    }
+
+    /// Returns the position of a column's section in a row group.
+    fn position(&self, row_group: usize, column: usize) -> Option<usize> {
+        (row_group < self.rows.len() && column < self.columns).then(|| row_group * self.columns + column)
     }
 
     fn section(&self, row_group: usize, column: usize) -> Option<&Section> {
-        self.sections.get(row_group.checked_mul(self.columns)?..)?.get(..self.columns)?.get(column)
+        self.sections.get(self.position(row_group, column)?)
     }
 
-    /// Reads the bins of a column in a row group. Returns the number of bytes read, too.
+    /// Returns the bins of a column in a row group, and the number of bytes that were read: 0 if they were kept.
     ///
     /// # Errors
     /// [`Error::Corruption`] if the bins are corrupt, or there is no such row group; I/O errors.
-    pub(crate) fn bins(&self, row_group: usize, column: usize, order: KeyOrder) -> Result<(Bins, u64)> {
+    pub(crate) fn bins(&self, row_group: usize, column: usize, order: KeyOrder) -> Result<(Arc<Bins>, u64)> {
+        let position = self.position(row_group, column).ok_or_else(|| self.missing(row_group))?;
+        if let Some(kept) = self.kept[position].get() {
+            return Ok((kept.clone(), 0));
+        }
+        let (bins, bytes) = self.read_bins(row_group, column, order)?;
+        let bins = Arc::new(bins);
+        let memory_bytes = bins.memory_bytes();
+        if self.kept_bytes.fetch_add(memory_bytes, Ordering::Relaxed).saturating_add(memory_bytes) <= KEPT_BYTES {
+            // If another thread was faster, this has been counted twice, and a little less is kept.
+            let _ = self.kept[position].set(bins.clone());
+        } else {
+            self.kept_bytes.fetch_sub(memory_bytes, Ordering::Relaxed);
+        }
+        Ok((bins, bytes))
+    }
+
+    fn read_bins(&self, row_group: usize, column: usize, order: KeyOrder) -> Result<(Bins, u64)> {
         let section = self.section(row_group, column).ok_or_else(|| self.missing(row_group))?;
         let bytes = self.read(&section.bins, row_group, column, "bins")?;
         let bins = Bins::decode(&bytes, order, self.rows[row_group]);
@@ -314,7 +346,7 @@ impl SidecarReader {
     /// # Errors
     /// As for [`SidecarReader::bins`].
     pub(crate) fn verify(&self, row_group: usize, column: usize, order: KeyOrder) -> Result<u64> {
-        let (bins, bytes) = self.bins(row_group, column, order)?;
+        let (bins, bytes) = self.read_bins(row_group, column, order)?;
         let numbers = self.numbers(row_group, column, &bins)?;
         let mut rows = [0u32; MAX_BINS];
         numbers.bytes().iter().for_each(|bin| rows[usize::from(*bin)] += 1);

@@ -13,6 +13,7 @@ pub(crate) struct BitmapColumns {
     positions: Vec<usize>,
     orders: Vec<KeyOrder>,
     precision: u32,
+    encoding: Option<Encoding>,
 }
 
 impl BitmapColumns {
@@ -27,7 +28,7 @@ impl BitmapColumns {
             order.ok_or_else(|| Error::internal("an indexed column has no numbers"))
         };
         let orders = positions.iter().map(order).collect::<Result<Vec<_>>>()?;
-        Ok(Self { positions, orders, precision: definition.precision() })
+        Ok(Self { positions, orders, precision: definition.precision(), encoding: definition.encoding() })
     }
 
     /// Returns the positions of the columns among the records' columns.
@@ -37,9 +38,9 @@ impl BitmapColumns {
 
     /// Returns the section of one of the columns of a row group, by its number in the index. `values` are packed stored
     /// values, in the order of the rows.
-    pub(crate) fn section(&self, column: usize, values: &[u8], forced: Option<Encoding>) -> EncodedSection {
+    pub(crate) fn section(&self, column: usize, values: &[u8]) -> EncodedSection {
         let BinnedColumn { bins, numbers } = bin_column(self.orders[column], values, self.precision);
-        let (encoding, numbers) = encode(&numbers, bins.get().len(), forced);
+        let (encoding, numbers) = encode(&numbers, bins.get().len(), self.encoding);
         EncodedSection { bins: bins.encode(), encoding, numbers }
     }
 }

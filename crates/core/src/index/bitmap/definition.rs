@@ -1,4 +1,4 @@
-//! The definition of a bitmap index: its columns, and the precision of its bins.
+//! The definition of a bitmap index: its columns, the precision of its bins, and how the bins of rows are stored.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,6 +6,7 @@ use std::str::FromStr;
 use uuid::Uuid;
 
 use crate::error::{Error, Result, UsageError};
+use crate::format::bitmap::bin_numbers::Encoding;
 use crate::schema::{KeyOrder, Schema};
 use crate::store::SidecarDescriptor;
 
@@ -18,7 +19,8 @@ const MOST_PRECISION: u32 = 4;
 /// Maximum length of a definition in bytes, since it is the name of a folder.
 const MOST_NAME_BYTES: usize = 200;
 
-/// The columns of a bitmap index, and the precision of its bins.
+/// The columns of a bitmap index, and the precision of its bins. `encoding=bytes`, `slices` or `runs` stores the bins
+/// of rows in one way, for comparison; otherwise each row group has whatever is smallest.
 ///
 /// ```
 /// use turbidite::BitmapDefinition;
@@ -31,6 +33,7 @@ const MOST_NAME_BYTES: usize = 200;
 pub struct BitmapDefinition {
     columns: Vec<String>,
     precision: u32,
+    encoding: Option<Encoding>,
 }
 
 impl BitmapDefinition {
@@ -58,7 +61,7 @@ impl BitmapDefinition {
                 return wrong(format!("'{column}' is listed twice"));
             }
         }
-        let definition = Self { columns, precision };
+        let definition = Self { columns, precision, encoding: None };
         if definition.columns.is_empty() {
             return wrong("a bitmap index needs a column: bitmap:ux,uy,uz".to_owned());
         }
@@ -74,7 +77,7 @@ impl BitmapDefinition {
         text.starts_with(Self::PREFIX)
     }
 
-    /// Returns the name of the index: its definition without the precision.
+    /// Returns the name of the index: its definition without precision and encoding.
     pub fn name(&self) -> String {
         format!("{}{}", Self::PREFIX, self.columns.join(","))
     }
@@ -87,6 +90,11 @@ impl BitmapDefinition {
     /// Returns the maximum number of digits of the edges of bins.
     pub fn precision(&self) -> u32 {
         self.precision
+    }
+
+    /// Returns the only encoding of the bins of rows, if there is one.
+    pub(crate) fn encoding(&self) -> Option<Encoding> {
+        self.encoding
     }
 
     /// Returns the description of this index of a dataset.
@@ -117,29 +125,40 @@ impl BitmapDefinition {
 impl FromStr for BitmapDefinition {
     type Err = Error;
 
-    /// Parses `bitmap:COLUMN,…[,precision=DIGITS]`.
+    /// Parses `bitmap:COLUMN,…[,precision=DIGITS][,encoding=NAME]`.
     fn from_str(text: &str) -> Result<Self, Error> {
         let wrong = |what: String| Error::from(UsageError::Option { option: "index", what });
         let listed = text.strip_prefix(Self::PREFIX).ok_or_else(|| {
             wrong(format!("'{text}' is not the definition of a bitmap index, such as bitmap:ux,uy,uz"))
         })?;
         let mut columns: Vec<String> = listed.split(',').map(|name| name.trim().to_owned()).collect();
-        let precision = match columns.last().and_then(|last| last.strip_prefix("precision=")) {
-            None => DEFAULT_PRECISION,
-            Some(digits) => {
-                let parsed = digits.parse().map_err(|_| wrong(format!("'{digits}' is not a number of digits")))?;
-                columns.pop();
-                parsed
+        let (mut precision, mut encoding) = (None, None);
+        while let Some((name, value)) = columns.last().and_then(|last| last.split_once('=')) {
+            match name {
+                "precision" if precision.is_none() => {
+                    let digits = value.parse().map_err(|_| wrong(format!("'{value}' is not a number of digits")))?;
+                    precision = Some(digits);
+                }
+                "encoding" if encoding.is_none() => {
+                    let found = Encoding::ALL.into_iter().find(|encoding| encoding.name() == value);
+                    let unknown = || wrong(format!("'{value}' is not an encoding: bytes, slices or runs"));
+                    encoding = Some(found.ok_or_else(unknown)?);
+                }
+                _ => break,
             }
-        };
-        Self::new(columns, precision)
+            columns.pop();
+        }
+        Ok(Self { encoding, ..Self::new(columns, precision.unwrap_or(DEFAULT_PRECISION))? })
     }
 }
 
 impl fmt::Display for BitmapDefinition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name())?;
-        if self.precision == DEFAULT_PRECISION { Ok(()) } else { write!(f, ",precision={}", self.precision) }
+        if self.precision != DEFAULT_PRECISION {
+            write!(f, ",precision={}", self.precision)?;
+        }
+        self.encoding.map_or(Ok(()), |encoding| write!(f, ",encoding={}", encoding.name()))
     }
 }
 
@@ -150,15 +169,26 @@ mod tests {
 
     #[test]
     fn definitions_are_printed_as_they_are_parsed() {
-        for text in ["bitmap:ux", "bitmap:ux,uy,uz", "bitmap:ux,precision=1", "bitmap:precision,precision=4"] {
+        for text in [
+            "bitmap:ux",
+            "bitmap:ux,uy,uz",
+            "bitmap:ux,precision=1",
+            "bitmap:precision,precision=4",
+            "bitmap:ux,precision=3,encoding=slices",
+            "bitmap:encoding,encoding=runs",
+        ] {
             assert_eq!(text.parse::<BitmapDefinition>().unwrap().to_string(), text);
         }
         assert_eq!("bitmap:ux,precision=2".parse::<BitmapDefinition>().unwrap().to_string(), "bitmap:ux");
+        let forced: BitmapDefinition = "bitmap:ux,encoding=bytes,precision=3".parse().unwrap();
+        assert_eq!((forced.name().as_str(), forced.precision()), ("bitmap:ux", 3));
     }
 
     #[test]
     fn wrong_definitions_are_refused() {
-        let long = format!("bitmap:{}", vec!["column"; 40].join(","));
+        let names: Vec<String> = (0..40).map(|number| format!("column{number}")).collect();
+        let long = format!("bitmap:{}", names.join(","));
+        assert!(long.parse::<BitmapDefinition>().unwrap_err().to_string().contains("make several indexes"));
         for text in [
             "ux",
             "bitmap:",
@@ -170,7 +200,9 @@ mod tests {
             "bitmap:ux,precision=x",
             "bitmap:precision=2",
             "bitmap:precision=2,ux",
-            &long,
+            "bitmap:ux,precision=2,precision=3",
+            "bitmap:ux,encoding=roaring",
+            "bitmap:ux,encoding=",
         ] {
             assert!(text.parse::<BitmapDefinition>().is_err(), "{text}");
         }

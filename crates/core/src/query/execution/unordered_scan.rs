@@ -294,19 +294,28 @@ impl<T: Send + 'static> Scan<T> {
         if !self.resolved.stored.is_empty() {
             return plan.choices.iter().copied().collect();
         }
-        let (certain, tested): (Vec<GroupChoice>, Vec<GroupChoice>) =
-            plan.choices.iter().partition(|choice| choice.is_exact);
+        // The rows of a row group that match, if they need not be tested.
+        let counted = |choice: &GroupChoice| {
+            let all = plan.manifest.row_groups[choice.entry].rows;
+            let rows = self.resolved.rows_of(choice.entry, all);
+            match choice.is_exact {
+                true => Some(rows.end - rows.start),
+                false => plan.bitmaps.matching(*choice).filter(|_| rows == (0..all)),
+            }
+        };
+        let (mut tested, mut rows, mut known) = (VecDeque::new(), 0, 0);
+        for choice in &plan.choices {
+            match counted(choice) {
+                Some(matching) => (rows, known) = (rows + matching, known + 1),
+                None => tested.push_back(*choice),
+            }
+        }
         let epoch = plan.manifest.epoch;
         if let Some(progress) = &self.counters.progress {
-            progress.advance(certain.len() as u64);
+            progress.advance(known);
         }
-        let rows_of = |choice: &GroupChoice| {
-            let rows = self.resolved.rows_of(choice.entry, plan.manifest.row_groups[choice.entry].rows);
-            rows.end - rows.start
-        };
-        let rows = certain.iter().map(rows_of).sum();
         self.refines.push_back(self.pool.submit(0, move |_| Ok(Refined::Counted(epoch, rows))));
-        tested.into()
+        tested
     }
 
     /// Submits the refinement of a row group. If no column is requested, rows are counted by bitmaps alone where these

@@ -53,10 +53,11 @@ impl RowGroupPlan {
         let selection = match (&resolved.predicate, scan.indexed_rows(choice)) {
             (Some(_), Some(selection)) if !choice.is_exact => selection,
             (Some(predicate), None) if !choice.is_exact => {
-                match scan.bitmaps.select(dataset, predicate, &scan.manifest, (choice, &group))? {
-                    Some(selection) => selection,
-                    None => statistics::select(group.entry(), group.epoch(), predicate, &group)?,
-                }
+                let by_statistics = statistics::select(group.entry(), group.epoch(), predicate, &group)?;
+                let tested_share = by_statistics.inexact().rows() as f64 / group.entry().rows.max(1) as f64;
+                let by_bitmaps =
+                    scan.bitmaps.select(dataset, predicate, &scan.manifest, (choice, &group), tested_share)?;
+                by_bitmaps.unwrap_or(by_statistics)
             }
             // `check_pages` has ensured that row numbers fit.
             _ => RowSelection::all(u32::try_from(group.entry().rows).unwrap_or(u32::MAX)),

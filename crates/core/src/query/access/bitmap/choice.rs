@@ -57,6 +57,27 @@ struct ChosenGroup {
     is_exact: bool,
     /// Size of the bin numbers to read in bytes.
     bytes: u64,
+    /// The number of rows that match, if bins alone tell it.
+    matching: Option<u64>,
+    /// What answering costs. `None` if the query requires the index.
+    costs: Option<Costs>,
+}
+
+/// The cost of a row group's rows by bitmaps and by a scan, in bytes read.
+#[derive(Debug, Clone, Copy)]
+struct Costs {
+    bitmaps: f64,
+    /// A scan's cost of testing all rows.
+    tests: f64,
+    /// A scan's cost of the other columns of the rows that match.
+    output: f64,
+}
+
+impl Costs {
+    /// Returns whether bitmaps read less than a scan that tests a share of the rows.
+    fn pay(&self, tested_share: f64) -> bool {
+        self.bitmaps < (self.tests * tested_share + self.output) * WORTHWHILE_SHARE
+    }
 }
 
 /// Chooses the row groups of an epoch among those that are left, and removes those in which no row can match.
@@ -171,11 +192,9 @@ impl EpochBitmaps {
             }
             let entry = &manifest.row_groups[choice.entry];
             let bins = self.bins(dataset, manifest, entry)?;
-            let (estimate, mut bytes) = bins.estimate(predicate);
-            if estimate.is_exact && resolved.stored.is_empty() && bins.count(predicate).is_some() {
-                // Bins state the numbers of their rows.
-                bytes = 0;
-            }
+            let (estimate, number_bytes, matching) = bins.estimate(predicate);
+            // Rows that are counted need no bin numbers.
+            let bytes = if resolved.stored.is_empty() && matching.is_some() { 0 } else { number_bytes };
             chosen.possibly_most += (estimate.possibly_most * entry.rows as f64).ceil() as u64;
             match estimate.truth {
                 TruthValue::Never => {
@@ -193,8 +212,10 @@ impl EpochBitmaps {
             let is_small = comparisons.saturating_mul(entry.rows / 4) <= MOST_BITMAP_BYTES;
             // A merge keeps the selections of all row groups that overlap, cut into windows between pages. Single rows
             // would take more memory than it may have, and would have their page decoded once a window.
-            if is_small && !resolved.is_by_key() && (is_forced || pays(resolved, entry, &estimate, bytes)) {
-                self.groups.insert(choice.entry, ChosenGroup { is_exact: estimate.is_exact, bytes });
+            let costs = (!is_forced).then(|| costs(resolved, entry, &estimate, bytes));
+            let pays = costs.is_none_or(|costs| costs.pay(left_by_key(resolved, entry)));
+            if is_small && !resolved.is_by_key() && pays {
+                self.groups.insert(choice.entry, ChosenGroup { is_exact: estimate.is_exact, bytes, matching, costs });
                 chosen.is_used = true;
             } else {
                 chosen.is_scanned = true;
@@ -232,7 +253,13 @@ impl EpochBitmaps {
         self.groups.get(&choice.entry).map_or(0, |group| group.bytes)
     }
 
-    /// Selects the rows of a row group that match or may match. `None` if statistics have to select them.
+    /// Returns the number of rows of a row group that match, if it is known without reading bin numbers.
+    pub(in crate::query) fn matching(&self, choice: GroupChoice) -> Option<u64> {
+        self.groups.get(&choice.entry).filter(|_| !choice.is_exact)?.matching
+    }
+
+    /// Selects the rows of a row group that match or may match. `None` if statistics have to select them:
+    /// `tested_share` is the share of the rows that they leave to be tested, which is known by now.
     ///
     /// # Errors
     /// Corruption of the page index; errors other than those of unreadable indexes.
@@ -242,8 +269,11 @@ impl EpochBitmaps {
         predicate: &Predicate,
         manifest: &EpochManifest,
         (choice, group): (GroupChoice, &impl PageIndex),
+        tested_share: f64,
     ) -> Result<Option<RowSelection>> {
-        if !self.selects(choice) || self.is_unreadable.load(Ordering::Relaxed) {
+        let Some(chosen) = self.groups.get(&choice.entry).filter(|_| !choice.is_exact) else { return Ok(None) };
+        let pays = chosen.costs.is_none_or(|costs| costs.pay(tested_share));
+        if !pays || self.is_unreadable.load(Ordering::Relaxed) {
             return Ok(None);
         }
         let entry = &manifest.row_groups[choice.entry];
@@ -275,6 +305,9 @@ impl EpochBitmaps {
     ) -> Result<Option<(u64, u64)>> {
         if !self.selects(choice) || self.is_unreadable.load(Ordering::Relaxed) {
             return Ok(None);
+        }
+        if let Some(rows) = self.matching(choice) {
+            return Ok(Some((rows, rows)));
         }
         let entry = &manifest.row_groups[choice.entry];
         let found = self.bins(dataset, manifest, entry).and_then(|bins| match bins.count(predicate) {
@@ -364,30 +397,30 @@ pub(super) fn count_comparisons(predicate: &Predicate) -> u64 {
     comparisons
 }
 
-/// Returns whether bitmaps read less of a row group than a scan. `number_bytes` is the size of the bin numbers to read.
-fn pays(resolved: &ResolvedQuery, entry: &RowGroupEntry, estimate: &Estimate, number_bytes: u64) -> bool {
+/// Estimates what the rows of a row group cost. `number_bytes` is the size of the bin numbers to read.
+fn costs(resolved: &ResolvedQuery, entry: &RowGroupEntry, estimate: &Estimate, number_bytes: u64) -> Costs {
     let rows = entry.rows as f64;
     // Expected share of the pages that have at least one of a share of the rows.
     let page_rows = page_rows(entry);
     let pages = |share: f64| 1.0 - (1.0 - share.clamp(0.0, 1.0)).powf(page_rows);
     let matching = estimate.surely.midpoint(estimate.possibly);
     let (of_matching, of_tested) = (pages(matching), pages(estimate.possibly - estimate.surely));
-    let left = left_by_key(resolved, entry);
     let is_counted = resolved.stored.is_empty() && estimate.is_exact;
     // Expected number of ranges, if the rows lie in no order.
     let ranges = if is_counted { 0.0 } else { rows * estimate.possibly * (1.0 - estimate.possibly) };
-    let (mut scan, mut bitmap) = (0.0, number_bytes as f64 + ranges * RANGE_BYTES);
+    let mut costs = Costs { bitmaps: number_bytes as f64 + ranges * RANGE_BYTES, tests: 0.0, output: 0.0 };
     for &column in resolved.predicate_columns() {
-        scan += rows * left * resolved.width(column) as f64;
+        let bytes = rows * resolved.width(column) as f64;
         let touched = if resolved.stored.contains(&column) { of_tested.max(of_matching) } else { of_tested };
-        bitmap += rows * touched * resolved.width(column) as f64;
+        costs.tests += bytes;
+        costs.bitmaps += bytes * touched;
     }
     for &column in resolved.stored.iter().filter(|column| !resolved.predicate_columns().contains(column)) {
         let bytes = rows * of_matching * resolved.width(column) as f64;
-        scan += bytes;
-        bitmap += bytes;
+        costs.output += bytes;
+        costs.bitmaps += bytes;
     }
-    bitmap < scan * WORTHWHILE_SHARE
+    costs
 }
 
 /// Returns whether counting the rows of a row group by their bins reads less than a scan, if a share of the rows lie in

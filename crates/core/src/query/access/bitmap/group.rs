@@ -41,7 +41,7 @@ struct GroupColumn {
     sidecar: Arc<SidecarReader>,
     row_group: usize,
     column: usize,
-    bins: Bins,
+    bins: Arc<Bins>,
 }
 
 /// The truth of a comparison by bins.
@@ -122,6 +122,17 @@ impl Estimate {
         Self { truth: TruthValue::Maybe, is_exact, surely, possibly, surely_least, possibly_most }
     }
 
+    /// Returns the estimate of a condition that is true for at least and at most these numbers of `rows` rows.
+    fn of_counts((surely, possibly): (u64, u64), rows: u64) -> Self {
+        if surely == rows {
+            return Self::of(TruthValue::Always);
+        }
+        if possibly == 0 {
+            return Self::of(TruthValue::Never);
+        }
+        Self::of_shares(surely as f64 / rows as f64, possibly as f64 / rows as f64, surely == possibly)
+    }
+
     fn join(connective: Connective, operands: Vec<Self>) -> Self {
         let both = |one: Self, other: Self| Self {
             truth: one.truth.min(other.truth),
@@ -176,7 +187,9 @@ impl<'a> GroupBins<'a> {
                 return Err(Error::corruption_at(sidecar.path(), "directory", what));
             }
             let (bins, bytes) = sidecar.bins(row_group, column, order)?;
-            add(&reads.bytes, bytes);
+            if bytes > 0 {
+                add(&reads.bytes, bytes);
+            }
             read.push(GroupColumn { position, sidecar, row_group, column, bins });
         }
         let rows = u32::try_from(entry.rows).unwrap_or(u32::MAX);
@@ -240,10 +253,11 @@ impl<'a> GroupBins<'a> {
             ByBins::All(truth) => Some(RowTruths::All(truth).counts(self.rows)),
             ByBins::One(place, truths) => {
                 let bins = self.columns[place].bins.get().iter().zip(&truths);
-                let rows = |least: TruthValue| {
-                    bins.clone().filter(|(_, truth)| **truth >= least).map(|(bin, _)| u64::from(bin.rows)).sum()
-                };
-                Some((rows(TruthValue::Always), rows(TruthValue::Maybe)))
+                Some(bins.fold((0, 0), |(surely, possibly), (bin, truth)| match truth {
+                    TruthValue::Never => (surely, possibly),
+                    TruthValue::Maybe => (surely, possibly + u64::from(bin.rows)),
+                    TruthValue::Always => (surely + u64::from(bin.rows), possibly + u64::from(bin.rows)),
+                }))
             }
             ByBins::Two(..) => None,
         }
@@ -285,12 +299,22 @@ impl<'a> GroupBins<'a> {
         comparison.prune(self.epoch, &|column| known_bounds(self.entry, column))
     }
 
-    /// Estimates the rows that match, and the number of bytes of bin numbers that tell which rows they are.
-    pub(super) fn estimate(&self, predicate: &Predicate) -> (Estimate, u64) {
+    /// Estimates the rows that match, and the number of bytes of bin numbers that tell which rows they are. If the bins
+    /// of one column tell the exact number of rows, returns it, too.
+    pub(super) fn estimate(&self, predicate: &Predicate) -> (Estimate, u64, Option<u64>) {
+        if let Some(counts) = self.count(predicate) {
+            let estimate = Estimate::of_counts(counts, self.rows.into());
+            let number_bytes = if estimate.truth == TruthValue::Maybe { self.number_bytes(0) } else { 0 };
+            return (estimate, number_bytes, estimate.is_exact.then_some(counts.0));
+        }
+        let (estimate, number_bytes) = self.estimate_by_comparison(predicate);
+        (estimate, number_bytes, None)
+    }
+
+    fn estimate_by_comparison(&self, predicate: &Predicate) -> (Estimate, u64) {
         let mut needed = vec![false; self.columns.len()];
         let share = |place: usize, bins: &Range<usize>| {
-            let rows = self.columns[place].bins.get()[bins.clone()].iter().map(|bin| u64::from(bin.rows)).sum::<u64>();
-            rows as f64 / f64::from(self.rows.max(1))
+            self.columns[place].bins.rows(bins) as f64 / f64::from(self.rows.max(1))
         };
         let mut of_comparison = |comparison: &Comparison<'_>| {
             let Some((first, second)) = self.places(comparison) else {

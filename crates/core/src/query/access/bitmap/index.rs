@@ -16,8 +16,8 @@ use crate::store::{DatasetDescriptor, DatasetPaths, SidecarDescriptor, SidecarEp
 /// Maximum number of open sidecars of an index. Each holds a file descriptor.
 const OPEN_SIDECARS: usize = 32;
 
-/// Maximum memory for the directories of open sidecars of an index, in bytes.
-const DIRECTORY_BYTES: u64 = 16 << 20;
+/// Maximum memory for the directories and bins of open sidecars of an index, in bytes.
+const SIDECAR_BYTES: u64 = 24 << 20;
 
 /// A bitmap index of a dataset.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ pub(in crate::query) fn find_bitmaps(
         dataset: dataset.uuid,
         schema: dataset.schema.clone(),
         columns: Mutex::new(None),
-        sidecars: Mutex::new(Cache::new(OPEN_SIDECARS, DIRECTORY_BYTES)),
+        sidecars: Mutex::new(Cache::new(OPEN_SIDECARS, SIDECAR_BYTES)),
     };
     let names = list_sidecar_indexes(&**storage, paths)?.into_iter();
     Ok(names.filter(|name| BitmapDefinition::is_meant(name)).map(index).collect())

@@ -148,7 +148,10 @@ impl BinnedGroup<'_> {
         };
         let doubtful = 1.0 - sets.iter().enumerate().map(certain).product::<f64>();
         let (estimate, mut bytes) = match predicate {
-            Some(predicate) => self.bins.estimate(predicate),
+            Some(predicate) => {
+                let (estimate, number_bytes, _) = self.bins.estimate(predicate);
+                (estimate, number_bytes)
+            }
             None => (Estimate::of(TruthValue::Always), 0),
         };
         if !self.is_one() {
