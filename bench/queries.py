@@ -13,7 +13,9 @@ ROW_GROUP_ROWS = (20_000, 65_536, 262_144)
 OURS = ("turbidite", "compacted")
 # Not a query: the part files of our dataset as bytes.
 DIRECT = "direct on ours"
-PEERS = ("polars, sorted", "duckdb, sorted", "pyarrow, sorted", "polars, unsorted", "duckdb, unsorted", "duckdb on ours")
+# Other engines on our files, as they are written and compacted.
+ENGINES = ("duckdb on ours", "duckdb on compacted", "polars on ours", "polars on compacted")
+PEERS = ("polars, sorted", "duckdb, sorted", "pyarrow, sorted", "polars, unsorted", "duckdb, unsorted", *ENGINES)
 
 
 class Queries:
@@ -50,12 +52,13 @@ class Queries:
             modes = self.own(folder, ranges, rounds, cold)
             took[contestant] = modes[f"unordered-{columns}"]["median_us"]
             took[f"{contestant}, in order"] = modes[f"ordered-{columns}"]["median_us"]
-        ours = sorted((self.scratch / "dataset" / "data" / f"epoch={self.label}").glob("*.parquet"))
+        ours = {name: sorted((self.scratch / name / "data" / f"epoch={self.label}").glob("*.parquet")) for name in ("dataset", "compacted")}
         for contestant in peers:
             if contestant == DIRECT and ranges != self.file("share-100%"):
                 continue
-            engine, where = contestant.replace(" on ours", ", ours").split(", ")
-            choices = {"sorted": [[path] for path in self.sorted.values()], "unsorted": [[self.unsorted]], "ours": [ours]}
+            engine, where = contestant.replace(" on ", ", ").split(", ")
+            choices = {"sorted": [[path] for path in self.sorted.values()], "unsorted": [[self.unsorted]]}
+            choices |= {"ours": [ours["dataset"]], "compacted": [ours["compacted"]]}
             took[contestant] = min(self.peer(engine, files, ranges, columns, rounds, cold) for files in choices[where])
         self.found[key] = took
         say(f"{key}: {took['turbidite']:.0f} us; {', '.join(f'{name} {us:.0f}' for name, us in took.items() if name != 'turbidite')}")

@@ -139,6 +139,26 @@ static void trajectories(void) {
     FIELD(turbidite_track_metrics, bytes_read);
 }
 
+static void histograms(void) {
+    STRUCT(turbidite_bins);
+    FIELD(turbidite_bins, struct_size);
+    FIELD(turbidite_bins, is_log);
+    FIELD(turbidite_bins, column);
+    FIELD(turbidite_bins, count);
+    FIELD(turbidite_bins, low);
+    FIELD(turbidite_bins, high);
+    FIELD(turbidite_bins, edges);
+    STRUCT(turbidite_histogram_metrics);
+    FIELD(turbidite_histogram_metrics, struct_size);
+    FIELD(turbidite_histogram_metrics, epochs);
+    FIELD(turbidite_histogram_metrics, rows);
+    FIELD(turbidite_histogram_metrics, nan);
+    FIELD(turbidite_histogram_metrics, infinite);
+    FIELD(turbidite_histogram_metrics, outside);
+    FIELD(turbidite_histogram_metrics, bins);
+    FIELD(turbidite_histogram_metrics, bytes_read);
+}
+
 static void transport(void) {
     STRUCT(turbidite_transport);
     FIELD(turbidite_transport, struct_size);
@@ -160,6 +180,7 @@ int main(void) {
     what_is_handed_over();
     what_comes_back();
     trajectories();
+    histograms();
     transport();
     return 0;
 }

@@ -11,7 +11,7 @@ import numpy
 import pytest
 
 from support import raw
-from support.command import OK, start, turbidite
+from support.command import OK, answer, start, turbidite
 
 KILLS = 50
 EPOCHS = 8
@@ -47,9 +47,10 @@ def source(scratch) -> Source:
     return Source(root, {epoch: numpy.concatenate(ranks) for epoch, ranks in epochs.items()})
 
 
-def ingest(source: Source, target: Path, key: str) -> list:
+def ingest(source: Source, target: Path, key: str, index: str | None) -> list:
     # Small memtables, so that there are many writes to be killed between.
-    return raw.ingest_arguments(source.root, target, key, "--if-exists", "skip", "--ranks", 4, "--memtable", "256KiB")
+    options = ["--index", index] if index else []
+    return raw.ingest_arguments(source.root, target, key, "--if-exists", "skip", "--ranks", 4, "--memtable", "256KiB", *options)
 
 
 def committed(target: Path) -> list[int]:
@@ -57,8 +58,8 @@ def committed(target: Path) -> list[int]:
     return sorted(int(path.name.removeprefix("epoch=")) for path in data.iterdir()) if data.is_dir() else []
 
 
-def check_committed(source: Source, target: Path) -> list[int]:
-    """Everything committed must be whole, for us and for DuckDB."""
+def check_committed(source: Source, target: Path, index: str | None) -> list[int]:
+    """Everything committed must be whole, for us and for DuckDB, and have its index."""
     epochs = committed(target)
     if not (target / "_turbidite" / "dataset.json").exists():
         assert epochs == []
@@ -74,17 +75,24 @@ def check_committed(source: Source, target: Path) -> list[int]:
         assert turbidite("query", target, "--epoch", epoch, "--count").stdout.split()[0] == str(len(rows))
         some = ", ".join(str(number) for number in range(0, len(rows), 60_007))
         assert turbidite("query", target, "--epoch", epoch, "--count", "--where", f"id IN ({some})").stdout.split()[0] == str(some.count(",") + 1)
+        if index:
+            assert list((target / "_turbidite" / "index" / index).glob(f"{epoch}.*")), "a committed epoch has its sidecars"
+            found = answer("query", target, "--epoch", epoch, "--count", "--bounds", "--where", "ux > 1 AND uy < 0.5", "--use", index)
+            assert found["least"] <= int(((rows["ux"] > 1) & (rows["uy"] < 0.5)).sum()) <= found["most"]
     return epochs
 
 
-@pytest.mark.parametrize(("key", "wanted"), [("energy", KILLS), ("hash:id", KILLS // 5), ("space:energy,tag", KILLS // 5)])
-def test_killed_at_random_moments(source, scratch, key, wanted):
+KEYS = [("energy", KILLS, None), ("hash:id", KILLS // 5, "bitmap:ux,uy"), ("space:energy,tag", KILLS // 5, None)]
+
+
+@pytest.mark.parametrize(("key", "wanted", "index"), KEYS)
+def test_killed_at_random_moments(source, scratch, key, wanted, index):
     began = time.monotonic()
     target = scratch / "crash-undisturbed"
-    turbidite(*ingest(source, target, key))
+    turbidite(*ingest(source, target, key, index))
     # The machine may be faster or slower later: the moments follow it.
     longest = 2.5 * (time.monotonic() - began) / EPOCHS
-    assert check_committed(source, target) == sorted(source.epochs)
+    assert check_committed(source, target, index) == sorted(source.epochs)
     shutil.rmtree(target)
 
     rng = random.Random(6)
@@ -92,7 +100,7 @@ def test_killed_at_random_moments(source, scratch, key, wanted):
     target, left_behind = scratch / "crash-0", False
     while kills < wanted or min(unfinished, takeovers) <= wanted / 4:
         assert kills < 40 * wanted, f"the moments are not in the middle of the work: {unfinished} of {kills}, {takeovers} takeovers"
-        process = start(*ingest(source, target, key))
+        process = start(*ingest(source, target, key, index))
         time.sleep(rng.uniform(0, longest))
         process.kill()
         _, said = process.communicate()
@@ -101,7 +109,7 @@ def test_killed_at_random_moments(source, scratch, key, wanted):
         if process.returncode == 0:
             # Through before the blow fell: nothing more to kill here.
             longest *= 0.95
-            assert check_committed(source, target) == sorted(source.epochs)
+            assert check_committed(source, target, index) == sorted(source.epochs)
             shutil.rmtree(target)
             datasets += 1
             target, left_behind = scratch / f"crash-{datasets}", False
@@ -112,9 +120,9 @@ def test_killed_at_random_moments(source, scratch, key, wanted):
         in_the_middle = any((target / "_turbidite" / "tmp").glob("*"))
         unfinished += in_the_middle
         longest *= 1.0 if in_the_middle else 1.1
-        check_committed(source, target)
+        check_committed(source, target, index)
 
-    turbidite(*ingest(source, target, key))
-    assert check_committed(source, target) == sorted(source.epochs)
+    turbidite(*ingest(source, target, key, index))
+    assert check_committed(source, target, index) == sorted(source.epochs)
     shutil.rmtree(target)
     print(f"{kills} kills over {datasets + 1} datasets; {unfinished} left an unfinished epoch, {takeovers} locks were taken over")

@@ -45,13 +45,21 @@ def indexed(clustered, scratch) -> Path:
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("encoding", [None, "bytes", "slices", "runs"])
 def test_random_predicates_are_those_of_numpy(dumps, clustered, tmp_path, key, encoding):
-    path = tmp_path / "ds"
-    shutil.copytree(clustered[key], path)
-    turbidite("index", "add", path, f"{ALL},encoding={encoding}" if encoding else ALL)
+    definition = f"{ALL},encoding={encoding}" if encoding else ALL
+    added, in_situ = tmp_path / "added", tmp_path / "in-situ"
+    shutil.copytree(clustered[key], added)
+    turbidite("index", "add", added, definition)
+    turbidite("ingest", dumps, "--out", in_situ, *KEYS[key], *DERIVE, "--index", definition)
     epochs = vpic.read_dumps(dumps)
-    generator, dataset = Generator(23, epochs), package.open(path)
-    used = 0
-    for _ in range(60):
+    generator = Generator(23, epochs)
+    used = sum(compare_with_numpy(path, generator, epochs) for path in (added, in_situ))
+    assert used > 30, used
+
+
+def compare_with_numpy(path, generator, epochs) -> int:
+    """Compares random predicates with NumPy. Returns how many of them used the index."""
+    dataset, used = package.open(path), 0
+    for _ in range(30):
         predicate, epoch = generator.predicate(), int(generator.choice(list(epochs)))
         with numpy.errstate(over="ignore"):
             expected = numpy.sort(epochs[epoch]["id"][predicate.mask(epochs[epoch])])
@@ -63,7 +71,7 @@ def test_random_predicates_are_those_of_numpy(dumps, clustered, tmp_path, key, e
         used += any(path["is_used"] and path["path"] == ALL for path in plan.get("alternatives", []))
         least, most = bounds(path, predicate.text, epoch)
         assert least <= len(expected) <= most, predicate.text
-    assert used > 30, used
+    return used
 
 
 def bounds(dataset: Path, where: str, epoch: int) -> tuple[int, int]:
@@ -227,8 +235,7 @@ def test_requests_that_make_no_sense_are_refused(dumps, indexed, tmp_path):
         (["index", "add", indexed, "bitmap:ux,ux"], "listed twice", USAGE),
         (["index", "add", indexed, "bitmap:ux,precision=9"], "precision of 1 to 4", USAGE),
         (["index", "add", indexed, f"{VELOCITIES},precision=1"], "drop it first", USAGE),
-        (["index", "add", indexed, "bitmap:ux", "--encoding", "roaring"], "invalid value 'roaring'", USAGE),
-        (["index", "add", indexed, "id", "--encoding", "bytes"], "only a bitmap index", USAGE),
+        (["index", "add", indexed, "bitmap:ux,encoding=roaring"], "'roaring' is not an encoding: bytes, slices or runs", USAGE),
         (["index", "add", tmp_path / "nowhere", VELOCITIES], "nowhere", FAILED),
         (["index", "drop", indexed, "bitmap:ux"], f"no index 'bitmap:ux'; the dataset has [{VELOCITIES}]", USAGE),
         (["query", indexed, "--where", "ux > 4", "--use", "bitmap:uy"], "no index 'bitmap:uy'", USAGE),
@@ -247,7 +254,7 @@ def test_sidecars_are_as_the_format_says(clustered, tmp_path, encoding):
     shutil.copytree(clustered["range"], dataset)
     columns = {"ux": "<f4", "i": "<i4", "slope": "<f8"}
     name = f"bitmap:{','.join(columns)}"
-    turbidite("index", "add", dataset, name, *(["--encoding", encoding] if encoding else []))
+    turbidite("index", "add", dataset, f"{name},encoding={encoding}" if encoding else name)
     found, encodings = 0, set()
     for folder in (dataset / "_turbidite" / "index" / name).glob("[0-9]*"):
         epoch, commit = folder.name.split(".")

@@ -348,6 +348,49 @@ turbidite_status turbidite_get(turbidite_reader *reader, const turbidite_get_req
 turbidite_status turbidite_tracks(turbidite_reader *reader, const turbidite_track_request *request,
                                   struct ArrowArrayStream *stream, turbidite_track_metrics *metrics);
 
+/* The bins of one axis of a histogram. Zeroed memory with struct_size and `column` set requests 64 bins of equal width
+ * over the finite values of the column. */
+typedef struct turbidite_bins {
+    uint32_t struct_size; /* sizeof(turbidite_bins) */
+    int32_t is_log;       /* not 0: edges have equal ratios, for positive values */
+    const char *column;
+    uint64_t count;       /* maximum number of bins; 0: 64. A column of integers has at most one for each integer */
+    double low;           /* ends of the bins, both included; 0 and 0: those of the column's finite values */
+    double high;
+    double *edges;        /* filled with the edges, if it is not NULL: room for count + 1 */
+} turbidite_bins;
+
+/* Metrics of a histogram. Counts are pairs: at least, at most. They are equal in exact histograms. */
+typedef struct turbidite_histogram_metrics {
+    uint32_t struct_size;  /* sizeof(turbidite_histogram_metrics), set by the caller */
+    uint32_t epochs;       /* epochs of the request */
+    uint64_t rows[2];      /* rows that satisfy the predicate and lie in the box */
+    uint64_t nan[2];       /* rows in which a column of the histogram is NaN */
+    uint64_t infinite[2];  /* rows in which a column is infinite, and none is NaN */
+    uint64_t outside[2];   /* rows with finite values that are in no bin */
+    uint64_t bins[2];      /* number of bins of x and of y; 0 for y if there is none */
+    uint64_t bytes_read;
+} turbidite_histogram_metrics;
+
+/* Counts the rows of a request in bins of the column of `x`, or of the columns of `x` and `y`; `y` may be NULL.
+ * Columns, order and limit of the request are ignored, and it has no shares.
+ *
+ * `least` has room for the bins that are requested, x.count times y.count: all bins of y for the first bin of x come
+ * first. A bin contains its lower edge, and the last one its upper edge, too. If `most` is NULL, counts are exact, and
+ * bitmap indexes tell which rows need not be read. If `most` has room for as many numbers, no record is read: `least`
+ * and `most` are bounds from bitmap indexes and statistics, and equal where edges of bins are edges of an index.
+ * `metrics` may be NULL. How many rows have which velocities in step 4000:
+ *
+ *     uint64_t rows[64 * 64];
+ *     turbidite_request request = {sizeof request, .epochs = "4000", .where = "energy > 10"};
+ *     turbidite_bins x = {sizeof x, .column = "ux", .low = -3.2, .high = 3.2};
+ *     turbidite_bins y = {sizeof y, .column = "uy", .low = -3.2, .high = 3.2};
+ *     turbidite_histogram(reader, &request, &x, &y, rows, NULL, NULL);
+ */
+turbidite_status turbidite_histogram(turbidite_reader *reader, const turbidite_request *request, const turbidite_bins *x,
+                                     const turbidite_bins *y, uint64_t *least, uint64_t *most,
+                                     turbidite_histogram_metrics *metrics);
+
 /* Returns how many times queries of the reader found Bloom filters or an index corrupt. Their rows are complete, but
  * took more reads: run "turbidite verify". 0 for NULL. */
 uint64_t turbidite_reader_ignored_corruption(const turbidite_reader *reader);

@@ -91,6 +91,21 @@ fn share(request: &CRequest) -> Result<Option<(u64, u64)>, Error> {
     }
 }
 
+/// Converts a request that is answered as a whole, and not as a stream of rows, to a query. `function` is named if the
+/// request is divided into shares.
+///
+/// # Safety
+/// `request` is NULL or points to a `turbidite_request`, as in [`turbidite_query`].
+pub(crate) unsafe fn whole_query(function: &str, request: *const CRequest) -> Result<Query, Error> {
+    // SAFETY: guaranteed by the caller.
+    let Some(request) = unsafe { structs::request(request) }? else { return Ok(Query::new()) };
+    if share(&request)?.is_some() {
+        return Err(argument("shares", format!("is {}; {function} has no shares", request.shares)));
+    }
+    // SAFETY: as above.
+    unsafe { resolve(&request) }
+}
+
 /// Converts a request to a query.
 ///
 /// # Safety

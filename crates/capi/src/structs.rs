@@ -338,7 +338,7 @@ pub(crate) unsafe fn schema(columns: *const CColumn, count: usize, key: *const c
 ///
 /// # Safety
 /// `target` is NULL or points to an integer of 32 bits.
-unsafe fn check_size<T>(target: *const T, name: &'static str, type_name: &str) -> Result<(), Error> {
+pub(crate) unsafe fn check_size<T>(target: *const T, name: &'static str, type_name: &str) -> Result<(), Error> {
     if target.is_null() {
         return Ok(());
     }
@@ -354,7 +354,7 @@ unsafe fn check_size<T>(target: *const T, name: &'static str, type_name: &str) -
 ///
 /// # Safety
 /// `target` is NULL or begins with its size in bytes, which [`check_size`] has accepted. Both structs are `repr(C)`.
-unsafe fn copy_sized<T: Copy>(filled: &T, target: *mut T) {
+pub(crate) unsafe fn copy_sized<T: Copy>(filled: &T, target: *mut T) {
     if target.is_null() {
         return;
     }
@@ -452,6 +452,8 @@ mod tests {
         assert_eq!(size_of::<CGetRequest>(), 88);
         assert_eq!(size_of::<CTrackRequest>(), 120);
         assert_eq!(size_of::<CTrackMetrics>(), 64);
+        assert_eq!(size_of::<crate::histograms::CBins>(), 48);
+        assert_eq!(size_of::<crate::histograms::CHistogramMetrics>(), 96);
         assert_eq!(size_of::<turbidite::runtime::TransportTable>(), 80);
     }
 }

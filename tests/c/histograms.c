@@ -1,0 +1,116 @@
+/*
+ * Counts rows in bins.
+ *
+ *     histograms DATASET exact|bounds WHERE EPOCHS X COUNT LOW HIGH [Y COUNT LOW HIGH]
+ *     histograms DATASET mistakes
+ *
+ * "-" stands for NULL. Prints the metrics, then the edges of each axis, then the counts: at least, and at most.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "turbidite.h"
+
+#define CHECK(condition)                                                                                        \
+    do {                                                                                                        \
+        if (!(condition)) {                                                                                     \
+            fprintf(stderr, "%s:%d: %s is false; last error: %s\n", __FILE__, __LINE__, #condition, turbidite_last_error()); \
+            exit(1);                                                                                            \
+        }                                                                                                       \
+    } while (0)
+
+static const char *or_null(const char *argument) { return strcmp(argument, "-") == 0 ? NULL : argument; }
+
+static turbidite_bins bins(char **arguments) {
+    turbidite_bins bins = {sizeof bins, .column = arguments[0], .count = strtoull(arguments[1], NULL, 10)};
+    bins.low = strtod(arguments[2], NULL);
+    bins.high = strtod(arguments[3], NULL);
+    bins.edges = calloc(bins.count + 1, sizeof(double));
+    return bins;
+}
+
+static void pair(const char *name, const uint64_t counts[2]) { printf("%s %" PRIu64 " %" PRIu64 "\n", name, counts[0], counts[1]); }
+
+static void show_edges(const turbidite_bins *axis, uint64_t count) {
+    for (uint64_t i = 0; count && i <= count; i++) {
+        printf("%s%.17g", i ? " " : "", axis->edges[i]);
+    }
+    printf("\n");
+}
+
+static void count(turbidite_reader *reader, int argc, char **argv) {
+    int exact = strcmp(argv[2], "exact") == 0;
+    turbidite_request request = {sizeof request, .where = or_null(argv[3]), .epochs = or_null(argv[4])};
+    turbidite_bins x = bins(argv + 5), y = {0};
+    int has_y = argc == 13;
+    CHECK(argc == 9 || has_y);
+    if (has_y) {
+        y = bins(argv + 9);
+    }
+    size_t room = x.count * (has_y ? y.count : 1);
+    uint64_t *least = calloc(room, sizeof *least), *most = calloc(room, sizeof *most);
+    turbidite_histogram_metrics metrics = {.struct_size = sizeof metrics};
+    CHECK(turbidite_histogram(reader, &request, &x, has_y ? &y : NULL, least, exact ? NULL : most, &metrics) == TURBIDITE_OK);
+    printf("epochs %u\n", metrics.epochs);
+    pair("rows", metrics.rows);
+    pair("nan", metrics.nan);
+    pair("infinite", metrics.infinite);
+    pair("outside", metrics.outside);
+    pair("bins", metrics.bins);
+    CHECK(turbidite_reader_bytes_read(reader) == metrics.bytes_read);
+    show_edges(&x, metrics.bins[0]);
+    show_edges(&y, metrics.bins[1]);
+    for (uint64_t i = 0; i < metrics.bins[0] * (has_y ? metrics.bins[1] : 1); i++) {
+        printf("%" PRIu64 " %" PRIu64 "\n", least[i], exact ? least[i] : most[i]);
+    }
+    free(least);
+    free(most);
+    free(x.edges);
+    free(y.edges);
+}
+
+static void mistakes(turbidite_reader *reader) {
+    uint64_t least[64];
+    turbidite_bins x = {sizeof x, .column = "energy"};
+    CHECK(turbidite_histogram(NULL, NULL, &x, NULL, least, NULL, NULL) == TURBIDITE_USAGE);
+    CHECK(turbidite_histogram(reader, NULL, NULL, NULL, least, NULL, NULL) == TURBIDITE_USAGE);
+    CHECK(strstr(turbidite_last_error(), "x"));
+    CHECK(turbidite_histogram(reader, NULL, &x, NULL, NULL, NULL, NULL) == TURBIDITE_USAGE);
+    CHECK(strstr(turbidite_last_error(), "least"));
+    turbidite_histogram_metrics metrics = {0};
+    CHECK(turbidite_histogram(reader, NULL, &x, NULL, least, NULL, &metrics) == TURBIDITE_USAGE);
+    CHECK(strstr(turbidite_last_error(), "turbidite_histogram_metrics"));
+    turbidite_request shared = {sizeof shared, .share = 1, .shares = 2};
+    CHECK(turbidite_histogram(reader, &shared, &x, NULL, least, NULL, NULL) == TURBIDITE_USAGE);
+    CHECK(strstr(turbidite_last_error(), "no shares"));
+    turbidite_bins unset = {0, .column = "energy"};
+    CHECK(turbidite_histogram(reader, NULL, &unset, NULL, least, NULL, NULL) == TURBIDITE_USAGE);
+    CHECK(strstr(turbidite_last_error(), "turbidite_bins"));
+    turbidite_bins nameless = {.struct_size = sizeof nameless}, unknown = {sizeof unknown, .column = "enrgy"};
+    CHECK(turbidite_histogram(reader, NULL, &nameless, NULL, least, NULL, NULL) == TURBIDITE_USAGE);
+    CHECK(turbidite_histogram(reader, NULL, &unknown, NULL, least, NULL, NULL) == TURBIDITE_USAGE);
+    CHECK(strstr(turbidite_last_error(), "enrgy"));
+    turbidite_bins reversed = {sizeof reversed, .column = "energy", .low = 2, .high = 1};
+    CHECK(turbidite_histogram(reader, NULL, &reversed, NULL, least, NULL, NULL) == TURBIDITE_USAGE);
+    turbidite_bins many = {sizeof many, .column = "energy", .count = UINT64_MAX};
+    CHECK(turbidite_histogram(reader, NULL, &many, NULL, least, NULL, NULL) == TURBIDITE_USAGE);
+    CHECK(turbidite_histogram(reader, NULL, &x, &many, least, least, NULL) == TURBIDITE_USAGE);
+    turbidite_request elsewhere = {sizeof elsewhere, .epochs = "77"};
+    CHECK(turbidite_histogram(reader, &elsewhere, &x, NULL, least, NULL, NULL) != TURBIDITE_OK);
+    /* All defaults, without metrics. */
+    CHECK(turbidite_histogram(reader, NULL, &x, NULL, least, NULL, NULL) == TURBIDITE_OK);
+}
+
+int main(int argc, char **argv) {
+    turbidite_reader *reader;
+    CHECK(argc >= 3 && turbidite_reader_open(argv[1], &reader) == TURBIDITE_OK);
+    if (strcmp(argv[2], "mistakes") == 0) {
+        mistakes(reader);
+    } else {
+        count(reader, argc, argv);
+    }
+    turbidite_reader_close(reader);
+    return 0;
+}
