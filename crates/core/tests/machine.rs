@@ -231,7 +231,7 @@ fn what_a_rank_needs_and_waits_for_hardly_grows_with_the_job() {
 /// `make scale` runs the same at 131,072 ranks.
 #[test]
 fn a_later_epoch_begins_with_a_table_and_needs_one_more() {
-    let (ranks, records) = (512, [1200, 1200, 1200]);
+    let (ranks, records) = (256, [2000; 3]);
     let options = MachineOptions { rows_per_s: 60e3, ..options(ranks, 32, 9) };
     let reports = count_epochs(options, &records);
     assert_eq!(reports[0].tables() as usize, reports[0].rounds.len(), "nothing is known before the first epoch");
@@ -239,8 +239,10 @@ fn a_later_epoch_begins_with_a_table_and_needs_one_more() {
         assert_eq!(report.tables() as usize, 1 + report.rounds.len(), "the first table is not negotiated");
         assert!(report.tables() <= 2, "{} tables", report.tables());
         assert!(report.rounds.len() < reports[0].rounds.len(), "{} rounds", report.rounds.len());
-        assert!(imbalance(report) <= imbalance(&reports[0]), "{} {}", imbalance(report), imbalance(&reports[0]));
-        assert_eq!(report.receivers.len(), 512);
+        // Random placement has an imbalance of 2.2 %.
+        let (first, later) = (imbalance(&reports[0]), imbalance(report));
+        assert!(later < 0.022 && later < 1.25 * first, "{first} {later}");
+        assert_eq!(report.receivers.len(), 256);
     }
     for report in count_epochs(MachineOptions { prior: Prior::None, ..options }, &records[..2]) {
         assert_eq!(report.tables() as usize, report.rounds.len(), "the epoch knows an earlier one");
