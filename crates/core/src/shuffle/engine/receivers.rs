@@ -1,7 +1,7 @@
 //! Decides on rank 0 how many ranks receive an epoch.
 //!
-//! The number follows from the epoch's forecast size: the application's, or that of the last epoch, or, in a job's first
-//! epoch, that of the dataset's greatest one. A receiver's share is then at least
+//! The number follows from the epoch's forecast size: the application's, or that of the last epoch, or, in a job's
+//! first epoch, that of the dataset's greatest one. A receiver's share is then at least
 //! [`EngineOptions::part_bytes`](super::EngineOptions::part_bytes). If the epoch outgrows the forecast, every partition
 //! is divided, and more ranks receive.
 
