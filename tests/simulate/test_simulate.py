@@ -12,8 +12,12 @@ from support.command import USAGE, answer, turbidite
 BATCH_BYTES = 32 << 10
 
 
+def simulate(*arguments) -> dict:
+    return answer("simulate", "--no-advice", *arguments)
+
+
 def forecast(*arguments) -> dict:
-    return answer("simulate", "--no-advice", *arguments)["forecast"]
+    return simulate(*arguments)["forecast"]
 
 
 def test_what_can_be_worked_out_by_hand():
@@ -159,3 +163,41 @@ def test_a_trace_gives_the_balance_that_ingesting_it_has(tmp_path):
     assert abs(found["tables"] - done["renegotiations"]) <= 1, (found["tables"], done["renegotiations"])
     assert close(found["messages"], done["messages"], 1.2), (found["messages"], done["messages"])
     assert found["files"] == 16
+
+
+def test_later_epochs_of_a_trace_are_forecast_as_they_are_ingested(tmp_path):
+    """The second epoch begins with the distribution of the first, in the run and in the forecast; with `--prior none` in neither."""
+    random = numpy.random.default_rng(8)
+    dtype = numpy.dtype([("energy", "<f4")])
+    epochs = {epoch: [random.lognormal(0.0, 1.0, 20_000).astype("<f4").view(dtype) for _ in range(16)] for epoch in (1, 2)}
+    layout = raw.write_source(tmp_path, epochs)
+    common = ("--part-bytes", 0)
+    size = ("--ranks-per-node", 16, "--cores", 1, "--records", 20_000, "--record-bytes", 4)
+    for prior in ("last", "none"):
+        ingest = raw.ingest_arguments(tmp_path, tmp_path / prior, "energy", "--threads", 1, *common, "--prior", prior)
+        first, later = answer(*ingest)["epochs"]
+        found = simulate(tmp_path, "--layout", layout, "--key", "energy", *size, *common, "--prior", prior)
+        if prior == "none":
+            assert found["steady"] is None
+            assert later["renegotiations"] > 2, "the epoch knows an earlier one"
+            continue
+        steady = found["steady"]
+        assert later["renegotiations"] < first["renegotiations"] and steady["tables"] < found["forecast"]["tables"]
+        assert close(steady["tables"], later["renegotiations"], 1.2), (steady["tables"], later["renegotiations"])
+        assert close(steady["messages"], later["messages"], 1.2), (steady["messages"], later["messages"])
+        assert abs(steady["load_imbalance"] - later["load_imbalance"]) < 0.02, (steady["load_imbalance"], later["load_imbalance"])
+        assert (steady["spills"], later["spills"]) == (0, 0)
+
+
+def test_the_first_epoch_and_later_ones_stand_beside_each_other():
+    plan = ("simulate", "--no-advice", "--ranks-per-node", 8, "--records", 20_000, "--part-bytes", 0)
+    lines = turbidite(*plan).stdout.splitlines()
+    assert lines[1].split("  ")[-2:] == ["first epoch", "later epochs"]
+    found = simulate(*plan[2:])
+    tables = next(line for line in lines if line.startswith("partition tables")).split()[-2:]
+    assert [int(cell) for cell in tables] == [found["forecast"]["tables"], found["steady"]["tables"]]
+    assert found["steady"]["tables"] <= 2 < found["forecast"]["tables"]
+    alone = turbidite(*plan, "--prior", "none").stdout
+    assert "later epochs" not in alone and "partition tables" in alone
+    # Receivers that follow from the hash need no earlier epoch.
+    assert simulate(*plan[2:], "--key", "hash:id")["steady"] is None

@@ -2,12 +2,15 @@
 //!
 //! ```text
 //! cargo run --release --example scale_study -- [ranks=64,512,4096] [records=2000] [per-node=128] [row=12] [tables=7]
-//!     [pivots=512] [receivers=all] [routing=hops|direct] [millis=40] [key=range|hash] [json]
+//!     [pivots=512] [receivers=all] [part-bytes=0] [routing=hops|direct] [millis=40] [key=range|hash] [epochs=1]
+//!     [prior=last|none] [json]
 //! ```
 //!
-//! Keys are lognormal and drift with time. With `key=hash`, the records have random ids instead, and are clustered by
-//! their hash. `tables` is the number of tables per rank: the first table, and one for each renegotiation. With 0, the
-//! job renegotiates adaptively. `millis` is the simulated time in which the programs generate their records.
+//! Keys are lognormal. With `key=hash`, the records have random ids instead, and are clustered by their hash. `tables`
+//! is the number of tables per rank: the first table, and one for each renegotiation. With 0, the job renegotiates
+//! adaptively. `millis` is the simulated time in which the programs generate their records. Each of the `epochs` has
+//! other keys of the same distribution. With `tables=0`, the number of receivers follows from `part-bytes` from the
+//! second epoch on.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,7 +18,7 @@ use std::time::Instant;
 use turbidite::format::EpochStatistics;
 use turbidite::random;
 use turbidite::runtime::machine::{Machine, MachineJob, MachineOptions, MachineReport, Program};
-use turbidite::shuffle::Channel;
+use turbidite::shuffle::{Channel, Prior};
 use turbidite::{Clustering, Column, DataType, Renegotiation, Routing, Schema};
 
 struct Study {
@@ -26,10 +29,13 @@ struct Study {
     tables: u64,
     pivots: u32,
     receivers: Option<u32>,
+    part_bytes: u64,
     routing: Routing,
     /// Simulated time in which the ranks' programs generate their records, in milliseconds.
     millis: f64,
     key: Clustering,
+    epochs: u64,
+    prior: Prior,
     json: bool,
 }
 
@@ -43,9 +49,12 @@ impl Study {
             tables: 7,
             pivots: 512,
             receivers: None,
+            part_bytes: 0,
             routing: Routing::ByNode,
             millis: 40.0,
             key: Clustering::Range,
+            epochs: 1,
+            prior: Prior::Last,
             json: false,
         };
         for argument in std::env::args().skip(1) {
@@ -62,9 +71,12 @@ impl Study {
                 "tables" => study.tables = number()?,
                 "pivots" => study.pivots = number()? as u32,
                 "receivers" => study.receivers = Some(number()? as u32),
+                "part-bytes" => study.part_bytes = number()?,
                 "routing" => study.routing = if value == "direct" { Routing::Direct } else { Routing::ByNode },
                 "millis" => study.millis = value.parse().map_err(|error| format!("{argument}: {error}"))?,
                 "key" => study.key = Clustering::named(value).ok_or(format!("{argument}: range, hash or space"))?,
+                "epochs" => study.epochs = number()?,
+                "prior" => study.prior = if value == "none" { Prior::None } else { Prior::Last },
                 "json" => study.json = true,
                 _ => return Err(format!("{argument} is no argument of this study")),
             }
@@ -87,6 +99,7 @@ fn normal(random: u64) -> f64 {
 
 /// A generator of approximately lognormal keys, or of random ids.
 struct Records {
+    epoch: u64,
     key: Clustering,
     records: u64,
     row_bytes: usize,
@@ -99,7 +112,7 @@ impl Program for Records {
 
     fn fill(&mut self, rank: u32, first: u64, rows: u64, out: &mut Vec<u8>) {
         for number in first..first + rows {
-            let random = bits((u64::from(rank) << 40) | number);
+            let random = bits((self.epoch << 60) ^ (u64::from(rank) << 40) ^ number);
             let start = out.len();
             match self.key {
                 Clustering::Range => out.extend_from_slice(&((normal(random) * 2.598).exp() as f32).to_le_bytes()),
@@ -141,16 +154,22 @@ fn run(study: &Study, ranks: u32) -> Result<(), Box<dyn std::error::Error>> {
     if study.tables > 0 {
         options.renegotiation = Renegotiation::Every(study.records.saturating_sub(512) / study.tables.max(1));
     }
-    let begun = Instant::now();
+    options.part_bytes = study.part_bytes;
+    options.prior = study.prior;
     let mut job = MachineJob::new(options, schema);
-    let mut program = Records { key: study.key, records: study.records, row_bytes: study.row_bytes };
-    let report = job.run(&mut program, &mut |_, _, _| {}, &mut |_| {})?;
-    let statistics = EpochStatistics { rows_per_receiver: report.loads(), ..Default::default() };
-    print(study, ranks, &report, statistics.load_imbalance(), begun.elapsed().as_secs_f64());
+    for epoch in 0..study.epochs {
+        let begun = Instant::now();
+        let mut program = Records { epoch, key: study.key, records: study.records, row_bytes: study.row_bytes };
+        let report = job.run(&mut program, &mut |_, _, _| {}, &mut |_| {})?;
+        print(study, epoch, &report, begun.elapsed().as_secs_f64());
+    }
     Ok(())
 }
 
-fn print(study: &Study, ranks: u32, report: &MachineReport, imbalance: f64, took_s: f64) {
+fn print(study: &Study, epoch: u64, report: &MachineReport, took_s: f64) {
+    let ranks = report.ranks.len();
+    let loads = EpochStatistics { rows_per_receiver: report.loads(), ..Default::default() };
+    let (receivers, imbalance) = (report.receivers.len(), loads.load_imbalance());
     let originated = report.sum(|rank| rank.originated);
     assert_eq!(originated, report.sum(|rank| rank.delivered), "records are lost");
     let latency_ms = report.rounds.iter().map(|round| round.latency_s() * 1e3).fold(0.0, f64::max);
@@ -161,11 +180,13 @@ fn print(study: &Study, ranks: u32, report: &MachineReport, imbalance: f64, took
     let spills = report.sum(|rank| rank.spills) as f64 / originated.max(1) as f64;
     if study.json {
         println!(
-            "{{\"ranks\": {ranks}, \"records\": {originated}, \"tables\": {}, \"negotiation_messages\": {negotiation}, \
+            "{{\"ranks\": {ranks}, \"epoch\": {epoch}, \"records\": {originated}, \"receivers\": {receivers}, \
+             \"tables\": {}, \"rounds\": {}, \"negotiation_messages\": {negotiation}, \
              \"depth\": {}, \"round_ms\": {latency_ms:.4}, \"imbalance\": {imbalance:.5}, \"strays\": {strays:.5}, \
              \"spills\": {spills:.5}, \"batches\": {batches}, \"across\": {across}, \"table_bytes\": {}, \
              \"rank_bytes\": {}, \"negotiation_bytes\": {}, \"batch_bytes\": {}, \"appended_ms\": {:.4}, \
              \"arrived_ms\": {:.4}, \"over_ms\": {:.4}, \"steps\": {}, \"took_s\": {took_s:.2}, \"peak_mib\": {:.0}}}",
+            report.tables(),
             report.rounds.len(),
             report.tree_depth,
             report.table_bytes,
@@ -181,14 +202,16 @@ fn print(study: &Study, ranks: u32, report: &MachineReport, imbalance: f64, took
         return;
     }
     println!(
-        "{ranks} ranks: {originated} records, {} tables, {took_s:.1} s, {:.0} MiB at most",
+        "{ranks} ranks, epoch {epoch}: {originated} records, {receivers} receivers, {} tables of which {} were \
+         negotiated, {took_s:.1} s, {:.0} MiB at most",
+        report.tables(),
         report.rounds.len(),
         peak_mib()
     );
     println!("  imbalance {:.2} %, strays {:.3} %, spills {:.3} %", imbalance * 100.0, strays * 100.0, spills * 100.0);
     println!(
         "  a round: {:.1} messages a rank, depth {}, {latency_ms:.3} ms at most; table {} bytes",
-        negotiation as f64 / f64::from(ranks) / report.rounds.len().max(1) as f64,
+        negotiation as f64 / ranks as f64 / report.rounds.len().max(1) as f64,
         report.tree_depth,
         report.table_bytes
     );

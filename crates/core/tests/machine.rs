@@ -5,9 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use turbidite::format::RunKind;
+use turbidite::format::{EpochStatistics, RunKind};
 use turbidite::runtime::machine::{Machine, MachineJob, MachineOptions, MachineReport, Program};
-use turbidite::{Renegotiation, Routing};
+use turbidite::{Prior, Renegotiation, Routing};
 
 mod virtual_ranks;
 
@@ -22,6 +22,27 @@ impl Program for Drifting {
 
     fn fill(&mut self, rank: u32, first: u64, count: u64, out: &mut Vec<u8>) {
         out.extend(rows(rank, first..first + count));
+    }
+}
+
+/// One of several epochs, which have other keys of the same distribution.
+struct OneOfSeveral {
+    epoch: u32,
+    records: u64,
+}
+
+impl Program for OneOfSeveral {
+    fn rows(&self, _rank: u32) -> u64 {
+        self.records
+    }
+
+    fn fill(&mut self, rank: u32, first: u64, count: u64, out: &mut Vec<u8>) {
+        for number in first..first + count {
+            let random = bits(u64::from(self.epoch) << 60 | u64::from(rank) << 40 | number);
+            let key = ((random >> 20) as f32 / (1u64 << 44) as f32).powi(8);
+            out.extend_from_slice(&key.to_le_bytes());
+            out.extend_from_slice(&number.to_le_bytes());
+        }
     }
 }
 
@@ -55,6 +76,22 @@ fn count(options: MachineOptions, records: u64) -> MachineReport {
     let report = job.run(&mut Drifting(records), &mut |_, _, rows| delivered += rows.len() as u64 / 12, &mut |_| {});
     assert_eq!(delivered, u64::from(options.ranks) * records, "records were lost");
     report.unwrap()
+}
+
+/// Runs epochs with these numbers of records per rank one after the other.
+fn count_epochs(options: MachineOptions, records: &[u64]) -> Vec<MachineReport> {
+    let mut job = MachineJob::new(options, schema());
+    let run = |(epoch, &records)| {
+        let (mut program, mut delivered) = (OneOfSeveral { epoch, records }, 0);
+        let report = job.run(&mut program, &mut |_, _, rows| delivered += rows.len() as u64 / 12, &mut |_| {});
+        assert_eq!(delivered, u64::from(options.ranks) * records, "records were lost");
+        report.unwrap()
+    };
+    (0..).zip(records).map(run).collect()
+}
+
+fn imbalance(report: &MachineReport) -> f64 {
+    EpochStatistics { rows_per_receiver: report.loads(), ..Default::default() }.load_imbalance()
 }
 
 #[test]
@@ -189,4 +226,42 @@ fn what_a_rank_needs_and_waits_for_hardly_grows_with_the_job() {
     // With 64 times as many ranks and one more level, a round takes a few times as long, mostly for the larger table.
     let latency = |report: &MachineReport| report.rounds.iter().map(|round| round.latency_s()).fold(0.0, f64::max);
     assert!(latency(&large) < 20.0 * latency(&small), "{} {}", latency(&small), latency(&large));
+}
+
+/// `make scale` runs the same at 131,072 ranks.
+#[test]
+fn a_later_epoch_begins_with_a_table_and_needs_one_more() {
+    let (ranks, records) = (256, [2000; 3]);
+    let options = MachineOptions { rows_per_s: 60e3, ..options(ranks, 32, 9) };
+    let reports = count_epochs(options, &records);
+    assert_eq!(reports[0].tables() as usize, reports[0].rounds.len(), "nothing is known before the first epoch");
+    for report in &reports[1..] {
+        assert_eq!(report.tables() as usize, 1 + report.rounds.len(), "the first table is not negotiated");
+        assert!(report.tables() <= 2, "{} tables", report.tables());
+        assert!(report.rounds.len() < reports[0].rounds.len(), "{} rounds", report.rounds.len());
+        // Random placement has an imbalance of 2.2 %.
+        let (first, later) = (imbalance(&reports[0]), imbalance(report));
+        assert!(later < 0.022 && later < 1.25 * first, "{first} {later}");
+        assert_eq!(report.receivers.len(), 256);
+    }
+    for report in count_epochs(MachineOptions { prior: Prior::None, ..options }, &records[..2]) {
+        assert_eq!(report.tables() as usize, report.rounds.len(), "the epoch knows an earlier one");
+    }
+}
+
+/// The number of receivers follows from the size of the epoch before. An epoch that outgrows it gets more.
+#[test]
+fn receivers_follow_the_volume_of_the_epoch_before() {
+    // 64 * 1,200 records of 12 bytes are 11.52 parts.
+    let options = MachineOptions { part_bytes: 80_000, rows_per_s: 60e3, ..options(64, 16, 9) };
+    let reports = count_epochs(options, &[1200, 1200, 1200, 7200, 100]);
+    let receivers: Vec<usize> = reports.iter().map(|report| report.receivers.len()).collect();
+    assert_eq!(receivers[..3], [64, 12, 12]);
+    assert_ne!(reports[1].receivers, reports[2].receivers, "the receivers rotate");
+    assert!(receivers[3].is_multiple_of(12) && receivers[3] > 24, "{receivers:?}");
+    assert_eq!(receivers[4], 64, "more than half of the ranks were needed");
+    for report in &reports[1..3] {
+        assert!(report.tables() <= 2, "{} tables", report.tables());
+        assert!(imbalance(report) <= imbalance(&reports[0]), "{} {}", imbalance(report), imbalance(&reports[0]));
+    }
 }

@@ -152,11 +152,20 @@ pub(crate) struct Ingest {
 
 /// The epoch whose distribution an epoch begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum PriorEpoch {
+pub(crate) enum PriorEpoch {
     /// The last epoch that was written
     Last,
     /// None, so that no epoch depends on earlier ones
     None,
+}
+
+impl From<PriorEpoch> for Prior {
+    fn from(prior: PriorEpoch) -> Self {
+        match prior {
+            PriorEpoch::Last => Self::Last,
+            PriorEpoch::None => Self::None,
+        }
+    }
 }
 
 /// Sizes that rarely need another value.
@@ -423,10 +432,7 @@ impl Ingest {
         if let Some(records) = self.renegotiate {
             options.renegotiation = Renegotiation::Every(records);
         }
-        options.prior = match self.prior {
-            PriorEpoch::Last => Prior::Last,
-            PriorEpoch::None => Prior::None,
-        };
+        options.prior = self.prior.into();
         options.memtable_bytes = self.tuning.memtable.unwrap_or(options.memtable_bytes);
         options.credit_batches = self.tuning.credit.unwrap_or(options.credit_batches);
         options.credit_timeout = self.tuning.patience.map_or(options.credit_timeout, Duration::from_millis);

@@ -12,7 +12,7 @@ use crate::schema::Schema;
 use crate::storage::Storage;
 use crate::store::{
     DatasetDescriptor, DatasetPaths, LockNotice, Recovery, WriterLock, check_vacant, discard_attempt, list_epochs,
-    recover, salvage,
+    load_manifest, recover, salvage,
 };
 
 /// A dataset whose lock this process holds.
@@ -45,6 +45,17 @@ pub(super) fn open_dataset(
         check_empty(&**storage, paths)?;
     }
     Ok(Opened { descriptor, lock, notice, recovery })
+}
+
+/// Returns the number of records of the dataset's greatest epoch. The next epoch is expected to be as large. That is
+/// never needed for correctness, so a manifest that cannot be read is as good as none.
+pub(super) fn rows_of_greatest_epoch(
+    storage: &dyn Storage,
+    paths: &DatasetPaths,
+    descriptor: &DatasetDescriptor,
+) -> Option<u64> {
+    let epoch = list_epochs(storage, paths).ok()?.pop()?;
+    Some(load_manifest(storage, paths, descriptor, epoch).ok()?.statistics.rows)
 }
 
 /// Removes the parts of failed attempts at epochs. Returns their size in bytes.

@@ -97,6 +97,8 @@ pub struct Engine {
     last: Option<LastEpoch>,
     /// Number of records of the next epoch, as the application expects. Used on rank 0 only.
     hint_rows: Option<u64>,
+    /// Number of records of the last epoch, if nothing else is known of it. Used on rank 0 only.
+    rows_before: Option<u64>,
     sketch: Sketch,
     ties: TieSequence,
     /// State of the random number generator for sampling phases.
@@ -164,6 +166,7 @@ impl Engine {
             ahead: Vec::new(),
             last: None,
             hint_rows: None,
+            rows_before: None,
             sketch: Sketch::for_keys(partitioner.order(), Sketch::DEFAULT_CAPACITY, seed),
             partitioner,
             frame: None,

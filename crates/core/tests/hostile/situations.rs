@@ -72,6 +72,22 @@ fn options(ranks: u32, part_bytes: u64) -> WriteOptions {
     options
 }
 
+/// Returns the options of a job with three nodes: ten, five and one rank, and none with successive ranks only.
+fn over_hops(part_bytes: u64) -> WriteOptions {
+    let labels: Vec<u32> = (0..RANKS).map(|rank| rank * rank % 8 % 3).collect();
+    let mut options = options(RANKS, part_bytes);
+    options.topology = Topology::from_nodes(&labels);
+    options
+}
+
+/// Returns all inputs, each with one of these options: all ranks of a node receive, few of them, all ranks of several
+/// nodes, few of them. `turn` is the option of the first input, so that situations with different turns combine each
+/// input with different options.
+fn in_spread(turn: usize) -> impl Iterator<Item = (&'static Hostile, WriteOptions)> {
+    let spread = [options(RANKS, 0), options(RANKS, 128_000), over_hops(0), over_hops(128_000)];
+    all().enumerate().map(move |(number, input)| (input, spread[(number + turn) % spread.len()].clone()))
+}
+
 /// Each epoch begins with the distribution of the one before.
 fn write_in_turn(situation: &str, options: &WriteOptions) {
     for input in all() {
@@ -101,21 +117,17 @@ fn by_volume() {
 
 #[test]
 fn over_three_hops() {
-    // Ten, five and one rank on a node: no node has successive ranks only.
-    let labels: Vec<u32> = (0..RANKS).map(|rank| rank * rank % 8 % 3).collect();
     for part_bytes in [0, 200_000] {
-        let mut options = options(RANKS, part_bytes);
-        options.topology = Topology::from_nodes(&labels);
-        write_in_turn("three hops", &options);
+        write_in_turn("three hops", &over_hops(part_bytes));
     }
 }
 
-/// The epoch after a truncation knows no earlier one.
+/// The epoch after a truncation knows no earlier one but for its size.
 #[test]
 fn after_truncation() {
-    for input in all() {
+    for (input, options) in in_spread(0) {
         let epochs = Epochs::new(input, RANKS);
-        let written = Written::new("truncated", &epochs, &options(RANKS, 0));
+        let written = Written::new("truncated", &epochs, &options);
         let job = written.job(&epochs.benign[0]);
         let [benign, hostile, ..] = epochs.in_turn();
         written.write(&job, 0, benign);
@@ -133,9 +145,8 @@ fn after_truncation() {
 
 #[test]
 fn in_place_of_each_other() {
-    for input in all() {
+    for (input, mut options) in in_spread(1) {
         let epochs = Epochs::new(input, RANKS);
-        let mut options = options(RANKS, 0);
         options.if_exists = IfExists::Replace;
         let written = Written::new("replaced", &epochs, &options);
         let job = written.job(&epochs.benign[0]);
@@ -156,18 +167,18 @@ fn kill(storage: Arc<MemoryStorage>, options: WriteOptions, epochs: [&Input; 2],
     write_epoch(&job, 1, epochs[1], APPEND).expect_err("the job is killed before its last operation");
 }
 
-/// The restarted job knows no earlier epoch, and finds the first of the killed one.
+/// The restarted job knows no earlier epoch but for the size of the first, which it finds.
 #[test]
 fn after_a_kill_and_a_restart() {
-    let mut options = options(RANKS, 0);
-    options.break_lock = true;
-    for (number, input) in (0..).zip(all()) {
+    for (number, (input, mut options)) in (0..).zip(in_spread(2)) {
+        options.break_lock = true;
         let epochs = Epochs::new(input, RANKS);
         let [benign, hostile, other_benign, other_hostile] = epochs.in_turn();
         for (before, killed, after) in [(benign, hostile, other_benign), (hostile, benign, other_hostile)] {
             let written = Written::new("killed", &epochs, &options);
-            // The commit follows three operations for each of the 16 parts.
-            kill(written.storage.clone(), options.clone(), [before, killed], number * 2);
+            // The commit follows three operations for each part, of which there are 16, or at least 5 by volume.
+            let operations = if options.part_bytes == Some(0) { number * 2 } else { number % 15 };
+            kill(written.storage.clone(), options.clone(), [before, killed], operations);
             let job = written.job(before);
             assert_eq!(written.epochs(), [0]);
             read_back(written.storage.clone(), 0, before);

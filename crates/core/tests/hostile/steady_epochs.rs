@@ -19,7 +19,7 @@ fn steady_epochs_need_two_tables() {
     let epochs = steady(&SCALES[0], 5, 3);
     let all = ingest(16, &epochs);
     all.iter().for_each(|statistics| report("steady", 16, statistics));
-    assert!(all[0].renegotiations <= 10, "{}", all[0].renegotiations);
+    assert!(all[0].renegotiations <= 8, "{}", all[0].renegotiations);
     for statistics in &all[1..] {
         assert!((1..=2).contains(&statistics.renegotiations), "{}", statistics.renegotiations);
         // By chance alone, loads of 15,625 records have an imbalance of 0.8 %.
@@ -40,7 +40,8 @@ fn steady_epochs_of_equal_keys_need_two_tables() {
     for input in &EQUAL_KEYS[..2] {
         for (epoch, statistics) in ingest(16, &steady(input, 3, 4)).iter().enumerate() {
             report(&format!("steady, {}", input.name), 16, statistics);
-            assert!(epoch == 0 || statistics.renegotiations <= 2, "{}", statistics.renegotiations);
+            let most = if epoch == 0 { 8 } else { 2 };
+            assert!(statistics.renegotiations <= most, "{}", statistics.renegotiations);
             assert!(largest_share(statistics) <= 1.1, "{}", largest_share(statistics));
         }
     }
@@ -84,7 +85,7 @@ fn stated_sizes_need_few_tables() {
     for (epoch, statistics) in all.into_iter().enumerate() {
         report("stated size", 16, &statistics);
         // In the third epoch, keys jump beyond all that is known.
-        assert!(epoch == 2 || statistics.renegotiations <= 10, "{}", statistics.renegotiations);
+        assert!(epoch == 2 || statistics.renegotiations <= 8, "{}", statistics.renegotiations);
         assert!(imbalance(&statistics) <= 0.03, "{}", imbalance(&statistics));
     }
     // A wrong number costs balance or tables, and nothing else.

@@ -1,10 +1,15 @@
 //! The number of receivers.
 
-use turbidite::WriteOptions;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use turbidite::storage::{MemoryStorage, Storage};
+use turbidite::store::DatasetPaths;
+use turbidite::{EpochStatistics, LocalJob, Prior, WriteOptions};
 
 use super::RECORDS;
 use super::inputs::{Input, Random, Size};
-use super::job::{check_balance, ingest_as, ingest_in_parts, report};
+use super::job::{APPEND, check_balance, ingest_as, ingest_in_parts, open, read_back, report, write_epoch};
 
 /// Small epochs are received by few ranks, which rotate. An epoch that outgrows its forecast, which is the last epoch,
 /// gets more receivers while it is written.
@@ -46,4 +51,96 @@ fn one_receiver_negotiates_nothing() {
     let size = Size { records: RECORDS / 10, ranks: 4 };
     let statistics = ingest_as(options, &[Input::f32s(size, |_| random.lognormal())]);
     assert_eq!((statistics[0].renegotiations, statistics[0].rows_per_receiver.clone()), (0, vec![RECORDS as u64 / 10]));
+}
+
+const RANKS: u32 = 16;
+
+/// Number of records of a part. The options' part size follows from it.
+const PART: usize = 10_000;
+
+/// A dataset whose epochs have one, three and two parts.
+struct Earlier {
+    storage: Arc<MemoryStorage>,
+    options: WriteOptions,
+    epochs: [Input; 3],
+}
+
+impl Earlier {
+    fn written() -> Self {
+        let mut random = Random(12);
+        let mut options = WriteOptions::new(RANKS);
+        options.part_bytes = Some(PART as u64 * 12);
+        let size = |parts| Size { records: parts * PART, ranks: RANKS };
+        let epochs = [1, 3, 2].map(|parts| Input::f32s(size(parts), |_| random.lognormal()));
+        let earlier = Self { storage: Arc::new(MemoryStorage::new()), options, epochs };
+        let job = earlier.job();
+        for (epoch, input) in (0..).zip(&earlier.epochs) {
+            write_epoch(&job, epoch, input, APPEND).unwrap();
+        }
+        job.close().unwrap();
+        earlier
+    }
+
+    fn job(&self) -> LocalJob {
+        open(self.storage.clone(), self.epochs[0].data_type, self.options.clone()).unwrap()
+    }
+
+    /// Writes an epoch of two parts, and returns its number of receivers.
+    fn write(&self, job: &LocalJob, epoch: u64) -> usize {
+        let statistics: EpochStatistics = write_epoch(job, epoch, &self.epochs[2], APPEND).unwrap();
+        check_balance("after an earlier job", RANKS, &statistics);
+        read_back(self.storage.clone(), epoch, &self.epochs[2]);
+        statistics.rows_per_receiver.len()
+    }
+
+    fn manifest(&self, epoch: u64) -> PathBuf {
+        let folder = DatasetPaths::new("/ds").manifests();
+        let mut names = self.storage.list(&folder).unwrap().into_iter().map(|entry| entry.name);
+        folder.join(names.find(|name| name.starts_with(&format!("{epoch}."))).unwrap())
+    }
+}
+
+/// The greatest epoch that remains determines the number of receivers of a job's first epoch.
+#[test]
+fn a_job_begins_with_the_volume_of_the_greatest_epoch() {
+    let earlier = Earlier::written();
+    let job = earlier.job();
+    assert_eq!(earlier.write(&job, 3), 2);
+    // Epoch 1 has three parts. The epoch of two parts after it is expected to have as many, and the next one is not.
+    job.truncate_after(1).unwrap();
+    assert_eq!([2, 3].map(|epoch| earlier.write(&job, epoch)), [3, 2]);
+    job.truncate_after(0).unwrap();
+    job.close().unwrap();
+    let job = earlier.job();
+    job.expect_rows(5 * PART as u64);
+    assert_eq!(earlier.write(&job, 1), 5, "a stated number counts more");
+    job.close().unwrap();
+}
+
+/// Earlier epochs are never needed, and `Prior::None` makes an epoch independent of them.
+#[test]
+fn a_job_begins_without_earlier_epochs_that_cannot_be_read() {
+    let mut earlier = Earlier::written();
+    for damage in ["missing", "cut short", "corrupt"] {
+        let path = earlier.manifest(2);
+        let file = earlier.storage.open(&path).unwrap();
+        let mut bytes = vec![0; file.bytes() as usize];
+        file.read_at(0, &mut bytes).unwrap();
+        match damage {
+            "cut short" => bytes.truncate(bytes.len() / 2),
+            _ => bytes.iter_mut().for_each(|byte| *byte ^= 0x55),
+        }
+        earlier.storage.remove_file(&path).unwrap();
+        if damage != "missing" {
+            earlier.storage.create(&path).unwrap().write_at(0, &bytes).unwrap();
+        }
+        let job = earlier.job();
+        assert_eq!(earlier.write(&job, 3), RANKS as usize, "{damage}");
+        job.close().unwrap();
+        earlier = Earlier::written();
+    }
+    earlier.options.prior = Prior::None;
+    let job = earlier.job();
+    assert_eq!([3, 4].map(|epoch| earlier.write(&job, epoch)), [RANKS as usize; 2]);
+    job.close().unwrap();
 }

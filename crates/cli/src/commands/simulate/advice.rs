@@ -51,7 +51,7 @@ fn pivots(plan: &Plan, ranks: u32, records: &Records) -> Result<Advice, Failure>
     let (plan, ranks) = tried(plan, ranks);
     let mut tries = Vec::with_capacity(TRIED_PIVOTS.len());
     for pivots in TRIED_PIVOTS {
-        let forecast = Forecast::of(&Plan { pivots, ..plan.clone() }, ranks, records, &mut |_| {})?;
+        let forecast = Forecast::of(&Plan { pivots, ..plan.clone() }, ranks, records)?;
         tries.push((pivots, forecast.load_imbalance));
     }
     let best = tries.iter().map(|tried| tried.1).fold(f64::INFINITY, f64::min);
@@ -69,9 +69,9 @@ fn pivots(plan: &Plan, ranks: u32, records: &Records) -> Result<Advice, Failure>
 
 fn interval(plan: &Plan, ranks: u32, records: &Records) -> Result<Advice, Failure> {
     let (plan, ranks) = tried(plan, ranks);
-    let adaptive = Forecast::of(&Plan { renegotiate: None, ..plan.clone() }, ranks, records, &mut |_| {})?;
+    let adaptive = Forecast::of(&Plan { renegotiate: None, ..plan.clone() }, ranks, records)?;
     let every = (plan.records / 7).max(1);
-    let fixed = Forecast::of(&Plan { renegotiate: Some(every), ..plan.clone() }, ranks, records, &mut |_| {})?;
+    let fixed = Forecast::of(&Plan { renegotiate: Some(every), ..plan.clone() }, ranks, records)?;
     let stated = format!(
         "with {ranks} ranks, adaptive renegotiation makes {} tables, with {} imbalance and {} strays; seven equal \
          intervals make {}, with {} and {}",

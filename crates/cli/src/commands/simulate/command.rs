@@ -9,11 +9,12 @@ use turbidite::expr::DerivationSet;
 use turbidite::runtime::machine::{Costs, Link, Machine, StorageModel};
 use turbidite::{ClusterKey, Clustering, Routing};
 
-use super::forecast::{Forecast, Plan};
+use super::forecast::{Plan, RunForecast};
 use super::program::{Distribution, Keys, MOST_TRACED, Records};
 use super::{advice, words};
 use crate::commands::answers::{say, say_json};
 use crate::commands::feed::RecordMapping;
+use crate::commands::ingest::PriorEpoch;
 use crate::failure::{Failure, FileContext};
 use crate::output::PendingFile;
 use crate::report::render_forecast;
@@ -84,6 +85,9 @@ pub(crate) struct Simulate {
     /// Records of a rank between two renegotiations [default: adaptive]
     #[arg(long, value_name = "RECORDS")]
     renegotiate: Option<u64>,
+    /// The distribution of keys that an epoch begins with; `last` forecasts a job's first epoch and the later ones
+    #[arg(long, value_enum, default_value = "last")]
+    prior: PriorEpoch,
     /// Send records straight to their receivers, not through one rank of each node
     #[arg(long)]
     direct: bool,
@@ -137,21 +141,21 @@ impl Simulate {
         let plan = self.plan();
         let ranks = self.nodes * self.ranks_per_node;
         let simulated = plan.simulated_records(ranks);
-        let bar = progress_bar(simulated * u64::from(ranks), as_json);
+        let bar = progress_bar(simulated * u64::from(ranks) * plan.epochs(&records), as_json);
         bar.set_message("the run");
-        let forecast = Forecast::of(&plan, ranks, &records, &mut |done| bar.set_position(done))?;
+        let run = RunForecast::of(&plan, ranks, &records, &mut |done| bar.set_position(done))?;
         bar.set_message("advice");
-        let advice = if self.no_advice { Vec::new() } else { advice::advise(&plan, ranks, &records, &forecast)? };
+        let advice = if self.no_advice { Vec::new() } else { advice::advise(&plan, ranks, &records, &run.first)? };
         bar.finish_and_clear();
         if let Some(output) = &self.output {
             let mut file = PendingFile::create(output)?;
-            file.write_all(render_forecast(&forecast.plots()).as_bytes()).on_file("write", output)?;
+            file.write_all(render_forecast(&run.first.plots()).as_bytes()).on_file("write", output)?;
             file.complete()?;
         }
         if as_json {
-            return say_json(&serde_json::json!({"forecast": forecast, "advice": advice}));
+            return say_json(&serde_json::json!({"forecast": run.first, "steady": run.steady, "advice": advice}));
         }
-        say(&words::of(&plan, &forecast, &advice, self.output.as_deref()))
+        say(&words::of(&plan, &run, &advice, self.output.as_deref()))
     }
 
     /// Returns an error for values that the model cannot represent.
@@ -208,6 +212,7 @@ impl Simulate {
             part_bytes: self.part_bytes.map(|bytes| bytes as u64),
             pivots: self.pivots,
             renegotiate: self.renegotiate,
+            prior: self.prior.into(),
             routing: if self.direct { Routing::Direct } else { Routing::ByNode },
             rate: self.rate,
             records: self.records,
@@ -267,8 +272,13 @@ impl Simulate {
             )));
         };
         recipe.stored = vec![index];
-        let values = recipe.values(epoch, source.ranks().max(1), 0, MOST_TRACED)?;
-        records(Keys::Traced { data_type: columns[index].data_type, values })
+        let traced = |epoch| -> Result<Keys, Failure> {
+            let values = recipe.values(epoch, source.ranks().max(1), 0, MOST_TRACED)?;
+            Ok(Keys::Traced { data_type: columns[index].data_type, values })
+        };
+        let next = source.epochs().find(|next| *next > epoch && source.records(*next) > 0);
+        let next = next.filter(|_| clustering == Clustering::Range && self.prior == PriorEpoch::Last);
+        Ok(records(traced(epoch)?)?.followed_by(next.map(traced).transpose()?))
     }
 }
 

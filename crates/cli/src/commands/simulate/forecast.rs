@@ -1,10 +1,10 @@
-//! Simulates one epoch, and forecasts the planned run from it.
+//! Simulates a job's first epoch and a later one, and forecasts the planned run from them.
 
 use serde::Serialize;
 use turbidite::format::EpochStatistics;
 use turbidite::runtime::MEMTABLES_PER_PART;
 use turbidite::runtime::machine::{Costs, Machine, MachineJob, MachineOptions, MachineReport, manifest_bytes};
-use turbidite::{Clustering, Renegotiation, Routing, Schema};
+use turbidite::{Clustering, Prior, Renegotiation, Routing, Schema};
 
 use super::program::Records;
 use crate::commands::feed::{FIRST_TURN, TURN_SHARE};
@@ -20,6 +20,7 @@ pub(super) struct Plan {
     pub(super) part_bytes: Option<u64>,
     pub(super) pivots: u32,
     pub(super) renegotiate: Option<u64>,
+    pub(super) prior: Prior,
     pub(super) routing: Routing,
     pub(super) rate: Option<f64>,
     pub(super) records: u64,
@@ -33,7 +34,32 @@ const BATCH_BYTES: u64 = 32 << 10;
 /// Number of row groups per run: the default of `ingest`.
 const ROW_GROUPS_PER_RUN: u64 = 1;
 
-/// The forecast of a run. Times are seconds on the modelled machine.
+/// The forecast of a run.
+#[derive(Debug)]
+pub(super) struct RunForecast {
+    pub(super) first: Forecast,
+    /// The second epoch, which stands for all later ones, unless each epoch is like the first.
+    pub(super) steady: Option<Forecast>,
+}
+
+impl RunForecast {
+    /// Forecasts a run. `advance` receives the number of records appended so far.
+    pub(super) fn of(
+        plan: &Plan,
+        ranks: u32,
+        records: &Records,
+        advance: &mut dyn FnMut(u64),
+    ) -> Result<Self, Failure> {
+        let mut simulation = Simulation::new(plan, ranks, records);
+        let first = simulation.next_epoch(advance)?;
+        let before = plan.simulated_records(ranks) * u64::from(ranks);
+        let has_more = plan.epochs(records) > 1;
+        let steady = has_more.then(|| simulation.next_epoch(&mut |done| advance(before + done))).transpose()?;
+        Ok(Self { first, steady })
+    }
+}
+
+/// The forecast of an epoch. Times are seconds on the modelled machine.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Forecast {
     pub(super) ranks: u32,
@@ -47,7 +73,8 @@ pub(super) struct Forecast {
     pub(super) largest_load: f64,
     pub(super) strays: f64,
     pub(super) spills: f64,
-    pub(super) tables: usize,
+    /// Number of partition tables, including one that the epoch began with.
+    pub(super) tables: u32,
     pub(super) messages: u64,
     pub(super) negotiation_messages_per_table: u64,
     pub(super) tree_depth: u32,
@@ -85,6 +112,11 @@ impl Plan {
         self.records.min((self.most_records / u64::from(ranks)).max(1))
     }
 
+    /// Returns the number of epochs to simulate. Receivers that follow from a hash need no earlier epoch.
+    pub(super) fn epochs(&self, records: &Records) -> u64 {
+        if self.prior == Prior::Last && records.clustering() != Clustering::Hash { 2 } else { 1 }
+    }
+
     pub(super) fn options(&self, ranks: u32, row_bytes: usize) -> MachineOptions {
         let mut options = MachineOptions::new(self.machine, ranks, row_bytes, self.seed);
         options.costs = self.costs;
@@ -95,6 +127,7 @@ impl Plan {
         }
         options.pivots = self.pivots;
         options.renegotiation = self.renegotiate.map_or(Renegotiation::Adaptive, Renegotiation::Every);
+        options.prior = self.prior;
         options.routing = self.routing;
         options.rows_per_s = self.rate.unwrap_or(f64::INFINITY);
         options.append_rows = FIRST_TURN as u32;
@@ -110,21 +143,38 @@ impl Plan {
     }
 }
 
-impl Forecast {
-    pub(super) fn of(
-        plan: &Plan,
-        ranks: u32,
-        records: &Records,
-        advance: &mut dyn FnMut(u64),
-    ) -> Result<Self, Failure> {
-        let row_bytes = records.schema.row_bytes();
-        let options = plan.options(ranks, row_bytes);
-        let simulated = plan.simulated_records(ranks);
-        let mut job = MachineJob::new(options, records.schema.clone());
-        let report = job
-            .run(&mut records.of_job(ranks, simulated), &mut |_, _, _| {}, advance)
+/// The planned job on the modelled machine.
+struct Simulation<'a> {
+    plan: &'a Plan,
+    records: &'a Records,
+    options: MachineOptions,
+    job: MachineJob,
+    /// Number of simulated epochs.
+    epochs: u64,
+}
+
+impl<'a> Simulation<'a> {
+    fn new(plan: &'a Plan, ranks: u32, records: &'a Records) -> Self {
+        let options = plan.options(ranks, records.schema.row_bytes());
+        Self { plan, records, options, job: MachineJob::new(options, records.schema.clone()), epochs: 0 }
+    }
+
+    fn next_epoch(&mut self, advance: &mut dyn FnMut(u64)) -> Result<Forecast, Failure> {
+        let ranks = self.options.ranks;
+        let mut records = self.records.of_job(self.epochs, ranks, self.plan.simulated_records(ranks));
+        self.epochs += 1;
+        let report = self
+            .job
+            .run(&mut records, &mut |_, _, _| {}, advance)
             .map_err(|error| Failure::Internal(error.to_string()))?;
-        Self::from_report(plan, &options, &records.schema, &report)
+        Forecast::from_report(self.plan, &self.options, &self.records.schema, &report)
+    }
+}
+
+impl Forecast {
+    /// Forecasts a job's first epoch.
+    pub(super) fn of(plan: &Plan, ranks: u32, records: &Records) -> Result<Self, Failure> {
+        Simulation::new(plan, ranks, records).next_epoch(&mut |_| {})
     }
 
     fn from_report(
@@ -168,7 +218,7 @@ impl Forecast {
             largest_load: loads.iter().copied().max().unwrap_or(0) as f64 / mean.max(1.0),
             strays: share(report.sum(|rank| rank.strays)),
             spills: share(report.sum(|rank| rank.spills)),
-            tables: report.rounds.len(),
+            tables: report.tables(),
             messages: control + (batches as f64 * scale) as u64,
             negotiation_messages_per_table: report.traffic.control[1] / report.rounds.len().max(1) as u64,
             tree_depth: report.tree_depth,

@@ -44,6 +44,8 @@ pub(super) enum Keys {
 #[derive(Debug)]
 pub(super) struct Records {
     keys: Keys,
+    /// The keys of the second epoch, if they are not those of the first one, or other random numbers.
+    next_keys: Option<Keys>,
     pub(super) schema: Arc<Schema>,
     drift: f64,
     seed: u64,
@@ -77,7 +79,12 @@ impl Records {
         }
         let key = ClusterKey { clustering, columns: vec!["key".to_owned()] };
         let schema = Arc::new(Schema::new(columns, &key.to_string())?);
-        Ok(Self { keys, schema, drift, seed })
+        Ok(Self { keys, next_keys: None, schema, drift, seed })
+    }
+
+    /// Returns the generator with these keys in the second epoch. `None` if a trace has no other ones.
+    pub(super) fn followed_by(self, keys: Option<Keys>) -> Self {
+        Self { next_keys: keys, ..self }
     }
 
     /// Returns how the records are clustered.
@@ -85,15 +92,15 @@ impl Records {
         self.schema.clustering()
     }
 
-    /// Returns the records of a job of `ranks` ranks with `records` records each.
-    pub(super) fn of_job(&self, ranks: u32, records: u64) -> JobRecords<'_> {
-        JobRecords { records: self, ranks, rows: records }
+    /// Returns the records of the first or second epoch of a job of `ranks` ranks with `records` records each.
+    pub(super) fn of_job(&self, epoch: u64, ranks: u32, records: u64) -> JobRecords<'_> {
+        JobRecords { records: self, epoch, ranks, rows: records }
     }
 
-    fn key(&self, (rank, ranks): (u32, u32), number: u64, rows: u64, out: &mut Vec<u8>) {
-        let random = mix(self.seed ^ (u64::from(rank) << 40) ^ number);
+    fn key(&self, epoch: u64, (rank, ranks): (u32, u32), number: u64, rows: u64, out: &mut Vec<u8>) {
+        let random = mix(self.seed ^ (epoch << 63) ^ (u64::from(rank) << 40) ^ number);
         let growth = self.drift.powf(number as f64 / rows.max(1) as f64);
-        match &self.keys {
+        match self.next_keys.as_ref().filter(|_| epoch > 0).unwrap_or(&self.keys) {
             Keys::Named(distribution) => {
                 let key = distribution.key(random) * growth;
                 out.extend_from_slice(&(key as f32).to_le_bytes());
@@ -162,6 +169,7 @@ fn mix(place: u64) -> u64 {
 #[derive(Debug)]
 pub(super) struct JobRecords<'a> {
     records: &'a Records,
+    epoch: u64,
     ranks: u32,
     rows: u64,
 }
@@ -175,7 +183,7 @@ impl Program for JobRecords<'_> {
         let row_bytes = self.records.schema.row_bytes();
         for number in first..first + rows {
             let end = out.len() + row_bytes;
-            self.records.key((rank, self.ranks), number, self.rows, out);
+            self.records.key(self.epoch, (rank, self.ranks), number, self.rows, out);
             out.resize(end, 0);
         }
     }
@@ -204,12 +212,19 @@ mod tests {
         let keys = Keys::Traced { data_type: DataType::F32, values };
         let records = Records::new(keys, Clustering::Range, 6, 4.0, 1).unwrap();
         let mut rows = Vec::new();
-        records.of_job(2, 4).fill(1, 0, 4, &mut rows);
+        records.of_job(0, 2, 4).fill(1, 0, 4, &mut rows);
         assert_eq!(rows.len(), 24);
         let keys: Vec<f32> = rows.chunks_exact(6).map(|row| f32::from_le_bytes(*row.first_chunk().unwrap())).collect();
         // Rank 1 of 2 begins with the fifth key. Keys grow by a factor of four until the end.
         let expected = [4.0, 5.0 * 4f64.powf(0.25) as f32, 12.0, 7.0 * 4f64.powf(0.75) as f32];
         assert!(keys.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 1e-4), "{keys:?}");
+        // The second epoch has the same keys, unless the trace has others.
+        let mut same = Vec::new();
+        records.of_job(1, 2, 4).fill(1, 0, 4, &mut same);
+        assert_eq!(same, rows);
+        let next = Keys::Traced { data_type: DataType::F32, values: 9f32.to_le_bytes().to_vec() };
+        records.followed_by(Some(next)).of_job(1, 2, 4).fill(1, 0, 1, &mut same);
+        assert_eq!(same[24..28], 9f32.to_le_bytes());
         let narrow = Records::new(Keys::Named(Distribution::Uniform), Clustering::Range, 3, 1.0, 1);
         assert!(narrow.is_err(), "no room for the key");
     }
@@ -221,7 +236,7 @@ mod tests {
         let keys = Keys::Traced { data_type: DataType::U32, values };
         let records = Records::new(keys, Clustering::Hash, 4, 1.0, 1).unwrap();
         let mut rows = Vec::new();
-        (0..4).for_each(|rank| records.of_job(4, 1_000).fill(rank, 0, 1_000, &mut rows));
+        (0..4).for_each(|rank| records.of_job(0, 4, 1_000).fill(rank, 0, 1_000, &mut rows));
         let mut ids: Vec<u32> = rows.as_chunks().0.iter().map(|id| u32::from_le_bytes(*id)).collect();
         assert_eq!(ids[..1_000], (0..1_000).collect::<Vec<_>>());
         ids.sort_unstable();

@@ -4,45 +4,20 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::advice::Advice;
-use super::forecast::{Forecast, Plan};
+use super::forecast::{Forecast, Plan, RunForecast};
 use crate::commands::answers::aligned;
 use crate::text;
 
-pub(super) fn of(plan: &Plan, forecast: &Forecast, advice: &[Advice], page: Option<&Path>) -> String {
-    let seconds = |seconds: f64| text::duration(Duration::from_secs_f64(seconds.max(0.0)));
-    let row = |name: &str, value: String| vec![name.to_owned(), value];
-    let bytes = |bytes: u64| text::bytes(bytes);
-    let is_by_hash = forecast.is_by_hash();
-    let by_range = |row: Vec<String>| (!is_by_hash).then_some(row);
-    let rows: Vec<Vec<String>> = [
-        Some(row("load imbalance", text::percent(forecast.load_imbalance))),
-        Some(row("largest receiver over the mean", text::three_digits(forecast.largest_load))),
-        by_range(row("strays", text::percent(forecast.strays))),
-        Some(row("spills", text::percent(forecast.spills))),
-        is_by_hash.then(|| row("partition tables", "none: receivers follow from the hash".to_owned())),
-        by_range(row("partition tables", text::count(forecast.tables as u64))),
-        by_range(row("messages per table", text::count(forecast.negotiation_messages_per_table))),
-        Some(row("depth of the control tree", forecast.tree_depth.to_string())),
-        by_range(row("renegotiation time, mean", seconds(forecast.negotiation_s_mean))),
-        by_range(row("renegotiation time, maximum", seconds(forecast.negotiation_s_most))),
-        by_range(row("table size", bytes(forecast.table_bytes as u64))),
-        Some(row("messages in total", text::count(forecast.messages))),
-        Some(row("open batches of a rank, 3 hops", bytes(forecast.buffer_bytes_three_hops))),
-        Some(row("open batches of a rank, 1 hop", bytes(forecast.buffer_bytes_one_hop))),
-        Some(row("buffers of a rank, observed", bytes(forecast.buffer_bytes_seen as u64))),
-        Some(row("files", text::count(forecast.files))),
-        Some(row("runs", text::count(forecast.runs))),
-        Some(row("manifest", bytes(forecast.manifest_bytes))),
-        Some(row("records", bytes(forecast.stored_bytes))),
-        is_by_hash.then(|| row("filters", bytes(forecast.filter_bytes))),
-        Some(row("plain writes", seconds(forecast.plain_s))),
-        Some(row("ingest", seconds(forecast.ingest_s))),
-        Some(row("ingest over plain writes", text::three_digits(forecast.ingest_s / forecast.plain_s.max(1e-9)))),
-        Some(row("processor time", seconds(forecast.processor_s))),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
+/// Returns the forecast as text: a column for the first epoch, and one for the later epochs if they differ.
+pub(super) fn of(plan: &Plan, run: &RunForecast, advice: &[Advice], page: Option<&Path>) -> String {
+    let forecast = &run.first;
+    let mut rows = rows(forecast);
+    if let Some(steady) = &run.steady {
+        for (row, later) in rows.iter_mut().zip(self::rows(steady)) {
+            row.extend(later.into_iter().skip(1));
+        }
+        rows.insert(0, ["", "first epoch", "later epochs"].map(str::to_owned).into());
+    }
     let mut lines = vec![
         format!(
             "{} on {}, {} of {} bytes each",
@@ -66,4 +41,42 @@ pub(super) fn of(plan: &Plan, forecast: &Forecast, advice: &[Advice], page: Opti
         lines.push(format!("plots: {}", page.display()));
     }
     lines.join("\n")
+}
+
+/// Returns the rows of a table of the forecast: the name and the value.
+fn rows(forecast: &Forecast) -> Vec<Vec<String>> {
+    let seconds = |seconds: f64| text::duration(Duration::from_secs_f64(seconds.max(0.0)));
+    let row = |name: &str, value: String| vec![name.to_owned(), value];
+    let bytes = |bytes: u64| text::bytes(bytes);
+    let is_by_hash = forecast.is_by_hash();
+    let by_range = |row: Vec<String>| (!is_by_hash).then_some(row);
+    [
+        Some(row("load imbalance", text::percent(forecast.load_imbalance))),
+        Some(row("largest receiver over the mean", text::three_digits(forecast.largest_load))),
+        by_range(row("strays", text::percent(forecast.strays))),
+        Some(row("spills", text::percent(forecast.spills))),
+        is_by_hash.then(|| row("partition tables", "none: receivers follow from the hash".to_owned())),
+        by_range(row("partition tables", text::count(forecast.tables.into()))),
+        by_range(row("messages per table", text::count(forecast.negotiation_messages_per_table))),
+        Some(row("depth of the control tree", forecast.tree_depth.to_string())),
+        by_range(row("renegotiation time, mean", seconds(forecast.negotiation_s_mean))),
+        by_range(row("renegotiation time, maximum", seconds(forecast.negotiation_s_most))),
+        by_range(row("table size", bytes(forecast.table_bytes as u64))),
+        Some(row("messages in total", text::count(forecast.messages))),
+        Some(row("open batches of a rank, 3 hops", bytes(forecast.buffer_bytes_three_hops))),
+        Some(row("open batches of a rank, 1 hop", bytes(forecast.buffer_bytes_one_hop))),
+        Some(row("buffers of a rank, observed", bytes(forecast.buffer_bytes_seen as u64))),
+        Some(row("files", text::count(forecast.files))),
+        Some(row("runs", text::count(forecast.runs))),
+        Some(row("manifest", bytes(forecast.manifest_bytes))),
+        Some(row("records", bytes(forecast.stored_bytes))),
+        is_by_hash.then(|| row("filters", bytes(forecast.filter_bytes))),
+        Some(row("plain writes", seconds(forecast.plain_s))),
+        Some(row("ingest", seconds(forecast.ingest_s))),
+        Some(row("ingest over plain writes", text::three_digits(forecast.ingest_s / forecast.plain_s.max(1e-9)))),
+        Some(row("processor time", seconds(forecast.processor_s))),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }

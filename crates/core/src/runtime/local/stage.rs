@@ -11,7 +11,7 @@ use crate::format::{ColumnTap, EpochStatistics};
 use crate::partition::TableCache;
 use crate::runtime::endpoint::{Endpoint, decode_figures};
 use crate::runtime::local::mailbox::{MailboxTransport, Mailboxes};
-use crate::runtime::opening::{Opened, discard_attempts};
+use crate::runtime::opening::{Opened, discard_attempts, open_dataset, rows_of_greatest_epoch};
 use crate::runtime::process::memory::{MemtableMemory, SpareBuffers};
 use crate::runtime::process::pool::{Pool, TaskQueue};
 use crate::runtime::sidecars::BitmapIndexes;
@@ -92,8 +92,7 @@ impl LocalStage {
         options.check()?;
         let paths = DatasetPaths::new(path);
         let mut bitmaps = BitmapIndexes::new(&storage, &paths, &schema, &options)?;
-        let Opened { descriptor, lock, notice, recovery } =
-            crate::runtime::opening::open_dataset(&storage, &paths, schema, &options)?;
+        let Opened { descriptor, lock, notice, recovery } = open_dataset(&storage, &paths, schema, &options)?;
         bitmaps.open(&paths, &descriptor, &options)?;
         let schema = Arc::clone(&descriptor.schema);
         let office = Arc::new(Mailboxes::new(options.ranks, options.credit_batches));
@@ -129,7 +128,7 @@ impl LocalStage {
             completed.submit_next(rank, &mut state.endpoint);
         })
         .map_err(|source| Error::Io { operation: "start threads for", path: path.to_owned(), source })?;
-        Ok(Self {
+        let stage = Self {
             options,
             storage,
             paths,
@@ -144,7 +143,9 @@ impl LocalStage {
             recovery,
             opened: Instant::now(),
             _pool: pool,
-        })
+        };
+        stage.resume_after(rows_of_greatest_epoch(&*stage.storage, &stage.paths, &stage.descriptor));
+        Ok(stage)
     }
 
     /// Returns the notice about a dead writer's stale lock, if there was one, for the user.
@@ -385,10 +386,16 @@ impl LocalStage {
             return Err(UsageError::State { call: "truncate_after", state: "inside an epoch" }.into());
         }
         self.check_lock()?;
-        lock_rank(&self.shared.ranks[0]).endpoint.engine.forget_last_epoch();
+        self.resume_after(None);
         let removed = crate::store::truncate_after(&self.storage, &self.paths, &self.descriptor, epoch)?;
         self.bitmaps.truncate_after(epoch);
+        self.resume_after(rows_of_greatest_epoch(&*self.storage, &self.paths, &self.descriptor));
         Ok(removed)
+    }
+
+    /// Makes the next epoch follow one of this size.
+    fn resume_after(&self, rows: Option<u64>) {
+        lock_rank(&self.shared.ranks[0]).endpoint.engine.resume_after(rows);
     }
 
     /// Returns an error if this job no longer holds the writer lock.

@@ -80,7 +80,7 @@ pub struct MachineReport {
     pub mean_bytes: usize,
     /// Numbers of messages and their bytes.
     pub traffic: MessageTotals,
-    /// Renegotiations.
+    /// Renegotiations that asked for pivots.
     pub rounds: Vec<Round>,
     /// Size of the last partition table as a message, in bytes.
     pub table_bytes: usize,
@@ -106,6 +106,11 @@ impl MachineReport {
     /// Returns the number of records of each partition.
     pub fn loads(&self) -> Vec<u64> {
         self.receivers.iter().map(|rank| self.ranks[*rank as usize].received()).collect()
+    }
+
+    /// Returns the number of tables, including one that the epoch began with.
+    pub fn tables(&self) -> u32 {
+        self.ranks.first().map_or(0, |rank| rank.tables)
     }
 
     /// Returns the sum of a statistic over all ranks.

@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorClass, Result, UsageError};
 use crate::format::{ColumnTap, EpochStatistics};
 use crate::runtime::endpoint::{Endpoint, decode_figures};
 use crate::runtime::exchange_statistics::ExchangeStatistics;
-use crate::runtime::opening::discard_attempts;
+use crate::runtime::opening::{discard_attempts, rows_of_greatest_epoch};
 use crate::runtime::options::{EpochStart, WriteOptions};
 use crate::runtime::process::host::Host;
 use crate::runtime::process::resources::Background;
@@ -414,10 +414,17 @@ impl RankStage {
     /// Removes all epochs after `epoch`, on rank 0, without a message.
     pub(super) fn truncate_as_root(&self, epoch: u64) -> Result<Vec<u64>> {
         self.check_lock()?;
-        self.background.endpoint().engine.forget_last_epoch();
+        self.background.endpoint().engine.resume_after(None);
         let removed = truncate_after(&self.storage, &self.paths, &self.descriptor, epoch)?;
         self.bitmaps.truncate_after(epoch);
+        self.resume();
         Ok(removed)
+    }
+
+    /// Makes the next epoch follow the greatest one of the dataset. Called on rank 0.
+    pub(super) fn resume(&self) {
+        let rows = rows_of_greatest_epoch(&*self.storage, &self.paths, &self.descriptor);
+        self.background.endpoint().engine.resume_after(rows);
     }
 
     /// Closes the dataset and releases its lock. Not collective. Dropping the job does the same but cannot report an

@@ -3,6 +3,7 @@
 mod bitmaps;
 mod indexes;
 mod refusals;
+mod resumed;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

@@ -39,10 +39,12 @@ const CHANCE: f64 = 1.5;
 const DRIFTING_AGREEMENT: f64 = 0.5;
 
 impl Engine {
-    /// Forgets the last epoch, so that the next one begins without a table. Called on rank 0. The other ranks forget it
-    /// when that epoch begins.
-    pub fn forget_last_epoch(&mut self) {
+    /// Makes the next epoch follow one with `rows` records, of whose keys nothing is known, or none. It then begins
+    /// without a table, and with as many receivers as this number of records needs. Called on rank 0, when a dataset is
+    /// opened and when epochs were removed. The other ranks forget the last epoch when the next one begins.
+    pub fn resume_after(&mut self, rows: Option<u64>) {
         self.last = None;
+        self.rows_before = rows.filter(|rows| *rows > 0 && self.options.prior == Prior::Last);
         self.set_frame(None);
     }
 
@@ -286,9 +288,10 @@ impl Engine {
         if whole.as_ref().is_some_and(|summary| !self.suits_frame(&summary.points)) {
             // The next epoch has another frame, so keys of this one say nothing.
             self.last = None;
-            self.hint_rows = self.hint_rows.or(Some(rows));
+            self.rows_before = Some(rows);
             return;
         }
+        self.rows_before = None;
         self.last = Some(LastEpoch {
             profile: KeyProfile::new(&keys),
             own_keys: keys.mass(),

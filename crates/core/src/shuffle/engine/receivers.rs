@@ -1,8 +1,9 @@
 //! Decides on rank 0 how many ranks receive an epoch.
 //!
-//! The number follows from the epoch's forecast size, which is that of the last epoch or the application's. A
-//! receiver's share is then at least [`EngineOptions::part_bytes`](super::EngineOptions::part_bytes). If the epoch
-//! outgrows the forecast, every partition is divided, and more ranks receive.
+//! The number follows from the epoch's forecast size: the application's, or that of the last epoch, or, in a job's
+//! first epoch, that of the dataset's greatest one. A receiver's share is then at least
+//! [`EngineOptions::part_bytes`](super::EngineOptions::part_bytes). If the epoch outgrows the forecast, every partition
+//! is divided, and more ranks receive.
 
 use super::{Engine, Renegotiation};
 use crate::shuffle::placement::Placement;
@@ -34,7 +35,7 @@ impl Engine {
     /// many receivers as they want. With a fixed table, an epoch cannot get more receivers once it has begun, so the
     /// last epoch's volume does not limit them.
     pub(super) fn place_partitions(&mut self) {
-        let last = self.last_whole().filter(|_| !self.has_fixed_table).map(|whole| whole.rows);
+        let last = self.last_whole().map(|whole| whole.rows).or(self.rows_before).filter(|_| !self.has_fixed_table);
         let rows = self.hint_rows.take().or(last);
         let rows = rows.filter(|_| self.options.renegotiation == Renegotiation::Adaptive);
         self.session.expected_rows = rows;
