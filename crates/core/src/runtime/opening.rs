@@ -16,14 +16,14 @@ use crate::store::{
 };
 
 /// A dataset whose lock this process holds.
-pub(super) struct Opened {
-    pub(super) descriptor: DatasetDescriptor,
-    pub(super) lock: WriterLock,
-    pub(super) notice: Option<LockNotice>,
-    pub(super) recovery: Recovery,
+pub(crate) struct Opened {
+    pub(crate) descriptor: DatasetDescriptor,
+    pub(crate) lock: WriterLock,
+    pub(crate) notice: Option<LockNotice>,
+    pub(crate) recovery: Recovery,
 }
 
-pub(super) fn open_dataset(
+pub(crate) fn open_dataset(
     storage: &Arc<dyn Storage>,
     paths: &DatasetPaths,
     schema: Schema,
