@@ -7,7 +7,8 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::WriteOptions;
-use crate::error::{Error, Result};
+use crate::error::{Error, IoContext, Result};
+use crate::index::EntryLayout;
 use crate::schema::Schema;
 use crate::storage::Storage;
 use crate::store::{
@@ -45,6 +46,45 @@ pub(crate) fn open_dataset(
         check_empty(&**storage, paths)?;
     }
     Ok(Opened { descriptor, lock, notice, recovery })
+}
+
+/// Checks that every index that `options` name can be made of the records that `descriptor` describes, and that no
+/// other process holds its lock. Called before the first of them is created, so that a refusal leaves none behind.
+///
+/// # Errors
+/// The errors of opening an index that exists.
+pub(super) fn check_indexes(
+    storage: &Arc<dyn Storage>,
+    records: &DatasetPaths,
+    descriptor: &DatasetDescriptor,
+    options: &WriteOptions,
+) -> Result<()> {
+    for definition in options.entry_indexes() {
+        let EntryLayout { schema, .. } = EntryLayout::new(definition, &descriptor.schema)?;
+        let paths = records.index(definition.name());
+        let source = Some(EntryLayout::source(descriptor));
+        let wanted = DatasetDescriptor { source, ..DatasetDescriptor::new(Arc::new(schema)) };
+        match DatasetDescriptor::read(&**storage, &paths) {
+            Ok(found) => {
+                found.check_writable(&paths)?;
+                found.check_same(&paths, &wanted)?;
+                found.check_source(&paths, &wanted)?;
+            }
+            Err(Error::NotADataset { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    for definition in options.bitmap_indexes() {
+        definition.positions(&descriptor.schema)?;
+        definition.describe(descriptor.uuid).check_existing(&**storage, &records.index(&definition.name()))?;
+    }
+    for paths in options.indexes.iter().map(|definition| records.index(&definition.name())) {
+        let control = paths.control();
+        if storage.kind(&control).at("look up", &control)?.is_some() {
+            WriterLock::acquire(storage, &paths, options.break_lock)?.0.release()?;
+        }
+    }
+    Ok(())
 }
 
 /// Removes the parts of failed attempts at epochs. Returns their size in bytes.
