@@ -2,10 +2,11 @@
  * What indexing costs a program that computes on all cores while its records are sorted and written. A step computes in
  * pieces, and appends records after each but the first, which overlaps the end of the last epoch.
  *
- *     overlapped FOLDER EPOCHS LOOPS ROWS
+ *     overlapped FOLDER EPOCHS LOOPS ROWS [INDEX...]
  *
  * Each rank computes LOOPS loops a step, and appends ROWS records of 64 bytes. FOLDER is a dataset to create, or - to
- * compute only. Rank 0 prints one line of JSON; times are means over the ranks.
+ * compute only. Each INDEX is made of the records. Rank 0 prints one line of JSON; times are means over the ranks, and
+ * end_start_s is that of the calls of turbidite_end_epoch_start.
  */
 #include <math.h>
 #include <mpi.h>
@@ -28,6 +29,9 @@ struct record {
 
 /* Seconds in calls of the library: by the clock, and of the calling thread's processor. */
 static double called_s, called_cpu_s;
+
+/* Indexes that are made, each with a transport. The first transport is that of the records. */
+enum { MOST_INDEXES = 8 };
 
 static double seconds(clockid_t clock) {
     struct timespec now;
@@ -64,10 +68,11 @@ static double compute(long loops) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 5) {
-        fprintf(stderr, "usage: overlapped FOLDER|- EPOCHS LOOPS ROWS\n");
+    if (argc < 5 || argc > 5 + MOST_INDEXES) {
+        fprintf(stderr, "usage: overlapped FOLDER|- EPOCHS LOOPS ROWS [INDEX...]\n");
         return 2;
     }
+    const size_t count = (size_t)argc - 5;
     const int epochs = atoi(argv[2]), indexes = strcmp(argv[1], "-") != 0;
     const long loops = atol(argv[3]), rows = atol(argv[4]) / (PIECES - 1);
     MPI_Init(&argc, &argv);
@@ -80,12 +85,16 @@ int main(int argc, char **argv) {
         state = state * 6364136223846793005u + 1442695040888963407u;
         records[row] = (struct record){(float)-log(((double)(state >> 11) + 0.5) / 9007199254740992.0), (uint32_t)row, {0}};
     }
-    turbidite_transport *transport = NULL;
+    turbidite_transport *transports[1 + MOST_INDEXES] = {NULL};
     turbidite_dataset *dataset = NULL;
+    double end_start_s = 0;
     if (indexes) {
-        check(turbidite_mpi_open(MPI_COMM_WORLD, &transport) == TURBIDITE_OK, "turbidite_mpi_open");
+        for (size_t number = 0; number <= count; number++)
+            check(turbidite_mpi_open(MPI_COMM_WORLD, &transports[number]) == TURBIDITE_OK, "turbidite_mpi_open");
         const turbidite_column schema[] = {{"energy", TURBIDITE_F32, 0, NULL}, {"id", TURBIDITE_U32, 0, NULL}, {"payload", TURBIDITE_BYTES, 56, NULL}};
-        check(turbidite_open(argv[1], schema, 3, "energy", NULL, transport, &dataset) == TURBIDITE_OK, "turbidite_open");
+        check(turbidite_open_indexed(argv[1], schema, 3, "energy", (const char *const *)argv + 5, count, NULL,
+                                     (const turbidite_transport *const *)transports, &dataset) == TURBIDITE_OK,
+              "turbidite_open_indexed");
     }
     MPI_Barrier(MPI_COMM_WORLD);
     double unused = 0, begun = seconds(CLOCK_MONOTONIC), begun_cpu_s = cpu_seconds();
@@ -100,18 +109,23 @@ int main(int argc, char **argv) {
             MPI_Barrier(MPI_COMM_WORLD);
             if (indexes) CALL(turbidite_append_rows(dataset, records + (piece - 1) * rows, (size_t)rows));
         }
-        if (indexes) CALL(turbidite_end_epoch_start(dataset));
+        if (indexes) {
+            double before_s = called_s;
+            CALL(turbidite_end_epoch_start(dataset));
+            end_start_s += called_s - before_s;
+        }
     }
     unused += compute(loops / PIECES);
     if (indexes) CALL(turbidite_end_epoch_wait(dataset, NULL));
-    double figures[] = {seconds(CLOCK_MONOTONIC) - begun, cpu_seconds() - begun_cpu_s, called_s - called_cpu_s, called_s}, sums[4];
-    MPI_Reduce(figures, sums, 4, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+    double figures[] = {seconds(CLOCK_MONOTONIC) - begun, cpu_seconds() - begun_cpu_s, called_s - called_cpu_s, called_s, end_start_s}, sums[5];
+    MPI_Reduce(figures, sums, 5, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
     if (rank == 0)
-        printf("{\"wall_s\": %.4f, \"cpu_s\": %.4f, \"blocked_s\": %.4f, \"called_s\": %.4f, \"unused\": %g}\n", sums[0] / ranks, sums[1] / ranks,
-               sums[2] / ranks, sums[3] / ranks, unused);
+        printf("{\"wall_s\": %.4f, \"cpu_s\": %.4f, \"blocked_s\": %.4f, \"called_s\": %.4f, \"end_start_s\": %.4f, \"unused\": %g}\n", sums[0] / ranks,
+               sums[1] / ranks, sums[2] / ranks, sums[3] / ranks, sums[4] / ranks, unused);
     if (indexes) {
         check(turbidite_close(dataset) == TURBIDITE_OK, "turbidite_close");
-        check(turbidite_mpi_close(transport) == TURBIDITE_OK, "turbidite_mpi_close");
+        for (size_t number = 0; number <= count; number++)
+            check(turbidite_mpi_close(transports[number]) == TURBIDITE_OK, "turbidite_mpi_close");
     }
     free(records);
     MPI_Finalize();

@@ -4,7 +4,7 @@ import numpy
 
 import turbidite as turbidite_package
 from support.command import ROOT, turbidite
-from support.fortran import EXAMPLE, check_epoch, compile_fortran
+from support.fortran import EXAMPLE, check_epoch, check_indexed, compile_fortran
 from support.libraries import linked, prefix
 from support.mpi import run
 
@@ -48,3 +48,10 @@ def test_keys_of_several_columns(tmp_path):
         assert [float(line.split(",")[-1]) for line in lines[1:]] == [wanted + 1, 2 * (wanted + 1)], lines
         text = f"(cpu, id) IN (({cpu[wanted]}, {ident[wanted]}))"
         assert "access path lookup" in turbidite("query", dataset, "--where", text, "--explain").stdout
+
+
+def test_indexes(tmp_path):
+    source = prefix() / "include" / "turbidite.f90"
+    program = compile_fortran("gfortran", tmp_path, source, ROOT / "tests" / "fortran" / "indexed.f90", *linked("turbidite"))
+    run(program, tmp_path / "dataset")
+    check_indexed(tmp_path / "dataset", 1)

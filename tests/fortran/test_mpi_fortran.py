@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.command import ROOT
-from support.fortran import EXAMPLE, PARTICLES, check_epoch, compile_fortran
+from support.fortran import EXAMPLE, PARTICLES, check_epoch, check_indexed, compile_fortran
 from support.libraries import library, linked, prefix
 from support.mpi import SOURCES, Mpi
 from support.preload import SMALL, check_rows, configure, written
@@ -42,6 +42,16 @@ def test_the_example(mpi, module, ranks, tmp_path):
     assert mpi.start(ranks, program, dataset).stdout == said
     for epoch in (1, 2):
         check_epoch(dataset, epoch, ranks)
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_indexes(mpi, ranks, tmp_path):
+    modules = [prefix() / "include" / f"{name}.f90" for name in ("turbidite", "turbidite_mpi")]
+    transport = (f"-L{mpi.out}", f"-Wl,-rpath,{mpi.out}", "-lturbidite_mpi")
+    options = ("-DWITH_MPI", *modules, ROOT / "tests" / "fortran" / "indexed.f90", *transport, *linked("turbidite"))
+    program = compile_fortran(mpi.bin / "mpifort", tmp_path, *options)
+    mpi.start(ranks, program, tmp_path / "dataset")
+    check_indexed(tmp_path / "dataset", ranks)
 
 
 def dump(mpi: Mpi, tmp_path: Path, *options) -> Path:

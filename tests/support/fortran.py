@@ -5,13 +5,14 @@ from pathlib import Path
 import numpy
 import pyarrow.parquet
 
-from support.command import ROOT
+from support.command import ROOT, answer, turbidite
 from support.mpi import run
 from support.tools import require
 
 EXAMPLE = ROOT / "examples" / "fortran" / "write_epochs.f90"
 STRICT = ("-cpp", "-std=f2018", "-fimplicit-none", "-Wall", "-Wextra", "-Werror", "-fcheck=all", "-g")
 PARTICLES = 50000
+INDEXED = 40000
 
 
 def compile_fortran(compiler, folder: Path, *arguments) -> Path:
@@ -38,3 +39,17 @@ def check_epoch(dataset: Path, epoch: int, ranks: int) -> None:
     assert list(columns) == list(expected)
     for name, values in expected.items():
         assert columns[name].dtype == values.dtype and numpy.array_equal(columns[name], values), name
+
+
+def check_indexed(dataset: Path, ranks: int) -> None:
+    """What tests/fortran/indexed.f90 writes: the indexes are complete, and the ids of all ranks are found by theirs."""
+    turbidite("verify", dataset)
+    listed = answer("index", "list", dataset)["indexes"]
+    assert [index["definition"] for index in listed] == ["bitmap:cell,energy", "cell", "hash:id,with=energy"]
+    rows = ranks * INDEXED
+    assert all((index["epochs"], index["missing"], index["entries"]) == (2, [], 2 * rows) for index in listed), listed
+    for wanted in (1, rows // 2, rows):
+        arguments = ("query", dataset, "--where", f"id = {wanted}", "--columns", "energy")
+        lines = turbidite(*arguments, "--use", "id").stdout.splitlines()
+        expected = [(wanted * 7919 + epoch) % 65521 for epoch in (1, 2)]
+        assert sorted(float(line.split(",")[0]) for line in lines[1:]) == sorted(expected), lines

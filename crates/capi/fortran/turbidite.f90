@@ -64,9 +64,10 @@ module turbidite
     module procedure values_f32, values_f64, values_i32, values_i64
   end interface
 
-  public :: turbidite_values, turbidite_options_init, turbidite_open, turbidite_begin_epoch, turbidite_append, &
-      turbidite_renegotiate, turbidite_progress, turbidite_end_epoch, turbidite_end_epoch_start, &
-      turbidite_end_epoch_wait, turbidite_truncate_after, turbidite_close, turbidite_text
+  public :: turbidite_values, turbidite_options_init, turbidite_open, turbidite_open_indexed, &
+      turbidite_begin_epoch, turbidite_append, turbidite_renegotiate, turbidite_progress, &
+      turbidite_end_epoch, turbidite_end_epoch_start, turbidite_end_epoch_wait, turbidite_truncate_after, &
+      turbidite_close, turbidite_text
 
   type, bind(c) :: c_column
     type(c_ptr) :: name
@@ -93,6 +94,18 @@ module turbidite
       type(c_ptr), value :: options, transport
       type(c_ptr), intent(out) :: dataset
       integer(c_int32_t) :: c_open
+    end function
+
+    function c_open_indexed(path, columns, column_count, key, indexes, index_count, options, transports, dataset) &
+        bind(c, name='turbidite_open_indexed')
+      import :: c_char, c_column, c_int32_t, c_ptr, c_size_t
+      character(kind=c_char), intent(in) :: path(*), key(*)
+      type(c_column), intent(in) :: columns(*)
+      type(c_ptr), intent(in) :: indexes(*)
+      integer(c_size_t), value :: column_count, index_count
+      type(c_ptr), value :: options, transports
+      type(c_ptr), intent(out) :: dataset
+      integer(c_int32_t) :: c_open_indexed
     end function
 
     function c_begin_epoch(dataset, epoch) bind(c, name='turbidite_begin_epoch')
@@ -180,14 +193,8 @@ contains
     character(kind=c_char, len=name_length + 1), target :: names(size(columns)), units(size(columns))
     type(c_column) :: wanted(size(columns))
     type(c_ptr) :: c_options, c_transport
-    integer :: i
 
-    do i = 1, size(columns)
-      names(i) = trim(columns(i)%name)//c_null_char
-      units(i) = trim(columns(i)%unit)//c_null_char
-      wanted(i) = c_column(c_loc(names(i)), columns(i)%data_type, 0, c_null_ptr)
-      if (len_trim(columns(i)%unit) > 0) wanted(i)%unit = c_loc(units(i))
-    end do
+    call describe(columns, names, units, wanted)
     c_options = c_null_ptr
     if (present(options)) c_options = c_loc(options)
     c_transport = c_null_ptr
@@ -195,6 +202,66 @@ contains
     status = c_open(trim(path)//c_null_char, wanted, size(columns, kind=c_size_t), trim(key)//c_null_char, &
                     c_options, c_transport, dataset%handle)
     call tell(status, message)
+  end subroutine
+
+  !> Opens or creates the dataset at `path` like turbidite_open, and makes `indexes` of its records while they are
+  !> written. `transports` are one for the records and one for each index, which may be null for bitmap indexes. Without
+  !> them, there is one rank.
+  subroutine turbidite_open_indexed(dataset, path, columns, key, indexes, status, message, options, transports)
+    type(turbidite_dataset), intent(out) :: dataset
+    character(len=*), intent(in) :: path, key, indexes(:)
+    type(turbidite_column), intent(in) :: columns(:)
+    integer(c_int32_t), intent(out) :: status
+    character(len=*), intent(out), optional :: message
+    type(turbidite_options), intent(in), target, optional :: options
+    type(c_ptr), intent(in), optional :: transports(:)
+    ! NUL-terminated strings, which must be valid until the call returns.
+    character(kind=c_char, len=name_length + 1), target :: names(size(columns)), units(size(columns))
+    character(kind=c_char, len=len(indexes) + 1), target :: definitions(size(indexes))
+    type(c_ptr) :: addresses(size(indexes))
+    type(c_column) :: wanted(size(columns))
+    type(c_ptr), target :: c_transports(size(indexes) + 1)
+    type(c_ptr) :: c_options, c_connections
+    integer :: i
+
+    if (present(transports)) then
+      if (size(transports) /= size(indexes) + 1) then
+        status = turbidite_usage
+        if (present(message)) then
+          message = 'turbidite_open_indexed: transports must be one for the records and one for each index'
+        end if
+        return
+      end if
+    end if
+    call describe(columns, names, units, wanted)
+    do i = 1, size(indexes)
+      definitions(i) = trim(indexes(i))//c_null_char
+      addresses(i) = c_loc(definitions(i))
+    end do
+    c_options = c_null_ptr
+    if (present(options)) c_options = c_loc(options)
+    c_connections = c_null_ptr
+    if (present(transports)) then
+      c_transports = transports
+      c_connections = c_loc(c_transports)
+    end if
+    status = c_open_indexed(trim(path)//c_null_char, wanted, size(columns, kind=c_size_t), trim(key)//c_null_char, &
+                            addresses, size(indexes, kind=c_size_t), c_options, c_connections, dataset%handle)
+    call tell(status, message)
+  end subroutine
+
+  !> Describes columns for C. The strings must be valid as long as `wanted` is used.
+  subroutine describe(columns, names, units, wanted)
+    type(turbidite_column), intent(in) :: columns(:)
+    character(kind=c_char, len=name_length + 1), intent(out), target :: names(:), units(:)
+    type(c_column), intent(out) :: wanted(:)
+    integer :: i
+    do i = 1, size(columns)
+      names(i) = trim(columns(i)%name)//c_null_char
+      units(i) = trim(columns(i)%unit)//c_null_char
+      wanted(i) = c_column(c_loc(names(i)), columns(i)%data_type, 0, c_null_ptr)
+      if (len_trim(columns(i)%unit) > 0) wanted(i)%unit = c_loc(units(i))
+    end do
   end subroutine
 
   !> Begins an epoch. The status turbidite_skipped means that the epoch exists and is kept. Then append no records and

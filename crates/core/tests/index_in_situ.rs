@@ -337,3 +337,36 @@ fn indexes_that_cannot_be_made_are_refused() {
     let error = open(&["hash:id"]).unwrap_err().to_string();
     assert!(error.contains("_turbidite/index/id"), "{error}");
 }
+
+/// If one of several indexes cannot be made, none is left behind.
+#[test]
+fn a_refused_job_creates_no_index() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let open = |indexes: &[&str]| {
+        let mut options = options(indexes);
+        options.break_lock = false;
+        LocalJob::open_with(Arc::clone(&storage), "/ds", schema("energy"), options)
+    };
+    let folders = || {
+        let listed = storage.list(Path::new("/ds/_turbidite/index")).unwrap_or_default();
+        listed.into_iter().map(|entry| entry.name).collect::<Vec<_>>()
+    };
+    open(&["id", "bitmap:cell"]).unwrap().close().unwrap();
+    assert_eq!(folders(), ["bitmap:cell", "id"]);
+    for (indexes, expected) in [
+        (["energy", "bitmap:energy", "hash:id"], "_turbidite/index/id"),
+        (["energy", "bitmap:energy", "id,with=cell"], "_turbidite/index/id"),
+        (["energy", "bitmap:energy", "bitmap:cell,precision=4"], "drop it first"),
+    ] {
+        let error = open(&indexes).unwrap_err().to_string();
+        assert!(error.contains(expected), "{indexes:?}: {error}");
+        assert_eq!(folders(), ["bitmap:cell", "id"], "{indexes:?}");
+    }
+    let definition: IndexDefinition = "id".parse().unwrap();
+    let build = IndexBuild::open_with(Arc::clone(&storage), "/ds", &definition, &IndexOptions::default()).unwrap();
+    assert!(matches!(open(&["energy", "bitmap:energy", "id"]), Err(Error::Locked { .. })));
+    assert_eq!(folders(), ["bitmap:cell", "id"]);
+    build.close().unwrap();
+    open(&["energy", "bitmap:energy", "id"]).unwrap().close().unwrap();
+    assert_eq!(folders(), ["bitmap:cell", "bitmap:energy", "energy", "id"]);
+}

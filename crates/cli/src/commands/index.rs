@@ -237,11 +237,14 @@ impl IndexRun<'_> {
         epochs: &[u64],
         rows_of: impl Fn(u64) -> Result<u64, turbidite::Error>,
     ) -> Result<ProgressBar, Failure> {
+        if !self.shows {
+            return Ok(ProgressBar::hidden());
+        }
         let mut rows = 0;
         for &epoch in epochs {
             rows += rows_of(epoch)?;
         }
-        let progress = if self.shows { ProgressBar::new(rows) } else { ProgressBar::hidden() };
+        let progress = ProgressBar::new(rows);
         let style = ProgressStyle::with_template("{msg} [{bar:32}] {percent:>3}% {eta} left");
         progress.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         Ok(progress)

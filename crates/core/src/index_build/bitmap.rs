@@ -12,15 +12,12 @@ use crate::format::PartId;
 use crate::format::bitmap::sidecar::{EncodedSection, SidecarIdentity, SidecarWriter};
 use crate::index::{BitmapColumns, BitmapDefinition};
 use crate::index_build::options::IndexOptions;
+use crate::index_build::others::Others;
 use crate::index_build::removal::remove_remains;
 use crate::query::{Dataset, EpochGroups, Group, PageIndex};
-use crate::runtime::rank::RankSteps;
 use crate::shuffle::{Topology, Transport};
 use crate::storage::{FileSystem, Storage};
 use crate::store::{DatasetPaths, LockNotice, SidecarEpoch, WriterLock};
-
-/// What ranks wait for, in errors.
-const CALL: &str = "index add";
 
 /// A bitmap index that is being built.
 ///
@@ -47,14 +44,6 @@ pub struct BitmapBuild {
     lock_notice: Option<LockNotice>,
     /// The other processes that write a share, if there are any. The lock lets threads share the rest of the build.
     others: Mutex<Option<Others>>,
-}
-
-/// The place of this process among those that build an index.
-#[derive(Debug)]
-struct Others {
-    steps: RankSteps,
-    rank: usize,
-    ranks: usize,
 }
 
 /// The sidecars of an epoch that were written.
@@ -119,22 +108,22 @@ impl BitmapBuild {
         path: impl AsRef<Path>,
         definition: &BitmapDefinition,
         options: &IndexOptions,
-        (rank, ranks): (u32, u32),
+        place: (u32, u32),
         topology: Topology,
         transport: Box<dyn Transport + Send>,
     ) -> Result<Self> {
         let options = IndexOptions { threads: options.threads.or(Some(1)), ..options.clone() };
-        let mut steps = RankSteps::new(&storage, (rank, ranks), topology, transport)?;
+        let mut others = Others::new(&storage, place, topology, transport)?;
         let mut opened = None;
         let lead = || Ok(String::new());
-        steps.take(CALL, lead, |_| {
+        others.take(lead, |_| {
             opened = Some(Self::unlocked(storage, path.as_ref(), definition, &options)?);
             Ok(())
         })?;
         let mut build = opened.ok_or_else(|| Error::internal("an index was not opened"))?;
         let lead = || build.prepare(path.as_ref(), definition, &options).map(|()| String::new());
-        steps.take(CALL, lead, |_| Ok(()))?;
-        build.others = Mutex::new(Some(Others { steps, rank: rank as usize, ranks: ranks as usize }));
+        others.take(lead, |_| Ok(()))?;
+        build.others = Mutex::new(Some(others));
         Ok(build)
     }
 
@@ -180,11 +169,7 @@ impl BitmapBuild {
     /// A corrupt manifest; I/O errors; when the connection has failed.
     pub fn missing(&self) -> Result<Vec<u64>> {
         let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(others) = others.as_mut() else { return self.missing_now() };
-        let lead = || Ok(self.missing_now()?.iter().map(u64::to_string).collect::<Vec<_>>().join(" "));
-        let announced = others.steps.take(CALL, lead, |_| Ok(()))?;
-        let epochs = announced.split_whitespace().map(str::parse);
-        epochs.collect::<std::result::Result<_, _>>().map_err(|_| Error::internal("an announcement of no epochs"))
+        others.as_mut().map_or_else(|| self.missing_now(), |others| others.epochs(|| self.missing_now()))
     }
 
     fn missing_now(&self) -> Result<Vec<u64>> {
@@ -241,7 +226,7 @@ impl BitmapBuild {
             begun = Some((groups, folder));
             Ok(())
         };
-        let written = others.steps.take(CALL, begin, write);
+        let written = others.take(begin, write);
         let committed = written.and_then(|_| {
             let commit = || {
                 let Some((groups, folder)) = &begun else { return Err(Error::internal("an index was not begun")) };
@@ -253,7 +238,7 @@ impl BitmapBuild {
                 SidecarEpoch::commit(storage, &self.index, folder, epoch, groups.commit())?;
                 Ok(bytes.to_string())
             };
-            others.steps.take(CALL, commit, |_| Ok(()))
+            others.take(commit, |_| Ok(()))
         });
         if committed.is_err() && rank == 0 {
             // The first error is returned. Files that cannot be removed now are removed by the next build.

@@ -1,27 +1,26 @@
 //! Builds one index of a dataset, epoch by epoch.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
-use crate::error::{Result, UsageError};
-use crate::format::EpochStatistics;
+use uuid::Uuid;
+
+use super::division::{Division, IndexedRecords, share};
+use super::options::IndexOptions;
+use super::others::Others;
+use super::parts::{PartSet, manifest};
+use super::removal::remove_remains;
+use crate::error::{Error, Result, UsageError};
+use crate::format::{EpochStatistics, PartIdentity};
 use crate::index::{EntryLayout, IndexDefinition, IndexedValues};
-use crate::index_build::job::{EntryJob, IndexedRecords};
-use crate::index_build::options::IndexOptions;
-use crate::index_build::removal::remove_remains;
 use crate::query::{Dataset, EpochGroups};
-use crate::runtime::{MEMTABLES_PER_PART, WriteOptions};
+use crate::runtime::{Opened, WriteOptions, clear_attempts, open_dataset};
 use crate::schema::Schema;
 use crate::shuffle::{Topology, Transport};
 use crate::storage::{FileSystem, Storage};
-use crate::store::{DatasetDescriptor, DatasetPaths, LockNotice};
-
-/// Maximum number of ranks of a job in one process. More of them would only shorten the parts.
-const MOST_RANKS: u64 = 64;
-
-/// Maximum time that a rank waits for others. Ranks that see different epochs would wait for ever.
-const STALL_LIMIT: Duration = Duration::from_secs(600);
+use crate::store::{DatasetDescriptor, DatasetPaths, EpochCommit, LockNotice, WriterLock, discard_attempt};
+use crate::writer::PartFactory;
 
 /// An index that is being built.
 ///
@@ -39,16 +38,20 @@ const STALL_LIMIT: Duration = Duration::from_secs(600);
 pub struct IndexBuild {
     dataset: Dataset,
     storage: Arc<dyn Storage>,
+    /// The folder of the index.
     paths: DatasetPaths,
     values: IndexedValues,
-    job: EntryJob,
-}
-
-/// The dataset of an index, before it is opened for writing.
-struct Prepared {
-    dataset: Dataset,
-    paths: DatasetPaths,
-    layout: EntryLayout,
+    /// The description of the entries' dataset, once it is open.
+    descriptor: DatasetDescriptor,
+    options: WriteOptions,
+    threads: usize,
+    /// Absent on ranks other than 0.
+    lock: Option<WriterLock>,
+    lock_notice: Option<LockNotice>,
+    /// The commit of the next epoch's entries, if it is given.
+    commit: Option<Uuid>,
+    /// The other processes that write a share, if there are any. The lock lets threads share the rest of the build.
+    others: Mutex<Option<Others>>,
 }
 
 impl IndexBuild {
@@ -72,16 +75,12 @@ impl IndexBuild {
         definition: &IndexDefinition,
         options: &IndexOptions,
     ) -> Result<Self> {
-        let Prepared { dataset, paths, layout } = prepare(&storage, path.as_ref(), definition)?;
-        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = options.threads.unwrap_or_else(cores).max(1);
-        let writing = writing(&dataset, ranks(&dataset, &layout.schema)?, options);
-        let job = EntryJob::local(&storage, paths.root(), layout.schema, writing, threads)?;
-        remove_remains(&*storage, &DatasetPaths::new(path.as_ref()))?;
-        Ok(Self { dataset, storage, paths, values: layout.values, job })
+        let mut build = Self::unlocked(storage, path.as_ref(), definition, options)?;
+        build.prepare(path.as_ref())?;
+        Ok(build)
     }
 
-    /// Opens an index as one of several processes, each of which reads and writes a share. All ranks make the same
+    /// Opens an index as one of several processes, each of which writes a share of the parts. All ranks make the same
     /// calls with the same arguments.
     ///
     /// # Errors
@@ -90,31 +89,116 @@ impl IndexBuild {
         path: impl AsRef<Path>,
         definition: &IndexDefinition,
         options: &IndexOptions,
-        (rank, ranks): (u32, u32),
+        place: (u32, u32),
         topology: Topology,
         transport: Box<dyn Transport + Send>,
     ) -> Result<Self> {
-        let storage: Arc<dyn Storage> = Arc::new(FileSystem::new());
-        let Prepared { dataset, paths, layout } = prepare(&storage, path.as_ref(), definition)?;
-        let writing = writing(&dataset, ranks, options);
-        let writing = WriteOptions { topology, stall_limit: Some(STALL_LIMIT), ..writing };
-        let job = EntryJob::rank(&storage, paths.root(), layout.schema, writing, rank, transport)?;
-        if rank == 0 {
-            remove_remains(&*storage, &DatasetPaths::new(path.as_ref()))?;
+        Self::open_rank_with(Arc::new(FileSystem::new()), path, definition, options, place, topology, transport)
+    }
+
+    /// Opens an index like [`IndexBuild::open_rank`], on any storage.
+    ///
+    /// # Errors
+    /// As for [`IndexBuild::open_rank`].
+    #[doc(hidden)]
+    pub fn open_rank_with(
+        storage: Arc<dyn Storage>,
+        path: impl AsRef<Path>,
+        definition: &IndexDefinition,
+        options: &IndexOptions,
+        place: (u32, u32),
+        topology: Topology,
+        transport: Box<dyn Transport + Send>,
+    ) -> Result<Self> {
+        let options = IndexOptions { threads: options.threads.or(Some(1)), ..options.clone() };
+        let mut others = Others::new(&storage, place, topology, transport)?;
+        let mut opened = None;
+        let lead = || Ok(String::new());
+        others.take(lead, |_| {
+            opened = Some(Self::unlocked(storage, path.as_ref(), definition, &options)?);
+            Ok(())
+        })?;
+        let mut build = opened.ok_or_else(|| Error::internal("an index was not opened"))?;
+        let mut prepared = None;
+        let lead = || {
+            build.prepare(path.as_ref())?;
+            // An UUID is text, so the other ranks learn of it without the file, which they may not see yet.
+            prepared = Some(());
+            Ok(build.descriptor.uuid.to_string())
+        };
+        let uuid = others.take(lead, |_| Ok(()))?;
+        if prepared.is_none() {
+            build.descriptor.uuid = uuid.parse().map_err(|_| Error::internal("an announcement of no dataset"))?;
         }
-        Ok(Self { dataset, storage, paths, values: layout.values, job })
+        build.others = Mutex::new(Some(others));
+        Ok(build)
+    }
+
+    /// Opens an index for reading its dataset.
+    fn unlocked(
+        storage: Arc<dyn Storage>,
+        path: &Path,
+        definition: &IndexDefinition,
+        options: &IndexOptions,
+    ) -> Result<Self> {
+        let dataset = Dataset::open_with(Arc::clone(&storage), path)?;
+        let EntryLayout { schema, values } = EntryLayout::new(definition, dataset.schema())?;
+        let paths = DatasetPaths::new(path).index(definition.name());
+        check_existing(&*storage, &paths, definition)?;
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        let writing = WriteOptions::of_entries(1, dataset.descriptor());
+        Ok(Self {
+            options: WriteOptions { break_lock: options.break_lock, ..writing },
+            threads: options.threads.unwrap_or_else(cores).max(1),
+            dataset,
+            storage,
+            paths,
+            values,
+            descriptor: DatasetDescriptor::new(Arc::new(schema)),
+            lock: None,
+            lock_notice: None,
+            commit: None,
+            others: Mutex::default(),
+        })
+    }
+
+    /// Locks the index, creates it unless it exists, and removes what is left of earlier builds.
+    fn prepare(&mut self, path: &Path) -> Result<()> {
+        let schema = Schema::clone(&self.descriptor.schema);
+        let Opened { descriptor, lock, notice, .. } = open_dataset(&self.storage, &self.paths, schema, &self.options)?;
+        (self.descriptor, self.lock, self.lock_notice) = (descriptor, Some(lock), notice);
+        clear_attempts(&*self.storage, self.paths.root())?;
+        remove_remains(&*self.storage, &DatasetPaths::new(path))
+    }
+
+    /// Sets the commit of the entries that are made next, for tests that compare files.
+    #[doc(hidden)]
+    pub fn commit_next_as(&mut self, commit: Uuid) {
+        self.commit = Some(commit);
+    }
+
+    /// Sets the size of memtables, from which that of parts follows, for tests with few records.
+    #[doc(hidden)]
+    pub fn set_memtable_bytes(&mut self, bytes: usize) {
+        self.options.memtable_bytes = bytes;
     }
 
     /// Returns the notice about a dead process's stale lock of the index, if there was one, for the user.
     pub fn lock_notice(&self) -> Option<&LockNotice> {
-        self.job.lock_notice()
+        self.lock_notice.as_ref()
     }
 
-    /// Returns the epochs of the dataset for which the index has no entries, or entries of replaced data.
+    /// Returns the epochs of the dataset for which the index has no entries, or entries of replaced data. Of several
+    /// processes, rank 0 decides, since a program may commit epochs meanwhile.
     ///
     /// # Errors
-    /// A corrupt manifest; I/O errors.
+    /// A corrupt manifest; I/O errors; when the connection has failed.
     pub fn missing(&self) -> Result<Vec<u64>> {
+        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        others.as_mut().map_or_else(|| self.missing_now(), |others| others.epochs(|| self.missing_now()))
+    }
+
+    fn missing_now(&self) -> Result<Vec<u64>> {
         let index = Dataset::open_with(Arc::clone(&self.storage), self.paths.root())?;
         let built = index.epochs()?;
         let mut missing = Vec::new();
@@ -143,8 +227,123 @@ impl IndexBuild {
     /// # Errors
     /// A missing epoch, corruption of its records, or a failure of storage. The index is then unchanged.
     pub fn build_epoch(&mut self, epoch: u64, progress: &(dyn Fn(u64) + Sync)) -> Result<EpochStatistics> {
+        let begun = Instant::now();
+        let others = self.others.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let commit = self.commit.take().unwrap_or_else(Uuid::new_v4);
+        let mut attempt = None;
+        let statistics = match others {
+            None => self.build_alone(epoch, commit, &mut attempt, progress),
+            Some(mut others) => {
+                let built = self.build_with(&mut others, epoch, commit, &mut attempt, progress);
+                self.others = Mutex::new(Some(others));
+                built
+            }
+        };
+        if let (Err(_), Some(commit)) = (&statistics, attempt) {
+            // The first error is returned. Parts that cannot be removed now are removed by the next build.
+            drop(discard_attempt(&*self.storage, &self.paths, epoch, commit));
+        }
+        Ok(EpochStatistics { wall_s: begun.elapsed().as_secs_f64(), ..statistics? })
+    }
+
+    fn build_alone(
+        &self,
+        epoch: u64,
+        commit: Uuid,
+        attempt: &mut Option<Uuid>,
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<EpochStatistics> {
         let groups = EpochGroups::open(&self.dataset, epoch)?;
-        self.job.write_epoch(epoch, &IndexedRecords { groups: &groups, values: &self.values }, progress)
+        let begun = self.begin(epoch, commit, groups.commit(), attempt)?;
+        let reports = self.write_share(epoch, commit, &groups, (0, 1), progress)?;
+        self.commit(begun, &groups, reports)
+    }
+
+    /// Writes a share of the parts of an epoch. Rank 0 commits them when all processes have written theirs.
+    fn build_with(
+        &self,
+        others: &mut Others,
+        epoch: u64,
+        commit: Uuid,
+        attempt: &mut Option<Uuid>,
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<EpochStatistics> {
+        let (mut begun, mut opened) = (None, None);
+        let place = (others.rank, others.ranks);
+        let begin = || {
+            let indexed = self.dataset.manifest(epoch)?.commit;
+            begun = Some(self.begin(epoch, commit, indexed, attempt)?);
+            Ok(format!("{indexed} {commit}"))
+        };
+        let write = |announced: &str| {
+            let (indexed, commit) = announced.split_once(' ').unwrap_or_default();
+            let commit = commit.parse().map_err(|_| Error::internal("an announcement of no commit"))?;
+            let groups = EpochGroups::open(&self.dataset, epoch)?;
+            if indexed != groups.commit().to_string() {
+                let what = format!("epoch {epoch} was replaced while its index was made; repeat the command");
+                return Err(UsageError::Option { option: "index", what }.into());
+            }
+            let reports = self.write_share(epoch, commit, &groups, place, progress)?;
+            opened = Some(groups);
+            Ok(reports)
+        };
+        let reports = others.collect(begin, write)?;
+        let end = || {
+            let (Some(begun), Some(groups)) = (begun, &opened) else {
+                return Err(Error::internal("an index was not begun"));
+            };
+            let statistics = self.commit(begun, groups, reports)?;
+            serde_json::to_string(&statistics).map_err(|_| Error::internal("statistics are no text"))
+        };
+        let statistics = others.take(end, |_| Ok(()))?;
+        serde_json::from_str(&statistics).map_err(|_| Error::internal("an announcement of no statistics"))
+    }
+
+    /// Begins to write the entries of an epoch, whose records were committed as `indexed`.
+    fn begin(&self, epoch: u64, commit: Uuid, indexed: Uuid, attempt: &mut Option<Uuid>) -> Result<EpochCommit> {
+        self.lock.as_ref().map_or(Ok(()), WriterLock::check)?;
+        *attempt = Some(commit);
+        let (storage, if_exists) = (&self.storage, self.options.if_exists);
+        let begun = EpochCommit::begin_as(commit, storage, &self.paths, &self.descriptor, epoch, if_exists)?;
+        let begun = begun.ok_or_else(|| Error::internal("an epoch of an index was skipped"))?;
+        Ok(begun.indexing(Some(indexed)))
+    }
+
+    /// Returns the size of a part, if an epoch has several: that of a receiver's share of the records.
+    fn part_bytes(&self) -> u64 {
+        self.options.engine(0).part_bytes
+    }
+
+    fn factory(&self, epoch: u64, commit: Uuid) -> PartFactory {
+        PartFactory::new(&self.storage, &self.paths, &self.descriptor, self.options.part(), (epoch, commit))
+    }
+
+    /// Writes the share of one of several processes. Returns reports of its parts.
+    fn write_share(
+        &self,
+        epoch: u64,
+        commit: Uuid,
+        groups: &EpochGroups,
+        (rank, ranks): (usize, usize),
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<Vec<Vec<u8>>> {
+        let records = IndexedRecords { groups, values: &self.values };
+        let division = Division::of(&records, &self.descriptor.schema, self.part_bytes())?;
+        let factory = self.factory(epoch, commit);
+        let own = share(division.parts(), rank, ranks);
+        PartSet::new(&records, &division, &factory, &self.options, own).write(self.threads, progress)
+    }
+
+    /// Commits the parts of all processes.
+    fn commit(&self, begun: EpochCommit, groups: &EpochGroups, reports: Vec<Vec<u8>>) -> Result<EpochStatistics> {
+        let rows = groups.entries().map(|entry| entry.rows).sum();
+        let PartIdentity { epoch, commit, .. } = begun.identity();
+        let factory = self.factory(epoch, commit);
+        let parts = Division::count(rows, &self.descriptor.schema, self.part_bytes());
+        let manifest = manifest(&factory, &self.options, (parts, rows), reports)?;
+        let statistics = manifest.statistics.clone();
+        begun.commit(manifest)?;
+        Ok(statistics)
     }
 
     /// Closes the index and releases its lock.
@@ -152,16 +351,8 @@ impl IndexBuild {
     /// # Errors
     /// If the lock file cannot be removed.
     pub fn close(self) -> Result<()> {
-        self.job.close()
+        self.lock.map_or(Ok(()), WriterLock::release)
     }
-}
-
-fn prepare(storage: &Arc<dyn Storage>, path: &Path, definition: &IndexDefinition) -> Result<Prepared> {
-    let dataset = Dataset::open_with(Arc::clone(storage), path)?;
-    let layout = EntryLayout::new(definition, dataset.schema())?;
-    let paths = DatasetPaths::new(path).index(definition.name());
-    check_existing(&**storage, &paths, definition)?;
-    Ok(Prepared { dataset, paths, layout })
 }
 
 /// Refuses to complete an index whose entries carry other columns. Opening its dataset finds other differences.
@@ -173,19 +364,4 @@ fn check_existing(storage: &dyn Storage, paths: &DatasetPaths, definition: &Inde
     }
     let what = format!("the index exists as '{existing}'; drop it to make it again as '{definition}'");
     Err(UsageError::Option { option: "index", what }.into())
-}
-
-fn writing(dataset: &Dataset, ranks: u32, options: &IndexOptions) -> WriteOptions {
-    WriteOptions { break_lock: options.break_lock, ..WriteOptions::of_entries(ranks, dataset.descriptor()) }
-}
-
-/// Returns the number of ranks that the largest epoch needs.
-fn ranks(dataset: &Dataset, entries: &Schema) -> Result<u32> {
-    let mut most_rows = 0;
-    for epoch in dataset.epochs()? {
-        most_rows = most_rows.max(dataset.manifest(epoch)?.rows());
-    }
-    let part_bytes = WriteOptions::new(1).memtable_bytes as u64 * MEMTABLES_PER_PART;
-    let bytes = most_rows.saturating_mul(entries.row_bytes() as u64);
-    Ok(bytes.div_ceil(part_bytes).clamp(1, MOST_RANKS) as u32)
 }

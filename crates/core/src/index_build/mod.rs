@@ -1,17 +1,21 @@
 //! Making indexes of committed epochs: `turbidite index add`.
 //!
-//! Entries are read from the records of an epoch, row group by row group, and appended to the dataset of entries like
-//! records of a simulation: partitioned, sorted in memory, and committed with the commit that they belong to. Memory is
-//! that of a job of as many ranks, for epochs of any size. The dataset of the records is only read, so a writer may go
-//! on.
+//! `division` divides the entries of an epoch into parts, by a sample of the values. `parts` writes them: threads read
+//! row groups, and sort and write the entries of each part. Memory is that of the parts' memtables, for epochs of any
+//! size. Of several processes, each writes some of the parts, and reads all of the column for that. No entry is sent,
+//! and the bytes of an index do not depend on the number of processes. The dataset of the records is only read, so a
+//! writer may go on.
 //!
-//! Bitmap indexes (`bitmap`) have a sidecar for each part. Threads read the columns of different parts.
+//! Bitmap indexes (`bitmap`) have a sidecar for each part of the records. Threads read the columns of different parts.
+//! `others` are the other processes that build an index of either family.
 
 mod bitmap;
 mod build;
+mod division;
 mod entries;
-mod job;
 mod options;
+mod others;
+mod parts;
 mod removal;
 mod summary;
 

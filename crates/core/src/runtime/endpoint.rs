@@ -39,6 +39,8 @@ pub(super) struct Endpoint {
     batches: BatchMemory,
     /// Whether rank 0 holds its commits until [`Endpoint::release`].
     holds_commits: bool,
+    /// What the ranks have reported in the last session without records. Present on rank 0 only.
+    reports: Payloads,
 }
 
 /// A session's state on this rank.
@@ -52,6 +54,8 @@ enum SessionState {
         announcement: Option<Vec<u8>>,
         /// This rank's objection, if any.
         objection: Option<String>,
+        /// What this rank reports to rank 0.
+        report: Vec<u8>,
     },
     /// The session stores records.
     Storing(Box<Storing>),
@@ -135,6 +139,7 @@ impl Endpoint {
             route_s: 0.0,
             batches: BatchMemory::default(),
             holds_commits: false,
+            reports: Payloads::new(),
         }
     }
 
@@ -147,7 +152,7 @@ impl Endpoint {
     pub(super) fn begin(&mut self, announcement: Vec<u8>) {
         self.route_s = 0.0;
         self.batches = BatchMemory::default();
-        self.session = SessionState::Agreement { announcement: None, objection: None };
+        self.session = SessionState::Agreement { announcement: None, objection: None, report: Vec::new() };
         self.engine.begin(announcement);
     }
 
@@ -184,6 +189,18 @@ impl Endpoint {
             SessionState::Agreement { objection, .. } => *objection = Some(cause.cause()),
             SessionState::Idle | SessionState::Reported(_) | SessionState::Held(..) | SessionState::Over(_) => {}
         }
+    }
+
+    /// Reports to rank 0 at the end of a session without records ([`Endpoint::take_reports`]).
+    pub(super) fn report(&mut self, bytes: Vec<u8>) {
+        if let SessionState::Agreement { report, .. } = &mut self.session {
+            *report = bytes;
+        }
+    }
+
+    /// Takes what the ranks have reported in the last session without records, on rank 0.
+    pub(super) fn take_reports(&mut self) -> Payloads {
+        std::mem::take(&mut self.reports)
     }
 
     /// Returns the memory of the engine's buffers and of memtables, in bytes.
@@ -352,9 +369,9 @@ impl Endpoint {
                     storing.all_arrived = true;
                     storing.writer.finish();
                 }
-                SessionState::Agreement { objection, .. } => {
-                    let objection = objection.take();
-                    self.engine.sealed(objection.map_or(Ok(Vec::new()), Err));
+                SessionState::Agreement { objection, report, .. } => {
+                    let (objection, report) = (objection.take(), std::mem::take(report));
+                    self.engine.sealed(objection.map_or(Ok(report), Err));
                 }
                 // The engine closes a session only once.
                 SessionState::Idle | SessionState::Reported(_) | SessionState::Held(..) | SessionState::Over(_) => {}
@@ -368,6 +385,11 @@ impl Endpoint {
     fn gathered(&mut self, payloads: Payloads) {
         match std::mem::replace(&mut self.session, SessionState::Idle) {
             SessionState::Reported(epoch) if self.holds_commits => self.session = SessionState::Held(epoch, payloads),
+            agreement @ SessionState::Agreement { .. } => {
+                self.session = agreement;
+                self.reports = payloads;
+                self.engine.committed(Ok(Vec::new()));
+            }
             running => {
                 self.session = running;
                 let result = self.commit(payloads);

@@ -26,7 +26,7 @@ pub mod sim;
 mod verdict;
 
 pub use exchange_statistics::ExchangeStatistics;
-pub(crate) use opening::clear_attempts;
+pub(crate) use opening::{Opened, clear_attempts, open_dataset};
 pub use options::{EpochStart, MEMTABLES_PER_PART, WriteOptions};
 pub use process::host::{Host, Process};
 pub use process::resources::{Background, Enrolment, ProcessResources};

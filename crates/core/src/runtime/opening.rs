@@ -7,7 +7,8 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::WriteOptions;
-use crate::error::{Error, Result};
+use crate::error::{Error, IoContext, Result};
+use crate::index::EntryLayout;
 use crate::schema::Schema;
 use crate::storage::Storage;
 use crate::store::{
@@ -16,14 +17,14 @@ use crate::store::{
 };
 
 /// A dataset whose lock this process holds.
-pub(super) struct Opened {
-    pub(super) descriptor: DatasetDescriptor,
-    pub(super) lock: WriterLock,
-    pub(super) notice: Option<LockNotice>,
-    pub(super) recovery: Recovery,
+pub(crate) struct Opened {
+    pub(crate) descriptor: DatasetDescriptor,
+    pub(crate) lock: WriterLock,
+    pub(crate) notice: Option<LockNotice>,
+    pub(crate) recovery: Recovery,
 }
 
-pub(super) fn open_dataset(
+pub(crate) fn open_dataset(
     storage: &Arc<dyn Storage>,
     paths: &DatasetPaths,
     schema: Schema,
@@ -56,6 +57,45 @@ pub(super) fn rows_of_greatest_epoch(
 ) -> Option<u64> {
     let epoch = list_epochs(storage, paths).ok()?.pop()?;
     Some(load_manifest(storage, paths, descriptor, epoch).ok()?.statistics.rows)
+}
+
+/// Checks that every index that `options` name can be made of the records that `descriptor` describes, and that no
+/// other process holds its lock. Called before the first of them is created, so that a refusal leaves none behind.
+///
+/// # Errors
+/// The errors of opening an index that exists.
+pub(super) fn check_indexes(
+    storage: &Arc<dyn Storage>,
+    records: &DatasetPaths,
+    descriptor: &DatasetDescriptor,
+    options: &WriteOptions,
+) -> Result<()> {
+    for definition in options.entry_indexes() {
+        let EntryLayout { schema, .. } = EntryLayout::new(definition, &descriptor.schema)?;
+        let paths = records.index(definition.name());
+        let source = Some(EntryLayout::source(descriptor));
+        let wanted = DatasetDescriptor { source, ..DatasetDescriptor::new(Arc::new(schema)) };
+        match DatasetDescriptor::read(&**storage, &paths) {
+            Ok(found) => {
+                found.check_writable(&paths)?;
+                found.check_same(&paths, &wanted)?;
+                found.check_source(&paths, &wanted)?;
+            }
+            Err(Error::NotADataset { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    for definition in options.bitmap_indexes() {
+        definition.positions(&descriptor.schema)?;
+        definition.describe(descriptor.uuid).check_existing(&**storage, &records.index(&definition.name()))?;
+    }
+    for paths in options.indexes.iter().map(|definition| records.index(&definition.name())) {
+        let control = paths.control();
+        if storage.kind(&control).at("look up", &control)?.is_some() {
+            WriterLock::acquire(storage, &paths, options.break_lock)?.0.release()?;
+        }
+    }
+    Ok(())
 }
 
 /// Removes the parts of failed attempts at epochs. Returns their size in bytes.

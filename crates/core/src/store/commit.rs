@@ -84,6 +84,21 @@ impl EpochCommit {
         epoch: u64,
         if_exists: IfExists,
     ) -> Result<Option<Self>> {
+        Self::begin_as(Uuid::new_v4(), storage, paths, descriptor, epoch, if_exists)
+    }
+
+    /// Begins an epoch like [`EpochCommit::begin`], as a commit that no other data has ever had.
+    ///
+    /// # Errors
+    /// As for [`EpochCommit::begin`].
+    pub(crate) fn begin_as(
+        commit: Uuid,
+        storage: &Arc<dyn Storage>,
+        paths: &DatasetPaths,
+        descriptor: &DatasetDescriptor,
+        epoch: u64,
+        if_exists: IfExists,
+    ) -> Result<Option<Self>> {
         let target = paths.epoch(epoch);
         if storage.kind(&target).at("look up", &target)?.is_some() {
             match if_exists {
@@ -96,7 +111,6 @@ impl EpochCommit {
                 IfExists::Replace => {}
             }
         }
-        let commit = Uuid::new_v4();
         let directory = paths.attempt(epoch, commit);
         storage.create_dir_all(&directory).at("create", &directory)?;
         Ok(Some(Self {

@@ -128,8 +128,17 @@ impl SidecarDescriptor {
         if storage.kind(&unfinished).at("look up", &unfinished)?.is_some() {
             storage.remove_dir_all(&unfinished).at("remove", &unfinished)?;
         }
+        self.check_existing(storage, index)?;
+        if Self::read(storage, index)?.is_some() { Ok(()) } else { self.create(storage, index) }
+    }
+
+    /// Checks that the index does not exist, or is the same.
+    ///
+    /// # Errors
+    /// As for [`SidecarDescriptor::open_or_create`].
+    pub(crate) fn check_existing(&self, storage: &dyn Storage, index: &DatasetPaths) -> Result<()> {
         let found = match Self::read(storage, index)? {
-            None => return self.create(storage, index),
+            None => return Ok(()),
             Some(found) if found == *self => return Ok(()),
             Some(found) => found,
         };

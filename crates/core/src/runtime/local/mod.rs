@@ -15,7 +15,6 @@ pub(super) mod mailbox;
 mod stage;
 
 pub use job::LocalJob;
-pub(crate) use stage::LocalStage;
 
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,7 @@ use crate::format::{ColumnTap, EpochStatistics};
 use crate::partition::TableCache;
 use crate::runtime::endpoint::{Endpoint, decode_figures};
 use crate::runtime::local::mailbox::{MailboxTransport, Mailboxes};
-use crate::runtime::opening::{Opened, discard_attempts, open_dataset, rows_of_greatest_epoch};
+use crate::runtime::opening::{Opened, check_indexes, discard_attempts, open_dataset, rows_of_greatest_epoch};
 use crate::runtime::process::memory::{MemtableMemory, SpareBuffers};
 use crate::runtime::process::pool::{Pool, TaskQueue};
 use crate::runtime::sidecars::BitmapIndexes;
@@ -93,6 +93,7 @@ impl LocalStage {
         let paths = DatasetPaths::new(path);
         let mut bitmaps = BitmapIndexes::new(&storage, &paths, &schema, &options)?;
         let Opened { descriptor, lock, notice, recovery } = open_dataset(&storage, &paths, schema, &options)?;
+        check_indexes(&storage, &paths, &descriptor, &options)?;
         bitmaps.open(&paths, &descriptor, &options)?;
         let schema = Arc::clone(&descriptor.schema);
         let office = Arc::new(Mailboxes::new(options.ranks, options.credit_batches));

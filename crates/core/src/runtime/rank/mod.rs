@@ -24,6 +24,4 @@ mod tests;
 mod waiting;
 
 pub use job::RankJob;
-pub(crate) use open::Connections;
-pub(crate) use stage::RankStage;
 pub(crate) use steps::RankSteps;

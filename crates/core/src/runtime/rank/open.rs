@@ -13,7 +13,7 @@ use super::stage::{RankStage, State, TABLE_TIMEOUT, refusal};
 use crate::error::{Error, ErrorClass, Result, UsageError};
 use crate::runtime::WriteOptions;
 use crate::runtime::endpoint::Endpoint;
-use crate::runtime::opening::{Opened, open_dataset, rows_of_greatest_epoch};
+use crate::runtime::opening::{Opened, check_indexes, open_dataset, rows_of_greatest_epoch};
 use crate::runtime::process::feed::EntryFeed;
 use crate::runtime::process::host::{Host, Process};
 use crate::runtime::process::resources::Background;
@@ -183,6 +183,7 @@ impl RankStage {
         let opened = open_dataset(&self.storage, &self.paths, schema, &self.options);
         let encoded = opened.and_then(|Opened { descriptor, lock, .. }| {
             self.lock = Some(lock);
+            check_indexes(&self.storage, &self.paths, &descriptor, &self.options)?;
             let rows = rows_of_greatest_epoch(&*self.storage, &self.paths, &descriptor);
             self.background.endpoint().engine.resume_after(rows);
             self.bitmaps.open(&self.paths, &descriptor, &self.options)?;

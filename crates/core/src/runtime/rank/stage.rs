@@ -261,17 +261,8 @@ impl RankStage {
         }
     }
 
-    /// Ends the epoch on all ranks and commits it.
-    ///
-    /// # Errors
-    /// [`Error::EpochFailed`] with the cause when any rank could not store its records. The same on every rank.
-    pub(crate) fn end_epoch(&mut self) -> Result<EpochStatistics> {
-        self.start_end_epoch()?;
-        self.wait_end_epoch()
-    }
-
-    /// Performs the first half of [`RankStage::end_epoch`]: blocks until all records of the epoch have reached their
-    /// receivers.
+    /// Performs the first half of [`RankJob::end_epoch`](super::RankJob::end_epoch): blocks until all records of the
+    /// epoch have reached their receivers.
     ///
     /// # Errors
     /// Outside an epoch, or when the connection has failed.
@@ -327,10 +318,11 @@ impl RankStage {
         Ok(())
     }
 
-    /// Performs the second half of [`RankStage::end_epoch`]: blocks until the epoch is committed or has failed.
+    /// Performs the second half of [`RankJob::end_epoch`](super::RankJob::end_epoch): blocks until the epoch is
+    /// committed or has failed.
     ///
     /// # Errors
-    /// As for [`RankStage::end_epoch`].
+    /// [`Error::EpochFailed`] with the cause when any rank could not store its records. The same on every rank.
     pub(crate) fn wait_end_epoch(&mut self) -> Result<EpochStatistics> {
         let State::Ending(epoch) = self.state else {
             return Err(UsageError::State { call: "end_epoch_wait", state: "before end_epoch_start" }.into());

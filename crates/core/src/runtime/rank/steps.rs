@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::runtime::WriteOptions;
 use crate::runtime::process::host::Process;
 use crate::schema::{Column, DataType, Schema};
-use crate::shuffle::{Topology, Transport};
+use crate::shuffle::{MessageError, Payloads, Topology, Transport};
 use crate::storage::Storage;
 
 /// One of several processes that take the same steps.
@@ -31,7 +31,10 @@ impl RankSteps {
         let schema = Schema::new(vec![Column::new("none", DataType::U8)], "none")?;
         let (host, storage) = (Arc::new(Process::new()), Arc::clone(storage));
         let connections = Connections::of(transport, 0);
-        RankStage::unopened(host, storage, Path::new(""), schema, options, rank, connections).map(Self)
+        let stage = RankStage::unopened(host, storage, Path::new(""), schema, options, rank, connections)?;
+        let joined = |reports: Payloads| Ok(reports.into_iter().flat_map(|(_, items)| items).collect());
+        stage.background.endpoint().engine.merge_payloads(joined);
+        Ok(Self(stage))
     }
 
     /// Takes a step: rank 0 calls `lead`, then all ranks call `share` with its result, which is returned. All ranks
@@ -45,22 +48,87 @@ impl RankSteps {
         lead: impl FnOnce() -> Result<String>,
         share: impl FnOnce(&str) -> Result<()>,
     ) -> Result<String> {
+        self.step(call, lead, |text| share(text).map(|()| Vec::new()))
+    }
+
+    /// Takes a step like [`RankSteps::take`]. Returns the items that the shares of all ranks have returned, in any
+    /// order, on rank 0.
+    ///
+    /// # Errors
+    /// As for [`RankSteps::take`].
+    pub(crate) fn collect(
+        &mut self,
+        call: &'static str,
+        lead: impl FnOnce() -> Result<String>,
+        share: impl FnOnce(&str) -> Result<Vec<Vec<u8>>>,
+    ) -> Result<Vec<Vec<u8>>> {
+        self.step(call, lead, share)?;
+        let mut items = Vec::new();
+        for (rank, joined) in self.0.background.endpoint().take_reports() {
+            items.extend(separated(&joined).ok_or(Error::Message { rank, source: MessageError::Short })?);
+        }
+        Ok(items)
+    }
+
+    fn step(
+        &mut self,
+        call: &'static str,
+        lead: impl FnOnce() -> Result<String>,
+        share: impl FnOnce(&str) -> Result<Vec<Vec<u8>>>,
+    ) -> Result<String> {
         let announcement = (self.0.rank == 0).then(|| match lead() {
             Ok(text) => Announcement::Step { text },
             Err(error) => Announcement::refused(&error),
         });
         let announced = self.0.begin_session(call, announcement)?;
-        let shared = if let Announcement::Step { text } = &announced { share(text) } else { Ok(()) };
-        if let Err(error) = &shared {
-            let (class, cause) = (error.class(), error.cause());
-            self.0.object(Error::Refused { rank: self.0.rank, class, refusal: error.refusal(), cause });
+        let shared = if let Announcement::Step { text } = &announced { share(text) } else { Ok(Vec::new()) };
+        match &shared {
+            Ok(items) => self.0.background.endpoint().report(joined(items)),
+            Err(error) => {
+                let (class, cause) = (error.class(), error.cause());
+                self.0.object(Error::Refused { rank: self.0.rank, class, refusal: error.refusal(), cause });
+            }
         }
         let ended = self.0.end_session(call);
         // The rank that has failed knows its error best.
-        shared.and(ended)?;
+        shared.map(drop).and(ended)?;
         match announced {
             Announcement::Step { text } => Ok(text),
             other => Err(refusal(other).unwrap_or_else(|| Error::internal("an announcement of no step"))),
+        }
+    }
+}
+
+/// Joins items to one report, each after its length. Reports that follow each other are one report of all their items.
+fn joined(items: &[Vec<u8>]) -> Vec<u8> {
+    items.iter().flat_map(|item| [&(item.len() as u64).to_le_bytes()[..], item].concat()).collect()
+}
+
+/// Returns the items of reports that follow each other. `None` if the last one is cut off.
+fn separated(mut reports: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let mut items = Vec::new();
+    while !reports.is_empty() {
+        let (length, rest) = reports.split_first_chunk::<8>()?;
+        let (item, rest) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
+        items.push(item.to_vec());
+        reports = rest;
+    }
+    Some(items)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn joined_items_are_separated_again() {
+        let items = [vec![1, 2, 3], Vec::new(), vec![4; 300]];
+        let mut reports = joined(&items[..2]);
+        reports.extend(joined(&[]));
+        reports.extend(joined(&items[2..]));
+        assert_eq!(separated(&reports).as_deref(), Some(&items[..]));
+        for end in [1, 7, 10, reports.len() - 1] {
+            assert_eq!(separated(&reports[..end]), None, "{end}");
         }
     }
 }
