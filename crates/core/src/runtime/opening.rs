@@ -34,7 +34,7 @@ pub(super) fn open_dataset(
     let wanted = DatasetDescriptor {
         derivations: options.derivations.clone(),
         source: options.source.clone(),
-        ..DatasetDescriptor::new(Arc::new(schema))
+        ..DatasetDescriptor::new(Arc::new(options.with_levels(schema)?))
     };
     let descriptor = DatasetDescriptor::open_or_create(&**storage, paths, &wanted)?;
     if options.match_source {

@@ -3,6 +3,8 @@
 use arrow_schema::DataType as ArrowType;
 use serde::{Deserialize, Serialize};
 
+use super::levels::MAX_LEVELS;
+
 /// Name of the virtual epoch column, in queries and in Hive-style paths. The column is not stored.
 pub const EPOCH_COLUMN: &str = "epoch";
 
@@ -205,6 +207,10 @@ pub enum SchemaError {
     KeyBytes { key: String, bytes: usize },
     #[error("the key '{key}' has the column '{name}' twice")]
     RepeatedKey { key: String, name: String },
+    #[error(
+        "levels of detail: a dataset whose key is by space has 1 to {MAX_LEVELS} of them, {count} with the key '{key}' are not possible"
+    )]
+    Levels { key: String, count: u8 },
     #[error("'{text}' is not a type; types are i8 to i64, u8 to u64, f32, f64 and fixed_bytes(n)")]
     UnknownType { text: String },
     #[error("{found} columns were appended to a schema of {expected}")]

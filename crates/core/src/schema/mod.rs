@@ -8,6 +8,7 @@
 mod cluster_key;
 mod columns;
 mod key_hash;
+mod levels;
 mod ordinal;
 mod packing;
 pub(crate) mod radix;
@@ -23,6 +24,8 @@ pub(crate) use columns::KEY_TYPES;
 pub(crate) use columns::MAX_AXES;
 pub use columns::{Column, DataType, EPOCH_COLUMN, MAX_COLUMNS, MAX_FIXED_BYTES, SchemaError};
 pub(crate) use key_hash::{KeyHash, even_share, hash_of, partition_of_hash, partition_ordinal};
+pub(crate) use levels::parse_level_folder;
+pub use levels::{Levels, MAX_LEVELS};
 pub use ordinal::{KeyOrder, NAN_ORDINAL};
 pub(crate) use packing::Packing;
 pub use record::Schema;

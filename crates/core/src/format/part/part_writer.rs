@@ -179,6 +179,7 @@ pub struct PartWriter {
     file: Box<dyn WritableFile>,
     path: PathBuf,
     part: PartId,
+    level: u8,
     schema: Arc<Schema>,
     options: PartOptions,
     identity: PartIdentity,
@@ -197,7 +198,7 @@ pub struct PartWriter {
 }
 
 impl PartWriter {
-    /// Creates the part's file in `directory`.
+    /// Creates the part's file in `directory`, for records of level 0.
     ///
     /// # Errors
     /// If the file exists or cannot be created.
@@ -209,12 +210,28 @@ impl PartWriter {
         options: PartOptions,
         identity: PartIdentity,
     ) -> Result<Self> {
-        let path = directory.join(part.file_name());
+        Self::create_at(storage, directory, (part, 0), schema, options, identity)
+    }
+
+    /// Creates the file of a part of any level in `directory`, which has the folders of all levels.
+    ///
+    /// # Errors
+    /// If the file exists or cannot be created.
+    pub(crate) fn create_at(
+        storage: Arc<dyn Storage>,
+        directory: &Path,
+        (part, level): (PartId, u8),
+        schema: Arc<Schema>,
+        options: PartOptions,
+        identity: PartIdentity,
+    ) -> Result<Self> {
+        let path = directory.join(part.path_in_epoch(level, &schema));
         let file = storage.create(&path).at("create", &path)?;
         Ok(Self {
             file,
             path,
             part,
+            level,
             schema,
             options,
             identity,
@@ -395,6 +412,7 @@ impl PartWriter {
         let seal = SealedRun {
             identity: self.identity,
             part: self.part,
+            level: self.level,
             run: context.run,
             kind: context.kind,
             table_version: context.table_version,
@@ -417,6 +435,7 @@ impl PartWriter {
     fn take_row_group(&mut self, mut group: WrittenRowGroup, checksum: u64, context: RunContext) -> RowGroupEntry {
         let entry = RowGroupEntry {
             part: self.part,
+            level: self.level,
             run: context.run,
             row_group: self.row_groups.len() as u32,
             offset: group.offset(),
@@ -506,7 +525,8 @@ impl PartWriter {
         self.file.sync().at("sync", &self.path)?;
         self.statistics.sync_s += begun.elapsed().as_secs_f64();
         let filter_offset = (filter_offset < footer_offset).then_some(filter_offset);
-        let entry = PartEntry { filter_offset, ..PartEntry::new(self.part, bytes, footer_offset, footer_checksum) };
+        let entry = PartEntry::new(self.part, bytes, footer_offset, footer_checksum);
+        let entry = PartEntry { filter_offset, level: self.level, ..entry };
         Ok((entry, self.statistics))
     }
 }
