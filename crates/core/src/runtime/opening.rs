@@ -29,12 +29,13 @@ pub(super) fn open_dataset(
     schema: Schema,
     options: &WriteOptions,
 ) -> Result<Opened> {
+    let schema = options.with_levels(schema)?;
     check_vacant(&**storage, paths)?;
     let (lock, notice) = WriterLock::acquire(storage, paths, options.break_lock)?;
     let wanted = DatasetDescriptor {
         derivations: options.derivations.clone(),
         source: options.source.clone(),
-        ..DatasetDescriptor::new(Arc::new(options.with_levels(schema)?))
+        ..DatasetDescriptor::new(Arc::new(schema))
     };
     let descriptor = DatasetDescriptor::open_or_create(&**storage, paths, &wanted)?;
     if options.match_source {

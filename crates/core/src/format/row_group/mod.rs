@@ -1,12 +1,14 @@
 //! Collects rows in memory and encodes them as row groups.
 //!
-//! `memtable` and `column_table` collect rows. `sort` orders them by key, `space_order` by place. `drain` and
+//! `memtable` and `column_table` collect rows. `sort` orders them by key, `space_order` by place, and `level_sample`
+//! chooses those of levels of detail. `drain` and
 //! `row_group_builder` split them into columns. `pages` encodes row groups, and `key_filter` builds their filters.
 //! `tap` passes values on to indexes.
 
 pub(super) mod column_table;
 pub(super) mod drain;
 pub(super) mod key_filter;
+pub(super) mod level_sample;
 pub(super) mod memtable;
 pub(super) mod pages;
 pub(super) mod row_group_builder;
