@@ -1,5 +1,5 @@
-//! Tests of levels of detail: every record once at one level, an eighth of each run one level up, parts in the folders of
-//! their levels.
+//! Tests of levels of detail: every record once at one level, an eighth of each run one level up, parts in the folders
+//! of their levels.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -11,10 +11,11 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::UInt32Type;
 use places::{ROOT, ROWS, Records, options, schema, verify};
 use turbidite::format::{EpochManifest, RunKind, SealedRun, scan_seals};
-use turbidite::storage::{MemoryStorage, Storage};
+use turbidite::storage::{Fault, FaultStorage, MemoryStorage, Storage};
 use turbidite::store::{DatasetDescriptor, DatasetPaths, IfExists, list_epochs, load_manifest, salvage, verify_on};
 use turbidite::{Column, DataType, Dataset, Error, LocalJob, Query, Schema, VerifyOptions, WriteOptions};
 
+#[allow(dead_code, reason = "shared with other tests, which use all of it")]
 #[path = "support/places.rs"]
 mod places;
 
@@ -127,7 +128,7 @@ fn records_are_at_one_level_wherever_they_are() {
 #[test]
 fn parts_of_all_levels_roll_over_together() {
     let mut options = with_levels(2);
-    (options.row_groups_per_part, options.row_groups_per_run) = (6, 2);
+    (options.row_groups_per_part, options.row_groups_per_run) = (3, 2);
     let records = [Records::even(3, 0.0, 100.0)];
     let storage = write(options, &records);
     verify(&storage);
@@ -229,7 +230,8 @@ fn parts_in_other_folders_are_found() {
     let found = findings(&storage);
     assert!(found.contains("seal of run") && found.contains(&name), "{found}");
     let dataset = Dataset::open_with(storage.clone() as Arc<dyn Storage>, ROOT).unwrap();
-    let error = dataset.run(&Query::new()).unwrap().collect::<Result<Vec<_>, _>>().unwrap_err().to_string();
+    let read = dataset.run(&Query::new()).and_then(|stream| stream.collect::<Result<Vec<_>, _>>());
+    let error = read.unwrap_err().to_string();
     assert!(error.contains("it is of level 1, the manifest states 2") && error.contains(&name), "{error}");
     // Levels that the dataset does not have, and row groups and parts that contradict each other.
     stated.parts.iter_mut().filter(|part| part.part == entry.part).for_each(|part| part.level = 3);
@@ -241,18 +243,50 @@ fn parts_in_other_folders_are_found() {
 }
 
 #[test]
+fn flipped_bytes_are_found_at_every_level() {
+    let mut records = Records::even(6, 0.0, 50.0);
+    records.truncate(900);
+    let mut options = WriteOptions::new(8);
+    (options.levels, options.page_rows, options.receivers) = (2, 32, 1);
+    let storage = write(options, &[records]);
+    let all = numbers(&storage, &Query::new());
+    let parts = manifest(&storage, 0).parts;
+    assert!(all.len() == 900 && parts.iter().map(|part| part.level).eq(0..3), "{parts:?}");
+    let schema = describe(&storage).schema;
+    for entry in &parts {
+        let path = DatasetPaths::new(ROOT).part(0, entry, &schema);
+        let content = storage.open(&path).unwrap();
+        for offset in (u64::from(entry.part.roll)..entry.bytes).step_by(61) {
+            let fault = Fault::Flip { path: path.clone(), offset, mask: 1 << (offset % 8) };
+            let damaged: Arc<dyn Storage> = Arc::new(FaultStorage::with_fault(storage.clone(), fault));
+            let report = verify_on(&damaged, &DatasetPaths::new(ROOT), &VerifyOptions::default(), &|_| ()).unwrap();
+            let mut byte = [0];
+            content.read_at(offset, &mut byte).unwrap();
+            assert!(!report.is_clean() || byte == [0], "byte {offset} of {}", path.display());
+            let read = || -> Result<usize, Error> {
+                let dataset = Dataset::open_with(Arc::clone(&damaged), ROOT)?;
+                let batches = dataset.run(&Query::new())?.collect::<Result<Vec<_>, _>>()?;
+                Ok(batches.iter().map(|batch| batch.num_rows()).sum())
+            };
+            match read() {
+                Ok(rows) => assert_eq!(rows, all.len()),
+                Err(error) => assert!(error.to_string().contains(&entry.part.file_name()), "{error}"),
+            }
+        }
+    }
+}
+
+#[test]
 fn killed_epochs_are_salvaged_at_their_levels() {
-    let storage = Arc::new(MemoryStorage::new());
-    let job = open(&storage, with_levels(2)).unwrap();
-    let records = Records::even(4, 0.0, 100.0);
-    write_epoch(&job, 1, &records);
-    job.begin_epoch(2).unwrap();
-    records.append(&job);
-    job.abort_epoch("a test".to_owned()).unwrap();
-    job.close().unwrap();
+    let records = [Records::even(4, 0.0, 100.0), Records::even(5, 0.0, 100.0), Records::even(6, 0.0, 100.0)];
+    let storage = write(with_levels(2), &records);
+    let (paths, descriptor) = (DatasetPaths::new(ROOT), describe(&storage));
+    // As if the job had been killed before it committed the last epoch.
+    let commit = manifest(&storage, 2).commit;
+    storage.rename(&paths.epoch(2), &paths.attempt(2, commit)).unwrap();
+    storage.remove_file(&paths.manifest(2, commit)).unwrap();
     // The attempt outlives the next writer, since it has sealed runs.
     open(&storage, with_levels(2)).unwrap().close().unwrap();
-    let (paths, descriptor) = (DatasetPaths::new(ROOT), describe(&storage));
     let unfinished = salvage::list(&*storage, &paths, &descriptor).unwrap();
     let of_level = |level| unfinished[0].parts.iter().filter(move |part| part.level == level);
     let rows = |level| of_level(level).flat_map(|part| &part.runs).map(SealedRun::rows).sum::<u64>();

@@ -14,6 +14,7 @@ use turbidite::storage::{MemoryStorage, Storage};
 use turbidite::store::DatasetPaths;
 use turbidite::{Column, DataType, Dataset, EpochStatistics, LocalJob, Prior, Query, Schema, WriteOptions};
 
+#[allow(dead_code, reason = "shared with other tests, which use all of it")]
 #[path = "support/places.rs"]
 mod places;
 

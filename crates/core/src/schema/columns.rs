@@ -3,8 +3,6 @@
 use arrow_schema::DataType as ArrowType;
 use serde::{Deserialize, Serialize};
 
-use super::levels::MAX_LEVELS;
-
 /// Name of the virtual epoch column, in queries and in Hive-style paths. The column is not stored.
 pub const EPOCH_COLUMN: &str = "epoch";
 
@@ -16,6 +14,9 @@ pub const MAX_COLUMNS: usize = 1 << 12;
 
 /// Maximum number of columns in a key that is hashed.
 pub(super) const MAX_KEY_COLUMNS: usize = 4;
+
+/// Maximum number of levels of detail above level 0. One row in 262,144 is at the sixth or above.
+pub const MAX_LEVELS: u8 = 6;
 
 /// Maximum number of coordinates in a key by space.
 pub(crate) const MAX_AXES: usize = 3;

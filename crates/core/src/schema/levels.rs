@@ -3,10 +3,7 @@
 
 use uuid::Uuid;
 
-use super::columns::{Column, SchemaError};
-
-/// Maximum number of levels above level 0. One row in 262,144 is at the sixth or above.
-pub const MAX_LEVELS: u8 = 6;
+use super::columns::{Column, MAX_LEVELS, SchemaError};
 
 /// Bits of a seed. JSON numbers of this size are exact in every language.
 const SEED_BITS: u32 = 53;
@@ -35,8 +32,8 @@ impl Levels {
     }
 }
 
-/// Returns the name of the folders of levels, before `=` and the number: a name that no column has, so that engines show
-/// it as a column.
+/// Returns the name of the folders of levels, before `=` and the number: a name that no column has, so that engines
+/// show it as a column.
 pub(super) fn folder_name(columns: &[Column]) -> String {
     let mut name = "level".to_owned();
     while columns.iter().any(|column| column.name.eq_ignore_ascii_case(&name)) {

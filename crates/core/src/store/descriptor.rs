@@ -259,8 +259,8 @@ impl DatasetDescriptor {
     /// may call this function.
     ///
     /// # Errors
-    /// [`Error::Mismatch`] if the dataset exists with other columns, another key, other levels or derivations; the errors of
-    /// [`DatasetDescriptor::read`].
+    /// [`Error::Mismatch`] if the dataset exists with other columns, another key, other levels or derivations; the
+    /// errors of [`DatasetDescriptor::read`].
     pub fn open_or_create(storage: &dyn Storage, paths: &DatasetPaths, wanted: &Self) -> Result<Self> {
         match Self::read(storage, paths) {
             Ok(found) => {
@@ -305,8 +305,8 @@ impl DatasetDescriptor {
         self.requires_to_write.first().map_or(Ok(()), |feature| Err(unknown(feature)))
     }
 
-    /// Checks that this dataset has the columns and key of `wanted`, and its levels of detail and derivations if there are
-    /// any.
+    /// Checks that this dataset has the columns and key of `wanted`, and its levels of detail and derivations if there
+    /// are any.
     ///
     /// # Errors
     /// [`Error::Mismatch`] with the first difference.

@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::format::{KeyRangeCounts, MAX_RANK_RANGE_COUNTS, PartId, PartWriter, StageSeconds};
-use crate::writer::task::PartFactory;
+use crate::writer::factory::PartFactory;
 
 /// The open parts of a receiver. They are created when their first records are written, and closed together.
 ///
@@ -83,9 +83,9 @@ impl OpenParts {
     }
 
     /// Removes the open parts, in the order of their numbers.
-    pub(super) fn take(&mut self) -> Vec<Box<PartWriter>> {
-        let mut parts: Vec<Box<PartWriter>> = self.levels.drain(..).flatten().collect();
-        parts.sort_by_key(|part| part.part());
+    pub(super) fn take(&mut self) -> Vec<PartWriter> {
+        let mut parts: Vec<PartWriter> = self.levels.drain(..).flatten().map(|part| *part).collect();
+        parts.sort_by_key(PartWriter::part);
         parts
     }
 }

@@ -57,6 +57,14 @@ impl Records {
         Self::new(places)
     }
 
+    /// Keeps the first records only.
+    pub(crate) fn truncate(&mut self, rows: usize) {
+        self.x.truncate(rows);
+        self.y.truncate(rows);
+        self.z.truncate(rows);
+        self.number.truncate(rows);
+    }
+
     pub(crate) fn append(&self, job: &LocalJob) {
         let share = self.number.len().div_ceil(RANKS as usize);
         for begin in (0..share).step_by(1000) {

@@ -30,8 +30,8 @@ impl PartId {
         (id.file_name() == name).then_some(id)
     }
 
-    /// Returns the path of the file from the folder of its epoch: the name, after the folder of its level if the dataset
-    /// has levels of detail.
+    /// Returns the path of the file from the folder of its epoch: the name, after the folder of its level if the
+    /// dataset has levels of detail.
     pub fn path_in_epoch(self, level: u8, schema: &Schema) -> String {
         let name = self.file_name();
         schema.level_folder(level).map_or_else(|| name.clone(), |folder| format!("{folder}/{name}"))

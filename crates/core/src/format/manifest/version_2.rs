@@ -97,8 +97,8 @@ pub(super) fn encode(manifest: &EpochManifest, schema: &Schema) -> Result<Vec<u8
     Ok(builder.finish(&StatedEpoch { epoch, commit, partitions, indexed_commit }))
 }
 
-/// Encodes the list of parts, with filters and partitions if records are clustered by hash, and with levels of detail if
-/// there are any.
+/// Encodes the list of parts, with filters and partitions if records are clustered by hash, and with levels of detail
+/// if there are any.
 fn encode_parts(parts: &[PartEntry], by_hash: bool, has_levels: bool) -> Result<Vec<u8>> {
     let u32s = |pick: fn(&PartEntry) -> u32| -> ArrayRef {
         Arc::new(parts.iter().map(|part| Some(pick(part))).collect::<PrimitiveArray<UInt32Type>>())

@@ -68,9 +68,9 @@ impl PartOptions {
         }
     }
 
-    /// Returns the rows per page of a run. Keys of stray and unordered runs are sparse: a query finds a few rows in each
-    /// run, and reads a page of each column for them. So do lookups of hashed keys. With levels of detail, pages of level
-    /// 0 have what stays of full groups.
+    /// Returns the rows per page of a run. Keys of stray and unordered runs are sparse: a query finds a few rows in
+    /// each run, and reads a page of each column for them. So do lookups of hashed keys. With levels of detail, pages
+    /// of level 0 have what stays of full groups.
     fn page_rows_at(&self, schema: &Schema, level: u8, kind: RunKind) -> u32 {
         let rows = match kind {
             _ if schema.clustering() == Clustering::Hash => self.sparse_page_rows(),
@@ -347,8 +347,8 @@ impl PartWriter {
         Ok(entries)
     }
 
-    /// Appends the rows of one level of detail as one run: those in this range of the order of [`EncodeBuffers::divide`].
-    /// An empty range leads to no run.
+    /// Appends the rows of one level of detail as one run: those in this range of the order of
+    /// [`EncodeBuffers::divide`]. An empty range leads to no run.
     ///
     /// # Errors
     /// As for [`PartWriter::append_run_with`].

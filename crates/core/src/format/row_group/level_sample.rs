@@ -1,8 +1,9 @@
 //! Chooses the rows of levels of detail: of each eight neighbours of a level, one moves up to the next.
 //!
-//! Neighbours are groups of a k-d tree, so a part of space has close to an eighth of its rows at the next level, whatever
-//! the distribution. The choice among neighbours is a hash, so each row moves up with a probability of one in eight:
-//! a last group of n < 8 rows has eight places, of which 8 - n are empty, and nothing moves up from an empty one.
+//! Neighbours follow each other along a curve through a page, so a part of space has close to an eighth of its rows at
+//! the next level, whatever the distribution. The choice among neighbours is a hash, so each row moves up with a
+//! probability of one in eight: a last group of n < 8 rows has eight places, of which 8 - n are empty, and nothing
+//! moves up from an empty one.
 
 use crate::random::mix;
 use crate::schema::Levels;
