@@ -53,8 +53,10 @@ def test_the_same_rows_as_within_one_process(scratch, in_process, ranks, part_by
 
 def test_ranks_agree_on_levels(scratch, in_process):
     dataset = scratch / "mpi-levels"
-    arguments = ["--key", "space:ux,uy,uz", *ARGUMENTS[2:], "--part-bytes", 0, "--levels", 2]
-    under_mpiexec(4, "ingest", DUMPS, "--out", dataset, *arguments)
+    arguments = ["--key", "space:ux,uy,uz", *ARGUMENTS[2:], "--part-bytes", 0]
+    under_mpiexec(4, "ingest", DUMPS, "--out", dataset, *arguments, "--levels", 2)
+    # Ranks that state no levels go on with those of the dataset.
+    under_mpiexec(3, "ingest", DUMPS, "--out", dataset, *arguments, "--if-exists", "replace")
     scan = f"read_parquet('{dataset}/data/**/*.parquet', hive_partitioning=true)"
     assert duckdb.sql(f"SELECT * EXCLUDE level FROM {scan} ORDER BY ALL").fetchall() == in_process
     counts = duckdb.sql(f"SELECT epoch, count(*), count(*) FILTER (level > 0), max(level) FROM {scan} GROUP BY epoch").fetchall()

@@ -184,18 +184,20 @@ impl EncodeBuffers {
         self.bounds
     }
 
-    /// Arranges the rows of a memtable by level of detail and by place, for [`PartWriter::append_level`]. Returns the
-    /// number of rows of each level, and the seconds that this took.
+    /// Arranges the rows of a memtable by level of detail and by place, for [`PartWriter::append_level`]. `schema` is
+    /// that of the part, since a rank that has not stated levels fills memtables without. Returns the number of rows of
+    /// each level, and the seconds that this took.
     pub(crate) fn divide(
         &mut self,
         rows: &Memtable,
+        schema: &Schema,
         kind: RunKind,
         sample: LevelSample,
         options: &PartOptions,
     ) -> (Vec<usize>, f64) {
         let begun = Instant::now();
         self.bounds = None;
-        let units = |level, count| options.units(rows.schema(), level, kind, count);
+        let units = |level, count| options.units(schema, level, kind, count);
         (self.sort.arrange_levels(rows, sample, units), begun.elapsed().as_secs_f64())
     }
 
