@@ -125,7 +125,7 @@ def test_the_package_writes_levels(records, tmp_path):
     opened = turbidite.open(package)
     assert opened.query("id IN (7, 4711)", use="id").count() == 2
     where = (records["x"] < 0.125) & (records["y"] > 0.875)
-    for use in ("bitmap:x,y", "statistics"):
+    for use in ("bitmap:x,y", "scan"):
         assert opened.query("x < 0.125 AND y > 0.875", use=use).count() == where.sum()
     # A job that states no levels goes on with those that there are.
     with turbidite.Writer(package, TYPES, key="space:x,y,z") as writer, writer.epoch(4):

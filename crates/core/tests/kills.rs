@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use turbidite::storage::{Fault, FaultStorage, MemoryStorage, Storage};
 use turbidite::store::{DatasetPaths, VerifyOptions, verify_on};
-use turbidite::{Column, ColumnView, DataType, Dataset, Error, IfExists, LocalJob, Query, Schema, WriteOptions};
+use turbidite::{
+    Column, ColumnView, DataType, Dataset, Error, IfExists, Levels, LocalJob, Query, Schema, WriteOptions,
+};
 
 const RANKS: u32 = 3;
 const ROWS: usize = 400;
@@ -20,14 +22,17 @@ type Kind = (&'static str, u8);
 const PLAIN: Kind = ("key", 0);
 
 fn open(storage: Arc<dyn Storage>, (key, levels): Kind, if_exists: IfExists) -> Result<LocalJob, Error> {
-    let schema = Schema::new(vec![Column::new("key", DataType::F32), Column::new("id", DataType::U32)], key)?;
+    let mut schema = Schema::new(vec![Column::new("key", DataType::F32), Column::new("id", DataType::U32)], key)?;
+    if levels > 0 {
+        // With one seed, all jobs have the same operations.
+        schema = schema.with_levels(Levels { count: levels, seed: 5 })?;
+    }
     let mut options = WriteOptions::new(RANKS);
     options.memtable_bytes = 2048;
     options.page_rows = 32;
     options.threads = 1;
     options.if_exists = if_exists;
     options.break_lock = true;
-    options.levels = levels;
     LocalJob::open_with(storage, "/ds", schema, options)
 }
 

@@ -7,7 +7,7 @@ use parquet::column::reader::get_typed_column_reader;
 use parquet::data_type::{DataType, FloatType, Int32Type, Int64Type};
 use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
 use turbidite::format::{EpochManifest, RunKind};
-use turbidite::storage::MemoryStorage;
+use turbidite::storage::{MemoryStorage, Storage};
 use turbidite::store::{DatasetDescriptor, DatasetPaths, load_manifest};
 use turbidite::{IndexDefinition, SecondaryIndex};
 
