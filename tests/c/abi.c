@@ -57,7 +57,7 @@ static void what_is_handed_over(void) {
     FIELD(turbidite_options, pivots);
     FIELD(turbidite_options, patience_ms);
     FIELD(turbidite_options, stall_s);
-    FIELD(turbidite_options, reserved);
+    FIELD(turbidite_options, levels);
     FIELD(turbidite_options, renegotiate);
     FIELD(turbidite_options, memtable_bytes);
     FIELD(turbidite_options, source);

@@ -51,6 +51,20 @@ def test_the_same_rows_as_within_one_process(scratch, in_process, ranks, part_by
     turbidite("verify", dataset)
 
 
+def test_ranks_agree_on_levels(scratch, in_process):
+    dataset = scratch / "mpi-levels"
+    arguments = ["--key", "space:ux,uy,uz", *ARGUMENTS[2:], "--part-bytes", 0]
+    under_mpiexec(4, "ingest", DUMPS, "--out", dataset, *arguments, "--levels", 2)
+    # Ranks that state no levels go on with those of the dataset.
+    under_mpiexec(3, "ingest", DUMPS, "--out", dataset, *arguments, "--if-exists", "replace")
+    scan = f"read_parquet('{dataset}/data/**/*.parquet', hive_partitioning=true)"
+    assert duckdb.sql(f"SELECT * EXCLUDE level FROM {scan} ORDER BY ALL").fetchall() == in_process
+    counts = duckdb.sql(f"SELECT epoch, count(*), count(*) FILTER (level > 0), max(level) FROM {scan} GROUP BY epoch").fetchall()
+    for _, all_rows, above, top in counts:
+        assert top == 2 and abs(all_rows / 8 - above) < 100, counts
+    turbidite("verify", dataset)
+
+
 @pytest.mark.parametrize("ranks", [3, 8])
 def test_ranks_agree_on_a_frame(scratch, in_process, ranks):
     """Clustered by space, ranks exchange a frame before any record."""

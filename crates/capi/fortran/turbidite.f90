@@ -31,7 +31,7 @@ module turbidite
 
   !> Options for writing a dataset. turbidite_options_init sets the defaults.
   type, bind(c), public :: turbidite_options
-    integer(c_int32_t) :: struct_size, if_exists, break_lock, receivers, pivots, patience_ms, stall_s, reserved
+    integer(c_int32_t) :: struct_size, if_exists, break_lock, receivers, pivots, patience_ms, stall_s, levels
     integer(c_int64_t) :: renegotiate, memtable_bytes
     type(c_ptr) :: source
   end type

@@ -98,7 +98,7 @@ typedef struct turbidite_options {
     uint32_t pivots;         /* maximum number of pivots of its key distribution that a rank sends for a table */
     uint32_t patience_ms;    /* timeout of an append for a receiver's credit; its records then stay on this rank */
     uint32_t stall_s;        /* a collective call fails after this long without progress; 0: never */
-    uint32_t reserved;       /* 0 */
+    uint32_t levels;         /* levels of detail above level 0 of a new dataset, with a key by space, 1 to 6; 0: none */
     uint64_t renegotiate;    /* records per rank between two partition tables; 0: adaptive; UINT64_MAX: on request */
     uint64_t memtable_bytes; /* size of a memtable; a receiver has two */
     const char *source;      /* free text for dataset.json, or NULL */

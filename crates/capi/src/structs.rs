@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use turbidite::query::TrackMetrics;
 use turbidite::runtime::ExchangeStatistics;
-use turbidite::{Column, ColumnView, DataType, EpochStatistics, Error, IfExists, Renegotiation, Schema, WriteOptions};
+use turbidite::{
+    Column, ColumnView, DataType, EpochStatistics, Error, IfExists, MAX_LEVELS, Renegotiation, Schema, WriteOptions,
+};
 
 use crate::status::argument;
 use crate::text;
@@ -42,7 +44,7 @@ pub struct COptions {
     pivots: u32,
     patience_ms: u32,
     stall_s: u32,
-    reserved: u32,
+    levels: u32,
     pub(crate) renegotiate: u64,
     memtable_bytes: u64,
     source: *const c_char,
@@ -147,7 +149,7 @@ impl COptions {
             pivots: defaults.pivots,
             patience_ms: CREDIT_TIMEOUT_MS,
             stall_s: STALL_S,
-            reserved: 0,
+            levels: 0,
             renegotiate: 0,
             memtable_bytes: defaults.memtable_bytes as u64,
             source: std::ptr::null(),
@@ -171,9 +173,13 @@ impl COptions {
                 "struct_size is not sizeof(turbidite_options); call turbidite_options_init first",
             ));
         }
-        if self.reserved != 0 {
-            return Err(argument("reserved", "is not 0; call turbidite_options_init first"));
-        }
+        let levels = u8::try_from(self.levels).ok().filter(|levels| *levels <= MAX_LEVELS);
+        let levels = levels.ok_or_else(|| {
+            argument(
+                "levels",
+                format!("{} is outside 0 to {MAX_LEVELS}; call turbidite_options_init first", self.levels),
+            )
+        })?;
         // SAFETY: guaranteed by the caller.
         let source = unsafe { text::optional("source", self.source) }?;
         let mut options = WriteOptions::new(ranks);
@@ -182,6 +188,7 @@ impl COptions {
             options.part_bytes = Some(0);
         }
         options.pivots = self.pivots;
+        options.levels = levels;
         options.renegotiation = match self.renegotiate {
             0 => Renegotiation::Adaptive,
             u64::MAX => Renegotiation::OnRequest,

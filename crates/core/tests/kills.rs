@@ -9,25 +9,31 @@ use std::sync::Arc;
 
 use turbidite::storage::{Fault, FaultStorage, MemoryStorage, Storage};
 use turbidite::store::{DatasetPaths, VerifyOptions, verify_on};
-use turbidite::{Column, ColumnView, DataType, Dataset, Error, IfExists, LocalJob, Query, Schema, WriteOptions};
+use turbidite::{
+    Column, ColumnView, DataType, Dataset, Error, IfExists, Levels, LocalJob, Query, Schema, WriteOptions,
+};
 
 const RANKS: u32 = 3;
 const ROWS: usize = 400;
 
-fn options(if_exists: IfExists) -> WriteOptions {
-    {
-        let mut options = WriteOptions::new(RANKS);
-        options.memtable_bytes = 2048;
-        options.page_rows = 32;
-        options.threads = 1;
-        options.if_exists = if_exists;
-        options.break_lock = true;
-        options
-    }
-}
+/// The key of a dataset, and its number of levels of detail.
+type Kind = (&'static str, u8);
 
-fn schema() -> Schema {
-    Schema::new(vec![Column::new("key", DataType::F32), Column::new("id", DataType::U32)], "key").unwrap()
+const PLAIN: Kind = ("key", 0);
+
+fn open(storage: Arc<dyn Storage>, (key, levels): Kind, if_exists: IfExists) -> Result<LocalJob, Error> {
+    let mut schema = Schema::new(vec![Column::new("key", DataType::F32), Column::new("id", DataType::U32)], key)?;
+    if levels > 0 {
+        // With one seed, all jobs have the same operations.
+        schema = schema.with_levels(Levels { count: levels, seed: 5 })?;
+    }
+    let mut options = WriteOptions::new(RANKS);
+    options.memtable_bytes = 2048;
+    options.page_rows = 32;
+    options.threads = 1;
+    options.if_exists = if_exists;
+    options.break_lock = true;
+    LocalJob::open_with(storage, "/ds", schema, options)
 }
 
 /// Returns the ID of a record in one write of an epoch.
@@ -47,10 +53,10 @@ fn write_epoch(job: &LocalJob, epoch: u64, writing: u32) -> Result<(), Error> {
 }
 
 /// Writes epochs 10 and 20, then 10 again. Returns how many of the three commits were acknowledged.
-fn job(storage: Arc<dyn Storage>) -> usize {
+fn job(storage: Arc<dyn Storage>, kind: Kind) -> usize {
     let mut acknowledged = 0;
     let run = || -> Result<(), Error> {
-        let job = LocalJob::open_with(storage, "/ds", schema(), options(IfExists::Replace))?;
+        let job = open(storage, kind, IfExists::Replace)?;
         for (epoch, writing) in [(10, 0), (20, 0), (10, 1)] {
             write_epoch(&job, epoch, writing)?;
             acknowledged += 1;
@@ -83,9 +89,9 @@ fn written(epoch: u64, writing: u32) -> Vec<u32> {
     ids
 }
 
-fn check(storage: Arc<dyn Storage>, acknowledged: usize, story: &str) {
+fn check(storage: Arc<dyn Storage>, kind: Kind, acknowledged: usize, story: &str) {
     // The next writer recovers the dataset and continues.
-    let next = LocalJob::open_with(Arc::clone(&storage), "/ds", schema(), options(IfExists::Error)).unwrap();
+    let next = open(Arc::clone(&storage), kind, IfExists::Error).unwrap();
     let dataset = Dataset::open_with(Arc::clone(&storage), "/ds").unwrap();
     let (ten, twenty) = (read(&dataset, 10), read(&dataset, 20));
     match acknowledged {
@@ -106,19 +112,24 @@ fn check(storage: Arc<dyn Storage>, acknowledged: usize, story: &str) {
     assert!(report.is_clean(), "{story}: {:?}", report.findings);
 }
 
-fn sweep(fresh: impl Fn() -> MemoryStorage, name: &str) {
+fn sweep(fresh: impl Fn() -> MemoryStorage, kind: Kind, name: &str) {
     let counted = FaultStorage::new(Arc::new(fresh()));
-    assert_eq!(job(Arc::new(counted.clone())), 3);
+    assert_eq!(job(Arc::new(counted.clone()), kind), 3);
     let operations = counted.counters().operations;
     let mut acknowledged_counts = [0; 4];
     for at in 0..operations {
         let memory = fresh();
         let fault = Fault::Kill { at, torn: at % 2 == 1 };
-        let acknowledged = job(Arc::new(FaultStorage::with_fault(Arc::new(memory.clone()), fault)));
+        let acknowledged = job(Arc::new(FaultStorage::with_fault(Arc::new(memory.clone()), fault)), kind);
         acknowledged_counts[acknowledged] += 1;
-        check(Arc::new(memory.crash()), acknowledged, &format!("{name}, power failure at operation {at}"));
-        check(Arc::new(memory.crash_keeping(at)), acknowledged, &format!("{name}, partial loss at operation {at}"));
-        check(Arc::new(memory), acknowledged, &format!("{name}, killed at operation {at}"));
+        check(Arc::new(memory.crash()), kind, acknowledged, &format!("{name}, power failure at operation {at}"));
+        check(
+            Arc::new(memory.crash_keeping(at)),
+            kind,
+            acknowledged,
+            &format!("{name}, partial loss at operation {at}"),
+        );
+        check(Arc::new(memory), kind, acknowledged, &format!("{name}, killed at operation {at}"));
     }
     println!(
         "{name}: killed before each of {operations} storage operations; epochs acknowledged: {acknowledged_counts:?}"
@@ -128,10 +139,15 @@ fn sweep(fresh: impl Fn() -> MemoryStorage, name: &str) {
 
 #[test]
 fn killed_before_every_storage_operation() {
-    sweep(MemoryStorage::new, "with exchange");
+    sweep(MemoryStorage::new, PLAIN, "with exchange");
 }
 
 #[test]
 fn killed_before_every_storage_operation_where_folders_cannot_be_exchanged() {
-    sweep(MemoryStorage::without_exchange, "with two renames");
+    sweep(MemoryStorage::without_exchange, PLAIN, "with two renames");
+}
+
+#[test]
+fn killed_before_every_storage_operation_with_levels_of_detail() {
+    sweep(MemoryStorage::new, ("space:key,id", 2), "with levels of detail");
 }

@@ -8,109 +8,28 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt32Type;
+use places::{RANKS, ROOT, ROWS, Records, options, schema, verify};
 use turbidite::random::Random;
 use turbidite::storage::{MemoryStorage, Storage};
-use turbidite::store::{DatasetPaths, verify_on};
-use turbidite::{
-    Column, ColumnView, DataType, Dataset, EpochStatistics, LocalJob, Prior, Query, Schema, VerifyOptions, WriteOptions,
-};
+use turbidite::store::DatasetPaths;
+use turbidite::{Column, DataType, Dataset, EpochStatistics, LocalJob, Prior, Query, Schema, WriteOptions};
 
-const RANKS: u32 = 8;
-const ROWS: usize = 60_000;
-const ROOT: &str = "/ds";
+#[allow(dead_code, reason = "shared with other tests, which use all of it")]
+#[path = "support/places.rs"]
+mod places;
 
-/// Records of one epoch: places, and numbers that identify them.
-struct Records {
-    x: Vec<f32>,
-    y: Vec<f64>,
-    z: Vec<i32>,
-    number: Vec<u32>,
+/// Returns the numbers of the records in a box, in order.
+fn within(records: &Records, corner: [f64; 3], side: f64) -> Vec<u32> {
+    let inside = |value: f64, low: f64| value >= low && value < low + side;
+    let rows = (0..records.number.len()).filter(|row| {
+        let place = [f64::from(records.x[*row]), records.y[*row], f64::from(records.z[*row])];
+        place.iter().zip(corner).all(|(value, low)| inside(*value, low))
+    });
+    rows.map(|row| records.number[row]).collect()
 }
 
-impl Records {
-    /// Creates records from places, in the order of the first coordinate, so that ranks have slabs of the domain.
-    fn new(mut places: Vec<[f64; 3]>) -> Self {
-        places.sort_by(|one, other| one[0].total_cmp(&other[0]));
-        Self {
-            x: places.iter().map(|place| place[0] as f32).collect(),
-            y: places.iter().map(|place| place[1]).collect(),
-            z: places.iter().map(|place| place[2] as i32).collect(),
-            number: (0..places.len() as u32).collect(),
-        }
-    }
-
-    fn even(seed: u64, corner: f64, side: f64) -> Self {
-        let mut random = Random::new(seed);
-        Self::new((0..ROWS).map(|_| [(); 3].map(|()| corner + side * random.fraction())).collect())
-    }
-
-    /// Blobs, a plane, a filament, many records at one point, an outlier, infinities and NaN.
-    fn hostile(seed: u64) -> Self {
-        let mut random = Random::new(seed);
-        let place = |number: usize| {
-            let mut even = || 1000.0 * random.fraction();
-            match number % 10 {
-                0..3 => [300.0 + even() / 500.0, 20.0 + even() / 300.0, 40.0 + even() / 100.0],
-                3 | 4 => [500.0, even(), even()],
-                5 => [even(), 77.0, 78.0],
-                6 | 7 => [900.0, 901.0, 902.0],
-                _ => [even(), even(), even()],
-            }
-        };
-        let mut places: Vec<[f64; 3]> = (0..ROWS).map(place).collect();
-        places[0] = [1e30, -1e300, 0.0];
-        for (number, strange) in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY].into_iter().cycle().take(90).enumerate() {
-            places[number * 600 + 7][number % 2] = strange;
-        }
-        Self::new(places)
-    }
-
-    fn append(&self, job: &LocalJob) {
-        let share = self.number.len().div_ceil(RANKS as usize);
-        for begin in (0..share).step_by(1000) {
-            for rank in 0..RANKS {
-                let first = (rank as usize * share + begin).min(self.number.len());
-                let rows = first..(first + 1000.min(share - begin)).min(self.number.len());
-                let views = [
-                    ColumnView::from(&self.x[rows.clone()]),
-                    ColumnView::from(&self.number[rows.clone()]),
-                    ColumnView::from(&self.y[rows.clone()]),
-                    ColumnView::from(&self.z[rows]),
-                ];
-                job.append(rank, &views).unwrap();
-            }
-        }
-    }
-
-    /// Returns the numbers of the records in a box, in order.
-    fn within(&self, corner: [f64; 3], side: f64) -> Vec<u32> {
-        let inside = |value: f64, low: f64| value >= low && value < low + side;
-        let rows = (0..self.number.len()).filter(|row| {
-            let place = [f64::from(self.x[*row]), self.y[*row], f64::from(self.z[*row])];
-            place.iter().zip(corner).all(|(value, low)| inside(*value, low))
-        });
-        rows.map(|row| self.number[row]).collect()
-    }
-
-    fn has_nan(&self, row: usize) -> bool {
-        self.x[row].is_nan() || self.y[row].is_nan()
-    }
-}
-
-fn schema(key: &str) -> Schema {
-    let columns = vec![
-        Column::new("x", DataType::F32),
-        Column::new("number", DataType::U32),
-        Column::new("y", DataType::F64),
-        Column::new("z", DataType::I32),
-    ];
-    Schema::new(columns, key).unwrap()
-}
-
-fn options() -> WriteOptions {
-    let mut options = WriteOptions::new(RANKS);
-    (options.memtable_bytes, options.page_rows) = (64 << 10, 128);
-    options
+fn has_nan(records: &Records, row: usize) -> bool {
+    records.x[row].is_nan() || records.y[row].is_nan()
 }
 
 /// Returns options with which every rank is a receiver.
@@ -167,14 +86,8 @@ fn check(storage: &Arc<MemoryStorage>, epoch: u64, records: &Records, (corner, s
     for number in 0..20 {
         let corner = [(); 3].map(|()| (corner + side * random.fraction()).floor());
         let side = side / f64::from(1 << (number % 5));
-        assert_eq!(ask(storage, epoch, Some(&text(corner, side))).0, records.within(corner, side), "{corner:?}");
+        assert_eq!(ask(storage, epoch, Some(&text(corner, side))).0, within(records, corner, side), "{corner:?}");
     }
-}
-
-fn verify(storage: &Arc<MemoryStorage>) {
-    let storage = storage.clone() as Arc<dyn Storage>;
-    let report = verify_on(&storage, &DatasetPaths::new(ROOT), &VerifyOptions::default(), &|_| ()).unwrap();
-    assert!(report.findings.is_empty(), "{:?}", report.findings);
 }
 
 #[test]
@@ -189,7 +102,7 @@ fn records_are_stored_once_wherever_they_are() {
         }
         verify(&storage);
         let of_key = |row: &usize| match key {
-            "space:x,y,z" => epochs[0].has_nan(*row),
+            "space:x,y,z" => has_nan(&epochs[0], *row),
             "space:z,x" => epochs[0].x[*row].is_nan(),
             _ => epochs[0].y[*row].is_nan(),
         };

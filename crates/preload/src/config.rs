@@ -23,6 +23,7 @@
 //! # stall_s = 60                # seconds to wait for a missing rank before giving up; default 300
 //! # index = ["hash:id,with=energy", "uy"]  # columns to index while the records are written, and columns to carry;
 //! #                               # "bitmap:ux,uy,uz" answers conditions on several columns
+//! # levels = 3                  # levels of detail of a new dataset with a key by space
 //! # receivers = 64              # ranks that store each epoch; default: by its volume
 //! # memtable_bytes = 7340032    # size of a receiver's memtable
 //!
@@ -55,7 +56,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use turbidite::expr::DerivationSet;
-use turbidite::{Column, DataType, IfExists, Schema, SecondaryIndex};
+use turbidite::{Column, DataType, IfExists, Levels, Schema, SecondaryIndex};
 use turbidite_source::checks::{Checks, Texts};
 use turbidite_source::{Field, FieldLayout, PathPattern, lammps, vpic};
 
@@ -105,6 +106,8 @@ struct DatasetEntry {
     #[serde(default)]
     break_lock: bool,
     files_per_epoch: Option<u64>,
+    #[serde(default)]
+    levels: u8,
     receivers: Option<u32>,
     memtable_bytes: Option<usize>,
     stall_s: Option<u64>,
@@ -176,6 +179,8 @@ pub(crate) struct DatasetPlan {
     pub(crate) any_source: bool,
     pub(crate) break_lock: bool,
     pub(crate) files_per_epoch: Option<u64>,
+    /// Number of levels of detail of a new dataset. 0 for none, and for those of an existing one.
+    pub(crate) levels: u8,
     pub(crate) receivers: Option<u32>,
     /// Columns that are indexed while records are written.
     pub(crate) indexes: Vec<SecondaryIndex>,
@@ -362,6 +367,11 @@ fn plan(written: DatasetEntry, config: &Path) -> Result<DatasetPlan, String> {
     let stored: Vec<usize> = (0..all.len()).filter(|&index| !written.drop.contains(&all[index].name)).collect();
     let kept = stored.iter().map(|&index| all[index].clone()).collect();
     let schema = Schema::new(kept, &written.key).map_err(|error| error.to_string())?;
+    if written.levels > 0 {
+        // Rank 0 chooses the seed.
+        let levels = Levels { count: written.levels, seed: 0 };
+        schema.clone().with_levels(levels).map_err(|error| error.to_string())?;
+    }
     let indexes = indexes(&written.index, &schema)?;
     let absolute = |path: PathBuf| std::path::absolute(&path).map_err(|error| format!("{}: {error}", path.display()));
     Ok(DatasetPlan {
@@ -390,6 +400,7 @@ fn plan(written: DatasetEntry, config: &Path) -> Result<DatasetPlan, String> {
         any_source: written.any_source,
         break_lock: written.break_lock,
         files_per_epoch: written.files_per_epoch,
+        levels: written.levels,
         receivers: written.receivers,
         indexes,
         memtable_bytes: written.memtable_bytes,
@@ -421,7 +432,7 @@ impl DatasetPlan {
                 (&self.pattern, &self.out, &self.schema, &self.derivation_texts, self.format, &self.checks),
                 (self.header_bytes, self.record_bytes, &self.fields, &self.constants, &self.stored),
                 (self.if_exists, self.truncate_after, self.any_source, self.break_lock),
-                (self.files_per_epoch, self.receivers, self.memtable_bytes, &self.indexes),
+                (self.files_per_epoch, self.levels, self.receivers, self.memtable_bytes, &self.indexes),
             )
         )
     }

@@ -99,6 +99,7 @@ pub(crate) fn row_groups(dataset: &turbidite::Dataset, epoch: u64) -> Result<Str
         json!({
             "file": group.part.file_name(),
             "rank": group.part.rank,
+            "level": group.level,
             "kind": group.kind,
             "rows": group.rows,
             "keys": range.map(|(least, most)| [number(least), number(most)]),

@@ -120,6 +120,7 @@ impl RankWriter {
         units: &Bound<'_, PyDict>,
         derive: Vec<String>,
         indexes: Vec<String>,
+        levels: u8,
         stall_limit: f64,
     ) -> PyResult<Self> {
         let mut options = WriteOptions::new(1);
@@ -154,6 +155,7 @@ impl RankWriter {
         options.if_exists = if_exists;
         options.derivations = recipe.texts();
         options.indexes = indexes;
+        options.levels = levels;
         let job = py
             .detach(|| RankJob::open_on(process(), storage, path, schema, options, rank, transport))
             .map_err(|error| exception(py, &error))?;

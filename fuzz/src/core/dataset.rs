@@ -165,7 +165,7 @@ fn repair(files: &mut [(PathBuf, Vec<u8>)], manifests: &mut [EpochManifest], ver
     let layout = DatasetPaths::new(ROOT);
     for manifest in manifests {
         for entry in &mut manifest.parts {
-            let path = layout.part(manifest.epoch, entry.part);
+            let path = layout.epoch(manifest.epoch).join(entry.part.file_name());
             let Some((_, content)) = files.iter().find(|file| file.0 == path) else { continue };
             entry.bytes = content.len() as u64;
             let tail = content.get(entry.footer_offset as usize..).unwrap_or_default();

@@ -11,7 +11,8 @@ use turbidite::format::EpochStatistics;
 use turbidite::store::EpochRange;
 use turbidite::writer::THREADS_PER_CORE;
 use turbidite::{
-    ClusterKey, EpochStart, Prior, Renegotiation, Routing, Schema, SchemaError, SecondaryIndex, WriteOptions, indexes,
+    ClusterKey, EpochStart, MAX_LEVELS, Prior, Renegotiation, Routing, Schema, SchemaError, SecondaryIndex,
+    WriteOptions, indexes,
 };
 
 use super::answers::{say, say_json};
@@ -74,6 +75,10 @@ pub(crate) struct Ingest {
     /// single records are looked up by; or space:X,Y,Z, two or three coordinates by which records are read in boxes
     #[arg(long, value_name = "COLUMN")]
     key: String,
+    /// Levels of detail above the lowest, 1 to 6, with a key by space: of eight neighbouring records, one moves up a
+    /// level, so that a query may begin with few records of every place. A dataset keeps those that it was created with
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_LEVELS)))]
+    levels: Option<u8>,
     /// Index this column as well, while the records are written; may be repeated. COLUMN finds ranges and single
     /// values, hash:COLUMN single values; ',with=COLUMN' after it carries another column. bitmap:A,B,… answers
     /// conditions on several columns (see turbidite index)
@@ -415,6 +420,7 @@ impl Ingest {
         };
         let mut options = WriteOptions::new(ranks);
         options.indexes = indexes;
+        options.levels = self.levels.unwrap_or(0);
         if let Some(world) = world {
             options.topology = world.topology();
             options.stall_limit = Some(Duration::from_secs(self.tuning.stall.unwrap_or(STALL_S)));

@@ -35,12 +35,16 @@ struct Target {
 }
 
 impl Target {
-    /// Splits `DS/data/epoch=N/part-….parquet` and its prefixes. Any other path denotes a dataset.
+    /// Splits `DS/data/epoch=N/part-….parquet` and its prefixes. Any other path denotes a dataset. The folder of a
+    /// level of detail may precede a part.
     fn of(path: &Path) -> Self {
         let whole = || Self { dataset: path.to_owned(), epoch: None, part: None };
         let name = |path: &Path| path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
         let part = name(path).and_then(|name| PartId::parse(&name));
         let folder = if part.is_some() { path.parent() } else { Some(path) };
+        let is_level = |folder: &Path| name(folder).is_some_and(|name| name.starts_with("level"));
+        let folder =
+            folder.and_then(|folder| if part.is_some() && is_level(folder) { folder.parent() } else { Some(folder) });
         let epoch = folder.and_then(name).and_then(|name| parse_epoch(name.strip_prefix("epoch=")?));
         let data = if epoch.is_some() { folder.and_then(Path::parent) } else { folder };
         let is_data = data.and_then(name).is_some_and(|name| name == "data");
@@ -132,6 +136,7 @@ impl Inspect {
             "source": descriptor.source,
             "derivations": descriptor.derivations,
             "key": dataset.schema().cluster_key().to_string(),
+            "levels": dataset.schema().top_level(),
             "row_bytes": dataset.schema().row_bytes(),
             "columns": dataset.schema().columns(),
             "epochs": epochs,
@@ -157,6 +162,13 @@ fn describe(dataset: &Dataset, path: &Path) -> String {
         schema.row_bytes(),
         schema.cluster_key().columns.join(", ")
     ));
+    if let Some(levels) = schema.levels() {
+        let last = lines.len() - 1;
+        lines.insert(
+            last,
+            format!("levels of detail: 0 to {}, each with one of eight rows of the one below", levels.count),
+        );
+    }
     let mut rows = Vec::new();
     for (index, column) in schema.columns().iter().enumerate() {
         let derived = descriptor.derivations.iter().find(|text| derived_name(text) == column.name);
@@ -202,6 +214,7 @@ fn entry(manifest: &EpochManifest, schema: &Schema, shown: Option<&dyn Fn(&RowGr
         let key = run.columns.get(schema.key_index()).and_then(|summary| summary.range);
         json!({
             "part": run.part.file_name(),
+            "level": run.level,
             "run": run.run,
             "row_group": run.row_group,
             "kind": run.kind,
@@ -269,7 +282,7 @@ fn runs_table(epoch: u64, runs: &[&RowGroupEntry], schema: &Schema) -> String {
             RunKind::NanKey => "NaN key",
         };
         rows.push(vec![
-            run.part.file_name(),
+            run.part.path_in_epoch(run.level, schema),
             run.run.to_string(),
             run.row_group.to_string(),
             kind.to_owned(),
@@ -300,6 +313,7 @@ mod tests {
             ("data", target(".", None, None)),
             ("ds/data/epoch=500", target("ds", Some(500), None)),
             ("ds/data/epoch=500/part-00003.parquet", target("ds", Some(500), Some(part))),
+            ("ds/data/epoch=500/level=2/part-00003.parquet", target("ds", Some(500), Some(part))),
             ("ds/epoch=500", target("ds/epoch=500", None, None)),
             ("data/part-00003.parquet", target("data/part-00003.parquet", None, None)),
             ("other.parquet", target("other.parquet", None, None)),

@@ -35,6 +35,8 @@ pub(crate) struct Stats {
 struct EpochStats {
     epoch: u64,
     rows: u64,
+    /// Rows by level of detail. One number in datasets without levels.
+    level_rows: Vec<u64>,
     parts: usize,
     runs: usize,
     row_groups: usize,
@@ -128,6 +130,10 @@ impl Stats {
             "seconds by stage, summed over threads:".to_owned(),
             stages(&epochs),
         ];
+        if dataset.schema().levels().is_some() {
+            parts.push("rows by level of detail:".to_owned());
+            parts.push(levels(&epochs));
+        }
         if epochs.iter().any(|epoch| !epoch.hot_ids.is_empty()) {
             parts.push(
                 "ids whose rows are at least half of a receiver's mean load (their parts are larger than others):"
@@ -150,9 +156,12 @@ impl EpochStats {
         let mut runs: Vec<_> = manifest.row_groups.iter().map(|run| (run.part.rank, run.run)).collect();
         runs.sort_unstable();
         runs.dedup();
+        let mut level_rows = vec![0; usize::from(dataset.schema().top_level()) + 1];
+        manifest.row_groups.iter().for_each(|group| level_rows[usize::from(group.level)] += group.rows);
         Ok(Self {
             epoch,
             rows: manifest.rows(),
+            level_rows,
             parts: manifest.parts.len(),
             runs: runs.len(),
             row_groups: manifest.row_groups.len(),
@@ -165,6 +174,18 @@ impl EpochStats {
             statistics,
         })
     }
+}
+
+/// Returns the table of rows by level of detail.
+fn levels(epochs: &[EpochStats]) -> String {
+    let count = epochs.iter().map(|epoch| epoch.level_rows.len()).max().unwrap_or(0);
+    let header = std::iter::once("epoch".to_owned()).chain((0..count).map(|level| format!("level {level}")));
+    let mut rows = vec![header.collect::<Vec<_>>()];
+    for epoch in epochs {
+        let counts = epoch.level_rows.iter().map(|rows| text::count(*rows));
+        rows.push(std::iter::once(epoch.epoch.to_string()).chain(counts).collect());
+    }
+    aligned(&rows)
 }
 
 fn cells(names: &[&str]) -> Vec<String> {

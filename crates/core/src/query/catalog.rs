@@ -243,7 +243,7 @@ impl Catalog {
             return Ok(());
         }
         let manifest = &known.manifest;
-        if !has_opened && !is_of_data(self.storage.as_ref(), &self.paths, manifest) {
+        if !has_opened && !is_of_data(self.storage.as_ref(), &self.paths, manifest, &self.schema) {
             let what = format!("no part names commit {}, of which there is a manifest", manifest.commit);
             return Err(Error::corruption(&self.paths.epoch(manifest.epoch), what));
         }
@@ -306,19 +306,19 @@ impl Catalog {
         if let Some(open) = self.cached_part(manifest, part) {
             return Ok(open);
         }
-        let path = self.paths.part(manifest.epoch, part);
         // Turbidite lists parts in ascending order. Other writers may not.
         let ordered = manifest.parts.binary_search_by_key(&part, |entry| entry.part).ok();
         let found = ordered.or_else(|| manifest.parts.iter().position(|entry| entry.part == part));
         let entry = found.and_then(|place| manifest.parts.get(place)).ok_or_else(|| {
             Error::corruption(
-                &path,
+                &self.paths.epoch(manifest.epoch).join(part.file_name()),
                 format!(
                     "the manifest of epoch {} has a row group in this part, but does not list the part",
                     manifest.epoch
                 ),
             )
         })?;
+        let path = self.paths.part(manifest.epoch, entry, &self.schema);
         let storage = self.storage.as_ref();
         let (epoch, commit, schema) = (manifest.epoch, manifest.commit, self.schema.clone());
         let version = self.descriptor.format_version;

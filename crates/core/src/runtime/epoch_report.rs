@@ -302,6 +302,7 @@ mod tests {
             let range = Some((Value::Int(0), Value::Int(99)));
             report.manifest.row_groups.to_mut().push(RowGroupEntry {
                 part,
+                level: 0,
                 run: 0,
                 row_group: 0,
                 offset: 4,

@@ -30,6 +30,7 @@ pub(crate) fn open_dataset(
     schema: Schema,
     options: &WriteOptions,
 ) -> Result<Opened> {
+    let schema = options.with_levels(schema)?;
     check_vacant(&**storage, paths)?;
     let (lock, notice) = WriterLock::acquire(storage, paths, options.break_lock)?;
     let wanted = DatasetDescriptor {

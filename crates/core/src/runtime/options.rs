@@ -6,6 +6,7 @@ use super::process::memory::MIN_MEMTABLE_BYTES;
 use crate::error::UsageError;
 use crate::format::{MAX_ROW_GROUPS, PartOptions};
 use crate::index::{BitmapDefinition, EntryLayout, IndexDefinition, SecondaryIndex};
+use crate::schema::{Levels, Schema, SchemaError};
 use crate::shuffle::{EngineOptions, Prior, Renegotiation, Routing, Topology};
 use crate::store::{DatasetDescriptor, IfExists};
 use crate::writer::{MEMTABLES, WriterOptions};
@@ -59,6 +60,9 @@ pub struct WriteOptions {
     pub match_source: bool,
     /// Refuse a dataset that has epochs.
     pub must_be_empty: bool,
+    /// Number of levels of detail above level 0, for a dataset that is clustered by space. 0 for those that the dataset
+    /// has, and for none in a new dataset.
+    pub levels: u8,
     /// Derivations that computed the columns, recorded in dataset.json.
     pub derivations: Vec<String>,
     /// Indexes to make while records are written. They are committed before the records.
@@ -113,6 +117,7 @@ impl WriteOptions {
             source: None,
             match_source: false,
             must_be_empty: false,
+            levels: 0,
             derivations: Vec::new(),
             indexes: Vec::new(),
         }
@@ -180,6 +185,17 @@ impl WriteOptions {
             self.memtable_bytes = self.memtable_bytes.saturating_sub(needed).max(least);
         }
         self
+    }
+
+    /// Returns the schema with the levels of detail that are asked for.
+    ///
+    /// # Errors
+    /// If the key is not by space, or the number of levels is too large.
+    pub(super) fn with_levels(&self, schema: Schema) -> Result<Schema, SchemaError> {
+        if self.levels == 0 || schema.levels().is_some() {
+            return Ok(schema);
+        }
+        schema.with_levels(Levels::new(self.levels))
     }
 
     /// Checks that every value is within its range.

@@ -15,6 +15,9 @@ pub const MAX_COLUMNS: usize = 1 << 12;
 /// Maximum number of columns in a key that is hashed.
 pub(super) const MAX_KEY_COLUMNS: usize = 4;
 
+/// Maximum number of levels of detail above level 0. One row in 262,144 is at the sixth or above.
+pub const MAX_LEVELS: u8 = 6;
+
 /// Maximum number of coordinates in a key by space.
 pub(crate) const MAX_AXES: usize = 3;
 
@@ -205,6 +208,10 @@ pub enum SchemaError {
     KeyBytes { key: String, bytes: usize },
     #[error("the key '{key}' has the column '{name}' twice")]
     RepeatedKey { key: String, name: String },
+    #[error(
+        "levels of detail: a dataset whose key is by space has 1 to {MAX_LEVELS} of them, {count} with the key '{key}' are not possible"
+    )]
+    Levels { key: String, count: u8 },
     #[error("'{text}' is not a type; types are i8 to i64, u8 to u64, f32, f64 and fixed_bytes(n)")]
     UnknownType { text: String },
     #[error("{found} columns were appended to a schema of {expected}")]

@@ -8,6 +8,7 @@
 mod cluster_key;
 mod columns;
 mod key_hash;
+mod levels;
 mod ordinal;
 mod packing;
 pub(crate) mod radix;
@@ -21,8 +22,10 @@ pub use cluster_key::{ClusterKey, Clustering};
 #[cfg(test)]
 pub(crate) use columns::KEY_TYPES;
 pub(crate) use columns::MAX_AXES;
-pub use columns::{Column, DataType, EPOCH_COLUMN, MAX_COLUMNS, MAX_FIXED_BYTES, SchemaError};
+pub use columns::{Column, DataType, EPOCH_COLUMN, MAX_COLUMNS, MAX_FIXED_BYTES, MAX_LEVELS, SchemaError};
 pub(crate) use key_hash::{KeyHash, even_share, hash_of, partition_of_hash, partition_ordinal};
+pub use levels::Levels;
+pub(crate) use levels::parse_level_folder;
 pub use ordinal::{KeyOrder, NAN_ORDINAL};
 pub(crate) use packing::Packing;
 pub use record::Schema;

@@ -9,6 +9,7 @@ use super::columns::{
     Column, DataType, EPOCH_COLUMN, MAX_AXES, MAX_COLUMNS, MAX_FIXED_BYTES, MAX_KEY_BYTES, MAX_KEY_COLUMNS,
     SchemaError, hashed_width,
 };
+use super::levels::{Levels, folder_name};
 use super::ordinal::KeyOrder;
 
 /// The columns of a dataset and its key.
@@ -33,6 +34,7 @@ pub struct Schema {
     /// The order of the first column of the key.
     key_order: KeyOrder,
     clustering: Clustering,
+    levels: Option<Levels>,
     fields: ArrowFields,
 }
 
@@ -125,7 +127,36 @@ impl Schema {
         }
         let (indexes, key_order) = find_key(&columns, key)?;
         let (clustering, fields) = (key.clustering, ArrowFields::default());
-        Ok(Self { columns, offsets, row_bytes, key: indexes, key_order, clustering, fields })
+        Ok(Self { columns, offsets, row_bytes, key: indexes, key_order, clustering, levels: None, fields })
+    }
+
+    /// Returns the schema of a dataset with levels of detail.
+    ///
+    /// # Errors
+    /// [`SchemaError::Levels`] if the key is not by space, or the number of levels is 0 or too large.
+    pub fn with_levels(self, levels: Levels) -> Result<Self, SchemaError> {
+        levels.check(self.cluster_key(), self.clustering == Clustering::Space)?;
+        Ok(Self { levels: Some(levels), ..self })
+    }
+
+    /// Returns the levels of detail, if there are any.
+    pub fn levels(&self) -> Option<Levels> {
+        self.levels
+    }
+
+    /// Returns the highest level of detail: 0 if there is one level only.
+    pub fn top_level(&self) -> u8 {
+        self.levels.map_or(0, |levels| levels.count)
+    }
+
+    /// Returns the name of the folders of levels, before `=` and the number. Returns `None` without levels of detail.
+    pub(crate) fn level_folders(&self) -> Option<String> {
+        self.levels.map(|_| folder_name(&self.columns))
+    }
+
+    /// Returns the name of the folder of a level. Returns `None` without levels of detail.
+    pub(crate) fn level_folder(&self, level: u8) -> Option<String> {
+        self.level_folders().map(|name| format!("{name}={level}"))
     }
 
     /// Returns the columns in stored order.

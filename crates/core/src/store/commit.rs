@@ -8,12 +8,12 @@ use uuid::Uuid;
 use super::commit_protocol::CommitProtocol;
 use super::descriptor::DatasetDescriptor;
 use super::epochs::{commit_of, manifest_commits};
-use super::listing::list_or_empty;
-use super::paths::{DatasetPaths, Leftover};
+use super::listing::list_files;
+use super::paths::{DatasetPaths, Leftover, level_folders};
 use super::recovery::is_superseded;
 use super::sidecar_index::SidecarEpoch;
 use crate::error::{Error, IoContext, Result};
-use crate::format::{EpochManifest, PartIdentity};
+use crate::format::{EpochManifest, PartEntry, PartIdentity};
 use crate::schema::Schema;
 use crate::storage::Storage;
 
@@ -44,7 +44,7 @@ pub(crate) fn discard_attempt(storage: &dyn Storage, paths: &DatasetPaths, epoch
         return Ok(0);
     }
     let mut bytes = 0;
-    for entry in list_or_empty(storage, &directory)? {
+    for entry in list_files(storage, &directory)? {
         let path = directory.join(&entry.name);
         bytes += storage.open(&path).at("open", &path)?.bytes();
     }
@@ -112,7 +112,9 @@ impl EpochCommit {
             }
         }
         let directory = paths.attempt(epoch, commit);
-        storage.create_dir_all(&directory).at("create", &directory)?;
+        let levels = level_folders(&directory, &descriptor.schema);
+        let mut folders = std::iter::once(&directory).chain(&levels);
+        folders.try_for_each(|folder| storage.create_dir_all(folder).at("create", folder))?;
         Ok(Some(Self {
             storage: Arc::clone(storage),
             paths: paths.clone(),
@@ -221,7 +223,9 @@ impl EpochCommit {
             old_manifests.extend(old.into_iter().map(|old| self.paths.manifest(epoch, old)));
         }
         let bytes = manifest.encode(&self.schema, self.identity.version)?;
-        Ok(CommitProtocol::new(self.paths.clone(), epoch, commit, self.replace, bytes.into(), old_manifests))
+        let protocol =
+            CommitProtocol::new(self.paths.clone(), epoch, commit, self.replace, bytes.into(), old_manifests);
+        Ok(protocol.with_levels(level_folders(&self.directory(), &self.schema)))
     }
 
     /// Aborts the epoch. Its parts stay for salvage. The next writer deletes them if they contain no sealed run.
@@ -251,10 +255,12 @@ impl EpochCommit {
         if manifest.parts.is_empty() {
             return refuse("an epoch has at least one part, even without rows".to_owned());
         }
-        let mut listed: Vec<String> = manifest.parts.iter().map(|part| part.part.file_name()).collect();
+        let name = |entry: &PartEntry| entry.part.path_in_epoch(entry.level, &self.schema);
+        let mut listed: Vec<String> = manifest.parts.iter().map(name).collect();
         listed.sort_unstable();
-        let found: Vec<String> =
-            list_or_empty(&*self.storage, &directory)?.into_iter().map(|entry| entry.name).collect();
+        let mut found: Vec<String> =
+            list_files(&*self.storage, &directory)?.into_iter().map(|file| file.name).collect();
+        found.sort_unstable();
         if listed == found {
             return Ok(());
         }

@@ -4,7 +4,7 @@
 //! driver executes the steps on a storage. A simulator can interleave the steps, make them fail, or stop between them.
 //!
 //! ```text
-//! write manifest, sync it → sync manifest/ → sync the attempt's folder (the parts' names)
+//! write manifest, sync it → sync manifest/ → sync the folders of levels, then the attempt's (the parts' names)
 //!   → rename it to data/epoch=N                      THE COMMIT (of a new epoch)
 //!   → sync data/
 //! the name exists, and the epoch is to be replaced:
@@ -86,6 +86,7 @@ impl CommitStep {
 enum Stage {
     WriteManifest,
     SyncManifests,
+    SyncLevel(usize),
     SyncAttempt,
     Publish,
     /// The rename failed with this error. On NFS, it may have taken effect nevertheless.
@@ -123,6 +124,8 @@ pub struct CommitProtocol {
     replace: bool,
     manifest: Arc<[u8]>,
     old_manifests: Vec<PathBuf>,
+    /// Folders of levels of detail in the attempt's folder.
+    levels: Vec<PathBuf>,
     stage: Stage,
     old_data: OldData,
 }
@@ -160,7 +163,19 @@ impl CommitProtocol {
         old_manifests: Vec<PathBuf>,
     ) -> Self {
         let (stage, old_data) = (Stage::WriteManifest, OldData::None);
-        Self { paths, epoch, commit, replace, manifest, old_manifests, stage, old_data }
+        Self { paths, epoch, commit, replace, manifest, old_manifests, levels: Vec::new(), stage, old_data }
+    }
+
+    /// Sets the folders of levels of detail in the attempt's folder. The names in them become durable, too.
+    #[must_use]
+    pub(super) fn with_levels(self, levels: Vec<PathBuf>) -> Self {
+        Self { levels, ..self }
+    }
+
+    /// Returns the stage that makes the names in the folder of a level durable, or those in the attempt's folder if
+    /// there are no further levels.
+    fn sync_level(&self, level: usize) -> Stage {
+        if level < self.levels.len() { Stage::SyncLevel(level) } else { Stage::SyncAttempt }
     }
 
     fn attempt(&self) -> PathBuf {
@@ -182,6 +197,7 @@ impl CommitProtocol {
                 CommitStep::WriteFile(self.paths.manifest(self.epoch, self.commit), Arc::clone(&self.manifest))
             }
             Stage::SyncManifests => CommitStep::SyncDirectory(self.paths.manifests()),
+            Stage::SyncLevel(level) => CommitStep::SyncDirectory(self.levels.get(*level)?.clone()),
             Stage::SyncAttempt => CommitStep::SyncDirectory(self.attempt()),
             Stage::Publish | Stage::PublishReplacement => CommitStep::Rename(self.attempt(), self.target()),
             Stage::ConfirmPublish(_) => CommitStep::Identify(self.target()),
@@ -233,7 +249,8 @@ impl CommitProtocol {
     fn after_success(&mut self, stage: Stage) -> Result<Stage> {
         Ok(match stage {
             Stage::WriteManifest => Stage::SyncManifests,
-            Stage::SyncManifests => Stage::SyncAttempt,
+            Stage::SyncManifests => self.sync_level(0),
+            Stage::SyncLevel(level) => self.sync_level(level + 1),
             Stage::SyncAttempt => Stage::Publish,
             Stage::Publish | Stage::PublishReplacement => Stage::SyncData,
             Stage::Exchange => {

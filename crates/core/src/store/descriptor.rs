@@ -14,7 +14,7 @@ use super::files::{create_dir_synced, write_synced};
 use super::paths::DatasetPaths;
 use crate::error::{Error, IoContext, Result};
 use crate::format::FormatVersion;
-use crate::schema::{ClusterKey, Clustering, Column, Schema, SchemaError};
+use crate::schema::{ClusterKey, Clustering, Column, Levels, Schema, SchemaError};
 use crate::storage::{FileKind, Storage, read_all};
 
 /// Maximum size of `dataset.json` in bytes, sufficient for the largest schema.
@@ -52,6 +52,9 @@ struct Fields {
     /// Order of the rows since format version 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     clustering: Option<StoredClustering>,
+    /// Levels of detail, with the feature of this name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    levels: Option<StoredLevels>,
     #[serde(default)]
     derivations: Vec<String>,
     #[serde(default)]
@@ -60,6 +63,9 @@ struct Fields {
 
 /// The feature of datasets with a key by hash that is not one integer. Older releases do not know such keys.
 const WIDE_KEYS: &str = "wide_keys";
+
+/// The feature of datasets with levels of detail. Older releases do not look for parts in folders of levels.
+const LEVELS: &str = "levels";
 
 /// Names of the features that a dataset of format version 2 uses.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -73,6 +79,14 @@ struct Features {
 struct StoredClustering {
     method: String,
     columns: Vec<String>,
+}
+
+/// Levels of detail: the name of their folders, the seed of the sample, and the number of levels above level 0.
+#[derive(Debug, Serialize, Deserialize)]
+struct StoredLevels {
+    folder: String,
+    seed: u64,
+    count: u8,
 }
 
 /// The fields that decide whether this release can decode the others.
@@ -113,12 +127,10 @@ impl DatasetDescriptor {
                 let ClusterKey { clustering, columns } = self.schema.cluster_key();
                 let clustering = StoredClustering { method: clustering.name().to_owned(), columns };
                 let is_wide = clustering.method == Clustering::Hash.name() && !self.schema.has_numeric_key();
-                let wide_keys = is_wide.then(|| WIDE_KEYS.to_owned());
-                (
-                    Some(Features { requires: wide_keys.into_iter().collect(), requires_to_write }),
-                    None,
-                    Some(clustering),
-                )
+                let has_levels = self.schema.levels().is_some();
+                let features = [(WIDE_KEYS, is_wide), (LEVELS, has_levels)].into_iter();
+                let requires = features.filter(|(_, is_used)| *is_used).map(|(name, _)| name.to_owned()).collect();
+                (Some(Features { requires, requires_to_write }), None, Some(clustering))
             }
         };
         let fields = Fields {
@@ -129,6 +141,7 @@ impl DatasetDescriptor {
             columns: self.schema.columns().to_vec(),
             key,
             clustering,
+            levels: self.stored_levels(),
             derivations: self.derivations.clone(),
             source: self.source.clone(),
         };
@@ -138,6 +151,11 @@ impl DatasetDescriptor {
         let end = closing(text.as_bytes());
         text.push_str(&end);
         Ok(text.into_bytes())
+    }
+
+    fn stored_levels(&self) -> Option<StoredLevels> {
+        let Levels { count, seed } = self.schema.levels()?;
+        Some(StoredLevels { folder: self.schema.level_folders()?, seed, count })
     }
 
     /// Decodes `dataset.json`. `path` is the path of the file, for error messages.
@@ -156,7 +174,7 @@ impl DatasetDescriptor {
             serde_json::from_slice(bytes).map_err(|error| corruption(&format!("it has no format version: {error}")))?;
         let format_version = FormatVersion::stated(header.format_version, path)?;
         let unknown = |feature: &String| Error::Feature { path: path.to_owned(), feature: feature.clone() };
-        if let Some(feature) = header.requires.iter().find(|feature| *feature != WIDE_KEYS) {
+        if let Some(feature) = header.requires.iter().find(|feature| ![WIDE_KEYS, LEVELS].contains(&feature.as_str())) {
             return Err(unknown(feature));
         }
         let fields: Fields =
@@ -178,6 +196,19 @@ impl DatasetDescriptor {
             }
             error => corruption(&error.to_string()),
         })?;
+        let has_levels = header.requires.iter().any(|feature| feature == LEVELS);
+        let schema = match fields.levels.filter(|_| has_levels) {
+            Some(StoredLevels { folder, seed, count }) => {
+                let schema = schema.with_levels(Levels { count, seed });
+                let schema = schema.map_err(|error| corruption(&error.to_string()))?;
+                if schema.level_folders().as_ref() != Some(&folder) {
+                    return Err(corruption(&format!("'{folder}' is not the name of its folders of levels")));
+                }
+                schema
+            }
+            None if has_levels => return Err(corruption("it does not state its levels")),
+            None => schema,
+        };
         let uuid = Uuid::try_parse(&fields.uuid).map_err(|error| corruption(&error.to_string()))?;
         Ok(Self {
             format_version,
@@ -228,8 +259,8 @@ impl DatasetDescriptor {
     /// may call this function.
     ///
     /// # Errors
-    /// [`Error::Mismatch`] if the dataset exists with other columns, another key or other derivations; the errors of
-    /// [`DatasetDescriptor::read`].
+    /// [`Error::Mismatch`] if the dataset exists with other columns, another key, other levels or derivations; the
+    /// errors of [`DatasetDescriptor::read`].
     pub fn open_or_create(storage: &dyn Storage, paths: &DatasetPaths, wanted: &Self) -> Result<Self> {
         match Self::read(storage, paths) {
             Ok(found) => {
@@ -274,7 +305,8 @@ impl DatasetDescriptor {
         self.requires_to_write.first().map_or(Ok(()), |feature| Err(unknown(feature)))
     }
 
-    /// Checks that this dataset has the columns and key of `wanted`, and its derivations if there are any.
+    /// Checks that this dataset has the columns and key of `wanted`, and its levels of detail and derivations if there
+    /// are any.
     ///
     /// # Errors
     /// [`Error::Mismatch`] with the first difference.
@@ -299,6 +331,13 @@ impl DatasetDescriptor {
         if ours.cluster_key() != theirs.cluster_key() {
             let (ours, theirs) = (ours.cluster_key(), theirs.cluster_key());
             return mismatch(format!("its key is '{ours}', but '{theirs}' was requested"));
+        }
+        match (ours.levels(), theirs.levels()) {
+            (found, Some(wanted)) if found.is_none_or(|found| found.count != wanted.count) => {
+                let found = found.map_or("no levels of detail".to_owned(), |found| format!("{} levels", found.count));
+                return mismatch(format!("it has {found}, but {} were requested", wanted.count));
+            }
+            _ => {}
         }
         if !wanted.derivations.is_empty() && self.derivations != wanted.derivations {
             return mismatch(format!(
@@ -393,10 +432,10 @@ mod tests {
         assert!(matches!(decode(&newer), Err(Error::Version { found: 3, supported: 2, .. })));
         let text = String::from_utf8(descriptor().encode().unwrap()).unwrap();
         let covered = text.split_once(",\n  \"checksum\"").unwrap().0;
-        for (from, to) in [("\"requires\": []", "\"requires\": [\"levels\"]"), ("\"range\"", "\"levels\"")] {
+        for (from, to) in [("\"requires\": []", "\"requires\": [\"planes\"]"), ("\"range\"", "\"planes\"")] {
             assert!(covered.contains(from), "{covered}");
             let error = decode(&signed(&covered.replace(from, to))).unwrap_err();
-            assert!(matches!(&error, Error::Feature { feature, .. } if feature == "levels"), "{error}");
+            assert!(matches!(&error, Error::Feature { feature, .. } if feature == "planes"), "{error}");
         }
         let wide = covered.replace("\"range\"", "\"hash\"");
         let error = decode(&signed(&wide)).unwrap_err();

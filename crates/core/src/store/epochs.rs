@@ -13,6 +13,7 @@ use super::listing::{epoch_exists, list_or_empty, list_parts};
 use super::paths::{DatasetPaths, parse_manifest};
 use crate::error::{Error, IoContext, Result};
 use crate::format::{EpochManifest, FormatVersion, PartReader};
+use crate::schema::Schema;
 use crate::storage::{Storage, read_all};
 
 /// Maximum size of a manifest in bytes. A manifest has one row per row group. The manifest of 131,072 ranks with 16
@@ -25,8 +26,8 @@ const WHOLE_MANIFEST_BYTES: u64 = 1 << 20;
 /// Returns the commit to which the parts in a folder belong, from the first readable footer. Returns `None` if no
 /// footer is readable.
 pub(super) fn commit_of(storage: &dyn Storage, folder: &Path) -> Result<Option<Uuid>> {
-    for part in list_parts(storage, folder)? {
-        match PartReader::identify(storage, &folder.join(part.file_name())) {
+    for (_, file) in list_parts(storage, folder)? {
+        match PartReader::identify(storage, &folder.join(file.name)) {
             Ok(identity) => return Ok(Some(identity.commit)),
             Err(error) if is_damage(&error) => {}
             Err(error) => return Err(error),
@@ -70,7 +71,7 @@ pub fn load_manifest(
     // that the manifest belongs to the data.
     if let Some(commit) = only_commit(storage, paths, epoch)?
         && let Ok(manifest) = read_manifest(storage, paths, descriptor, epoch, commit)
-        && is_of_data(storage, paths, &manifest)
+        && is_of_data(storage, paths, &manifest, &descriptor.schema)
     {
         return Ok(manifest);
     }
@@ -141,9 +142,14 @@ fn only_commit(storage: &dyn Storage, paths: &DatasetPaths, epoch: u64) -> Resul
 }
 
 /// Returns whether the first part of a manifest exists and names its commit.
-pub(crate) fn is_of_data(storage: &dyn Storage, paths: &DatasetPaths, manifest: &EpochManifest) -> bool {
+pub(crate) fn is_of_data(
+    storage: &dyn Storage,
+    paths: &DatasetPaths,
+    manifest: &EpochManifest,
+    schema: &Schema,
+) -> bool {
     manifest.parts.first().is_some_and(|entry| {
-        let path = paths.part(manifest.epoch, entry.part);
+        let path = paths.part(manifest.epoch, entry, schema);
         PartReader::commit_of(storage, &path, entry).is_ok_and(|commit| commit == manifest.commit)
     })
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use super::paths::{DatasetPaths, REMOVED_INDEX, parse_epoch_folder};
 use crate::error::{IoContext, Result};
 use crate::format::PartId;
+use crate::schema::parse_level_folder;
 use crate::storage::{DirEntry, FileKind, Storage};
 
 /// Returns the entries of a folder. A missing folder has no entries.
@@ -74,10 +75,39 @@ pub(crate) fn epoch_exists(storage: &dyn Storage, paths: &DatasetPaths, epoch: u
     Ok(storage.kind(&folder).at("look up", &folder)? == Some(FileKind::Directory))
 }
 
+/// A file or an unknown folder in the folder of an epoch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct EpochFile {
+    /// Path from the epoch's folder: a name, after the folder of a level if it lies in one.
+    pub(super) name: String,
+    /// The part, if it has the name of one.
+    pub(super) part: Option<PartId>,
+    /// The level of the folder, or 0 if it lies in none.
+    pub(super) level: u8,
+}
+
+/// Returns what the folder of an epoch contains, in any order. Folders of levels of detail are not listed, but their
+/// contents.
+pub(super) fn list_files(storage: &dyn Storage, folder: &Path) -> Result<Vec<EpochFile>> {
+    let mut files = Vec::new();
+    for DirEntry { name, kind } in list_or_empty(storage, folder)? {
+        match parse_level_folder(&name).filter(|_| kind == FileKind::Directory) {
+            Some(level) => {
+                for file in list_or_empty(storage, &folder.join(&name))? {
+                    let part = PartId::parse(&file.name);
+                    files.push(EpochFile { name: format!("{name}/{}", file.name), part, level });
+                }
+            }
+            None => files.push(EpochFile { part: PartId::parse(&name), name, level: 0 }),
+        }
+    }
+    Ok(files)
+}
+
 /// Returns the parts in the folder of an epoch, in the order of rank and roll.
-pub(super) fn list_parts(storage: &dyn Storage, folder: &Path) -> Result<Vec<PartId>> {
-    let mut parts: Vec<PartId> =
-        list_or_empty(storage, folder)?.iter().filter_map(|entry| PartId::parse(&entry.name)).collect();
-    parts.sort_unstable();
+pub(super) fn list_parts(storage: &dyn Storage, folder: &Path) -> Result<Vec<(PartId, EpochFile)>> {
+    let files = list_files(storage, folder)?.into_iter();
+    let mut parts: Vec<(PartId, EpochFile)> = files.filter_map(|file| Some((file.part?, file))).collect();
+    parts.sort_by(|one, other| (one.0, &one.1.name).cmp(&(other.0, &other.1.name)));
     Ok(parts)
 }

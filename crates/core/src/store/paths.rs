@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use uuid::Uuid;
 
 use crate::error::{Error, UsageError};
-use crate::format::PartId;
+use crate::format::PartEntry;
+use crate::schema::Schema;
 
 const EPOCH_PREFIX: &str = "epoch=";
 const MANIFEST_SUFFIX: &str = ".arrow";
@@ -61,9 +62,9 @@ impl DatasetPaths {
         self.data().join(format!("{EPOCH_PREFIX}{epoch}"))
     }
 
-    /// Returns the path of a part of an epoch.
-    pub fn part(&self, epoch: u64, part: PartId) -> PathBuf {
-        self.epoch(epoch).join(part.file_name())
+    /// Returns the path of a part of an epoch, in a dataset with this schema.
+    pub fn part(&self, epoch: u64, entry: &PartEntry, schema: &Schema) -> PathBuf {
+        self.epoch(epoch).join(entry.part.path_in_epoch(entry.level, schema))
     }
 
     /// Returns the folder of the control files, which contain no records.
@@ -130,6 +131,11 @@ impl DatasetPaths {
     pub(super) fn leftover(&self, epoch: u64, commit: Uuid, leftover: Leftover) -> PathBuf {
         self.unfinished().join(format!("{epoch}.{commit}{}", leftover.suffix()))
     }
+}
+
+/// Returns the folders of the levels of detail in the folder of an epoch. There are none without levels.
+pub(super) fn level_folders(folder: &Path, schema: &Schema) -> Vec<PathBuf> {
+    (0..=schema.top_level()).filter_map(|level| Some(folder.join(schema.level_folder(level)?))).collect()
 }
 
 /// Parses an epoch label: a decimal number without sign or leading zeros.

@@ -141,8 +141,8 @@ pub(super) fn is_superseded(storage: &dyn Storage, paths: &DatasetPaths, epoch: 
 
 /// Returns whether an attempt's folder contains a sealed run, which can be salvaged.
 fn holds_data(storage: &dyn Storage, folder: &Path, descriptor: &DatasetDescriptor) -> Result<bool> {
-    for part in list_parts(storage, folder)? {
-        let path = folder.join(part.file_name());
+    for (_, file) in list_parts(storage, folder)? {
+        let path = folder.join(file.name);
         let file = storage.open(&path).at("open", &path)?;
         if has_seal(&*file, &path, &descriptor.schema)? {
             return Ok(true);

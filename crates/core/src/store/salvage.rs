@@ -11,8 +11,8 @@ use uuid::Uuid;
 
 use super::descriptor::DatasetDescriptor;
 use super::files::create_dir_synced;
-use super::listing::{list_or_empty, list_parts};
-use super::paths::{DatasetPaths, Leftover, parse_leftover};
+use super::listing::{EpochFile, list_or_empty, list_parts};
+use super::paths::{DatasetPaths, Leftover, level_folders, parse_leftover};
 use super::recovery::is_superseded;
 use crate::error::{Error, IoContext, Result, UsageError};
 use crate::format::{PartId, PartIdentity, SealedRun, recover_part, scan_seals};
@@ -36,6 +36,8 @@ pub struct UnfinishedEpoch {
 pub struct UnfinishedPart {
     /// Identity of the part.
     pub part: PartId,
+    /// Level of detail of its records, by its folder.
+    pub level: u8,
     /// Path of the file.
     pub path: PathBuf,
     /// Length of the file in bytes.
@@ -91,15 +93,15 @@ pub fn list(
         }
         let directory = paths.attempt(epoch, commit);
         let mut parts = Vec::new();
-        for part in list_parts(storage, &directory)? {
-            let path = directory.join(part.file_name());
+        for (part, EpochFile { name, level, .. }) in list_parts(storage, &directory)? {
+            let path = directory.join(name);
             let file = storage.open(&path).at("open", &path)?;
             let mut runs = scan_seals(&*file, &path, &descriptor.schema)?;
             // File systems reuse the blocks of deleted files, so a file may contain seals of other attempts.
             let version = descriptor.format_version;
             let identity = PartIdentity { dataset: descriptor.uuid, commit, epoch, version };
-            runs.retain(|run| run.identity == identity && run.part == part);
-            parts.push(UnfinishedPart { part, path, bytes: file.bytes(), runs });
+            runs.retain(|run| run.identity == identity && (run.part, run.level) == (part, level));
+            parts.push(UnfinishedPart { part, level, path, bytes: file.bytes(), runs });
         }
         unfinished.push(UnfinishedEpoch { epoch, commit, directory, parts });
     }
@@ -134,16 +136,19 @@ pub fn recover_into(
         storage.remove_dir_all(&draft).at("remove", &draft)?;
     }
     create_dir_synced(&**storage, &draft)?;
+    let schema = &descriptor.schema;
+    let levels = level_folders(&draft, schema);
+    levels.iter().try_for_each(|level| create_dir_synced(&**storage, level))?;
     let (commit, version) = (Uuid::new_v4(), descriptor.format_version);
     let identity = PartIdentity { dataset: descriptor.uuid, commit, epoch, version };
     let mut salvaged = SalvagedEpoch { epoch, directory, parts: 0, runs: 0, rows: 0, corrupt: Vec::new() };
     for part in unfinished.parts.iter().filter(|part| !part.runs.is_empty()) {
-        let schema = &descriptor.schema;
-        let recovered = recover_part(storage, &part.path, &part.runs, &draft, part.part, schema, identity)?;
+        let (source, target) = (&part.path, (part.part, part.level));
+        let recovered = recover_part(storage, source, &part.runs, &draft, target, schema, identity)?;
         let corrupt = recovered.corrupt.len();
         salvaged.corrupt.extend(recovered.corrupt.into_iter().map(|(_, error)| error));
         if recovered.runs.is_empty() {
-            let path = draft.join(part.part.file_name());
+            let path = draft.join(part.part.path_in_epoch(part.level, schema));
             storage.remove_file(&path).at("remove", &path)?;
             continue;
         }
@@ -151,7 +156,7 @@ pub fn recover_into(
         salvaged.runs += (part.runs.len() - corrupt) as u64;
         salvaged.rows += recovered.runs.iter().map(|run| run.rows).sum::<u64>();
     }
-    storage.sync_dir(&draft).at("sync", &draft)?;
+    levels.iter().chain([&draft]).try_for_each(|folder| storage.sync_dir(folder).at("sync", folder))?;
     storage.rename(&draft, &salvaged.directory).at("rename", &draft)?;
     storage.sync_dir(out).at("sync", out)?;
     Ok(salvaged)

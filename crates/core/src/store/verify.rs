@@ -12,13 +12,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::descriptor::DatasetDescriptor;
 use super::epochs::load_manifest;
 use super::findings::{Finding, FindingKind, VerifyReport};
-use super::listing::{list_epochs, list_indexes, list_or_empty};
+use super::listing::{list_epochs, list_files, list_indexes, list_or_empty};
 use super::paths::{DatasetPaths, EpochRange, Leftover, parse_epoch_folder, parse_leftover, parse_manifest};
 use super::verify_part::verify_part;
 use super::verify_sidecars::verify_sidecars;
 use crate::error::{Error, Result};
-use crate::format::{EpochManifest, EpochStatistics, PartEntry, PartId, RunKind};
-use crate::schema::Clustering;
+use crate::format::{EpochManifest, EpochStatistics, PartEntry, RunKind};
+use crate::schema::{Clustering, Schema};
 use crate::storage::{FileSystem, Storage};
 
 /// Options of a verification.
@@ -141,7 +141,7 @@ fn verify_records(
             Ok(manifest) => {
                 let path = paths.manifest(epoch, manifest.commit);
                 check_figures(&path, &manifest, &descriptor, &mut report.findings);
-                check_parts(&**storage, paths, &manifest, &mut report.findings)?;
+                check_parts(&**storage, paths, &manifest, &descriptor.schema, &mut report.findings)?;
                 let manifest = Arc::new(manifest);
                 tasks.extend(manifest.parts.iter().map(|entry| Task { manifest: manifest.clone(), entry: *entry }));
             }
@@ -203,12 +203,14 @@ fn check_parts(
     storage: &dyn Storage,
     paths: &DatasetPaths,
     manifest: &EpochManifest,
+    schema: &Schema,
     findings: &mut Vec<Finding>,
 ) -> Result<()> {
-    let listed: BTreeSet<PartId> = manifest.parts.iter().map(|part| part.part).collect();
+    let name = |entry: &PartEntry| entry.part.path_in_epoch(entry.level, schema);
+    let listed: BTreeSet<String> = manifest.parts.iter().map(name).collect();
     let folder = paths.epoch(manifest.epoch);
-    for entry in list_or_empty(storage, &folder)? {
-        if !PartId::parse(&entry.name).is_some_and(|part| listed.contains(&part)) {
+    for entry in list_files(storage, &folder)? {
+        if !listed.contains(&entry.name) {
             let what = "it is not part of the epoch, but other tools read it with the epoch";
             findings.push(Finding::new(FindingKind::Corruption, &folder.join(&entry.name), what));
         }

@@ -31,7 +31,7 @@ pub(super) fn verify_part(
     entry: &PartEntry,
     advance: &dyn Fn(u64),
 ) -> VerifyReport {
-    let path = paths.part(manifest.epoch, entry.part);
+    let path = paths.part(manifest.epoch, entry, &descriptor.schema);
     let runs: Vec<&RowGroupEntry> = manifest.row_groups.iter().filter(|run| run.part == entry.part).collect();
     let mut report = VerifyReport::default();
     let schema = &descriptor.schema;
@@ -433,6 +433,7 @@ fn expected_seal(identity: PartIdentity, run: &[&RowGroupEntry]) -> SealedRun {
     SealedRun {
         identity,
         part: first.part,
+        level: first.level,
         run: first.run,
         kind: first.kind,
         table_version: first.table_version,

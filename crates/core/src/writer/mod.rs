@@ -3,7 +3,8 @@
 //! The writer is a state machine without I/O. A driver passes records in, runs the writer's [`Task`]s on a background
 //! thread or inline, and returns their [`Completion`]s. The writer determines the next task. Regular records have two
 //! memtables: one is filled while the other is flushed. Strays, spills and NaN keys have small memtables of their own,
-//! so regular runs keep narrow key ranges.
+//! so regular runs keep narrow key ranges. In a dataset with levels of detail, a task divides the rows of a memtable
+//! into one run for each level.
 //!
 //! Invariants:
 //!
@@ -14,9 +15,13 @@
 //! - After an error, the writer continues to accept records and discards them. An epoch that cannot be stored must
 //!   still end on all ranks, with an error ([`Outcome`]).
 
+mod factory;
+mod open_parts;
 mod state;
 mod task;
 
+pub use factory::PartFactory;
+pub use open_parts::OpenParts;
 pub(crate) use state::MEMTABLES;
 pub use state::{MAX_RUN_ROWS, Outcome, THREADS_PER_CORE, Writer, WriterOptions};
-pub use task::{Completion, PartFactory, Task};
+pub use task::{Completion, Task};

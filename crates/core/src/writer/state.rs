@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use crate::error::Error;
 use crate::format::{
-    BucketBounds, KeyRangeCounts, MAX_RANK_RANGE_COUNTS, MAX_ROW_GROUPS, Memtable, PartEntry, PartId, PartWriter,
-    RowGroupEntry, RunContext, RunKind, StageSeconds,
+    BucketBounds, KeyRangeCounts, MAX_RANK_RANGE_COUNTS, MAX_ROW_GROUPS, Memtable, PartEntry, RowGroupEntry,
+    RunContext, RunKind, StageSeconds,
 };
 use crate::schema::{Schema, Value};
+use crate::writer::open_parts::OpenParts;
 use crate::writer::task::{Completion, Task};
 
 /// Maximum number of records in a run. Limits the memory for sorting, regardless of the width of a record.
@@ -95,8 +96,8 @@ pub struct Writer {
     regular_bounds: Option<(Value, Value)>,
     /// The task in progress.
     in_progress: Option<InProgress>,
-    part: Option<Box<PartWriter>>,
-    next_roll: u32,
+    /// The open parts. `None` while a task has them.
+    open: Option<OpenParts>,
     next_run: u32,
     parts: Vec<PartEntry>,
     runs: Vec<RowGroupEntry>,
@@ -124,8 +125,7 @@ impl Writer {
             bounds: None,
             regular_bounds: None,
             in_progress: None,
-            part: None,
-            next_roll: 0,
+            open: Some(OpenParts::new(options.rank)),
             next_run: 0,
             parts: Vec::new(),
             runs: Vec::new(),
@@ -259,24 +259,22 @@ impl Writer {
         }
         if self.error.is_some() {
             self.waiting.clear();
-            self.part = None;
+            self.open = None;
             return None;
         }
-        let full = |part: &PartWriter| {
-            let limit = self.options.row_groups_per_part.min(MAX_ROW_GROUPS);
-            part.row_groups().saturating_add(self.options.row_groups_per_run) > limit && part.row_groups() > 0
-        };
-        let task = if self.part.as_deref().is_some_and(full) || (self.finishing && self.waiting.is_empty()) {
-            let part = self.part.take()?;
+        let row_groups = self.open.as_ref()?.row_groups();
+        let limit = self.options.row_groups_per_part.min(MAX_ROW_GROUPS);
+        let is_full = row_groups.saturating_add(self.options.row_groups_per_run) > limit && row_groups > 0;
+        let task = if is_full || (self.finishing && self.waiting.is_empty()) {
+            let parts = self.open.take_if(|parts| !parts.is_empty())?;
             self.in_progress = Some(InProgress::Finish);
-            Task::Finish { part }
+            Task::Finish { parts }
         } else {
             let Waiting { kind, rows, table_version, bounds } = self.waiting.pop_front()?;
-            let part = PartId { rank: self.options.rank, roll: self.next_roll };
             let context = RunContext { run: self.next_run, kind, table_version, bounds };
             self.next_run += 1;
             self.in_progress = Some(InProgress::Run(kind));
-            Task::Append { part: self.part.take(), create: part, rows: Box::new(rows), context }
+            Task::Append { parts: self.open.take()?, rows: Box::new(rows), context }
         };
         Some(task)
     }
@@ -286,7 +284,7 @@ impl Writer {
         self.in_progress = None;
         self.statistics += completion.statistics();
         match completion {
-            Completion::Appended { part, mut rows, result, .. } => {
+            Completion::Appended { mut parts, mut rows, result, .. } => {
                 let row_bytes = self.schema.row_bytes();
                 let side_bytes = memtable_bytes(&self.options, RunKind::Stray, row_bytes);
                 if rows.resident_bytes() > side_bytes && self.spare.len() < self.wanted_spares() {
@@ -297,21 +295,19 @@ impl Writer {
                 match result {
                     Ok(runs) => {
                         self.runs.extend(runs);
-                        self.part = part;
-                        if let Some(part) = &mut self.part {
-                            self.keys.extend(part.take_keys().take(), MAX_RANK_RANGE_COUNTS);
-                        }
+                        self.keys.extend(parts.take_keys().take(), MAX_RANK_RANGE_COUNTS);
                     }
                     Err(error) => self.fail(error),
                 }
+                self.open = Some(parts);
             }
-            Completion::Finished { result, .. } => match result {
-                Ok(part) => {
-                    self.next_roll += 1;
-                    self.parts.push(part);
+            Completion::Finished { parts, result, .. } => {
+                self.open = Some(parts);
+                match result {
+                    Ok(closed) => self.parts.extend(closed),
+                    Err(error) => self.fail(error),
                 }
-                Err(error) => self.fail(error),
-            },
+            }
         }
     }
 
@@ -347,7 +343,8 @@ impl Writer {
     /// Returns whether all runs are sealed and all parts closed and durable, or the writer has failed.
     pub fn is_finished(&self) -> bool {
         let idle = self.in_progress.is_none() && self.waiting.is_empty();
-        self.finishing && idle && (self.part.is_none() || self.error.is_some())
+        let all_closed = self.open.as_ref().is_none_or(OpenParts::is_empty);
+        self.finishing && idle && (all_closed || self.error.is_some())
     }
 
     /// Returns the results. [`Writer::is_finished`] must have returned true.

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use parquet::bloom_filter::Sbbf;
@@ -12,10 +12,10 @@ use parquet::data_type::{FloatType, Int64Type};
 use parquet::file::properties::ReaderProperties;
 use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
 use parquet::file::serialized_reader::ReadOptionsBuilder;
-use turbidite::format::{EpochManifest, PartId, RowGroupEntry, RunKind};
-use turbidite::storage::{MemoryStorage, Storage};
+use turbidite::format::{EpochManifest, PartEntry, PartId, RowGroupEntry, RunKind};
+use turbidite::storage::{FileKind, MemoryStorage, Storage};
 use turbidite::store::{DatasetDescriptor, DatasetPaths, load_manifest};
-use turbidite::{Clustering, Value};
+use turbidite::{Clustering, Schema, Value};
 
 use crate::audit_hash::{HashAudit, check_filter};
 use crate::coverage::Coverage;
@@ -37,6 +37,24 @@ pub(crate) fn read_file(storage: &MemoryStorage, path: &Path) -> Result<Vec<u8>,
     let mut content = vec![0; usize::try_from(file.bytes()).unwrap_or(usize::MAX)];
     file.read_at(0, &mut content).map_err(stated)?;
     Ok(content)
+}
+
+/// Returns the paths of all files below a folder.
+pub(crate) fn files_below(storage: &MemoryStorage, folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let mut found = Vec::new();
+    for entry in storage.list(folder).map_err(|error| error.to_string())? {
+        let path = folder.join(entry.name);
+        match entry.kind {
+            FileKind::File => found.push(path),
+            FileKind::Directory => found.extend(files_below(storage, &path)?),
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the part that a file is by its name.
+pub(crate) fn part_of(path: &Path) -> Option<PartId> {
+    PartId::parse(path.file_name()?.to_str()?)
 }
 
 fn read_group(group: &dyn RowGroupReader) -> Result<Group, parquet::errors::ParquetError> {
@@ -114,19 +132,18 @@ fn check_entry(entry: &RowGroupEntry, group: &Group, clustering: Clustering) -> 
     Ok(())
 }
 
-/// Returns the manifest of an existing epoch, and the clustering of the dataset.
-fn manifest(storage: &MemoryStorage, epoch: u64) -> Result<(EpochManifest, Clustering), String> {
+/// Returns the manifest of an existing epoch, and the description of the dataset.
+fn manifest(storage: &MemoryStorage, epoch: u64) -> Result<(EpochManifest, DatasetDescriptor), String> {
     let layout = DatasetPaths::new(ROOT);
     let stated = |error: turbidite::Error| format!("epoch {epoch}: {error}");
     let descriptor = DatasetDescriptor::read(storage, &layout).map_err(stated)?;
     let manifest = load_manifest(storage, &layout, &descriptor, epoch).map_err(stated)?;
-    Ok((manifest, descriptor.schema.clustering()))
+    Ok((manifest, descriptor))
 }
 
 /// Returns the place of the filters of a part, if the file is a part that has some.
 pub(crate) fn filters_of(storage: &MemoryStorage, epoch: u64, path: &Path) -> Result<Option<Range<u64>>, String> {
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let Some(part) = PartId::parse(name) else { return Ok(None) };
+    let Some(part) = part_of(path) else { return Ok(None) };
     let (manifest, _) = manifest(storage, epoch)?;
     let entry = manifest.parts.iter().find(|entry| entry.part == part);
     Ok(entry.and_then(|entry| entry.filter_offset.map(|offset| offset..entry.footer_offset)))
@@ -143,7 +160,8 @@ pub(crate) fn audit(
 }
 
 fn check(storage: &MemoryStorage, epoch: u64, records: &[(u64, u32)], coverage: &mut Coverage) -> Result<(), String> {
-    let (manifest, clustering) = manifest(storage, epoch)?;
+    let (manifest, descriptor) = manifest(storage, epoch)?;
+    let (schema, clustering) = (&descriptor.schema, descriptor.schema.clustering());
     let mut by_hash = (clustering == Clustering::Hash).then(|| HashAudit::new(&manifest)).transpose()?;
     let folder = DatasetPaths::new(ROOT).epoch(epoch);
     let mut entries: BTreeMap<(PartId, u32), &RowGroupEntry> = BTreeMap::new();
@@ -154,13 +172,14 @@ fn check(storage: &MemoryStorage, epoch: u64, records: &[(u64, u32)], coverage: 
     }
     let mut found: Vec<(u64, u32)> = Vec::new();
     let mut ranks = BTreeSet::new();
-    let listed = storage.list(&folder).map_err(|error| error.to_string())?;
-    for file in &listed {
-        let part = PartId::parse(&file.name).ok_or_else(|| format!("{} lies among the parts", file.name))?;
-        let content = read_file(storage, &folder.join(&file.name))?;
+    let listed = files_below(storage, &folder)?;
+    for path in &listed {
+        let part = part_of(path).ok_or_else(|| format!("{} lies among the parts", path.display()))?;
+        let content = read_file(storage, path)?;
         let known = manifest.parts.iter().find(|entry| entry.part == part);
-        if known.is_none_or(|entry| entry.bytes != content.len() as u64) {
-            return Err(format!("{} has {} bytes where the manifest has {known:?}", file.name, content.len()));
+        let lies = |entry: &&PartEntry| *path == folder.join(folder_of(entry, schema)).join(part.file_name());
+        if known.filter(lies).is_none_or(|entry| entry.bytes != content.len() as u64) {
+            return Err(format!("{} has {} bytes where the manifest has {known:?}", path.display(), content.len()));
         }
         let reader = open_part(content).map_err(|error| format!("{part:?}: {error}"))?;
         if reader.num_row_groups() > 1 {
@@ -204,9 +223,42 @@ fn check(storage: &MemoryStorage, epoch: u64, records: &[(u64, u32)], coverage: 
         if manifest.statistics.nan_keys > 0 {
             coverage.met("space: NaN coordinates");
         }
+        check_levels(&manifest, schema.top_level(), coverage)?;
     }
     check_figures(&manifest, records.len() as u64, coverage)?;
     by_hash.map_or(Ok(()), |by_hash| by_hash.finish(coverage))
+}
+
+/// Returns the folder of a part below that of its epoch. No column of a history is called `level`.
+fn folder_of(entry: &PartEntry, schema: &Schema) -> String {
+    schema.levels().map(|_| format!("level={}", entry.level)).unwrap_or_default()
+}
+
+/// Checks that of the rows of each run, an eighth is one level up: one more or less for an incomplete group.
+fn check_levels(manifest: &EpochManifest, top: u8, coverage: &mut Coverage) -> Result<(), String> {
+    let mut runs: BTreeMap<(u32, u32), (RunKind, Vec<u64>)> = BTreeMap::new();
+    for entry in &manifest.row_groups {
+        let fresh = || (entry.kind, vec![0; usize::from(top) + 1]);
+        let (_, rows) = runs.entry((entry.part.rank, entry.run)).or_insert_with(fresh);
+        *rows.get_mut(usize::from(entry.level)).ok_or("a level that the dataset does not have")? += entry.rows;
+    }
+    for ((rank, run), (kind, rows)) in &runs {
+        let least = |lower: u64| if *kind == RunKind::NanKey { 0 } else { lower / 8 };
+        let most = |lower: u64| if *kind == RunKind::NanKey { 0 } else { lower.div_ceil(8) };
+        for level in 1..rows.len() {
+            let (lower, upper) = (rows[level - 1..].iter().sum(), rows[level..].iter().sum::<u64>());
+            if !(least(lower)..=most(lower)).contains(&upper) {
+                return Err(format!("run {run} of rank {rank}, {kind:?}, has {rows:?} rows by level"));
+            }
+        }
+        if rows.len() > 1 && rows[rows.len() - 1] > 0 {
+            coverage.met("space: rows at the highest level");
+        }
+        if rows.len() > 1 && *kind == RunKind::Stray && rows[1] > 0 {
+            coverage.met("space: strays above level 0");
+        }
+    }
+    Ok(())
 }
 
 fn check_figures(manifest: &EpochManifest, rows: u64, coverage: &mut Coverage) -> Result<(), String> {
@@ -243,14 +295,14 @@ pub(crate) fn read_folder(
     clustering: Clustering,
 ) -> Result<Vec<(u64, u32)>, String> {
     let mut found = Vec::new();
-    for file in storage.list(folder).map_err(|error| error.to_string())? {
-        let content = read_file(storage, &folder.join(&file.name))?;
+    for path in files_below(storage, folder)? {
+        let content = read_file(storage, &path)?;
         let reader = open_part(content).map_err(|error| error.to_string())?;
         for index in 0..reader.num_row_groups() {
             let group = reader.get_row_group(index).and_then(|group| read_group(&*group));
             let group = group.map_err(|error| error.to_string())?;
             if clustering == Clustering::Hash {
-                check_filter(&group).map_err(|what| format!("{}, row group {index}: {what}", file.name))?;
+                check_filter(&group).map_err(|what| format!("{}, row group {index}: {what}", path.display()))?;
             }
             found.extend(group.ids.iter().zip(&group.keys).map(|(id, key)| (*id, key.to_bits())));
         }

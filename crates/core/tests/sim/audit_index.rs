@@ -6,12 +6,12 @@ use std::collections::HashMap;
 use parquet::column::reader::get_typed_column_reader;
 use parquet::data_type::{DataType, FloatType, Int32Type, Int64Type};
 use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
-use turbidite::format::{EpochManifest, PartId, RunKind};
+use turbidite::format::{EpochManifest, RunKind};
 use turbidite::storage::{MemoryStorage, Storage};
 use turbidite::store::{DatasetDescriptor, DatasetPaths, load_manifest};
 use turbidite::{IndexDefinition, SecondaryIndex};
 
-use crate::audit::read_file;
+use crate::audit::{files_below, part_of, read_file};
 use crate::audit_bitmap::audit_bitmap;
 use crate::coverage::Coverage;
 use crate::disk::ROOT;
@@ -95,10 +95,11 @@ pub(crate) fn parts(
 ) -> Result<Vec<(u32, SerializedFileReader<bytes::Bytes>)>, String> {
     let folder = layout.epoch(epoch);
     let mut found = Vec::new();
-    for file in storage.list(&folder).map_err(|error| error.to_string())? {
-        let part = PartId::parse(&file.name).ok_or_else(|| format!("{} is no part", file.name))?;
-        let content = read_file(storage, &folder.join(&file.name))?;
-        let reader = SerializedFileReader::new(content.into()).map_err(|error| format!("{}: {error}", file.name))?;
+    for path in files_below(storage, &folder)? {
+        let part = part_of(&path).ok_or_else(|| format!("{} is no part", path.display()))?;
+        let content = read_file(storage, &path)?;
+        let reader =
+            SerializedFileReader::new(content.into()).map_err(|error| format!("{}: {error}", path.display()))?;
         found.push((part.rank << 12 | part.roll, reader));
     }
     Ok(found)

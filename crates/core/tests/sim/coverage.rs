@@ -94,6 +94,8 @@ pub(crate) const REQUIRED: &[&str] = &[
     "space: every record once",
     "space: several partitions",
     "space: NaN coordinates",
+    "space: rows at the highest level",
+    "space: strays above level 0",
     // Indexes that are made while records are written.
     "index: one entry for each record",
     "index: carried columns",

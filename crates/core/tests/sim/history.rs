@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use turbidite::storage::{Fault, FaultStorage, FileKind, MemoryStorage, Storage};
 use turbidite::store::{DatasetDescriptor, DatasetPaths, VerifyOptions, lock_holder, salvage, verify_on};
-use turbidite::{Clustering, IfExists, Prior, Renegotiation, Routing, SecondaryIndex, Topology, WriteOptions};
+use turbidite::{Clustering, IfExists, Levels, Prior, Renegotiation, Routing, SecondaryIndex, Topology, WriteOptions};
 
-use crate::audit::{audit, filters_of};
+use crate::audit::{audit, files_below, filters_of};
 use crate::audit_index::audit_index;
 use crate::coverage::Coverage;
 use crate::disk::{ROOT, Shared};
@@ -134,13 +134,18 @@ pub(crate) fn run(seed: u64, loud: bool) -> Report {
     if loud {
         println!("{settings:?}");
     }
-    // One history in four is clustered by hash, and one in eight by space.
+    // One history in four is clustered by hash, and one in eight by space, two thirds of them with levels of detail.
     let clustering = match mix(seed) % 8 {
         0 | 4 => Clustering::Hash,
         1 => Clustering::Space,
         _ => Clustering::Range,
     };
-    let model = Arc::new(Mutex::new(Model::new(clustering)));
+    let levels = match mix(seed ^ 0x0022) % 6 {
+        count @ 1..=3 if clustering == Clustering::Space => Some(Levels { count: count as u8, seed }),
+        4 if clustering == Clustering::Space => Some(Levels { count: 6, seed }),
+        _ => None,
+    };
+    let model = Arc::new(Mutex::new(Model::new(clustering, levels)));
     let mut history = History { random, settings, memory, model, trace, report: Report::default(), writings: 0 };
     let launches = history.random.between(2, 5);
     let outcome = (0..launches).try_for_each(|number| history.launch_again(number + 1 == launches));
@@ -399,13 +404,12 @@ impl History {
         }
         let epoch = self.random.pick(&visible);
         let folder = if self.random.one_in(3) { layout.manifests() } else { layout.epoch(epoch) };
-        let Ok(names) = self.memory.list(&folder) else { return Ok(()) };
-        let names: Vec<_> = names.into_iter().filter(|entry| entry.kind == FileKind::File).collect();
-        if names.is_empty() {
+        let Ok(paths) = files_below(&self.memory, &folder) else { return Ok(()) };
+        if paths.is_empty() {
             return Ok(());
         }
         // Manifests have random names, so the choice differs between two runs of a seed. No later event depends on it.
-        let path = folder.join(&self.random.pick(&names).name);
+        let path = self.random.pick(&paths);
         let bytes = self.memory.open(&path).map_err(|error| error.to_string())?.bytes();
         let place = self.random.bits();
         let by_hash = self.model().clustering == Clustering::Hash;

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use turbidite::Clustering;
+use turbidite::{Clustering, Levels};
 
 use crate::disk::ROOT;
 use crate::workload::Writing;
@@ -34,6 +34,8 @@ pub(crate) type Written = (Writing, Arc<Vec<(u64, u32)>>);
 #[derive(Debug)]
 pub(crate) struct Model {
     pub(crate) clustering: Clustering,
+    /// Levels of detail, if the dataset has some. Their seed is the same in every run of a history.
+    pub(crate) levels: Option<Levels>,
     pub(crate) writings: Vec<Written>,
     pub(crate) epochs: BTreeMap<u64, Epoch>,
     /// The writing in the folder of each attempt.
@@ -58,9 +60,10 @@ fn lies_in_tmp(path: &Path) -> bool {
 }
 
 impl Model {
-    pub(crate) fn new(clustering: Clustering) -> Self {
+    pub(crate) fn new(clustering: Clustering, levels: Option<Levels>) -> Self {
         Self {
             clustering,
+            levels,
             writings: Vec::new(),
             epochs: BTreeMap::new(),
             attempts: HashMap::new(),

@@ -1,21 +1,23 @@
 //! The records that ranks append. A record's key follows from its ID, so every altered, lost or duplicated record is
 //! detected.
 
-use turbidite::{Clustering, Column, ColumnView, DataType, Schema};
+use turbidite::{Clustering, Column, ColumnView, DataType, Levels, Schema};
 
 use crate::random::{Random, mix};
 
 /// Bytes of a stored record: an f32 key and a u64 ID.
 pub(crate) const ROW_BYTES: usize = 12;
 
-/// Returns the schema of a dataset that is clustered by ranges of the key, by the hash of the ID, or by space.
-pub(crate) fn schema(clustering: Clustering) -> Result<Schema, turbidite::SchemaError> {
+/// Returns the schema of a dataset that is clustered by ranges of the key, by the hash of the ID, or by space, perhaps
+/// with levels of detail.
+pub(crate) fn schema(clustering: Clustering, levels: Option<Levels>) -> Result<Schema, turbidite::SchemaError> {
     let key = match clustering {
         Clustering::Range => "key",
         Clustering::Hash => "hash:id",
         Clustering::Space => "space:key,id",
     };
-    Schema::new(vec![Column::new("key", DataType::F32), Column::new("id", DataType::U64)], key)
+    let schema = Schema::new(vec![Column::new("key", DataType::F32), Column::new("id", DataType::U64)], key)?;
+    levels.map_or(Ok(schema.clone()), |levels| schema.with_levels(levels))
 }
 
 /// The distribution of keys.

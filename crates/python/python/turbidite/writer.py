@@ -36,6 +36,13 @@ def _texts(stated: Sequence[str] | str) -> list[str]:
     return [stated] if isinstance(stated, str) else list(stated)
 
 
+def _levels(stated: int | None) -> int:
+    """Returns the number of levels of detail, 0 for none."""
+    if stated is not None and not 1 <= natural("levels", stated) <= 6:
+        raise UsageError(f"levels: a dataset has 1 to 6 levels of detail, not {stated}")
+    return stated or 0
+
+
 class Writer:
     """Writes a dataset, epoch by epoch. Records are partitioned and sorted by `key` on their way to storage.
 
@@ -45,6 +52,7 @@ class Writer:
     the number of threads that append at the same time, each as a rank of its own. `if_exists` says what to do with an epoch
     that exists: ``"error"``, ``"skip"`` or ``"replace"``. `indexes` are columns to index while the rows are written: ``"uy"``
     finds ranges and single values, ``"hash:id"`` single values, ``"bitmap:ux,uy,uz"`` answers conditions on several columns.
+    `levels` are levels of detail, 1 to 6, of a new dataset whose key is by space.
 
     With `comm`, an intracommunicator of mpi4py, the processes of a parallel program write one dataset. Opening, closing and
     the beginning and end of epochs are collective: all ranks call them in the same order. Each rank appends its own rows. A
@@ -67,6 +75,7 @@ class Writer:
         units: Mapping[str, str] | None = None,
         derive: Sequence[str] | str = (),
         indexes: Sequence[str] | str = (),
+        levels: int | None = None,
         stall_limit: float | None = 1800,
     ) -> None:
         self.path = os.path.abspath(os.fsdecode(path))
@@ -86,6 +95,7 @@ class Writer:
                 dict(units or {}),
                 _texts(derive),
                 _texts(indexes),
+                _levels(levels),
             )
             return
         if ranks is not None:
@@ -101,6 +111,7 @@ class Writer:
             lambda: dict(units or {}),
             lambda: _texts(derive),
             lambda: _texts(indexes),
+            lambda: _levels(levels),
             stall_limit,
         )
 

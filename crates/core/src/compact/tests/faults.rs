@@ -104,7 +104,7 @@ fn a_full_disk_leaves_its_space() {
 fn no_flipped_byte_of_the_source_gets_into_the_copy() {
     let (memory, epoch) = source();
     let schema = schema(DataType::F32);
-    let part = DatasetPaths::new(SOURCE).part(2, PartId { rank: 0, roll: 0 });
+    let part = DatasetPaths::new(SOURCE).epoch(2).join(PartId { rank: 0, roll: 0 }.file_name());
     let bytes = memory.open(&part).unwrap().bytes();
     let (mut tried, mut damaged) = (0, 0);
     for offset in (0..bytes).filter(|offset| mix(!*offset).is_multiple_of(7)) {

@@ -153,7 +153,7 @@ fn copied_rows(storage: &dyn Storage, label: u64) -> Vec<(RunKind, Vec<u8>)> {
     assert_eq!(parts, manifest.parts, "names are in the order of the parts");
     let mut found = Vec::new();
     for entry in &parts {
-        let path = paths.part(label, entry.part);
+        let path = paths.part(label, entry, schema);
         let reader = PartReader::open(storage, &path, entry, manifest.commit, Arc::clone(schema)).unwrap();
         for run in manifest.row_groups.iter().filter(|run| run.part == entry.part) {
             let mut columns = Vec::new();

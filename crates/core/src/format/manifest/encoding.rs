@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::error::Result;
 use crate::format::manifest::container::{CONTAINER_MAGIC, Container};
-use crate::format::manifest::entries::PartId;
+use crate::format::manifest::entries::{PartEntry, PartId};
 use crate::format::manifest::epoch_manifest::EpochManifest;
 use crate::format::manifest::version_1;
 use crate::format::manifest::version_2::{self, Wanted};
@@ -61,7 +61,8 @@ impl EpochManifest {
 
     /// Checks that row groups and parts are consistent.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
-        let mut ends: Vec<(PartId, u64)> = self.parts.iter().map(|part| (part.part, part.footer_offset)).collect();
+        let end = |part: &PartEntry| (part.part, part.footer_offset, part.level);
+        let mut ends: Vec<(PartId, u64, u8)> = self.parts.iter().map(end).collect();
         // Parts are in order unless another program wrote the manifest.
         if !ends.is_sorted() {
             ends.sort_unstable();
@@ -84,6 +85,9 @@ impl EpochManifest {
                 .ok_or("a row group lies outside the listed parts")?;
             if end > ends[at].1 {
                 return Err("a row group lies outside the listed parts");
+            }
+            if run.level != ends[at].2 {
+                return Err("a row group has another level than its part");
             }
             // A record takes at least one byte. This limits counts and allocations by rows to the size of the files.
             if run.rows > run.bytes || u32::try_from(run.rows).is_err() {

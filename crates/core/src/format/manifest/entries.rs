@@ -29,6 +29,13 @@ impl PartId {
         let id = Self { rank: rank.parse().ok()?, roll: roll.parse().ok()? };
         (id.file_name() == name).then_some(id)
     }
+
+    /// Returns the path of the file from the folder of its epoch: the name, after the folder of its level if the
+    /// dataset has levels of detail.
+    pub fn path_in_epoch(self, level: u8, schema: &Schema) -> String {
+        let name = self.file_name();
+        schema.level_folder(level).map_or_else(|| name.clone(), |folder| format!("{folder}/{name}"))
+    }
 }
 
 /// The kind of a run: a property that all records of the run share.
@@ -85,6 +92,8 @@ pub struct ColumnStatistics {
 pub struct PartEntry {
     /// Identity of the file.
     pub part: PartId,
+    /// Level of detail of its records. 0 in datasets without levels.
+    pub level: u8,
     /// Length of the file in bytes.
     pub bytes: u64,
     /// Offset of the page indexes and the footer. `footer_checksum` covers the file from this offset to its end.
@@ -98,9 +107,9 @@ pub struct PartEntry {
 }
 
 impl PartEntry {
-    /// Creates the entry of a part without filters.
+    /// Creates the entry of a part of level 0 without filters.
     pub fn new(part: PartId, bytes: u64, footer_offset: u64, footer_checksum: u64) -> Self {
-        Self { part, bytes, footer_offset, footer_checksum, filter_offset: None, partition: None }
+        Self { part, level: 0, bytes, footer_offset, footer_checksum, filter_offset: None, partition: None }
     }
 
     /// Returns where the last seal ends: the offset of the filters, or of the page indexes if there are none.

@@ -83,8 +83,8 @@ impl RowGroupEntries {
     pub(in crate::format) fn places(&self) -> impl Iterator<Item = Place> {
         let place = |number: usize| match &self.0 {
             Kept::Made(entries) => {
-                let RowGroupEntry { part, offset, bytes, rows, .. } = entries[number];
-                Place { part, offset, bytes, rows }
+                let RowGroupEntry { part, level, offset, bytes, rows, .. } = entries[number];
+                Place { part, level, offset, bytes, rows }
             }
             Kept::Stored { all, .. } => all.place(number),
         };

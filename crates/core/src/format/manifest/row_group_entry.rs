@@ -12,7 +12,9 @@ use crate::schema::Value;
 pub struct RowGroupEntry {
     /// Part file that contains the row group.
     pub part: PartId,
-    /// Number of the run, counted per receiver and epoch.
+    /// Level of detail of the part. 0 in datasets without levels.
+    pub level: u8,
+    /// Number of the run, counted per receiver and epoch. The rows of a memtable at different levels share it.
     pub run: u32,
     /// Index of the row group in its file.
     pub row_group: u32,

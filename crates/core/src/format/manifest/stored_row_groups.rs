@@ -19,6 +19,7 @@ use crate::schema::{KeyOrder, Schema};
 #[derive(Debug, Clone, Copy)]
 pub(in crate::format) struct Place {
     pub(in crate::format) part: PartId,
+    pub(in crate::format) level: u8,
     pub(in crate::format) offset: u64,
     pub(in crate::format) bytes: u64,
     pub(in crate::format) rows: u64,
@@ -29,6 +30,8 @@ pub(in crate::format) struct Place {
 pub(in crate::format) struct StoredRowGroups {
     pub(in crate::format) ranks: ScalarBuffer<u32>,
     pub(in crate::format) rolls: ScalarBuffer<u32>,
+    /// Levels of detail. `None` if all row groups are of level 0.
+    pub(in crate::format) levels: Option<ScalarBuffer<u8>>,
     pub(in crate::format) runs: ScalarBuffer<u32>,
     pub(in crate::format) row_groups: ScalarBuffer<u32>,
     pub(in crate::format) offsets: ScalarBuffer<u64>,
@@ -131,6 +134,7 @@ impl StoredRowGroups {
         Some(Self {
             ranks,
             rolls,
+            levels: None,
             runs,
             row_groups,
             offsets,
@@ -158,10 +162,11 @@ impl StoredRowGroups {
 
     /// Creates the entry of a row group. Its column statistics are read from the arrays on first use.
     pub(in crate::format) fn entry(&self, row: usize) -> RowGroupEntry {
-        let Place { part, offset, bytes, rows } = self.place(row);
+        let Place { part, level, offset, bytes, rows } = self.place(row);
         let origin = self.origin.as_ref();
         RowGroupEntry {
             part,
+            level,
             run: self.runs[row],
             row_group: self.row_groups[row],
             offset,
@@ -180,6 +185,7 @@ impl StoredRowGroups {
     pub(in crate::format) fn place(&self, row: usize) -> Place {
         Place {
             part: PartId { rank: self.ranks[row], roll: self.rolls[row] },
+            level: self.levels.as_ref().map_or(0, |levels| levels[row]),
             offset: self.offsets[row],
             bytes: self.bytes[row],
             rows: self.rows[row],

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arrow_array::types::{UInt8Type, UInt32Type, UInt64Type};
 use arrow_array::{Array, ArrayRef, ListArray, PrimitiveArray};
-use arrow_buffer::{NullBuffer, OffsetBuffer};
+use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType as ArrowType, Field};
 
 use crate::error::{Error, Result};
@@ -23,7 +23,7 @@ use crate::format::manifest::row_group_entry::RowGroupEntry;
 use crate::format::manifest::stored_row_groups::{StoredIndexes, StoredOrigin, StoredPages, StoredRowGroups};
 use crate::format::manifest::stored_statistics::{StoredColumn, StoredRange, StoredStatistics};
 use crate::format::manifest::version_1::{self, refused};
-use crate::schema::{Clustering, Column, Schema};
+use crate::schema::{Clustering, Column, MAX_LEVELS, Schema};
 
 /// Names of the sections.
 const ROW_GROUPS: &str = "row_groups";
@@ -36,6 +36,9 @@ const FILTER_OFFSET: &str = "filter_offset";
 const PARTITION: &str = "partition";
 const FILTER_BYTES: &str = "filter_bytes";
 const FILTER_CHECKSUM: &str = "filter_checksum";
+
+/// Name of a column of datasets with levels of detail.
+const LEVEL: &str = "level";
 
 /// First keys of pages are stored if they take at most this share of the pages' bytes.
 const FIRST_KEYS_SHARE: u64 = 2000;
@@ -76,10 +79,16 @@ pub(super) fn encode(manifest: &EpochManifest, schema: &Schema) -> Result<Vec<u8
         fields.push(Field::new(name, data_type, nullable));
         arrays.push(values);
     }
+    let has_levels = schema.levels().is_some() || manifest.parts.iter().any(|part| part.level > 0);
+    if has_levels {
+        let levels = manifest.row_groups.places().map(|group| Some(group.level));
+        fields.push(Field::new(LEVEL, ArrowType::UInt8, false));
+        arrays.push(Arc::new(levels.collect::<PrimitiveArray<UInt8Type>>()));
+    }
     let row_groups = arrow_columns::encode(fields, arrays).map_err(|error| refused(&error))?;
     let mut builder = ContainerBuilder::default();
     builder.append(ROW_GROUPS, &row_groups);
-    builder.append(PARTS, &encode_parts(&manifest.parts, schema.clustering() == Clustering::Hash)?);
+    builder.append(PARTS, &encode_parts(&manifest.parts, schema.clustering() == Clustering::Hash, has_levels)?);
     builder.append(STATISTICS, manifest.statistics.text().as_bytes());
     if let Some(text) = manifest.keys.text(manifest.row_groups.len()) {
         builder.append(KEY_COUNTS, text.as_bytes());
@@ -88,8 +97,9 @@ pub(super) fn encode(manifest: &EpochManifest, schema: &Schema) -> Result<Vec<u8
     Ok(builder.finish(&StatedEpoch { epoch, commit, partitions, indexed_commit }))
 }
 
-/// Encodes the list of parts, with filters and partitions if records are clustered by hash.
-fn encode_parts(parts: &[PartEntry], by_hash: bool) -> Result<Vec<u8>> {
+/// Encodes the list of parts, with filters and partitions if records are clustered by hash, and with levels of detail
+/// if there are any.
+fn encode_parts(parts: &[PartEntry], by_hash: bool, has_levels: bool) -> Result<Vec<u8>> {
     let u32s = |pick: fn(&PartEntry) -> u32| -> ArrayRef {
         Arc::new(parts.iter().map(|part| Some(pick(part))).collect::<PrimitiveArray<UInt32Type>>())
     };
@@ -113,6 +123,10 @@ fn encode_parts(parts: &[PartEntry], by_hash: bool) -> Result<Vec<u8>> {
         arrays.push(Arc::new(filter_offsets.collect::<PrimitiveArray<UInt64Type>>()));
         fields.push(Field::new(PARTITION, ArrowType::UInt32, true));
         arrays.push(Arc::new(partitions.collect::<PrimitiveArray<UInt32Type>>()));
+    }
+    if has_levels {
+        fields.push(Field::new(LEVEL, ArrowType::UInt8, false));
+        arrays.push(Arc::new(parts.iter().map(|part| Some(part.level)).collect::<PrimitiveArray<UInt8Type>>()));
     }
     arrow_columns::encode(fields, arrays).map_err(|error| refused(&error))
 }
@@ -221,7 +235,14 @@ pub(super) fn decode(
         statistics,
     };
     manifest.check().map_err(corruption)?;
-    Ok(manifest)
+    // Ranks that have not read the dataset's description merge reports of others.
+    let most = schema.levels().map_or(MAX_LEVELS, |levels| levels.count);
+    match manifest.parts.iter().find(|part| part.level > most) {
+        Some(PartEntry { part, level, .. }) => {
+            Err(corruption(&format!("{} has the level {level}, but the highest is {most}", part.file_name())))
+        }
+        None => Ok(manifest),
+    }
 }
 
 /// The places of the columns of the parts.
@@ -230,6 +251,7 @@ struct PartPlaces<'a> {
     fixed: [&'a ColumnPlace; 5],
     /// Offset of the filters, partition.
     by_hash: Option<[&'a ColumnPlace; 2]>,
+    levels: Option<&'a ColumnPlace>,
 }
 
 impl<'a> PartPlaces<'a> {
@@ -244,6 +266,7 @@ impl<'a> PartPlaces<'a> {
                 columns.place("footer_checksum", &ArrowType::UInt64)?,
             ],
             by_hash: by_hash.0.zip(by_hash.1).map(|(filters, partitions)| [filters, partitions]),
+            levels: columns.place(LEVEL, &ArrowType::UInt8),
         })
     }
 
@@ -259,7 +282,9 @@ impl<'a> PartPlaces<'a> {
             }
             None => (vec![None; rows], vec![None; rows]),
         };
+        let levels = levels_of(container, self.levels)?;
         let part = |row: usize| PartEntry {
+            level: levels.as_ref().map_or(0, |levels| levels[row]),
             filter_offset: filter_offsets[row],
             partition: partitions[row],
             ..PartEntry::new(
@@ -280,6 +305,7 @@ struct GroupPlaces<'a> {
     /// Offset, bytes, rows.
     u64s: [&'a ColumnPlace; 3],
     kinds: &'a ColumnPlace,
+    levels: Option<&'a ColumnPlace>,
     first_keys: &'a ColumnPlace,
     /// Version of the partition table, checksum, bounds. A scan does not read them.
     origin: Option<[&'a ColumnPlace; 4]>,
@@ -298,6 +324,14 @@ fn index_places(columns: &ArrowColumns) -> Option<[&ColumnPlace; 3]> {
         columns.place("index_bytes", &ArrowType::UInt32)?,
         columns.place("index_checksum", &ArrowType::UInt64)?,
     ])
+}
+
+/// Returns the levels in a column. Returns `Some(None)` if there is no such column, and `None` if it cannot be decoded.
+fn levels_of(container: &Container, place: Option<&ColumnPlace>) -> Option<Option<ScalarBuffer<u8>>> {
+    match place {
+        Some(place) => plain::<UInt8Type>(container, place).map(Some),
+        None => Some(None),
+    }
 }
 
 struct StatisticsPlaces<'a> {
@@ -343,6 +377,7 @@ impl<'a> GroupPlaces<'a> {
             u32s: [u32s("rank")?, u32s("roll")?, u32s("run")?, u32s("row_group")?, u32s("page_rows")?],
             u64s: [u64s("offset")?, u64s("bytes")?, u64s("rows")?],
             kinds: columns.place("kind", &ArrowType::UInt8)?,
+            levels: columns.place(LEVEL, &ArrowType::UInt8),
             first_keys,
             filters: filters.0.zip(filters.1).map(|(bytes, checksums)| [bytes, checksums]),
             origin,
@@ -359,6 +394,7 @@ impl<'a> GroupPlaces<'a> {
             .chain(self.origin.into_iter().flatten())
             .chain(self.index.into_iter().flatten())
             .chain(self.filters.into_iter().flatten())
+            .chain(self.levels)
             .chain(statistics)
             .collect()
     }
@@ -421,6 +457,7 @@ impl<'a> GroupPlaces<'a> {
         Some(StoredRowGroups {
             ranks: u32s(ranks)?,
             rolls: u32s(rolls)?,
+            levels: levels_of(container, self.levels)?,
             runs: u32s(runs)?,
             row_groups: u32s(row_groups)?,
             offsets: u64s(offsets)?,

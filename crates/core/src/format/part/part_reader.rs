@@ -157,6 +157,10 @@ impl PartReader {
         if (mark.commit, mark.part) != (self.identity.commit, part.part) {
             return Err(other_part(&self.path, part.part, self.identity.commit, mark.part, mark.commit));
         }
+        if mark.level != u32::from(part.level) {
+            let what = format!("it is of level {}, the manifest states {}", mark.level, part.level);
+            return Err(Error::corruption_at(&self.path, "last seal", what));
+        }
         let _ = self.confirmed.set(());
         Ok(())
     }

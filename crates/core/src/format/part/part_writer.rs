@@ -21,6 +21,7 @@ use crate::format::part::seal::{SealedRowGroup, SealedRun, encode_seal};
 use crate::format::part::stream::{AlignedBuffer, AlignedStream};
 use crate::format::row_group::column_table::ColumnTable;
 use crate::format::row_group::drain::Drain;
+use crate::format::row_group::level_sample::{LevelSample, staying_rows};
 use crate::format::row_group::memtable::{BucketBounds, Memtable};
 use crate::format::row_group::pages::{PageBuffers, PartTail, Records, RowGroupEncoder};
 use crate::format::row_group::sort::SortBuffers;
@@ -54,13 +55,29 @@ impl Default for PartOptions {
 impl PartOptions {
     /// Returns the rows per row group in a run with `rows` rows: an equal share, rounded up to whole pages of a regular
     /// run. Row groups with a filter have as many rows as suit the size of a filter.
-    fn row_group_rows(&self, schema: &Schema, rows: usize) -> usize {
+    fn row_group_rows(&self, schema: &Schema, level: u8, rows: usize) -> usize {
+        if level > 0 {
+            // Levels above 0 are small.
+            return rows.max(1);
+        }
         let share = rows.div_ceil(self.row_groups_per_run.max(1) as usize);
-        let page_rows = self.page_rows.max(1) as usize;
+        let page_rows = self.page_rows_at(schema, level, RunKind::Regular) as usize;
         match schema.clustering() {
             Clustering::Range | Clustering::Space => share.next_multiple_of(page_rows),
             Clustering::Hash => well_filtered_rows(share).next_multiple_of(self.sparse_page_rows() as usize),
         }
+    }
+
+    /// Returns the rows per page of a run. Keys of stray and unordered runs are sparse: a query finds a few rows in
+    /// each run, and reads a page of each column for them. So do lookups of hashed keys. With levels of detail, pages
+    /// of level 0 have what stays of full groups.
+    fn page_rows_at(&self, schema: &Schema, level: u8, kind: RunKind) -> u32 {
+        let rows = match kind {
+            _ if schema.clustering() == Clustering::Hash => self.sparse_page_rows(),
+            RunKind::Regular | RunKind::NanKey => self.page_rows.max(1),
+            RunKind::Stray | RunKind::Unordered => self.sparse_page_rows(),
+        };
+        if level == 0 && schema.levels().is_some() { staying_rows(rows as usize) as u32 } else { rows }
     }
 
     /// Returns the rows per page of runs from which queries read few rows.
@@ -68,9 +85,14 @@ impl PartOptions {
         (self.page_rows / SPARSE_PAGE_FRACTION).max(1)
     }
 
+    /// Returns the rows per row group and per page of a run with `rows` rows at a level.
+    fn units(&self, schema: &Schema, level: u8, kind: RunKind, rows: usize) -> [usize; 2] {
+        [self.row_group_rows(schema, level, rows), self.page_rows_at(schema, level, kind) as usize]
+    }
+
     /// Returns the size of the write buffer for a regular run of `rows` rows, in bytes.
     pub(crate) fn buffer_bytes(&self, schema: &Schema, rows: usize) -> usize {
-        let group_rows = self.row_group_rows(schema, rows).min(rows);
+        let group_rows = self.row_group_rows(schema, 0, rows).min(rows);
         self.buffer_for(PageLayout::new(schema, group_rows, self.page_rows, true).bytes())
     }
 
@@ -162,6 +184,23 @@ impl EncodeBuffers {
         self.bounds
     }
 
+    /// Arranges the rows of a memtable by level of detail and by place, for [`PartWriter::append_level`]. `schema` is
+    /// that of the part, since a rank that has not stated levels fills memtables without. Returns the number of rows of
+    /// each level, and the seconds that this took.
+    pub(crate) fn divide(
+        &mut self,
+        rows: &Memtable,
+        schema: &Schema,
+        kind: RunKind,
+        sample: LevelSample,
+        options: &PartOptions,
+    ) -> (Vec<usize>, f64) {
+        let begun = Instant::now();
+        self.bounds = None;
+        let units = |level, count| options.units(schema, level, kind, count);
+        (self.sort.arrange_levels(rows, sample, units), begun.elapsed().as_secs_f64())
+    }
+
     fn write_buffer(write: &mut Option<AlignedBuffer>, bytes: usize) -> &mut AlignedBuffer {
         if write.as_ref().is_some_and(|buffer| buffer.len() < bytes) {
             *write = None;
@@ -179,6 +218,7 @@ pub struct PartWriter {
     file: Box<dyn WritableFile>,
     path: PathBuf,
     part: PartId,
+    level: u8,
     schema: Arc<Schema>,
     options: PartOptions,
     identity: PartIdentity,
@@ -197,7 +237,7 @@ pub struct PartWriter {
 }
 
 impl PartWriter {
-    /// Creates the part's file in `directory`.
+    /// Creates the part's file in `directory`, for records of level 0.
     ///
     /// # Errors
     /// If the file exists or cannot be created.
@@ -209,12 +249,28 @@ impl PartWriter {
         options: PartOptions,
         identity: PartIdentity,
     ) -> Result<Self> {
-        let path = directory.join(part.file_name());
+        Self::create_at(storage, directory, (part, 0), schema, options, identity)
+    }
+
+    /// Creates the file of a part of any level in `directory`, which has the folders of all levels.
+    ///
+    /// # Errors
+    /// If the file exists or cannot be created.
+    pub(crate) fn create_at(
+        storage: Arc<dyn Storage>,
+        directory: &Path,
+        (part, level): (PartId, u8),
+        schema: Arc<Schema>,
+        options: PartOptions,
+        identity: PartIdentity,
+    ) -> Result<Self> {
+        let path = directory.join(part.path_in_epoch(level, &schema));
         let file = storage.create(&path).at("create", &path)?;
         Ok(Self {
             file,
             path,
             part,
+            level,
             schema,
             options,
             identity,
@@ -237,6 +293,11 @@ impl PartWriter {
     /// Returns the part's path.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Returns the identity of the part.
+    pub(crate) fn part(&self) -> PartId {
+        self.part
     }
 
     /// Returns the number of row groups written so far, at most [`MAX_ROW_GROUPS`].
@@ -278,7 +339,7 @@ impl PartWriter {
             return Ok(Vec::new());
         }
         let EncodeBuffers { sort, pages, write, bounds } = buffers;
-        let units = [self.options.row_group_rows(&self.schema, rows.rows()), self.page_rows(context.kind) as usize];
+        let units = self.options.units(&self.schema, self.level, context.kind, rows.rows());
         let mut drain = Drain::new(rows, sort, units);
         let entries = self.append_groups(rows.rows(), context, Records::Drained(&mut drain), pages, write)?;
         let (sort_s, quantiles) = drain.finish();
@@ -286,6 +347,26 @@ impl PartWriter {
         self.statistics.sort_s += sort_s;
         self.statistics.encode_s -= sort_s;
         Ok(entries)
+    }
+
+    /// Appends the rows of one level of detail as one run: those in this range of the order of
+    /// [`EncodeBuffers::divide`]. An empty range leads to no run.
+    ///
+    /// # Errors
+    /// As for [`PartWriter::append_run_with`].
+    pub(crate) fn append_level(
+        &mut self,
+        table: &Memtable,
+        rows: Range<usize>,
+        context: RunContext,
+        buffers: &mut EncodeBuffers,
+    ) -> Result<Vec<RowGroupEntry>> {
+        if rows.is_empty() {
+            return Ok(Vec::new());
+        }
+        let EncodeBuffers { sort, pages, write, .. } = buffers;
+        let order = &sort.order()[rows];
+        self.append_groups(order.len(), context, Records::Ordered(table, order), pages, write)
     }
 
     /// Appends a range of a sorted table's rows as one run, like [`PartWriter::append_run_with`]. An empty range leads
@@ -321,13 +402,14 @@ impl PartWriter {
         write: &mut Option<AlignedBuffer>,
     ) -> Result<Vec<RowGroupEntry>> {
         let schema = Arc::clone(&self.schema);
-        let (page_rows, group_rows) = (self.page_rows(context.kind), self.options.row_group_rows(&schema, rows));
+        let [group_rows, page_rows] = self.options.units(&schema, self.level, context.kind, rows);
         let (part, taps) = (self.part, self.taps.clone());
         let tapped: Vec<usize> = taps.iter().flat_map(|tap| tap.columns()).copied().collect();
         let rows_before: u64 = self.row_groups.iter().map(|group| group.rows).sum();
         let encoder = RowGroupEncoder {
             schema: &schema,
-            page_rows,
+            // Not larger than the number of the options.
+            page_rows: page_rows as u32,
             spread_rows: self.spread_rows(),
             run_rows: rows,
             sorted: context.kind.is_sorted(&schema),
@@ -359,16 +441,6 @@ impl PartWriter {
         MIN_SPREAD_ROWS.max(rows as usize / MAX_RANK_RANGE_COUNTS)
     }
 
-    /// Returns the rows per page of a run. Keys of stray and unordered runs are sparse: a query finds a few rows in
-    /// each run, and reads a page of each column for them. So do lookups of hashed keys.
-    fn page_rows(&self, kind: RunKind) -> u32 {
-        match kind {
-            _ if self.schema.clustering() == Clustering::Hash => self.options.sparse_page_rows(),
-            RunKind::Regular | RunKind::NanKey => self.options.page_rows,
-            RunKind::Stray | RunKind::Unordered => self.options.sparse_page_rows(),
-        }
-    }
-
     /// Writes a run: the row groups appended by `produce`, then the seal. The buffer of the stream has room for
     /// `room_bytes`.
     pub(in crate::format) fn write_run(
@@ -395,6 +467,7 @@ impl PartWriter {
         let seal = SealedRun {
             identity: self.identity,
             part: self.part,
+            level: self.level,
             run: context.run,
             kind: context.kind,
             table_version: context.table_version,
@@ -417,6 +490,7 @@ impl PartWriter {
     fn take_row_group(&mut self, mut group: WrittenRowGroup, checksum: u64, context: RunContext) -> RowGroupEntry {
         let entry = RowGroupEntry {
             part: self.part,
+            level: self.level,
             run: context.run,
             row_group: self.row_groups.len() as u32,
             offset: group.offset(),
@@ -506,7 +580,8 @@ impl PartWriter {
         self.file.sync().at("sync", &self.path)?;
         self.statistics.sync_s += begun.elapsed().as_secs_f64();
         let filter_offset = (filter_offset < footer_offset).then_some(filter_offset);
-        let entry = PartEntry { filter_offset, ..PartEntry::new(self.part, bytes, footer_offset, footer_checksum) };
+        let entry = PartEntry::new(self.part, bytes, footer_offset, footer_checksum);
+        let entry = PartEntry { filter_offset, level: self.level, ..entry };
         Ok((entry, self.statistics))
     }
 }

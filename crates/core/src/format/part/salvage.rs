@@ -59,7 +59,7 @@ impl FoundRowGroup {
     }
 }
 
-/// Copies sealed runs of the file `source` into a new, complete part `part` in `directory`.
+/// Copies sealed runs of the file `source` into a new, complete part in `directory`.
 ///
 /// All bytes are verified with the seal's checksums before they are copied. A corrupt run is skipped and reported. The
 /// new part has the identity `identity`, regardless of the identity in the seals.
@@ -71,13 +71,15 @@ pub fn recover_part(
     source: &Path,
     runs: &[SealedRun],
     directory: &Path,
-    part: PartId,
+    (part, level): (PartId, u8),
     schema: &Arc<Schema>,
     identity: PartIdentity,
 ) -> Result<RecoveredPart> {
     let file = storage.open(source).at("open", source)?;
     let options = PartOptions::default();
-    let mut writer = PartWriter::create(Arc::clone(storage), directory, part, Arc::clone(schema), options, identity)?;
+    let (storage, schema) = (Arc::clone(storage), Arc::clone(schema));
+    let mut writer = PartWriter::create_at(storage, directory, (part, level), Arc::clone(&schema), options, identity)?;
+    let schema = &schema;
     let mut write = None;
     let has_filter = schema.clustering() == Clustering::Hash;
     let mut entries = Vec::new();

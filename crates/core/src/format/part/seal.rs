@@ -50,6 +50,8 @@ pub struct SealedRun {
     pub identity: PartIdentity,
     /// Part to which the run was written.
     pub part: PartId,
+    /// Level of detail of the part. 0 in datasets without levels, and in format version 1.
+    pub level: u8,
     /// Number of the run.
     pub run: u32,
     /// The kind of the run.
@@ -138,8 +140,7 @@ fn encode_bounds(bounds: Option<(Value, Value)>, schema: &Schema, out: &mut Vec<
 pub(in crate::format) struct OwnerMark {
     pub(in crate::format) commit: Uuid,
     pub(in crate::format) part: PartId,
-    /// Level of detail. This release writes level 0 only.
-    level: u32,
+    pub(in crate::format) level: u32,
 }
 
 impl OwnerMark {
@@ -147,7 +148,7 @@ impl OwnerMark {
     pub(in crate::format) const CLOSING_BYTES: usize = 32 + TRAILER_BYTES;
 
     fn of(run: &SealedRun) -> Self {
-        Self { commit: run.identity.commit, part: run.part, level: 0 }
+        Self { commit: run.identity.commit, part: run.part, level: u32::from(run.level) }
     }
 
     fn encode(self) -> [u8; 32] {
@@ -241,12 +242,13 @@ fn decode_head_1(cursor: &mut Cursor<'_>, schema: &Schema) -> Option<SealedRun> 
     let bounded = cursor.u32()? == 1;
     let bounds = decode_bounds(cursor, schema)?;
     let bounds = if bounded { Some((bounds.0?, bounds.1?)) } else { None };
-    Some(SealedRun { identity, part, run, kind, table_version, bounds, page_rows: 0, row_groups: Vec::new() })
+    let (level, page_rows, row_groups) = (0, 0, Vec::new());
+    Some(SealedRun { identity, part, level, run, kind, table_version, bounds, page_rows, row_groups })
 }
 
 fn decode_head_2(cursor: &mut Cursor<'_>, covered: &[u8], schema: &Schema) -> Option<SealedRun> {
     let mark_at = covered.len().checked_sub(OwnerMark::CLOSING_BYTES - 16)?;
-    let OwnerMark { commit, part, .. } = OwnerMark::decode(&mut Cursor(&covered[mark_at..]))?;
+    let OwnerMark { commit, part, level } = OwnerMark::decode(&mut Cursor(&covered[mark_at..]))?;
     let dataset = Uuid::from_bytes(cursor.take()?);
     let identity = PartIdentity { dataset, commit, epoch: cursor.u64()?, version: FormatVersion::V2 };
     let (run, kind, table_version) = (cursor.u32()?, RunKind::from_code(cursor.u32()?)?, cursor.u32()?);
@@ -256,7 +258,8 @@ fn decode_head_2(cursor: &mut Cursor<'_>, covered: &[u8], schema: &Schema) -> Op
         1 => decode_bounds(cursor, schema).map(|(low, high)| low.zip(high))?,
         _ => return None,
     };
-    Some(SealedRun { identity, part, run, kind, table_version, bounds, page_rows, row_groups: Vec::new() })
+    let (level, row_groups) = (u8::try_from(level).ok()?, Vec::new());
+    Some(SealedRun { identity, part, level, run, kind, table_version, bounds, page_rows, row_groups })
 }
 
 /// Decodes the 16 bytes of the bounds. A bound is `None` if its bytes are not a key.

@@ -11,6 +11,7 @@ use crate::format::parquet::physical::{merge, physical_width, pick_column, summa
 use crate::format::part::stream::AlignedStream;
 use crate::format::row_group::drain::Drain;
 use crate::format::row_group::key_filter::KeyFilterBuilder;
+use crate::format::row_group::memtable::Memtable;
 use crate::format::row_group::row_group_builder::{RowBlock, RowGroupBuilder};
 use crate::format::row_group::tap::TapBuffers;
 use crate::schema::{DataType, KeyOrder, Schema};
@@ -112,6 +113,8 @@ pub(in crate::format) struct PageBuffers {
 pub(in crate::format) enum Records<'a, 'b> {
     /// A drain of a memtable, which yields records in key order.
     Drained(&'b mut Drain<'a>),
+    /// Rows of a memtable, at the slots in this order.
+    Ordered(&'a Memtable, &'a [u32]),
     /// Packed stored values by column, and the row numbers in key order.
     Columns(&'a [Vec<u8>], &'a [u32]),
 }
@@ -176,8 +179,11 @@ impl RowGroupEncoder<'_> {
     ) -> Result<WrittenRowGroup> {
         let begin = stream.position();
         let mut room = stream.room(layout.bytes())?;
-        if let Records::Drained(drain) = records {
-            drain.take(layout.rows(), &mut RowGroupBuilder::new(self.schema, layout, room.memory, &mut buffers.block));
+        let mut builder = RowGroupBuilder::new(self.schema, layout, room.memory, &mut buffers.block);
+        match records {
+            Records::Drained(drain) => drain.take(layout.rows(), &mut builder),
+            Records::Ordered(table, order) => builder.add(table.slots(), &order[first..first + layout.rows()]),
+            Records::Columns(..) => {}
         }
         buffers.tapped.begin(self.tapped.len());
         let mut columns = Vec::with_capacity(self.schema.columns().len());

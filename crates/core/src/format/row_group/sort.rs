@@ -7,6 +7,7 @@
 //! rows with a NaN key come last.
 
 use crate::error::Result;
+use crate::format::row_group::level_sample::LevelSample;
 use crate::format::row_group::memtable::Memtable;
 use crate::format::row_group::space_order::SpaceBuffers;
 use crate::schema::{Schema, SortKeys, radix};
@@ -27,6 +28,18 @@ impl SortBuffers {
     pub(in crate::format) fn arrange_by_place(&mut self, table: &Memtable, units: &[usize]) {
         (self.packed, self.other) = (Vec::new(), Vec::new());
         self.space.arrange(table, units, &mut self.order);
+    }
+
+    /// Arranges the slots of all rows by level of detail, and those of a level by place: see
+    /// [`SpaceBuffers::arrange_levels`]. [`SortBuffers::order`] returns the result.
+    pub(in crate::format) fn arrange_levels(
+        &mut self,
+        table: &Memtable,
+        sample: LevelSample,
+        units: impl Fn(u8, usize) -> [usize; 2],
+    ) -> Vec<usize> {
+        (self.packed, self.other) = (Vec::new(), Vec::new());
+        self.space.arrange_levels(table, sample, units, &mut self.order)
     }
 
     /// Sorts the slots of a bucket's rows by key. [`SortBuffers::order`] returns the result.

@@ -52,6 +52,7 @@ fn manifest(schema: &Schema, runs: usize, seed: u64, version: FormatVersion) -> 
         };
         RowGroupEntry {
             part: parts[run as usize % 3].part,
+            level: 0,
             run,
             row_group: noise.next() as u32,
             offset: noise.next() >> 25,

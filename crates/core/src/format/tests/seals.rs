@@ -87,7 +87,8 @@ fn recovered_equals(written: &Written, seals: &[SealedRun], runs: &[(RunContext,
     let _ = storage.remove_file(&directory.join(part.file_name()));
     storage.create_dir_all(directory).unwrap();
     let target = PartIdentity { commit: Uuid::from_u128(0xaffe), ..identity() };
-    let recovered = recover_part(&storage, &written.path, seals, directory, part, &written.schema, target).unwrap();
+    let recovered =
+        recover_part(&storage, &written.path, seals, directory, (part, 0), &written.schema, target).unwrap();
     assert!(recovered.corrupt.is_empty());
     let again = Written {
         storage: Arc::clone(&written.storage),
@@ -117,7 +118,7 @@ fn a_damaged_run_is_left_out_and_reported() {
     let part = PartId { rank: 7, roll: 1 };
     let directory = Path::new("/recovered");
     storage.create_dir_all(directory).unwrap();
-    let recovered = recover_part(&storage, &written.path, &seals, directory, part, &schema, identity()).unwrap();
+    let recovered = recover_part(&storage, &written.path, &seals, directory, (part, 0), &schema, identity()).unwrap();
     assert_eq!(recovered.corrupt.len(), 1);
     assert_eq!(recovered.corrupt[0].0, 1);
     assert!(recovered.corrupt[0].1.to_string().contains("run 1"), "{}", recovered.corrupt[0].1);

@@ -161,6 +161,7 @@ mod tests {
         let schema = Schema::new(vec![Column::new("energy", DataType::F64)], "energy").unwrap();
         let entry = |(number, (from, to, rows)): (u32, &(f64, f64, u64))| RowGroupEntry {
             part: PartId { rank: number, roll: 0 },
+            level: 0,
             run: 0,
             row_group: 0,
             offset: 4,

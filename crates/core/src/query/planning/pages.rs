@@ -108,6 +108,7 @@ pub(in crate::query) mod tests {
     pub(in crate::query) fn entry(rows: u64, range: (f64, f64), nan_count: u64) -> RowGroupEntry {
         RowGroupEntry {
             part: PartId { rank: 0, roll: 0 },
+            level: 0,
             run: 0,
             row_group: 0,
             offset: 4,

@@ -208,7 +208,7 @@ impl Fixture {
     }
 
     fn part_path(&self, epoch: u64, part: PartId) -> PathBuf {
-        self.paths.part(epoch, part)
+        self.paths.epoch(epoch).join(part.file_name())
     }
 }
 

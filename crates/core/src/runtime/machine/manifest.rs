@@ -42,6 +42,7 @@ fn encoded_bytes(schema: &Schema, parts: u32, row_groups: u32) -> Result<u64> {
     let first_keys = Some(vec![0; sampled_pages - 1]);
     let pages = PageDirectory { page_rows, first_keys, filter_bytes, ..PageDirectory::default() };
     let run = |number: u32| RowGroupEntry {
+        level: 0,
         part: part(number),
         run: 0,
         row_group: 0,

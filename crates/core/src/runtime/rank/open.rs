@@ -109,7 +109,7 @@ impl RankStage {
             return Err(UsageError::Rank { rank, ranks: options.ranks }.into());
         }
         let paths = DatasetPaths::new(path);
-        let schema = Arc::new(schema);
+        let schema = Arc::new(options.with_levels(schema)?);
         let wanted = DatasetDescriptor {
             derivations: options.derivations.clone(),
             source: options.source.clone(),

@@ -126,7 +126,7 @@ fn epoch_ids(storage: &dyn Storage, descriptor: &DatasetDescriptor, epoch: u64) 
     let manifest = load_manifest(storage, &paths(), descriptor, epoch)?;
     let mut bytes = Vec::new();
     for entry in &manifest.parts {
-        let path = paths().part(epoch, entry.part);
+        let path = paths().part(epoch, entry, &schema());
         let reader = PartReader::open(storage, &path, entry, manifest.commit, descriptor.schema.clone())?;
         let of_part = |run: &&RowGroupEntry| run.part == entry.part;
         for run in manifest.row_groups.iter().filter(of_part) {

@@ -10,7 +10,7 @@ use super::super::{
     DatasetDescriptor, EpochCommit, Finding, FindingKind, IfExists, VerifyOptions, VerifyReport, load_manifest,
     verify_on,
 };
-use super::{PARTS, RUN_ROWS, contents, dataset, ids, open, paths, write_parts};
+use super::{PARTS, RUN_ROWS, contents, dataset, ids, open, paths, schema, write_parts};
 use crate::error::Error;
 use crate::format::{EpochManifest, FormatVersion, RunKind};
 use crate::schema::{Column, ColumnView, DataType, Schema, Value};
@@ -74,10 +74,10 @@ fn flipped_bytes_are_found_in_every_file_but_for_padding() {
     for path in files(&memory, paths().root()) {
         let content = read_all(&memory, &path, 1 << 20).unwrap();
         let padding = |offset: usize| {
-            let group = |run: &&crate::format::RowGroupEntry| paths().part(1, run.part) == path;
+            let group = |run: &&crate::format::RowGroupEntry| paths().epoch(1).join(run.part.file_name()) == path;
             let inside =
                 |run: &crate::format::RowGroupEntry| (run.offset..run.offset + run.bytes).contains(&(offset as u64));
-            let part = manifest.parts.iter().find(|entry| paths().part(1, entry.part) == path);
+            let part = manifest.parts.iter().find(|entry| paths().part(1, entry, &schema()) == path);
             let tail = part.is_none_or(|part| offset as u64 >= part.footer_offset);
             !tail && offset >= 4 && content[offset] == 0 && !manifest.row_groups.iter().filter(group).any(inside)
         };
@@ -230,7 +230,7 @@ fn filters_that_the_footer_misplaces_are_found() {
     let descriptor = DatasetDescriptor::read(&*storage, &paths()).unwrap();
     let mut manifest = load_manifest(&*storage, &paths(), &descriptor, 1).unwrap();
     let entry = &mut manifest.parts[0];
-    let path = paths().part(1, entry.part);
+    let path = paths().part(1, entry, &descriptor.schema);
     let mut content = read_all(&*storage, &path, 1 << 20).unwrap();
     // Field 14 of a chunk's metadata, an i64 that follows field 12.
     let stated = [vec![0x26], thrift_integer(entry.filter_offset.unwrap())].concat();

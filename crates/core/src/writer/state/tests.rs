@@ -8,7 +8,7 @@ use super::*;
 use crate::format::{EncodeBuffers, FormatVersion, PartIdentity, PartOptions};
 use crate::schema::{Column, DataType};
 use crate::storage::{MemoryStorage, Storage};
-use crate::writer::task::PartFactory;
+use crate::writer::factory::PartFactory;
 
 const MEMTABLE_BYTES: usize = 1 << 20;
 
