@@ -3,7 +3,9 @@
 
 use serde::Serialize;
 
-use super::forecast::{Forecast, Plan};
+use super::forecast::Forecast;
+use super::indexes::PlannedIndexes;
+use super::plan::Plan;
 use super::program::Records;
 use crate::failure::Failure;
 use crate::text;
@@ -48,10 +50,10 @@ fn tried(plan: &Plan, ranks: u32) -> (Plan, u32) {
 }
 
 fn pivots(plan: &Plan, ranks: u32, records: &Records) -> Result<Advice, Failure> {
-    let (plan, ranks) = tried(plan, ranks);
+    let ((plan, ranks), none) = (tried(plan, ranks), PlannedIndexes::default());
     let mut tries = Vec::with_capacity(TRIED_PIVOTS.len());
     for pivots in TRIED_PIVOTS {
-        let forecast = Forecast::of(&Plan { pivots, ..plan.clone() }, ranks, records, &mut |_| {})?;
+        let forecast = Forecast::of(&Plan { pivots, ..plan.clone() }, ranks, records, &none, &mut |_| {})?;
         tries.push((pivots, forecast.load_imbalance));
     }
     let best = tries.iter().map(|tried| tried.1).fold(f64::INFINITY, f64::min);
@@ -68,10 +70,10 @@ fn pivots(plan: &Plan, ranks: u32, records: &Records) -> Result<Advice, Failure>
 }
 
 fn interval(plan: &Plan, ranks: u32, records: &Records) -> Result<Advice, Failure> {
-    let (plan, ranks) = tried(plan, ranks);
-    let adaptive = Forecast::of(&Plan { renegotiate: None, ..plan.clone() }, ranks, records, &mut |_| {})?;
+    let ((plan, ranks), none) = (tried(plan, ranks), PlannedIndexes::default());
+    let adaptive = Forecast::of(&Plan { renegotiate: None, ..plan.clone() }, ranks, records, &none, &mut |_| {})?;
     let every = (plan.records / 7).max(1);
-    let fixed = Forecast::of(&Plan { renegotiate: Some(every), ..plan.clone() }, ranks, records, &mut |_| {})?;
+    let fixed = Forecast::of(&Plan { renegotiate: Some(every), ..plan.clone() }, ranks, records, &none, &mut |_| {})?;
     let stated = format!(
         "with {ranks} ranks, adaptive renegotiation makes {} tables, with {} imbalance and {} strays; seven equal \
          intervals make {}, with {} and {}",

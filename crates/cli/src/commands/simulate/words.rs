@@ -4,7 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::advice::Advice;
-use super::forecast::{Forecast, Plan};
+use super::forecast::Forecast;
+use super::plan::Plan;
 use crate::commands::answers::aligned;
 use crate::text;
 
@@ -53,6 +54,22 @@ pub(super) fn of(plan: &Plan, forecast: &Forecast, advice: &[Advice], page: Opti
         ),
         aligned(&rows),
     ];
+    for index in &forecast.indexes {
+        let shuffled = format!(
+            ", {} and {}",
+            text::counted(index.messages, "message", "messages"),
+            text::counted(index.tables as u64, "partition table", "partition tables"),
+        );
+        lines.push(format!(
+            "index {}: {} in {}, {} of processor time, {} a rank{}",
+            index.definition,
+            text::bytes(index.bytes),
+            text::counted(index.files, "file", "files"),
+            seconds(index.processor_s),
+            text::bytes(index.memory_bytes),
+            if index.messages > 0 { shuffled.as_str() } else { "" },
+        ));
+    }
     if forecast.simulated_per_rank < plan.records {
         lines.push(format!(
             "simulated: the first {} records of each rank; times, messages, runs and files are scaled up",
