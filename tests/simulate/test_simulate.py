@@ -129,6 +129,8 @@ def test_a_trace_of_ids_gives_the_loads_that_ingesting_it_has(tmp_path):
         (("--key", "hash:id", "--drift", 2), "ids do not grow"),
         (("--key", "hash:id", "--distribution", "uniform"), "cannot be used with"),
         (("--key", "hash:id", "--record-bytes", 7), "at least 8, the size of the key"),
+        (("--index", "id", "--index", "hash:id"), "'id' is named twice"),
+        (("--index", "id,with=id"), "has 'id' twice"),
     ],
 )
 def test_what_has_no_meaning_is_refused(arguments, complaint):
@@ -201,3 +203,61 @@ def test_the_first_epoch_and_later_ones_stand_beside_each_other():
     assert "later epochs" not in alone and "partition tables" in alone
     # Receivers that follow from the hash need no earlier epoch.
     assert simulate(*plan[2:], "--key", "hash:id")["steady"] is None
+
+
+def test_indexes_are_those_that_ingesting_a_trace_makes(tmp_path):
+    """Entries by a second shuffle, and bitmaps: the files are those of an ingest, and the bytes within a fifth."""
+    random = numpy.random.default_rng(11)
+    dtype = numpy.dtype([("energy", "<f4"), ("id", "<u4"), ("ux", "<f4")])
+    ids = random.permutation(16 * 20_000).astype("<u4").reshape(16, 20_000)
+    ranks = [numpy.empty(20_000, dtype) for _ in ids]
+    for rank, own in zip(ranks, ids):
+        rank["energy"], rank["id"], rank["ux"] = random.lognormal(0.0, 1.0, 20_000), own, random.normal(size=20_000)
+    layout = raw.write_source(tmp_path, {1: ranks})
+    definitions = ["ux", "hash:id,with=energy", "bitmap:ux,id"]
+    indexes = [word for definition in definitions for word in ("--index", definition)]
+    arguments = raw.ingest_arguments(tmp_path, tmp_path / "ds", "energy", "--threads", 1, "--part-bytes", 0)
+    answer(*arguments, *indexes)
+    size = ("--ranks-per-node", 16, "--cores", 1, "--records", 20_000, "--record-bytes", 12, "--part-bytes", 0)
+    trace = (tmp_path, "--layout", layout, "--key", "energy")
+    found = {index["definition"]: index for index in forecast(*trace, *size, *indexes)["indexes"]}
+    made = {index["definition"]: index for index in answer("index", "list", tmp_path / "ds")["indexes"]}
+    assert set(found) == set(made) == set(definitions)
+    for definition in definitions:
+        assert found[definition]["entries"] == made[definition]["entries"] == 320_000
+        # Row groups of 20,000 rows have fewer bins than those of a long run, and take fewer bits a value.
+        factor = 1.25 if definition.startswith("bitmap:") else 1.2
+        assert close(found[definition]["bytes"], made[definition]["bytes"], factor), (found[definition], made[definition])
+    for definition, name in (("ux", "ux"), ("hash:id,with=energy", "id")):
+        done = answer("stats", tmp_path / "ds" / "_turbidite" / "index" / name)[0]
+        assert found[definition]["files"] == done["parts"], (found[definition], done)
+    # Receivers of entries by hash follow from the ids alone. Tables and messages depend on when background threads write.
+    assert abs(found["hash:id,with=energy"]["load_imbalance"] - done["load_imbalance"]) < 0.005, done
+
+
+def test_each_index_has_its_effect():
+    plan = ("--nodes", 2, "--ranks-per-node", 4, "--records", 50_000, "--part-bytes", 0)
+    alone, by_id = forecast(*plan), forecast(*plan, "--index", "id")
+    (index,) = by_id["indexes"]
+    assert alone["indexes"] == []
+    # An id of 8 bytes, part and row, and 3 % for the headers and indexes of pages.
+    assert index["entries"] == 400_000 and 16 * 400_000 < index["bytes"] < 16.6 * 400_000
+    assert by_id["messages"] == alone["messages"] + index["messages"] and index["messages"] > 0
+    assert by_id["processor_s"] == pytest.approx(alone["processor_s"] + index["processor_s"])
+    assert by_id["ingest_s"] > alone["ingest_s"] and by_id["stored_bytes"] == alone["stored_bytes"]
+    # 2 MiB of memtables, 0.5 MiB of waiting entries, batches and a table.
+    assert 2.5 * 2**20 < index["memory_bytes"] < 4.75 * 2**20
+    (carrying,) = forecast(*plan, "--index", "hash:id,with=x,with=y")["indexes"]
+    # 24 bytes, filters of 10 bits, and pages of 128 rows.
+    assert 25 * 400_000 < carrying["bytes"] < 29 * 400_000 and carrying["tables"] == 0 < index["tables"]
+    (bins,) = forecast(*plan, "--index", "bitmap:x,y,z")["indexes"]
+    assert bins["messages"] == 0 and 3 * 400_000 <= bins["bytes"] < 3.3 * 400_000
+    both = forecast(*plan, "--index", "id", "--index", "bitmap:x,y,z")
+    assert [one["definition"] for one in both["indexes"]] == ["id", "bitmap:x,y,z"]
+    slow = ("--storage-gb-per-s", 0.01)
+    # Records and index are written to the same storage.
+    assert forecast(*plan, *slow, "--index", "id")["ingest_s"] > (400_000 * 64 + index["bytes"]) / 1e7
+    half = forecast(*plan, "--index", "id", "--speed", 0.5)["indexes"][0]["processor_s"]
+    assert half == pytest.approx(2 * index["processor_s"], rel=0.1)
+    words = turbidite("simulate", "--no-advice", *plan, "--index", "id", "--index", "bitmap:x,y,z").stdout
+    assert "index id: " in words and "index bitmap:x,y,z: " in words

@@ -98,7 +98,7 @@ impl<'a> PartSet<'a> {
             while self.advance(&mut divider, &mut buffers, ahead, progress) {}
         };
         std::thread::scope(|scope| {
-            (1..threads).for_each(|_| drop(scope.spawn(&work)));
+            (1..threads).for_each(|_| drop(scope.spawn(work)));
             work();
         });
         let next = AtomicUsize::new(0);
@@ -115,7 +115,7 @@ impl<'a> PartSet<'a> {
         };
         if !self.is_failed.load(Ordering::SeqCst) {
             std::thread::scope(|scope| {
-                (1..threads.min(self.lanes.len())).for_each(|_| drop(scope.spawn(&finish)));
+                (1..threads.min(self.lanes.len())).for_each(|_| drop(scope.spawn(finish)));
                 finish();
             });
         }

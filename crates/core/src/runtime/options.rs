@@ -168,18 +168,26 @@ impl WriteOptions {
     }
 
     /// Returns the size of a memtable of entries in bytes. The indexes of a rank share one budget.
-    fn entry_memtable_bytes(&self) -> usize {
+    #[doc(hidden)]
+    pub fn entry_memtable_bytes(&self) -> usize {
         (ENTRY_MEMORY_BYTES / MEMTABLES / self.index_connections().max(1)).max(MIN_ENTRY_MEMTABLE_BYTES)
+    }
+
+    /// Returns the memory that the indexes of a rank need at most, in bytes.
+    #[doc(hidden)]
+    pub fn index_memory_bytes(&self) -> usize {
+        let stages = match self.index_connections() {
+            0 => 0,
+            stages => MEMTABLES * stages * self.entry_memtable_bytes() + stages * STAGE_BYTES,
+        };
+        stages + self.bitmap_indexes().count() * BINNING_BYTES
     }
 
     /// Returns these options with memtables that leave room for what the indexes need, for a rank whose memory is
     /// bounded.
-    pub(super) fn beside_indexes(mut self) -> Self {
-        let stages = match self.index_connections() {
-            0 => 0,
-            stages => ENTRY_MEMORY_BYTES + stages * STAGE_BYTES,
-        };
-        let needed = (stages + self.bitmap_indexes().count() * BINNING_BYTES) / MEMTABLES;
+    #[doc(hidden)]
+    pub fn beside_indexes(mut self) -> Self {
+        let needed = self.index_memory_bytes() / MEMTABLES;
         if needed > 0 {
             let least = MIN_MEMTABLE_BYTES.min(self.memtable_bytes);
             self.memtable_bytes = self.memtable_bytes.saturating_sub(needed).max(least);

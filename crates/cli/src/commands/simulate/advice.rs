@@ -3,7 +3,8 @@
 
 use serde::Serialize;
 
-use super::forecast::{Forecast, Plan};
+use super::forecast::Forecast;
+use super::plan::Plan;
 use super::program::Records;
 use crate::failure::Failure;
 use crate::text;

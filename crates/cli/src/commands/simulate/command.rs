@@ -1,16 +1,18 @@
 //! Parses the options of `simulate`, runs the forecast and prints it.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use turbidite::expr::DerivationSet;
 use turbidite::runtime::machine::{Costs, Link, Machine, StorageModel};
-use turbidite::{ClusterKey, Clustering, Routing};
+use turbidite::{ClusterKey, Clustering, DataType, Routing, SecondaryIndex, WriteOptions};
 
-use super::forecast::{Plan, RunForecast};
-use super::program::{Distribution, Keys, MOST_TRACED, Records};
+use super::forecast::RunForecast;
+use super::indexes::PlannedIndexes;
+use super::plan::Plan;
+use super::program::{Distribution, Keys, MOST_TRACED, Records, TracedColumn};
 use super::{advice, words};
 use crate::commands::answers::{say, say_json};
 use crate::commands::feed::RecordMapping;
@@ -52,6 +54,10 @@ pub(crate) struct Simulate {
     /// The epoch of the trace [default: the first]
     #[arg(long, value_name = "E", requires = "source")]
     epoch: Option<u64>,
+    /// An index that is made while the records are written, as for `ingest` (may be repeated); without a trace, indexed
+    /// columns have random ids of 8 bytes, and carried columns 4 bytes
+    #[arg(long, value_name = "COLUMN[,with=COLUMN…]|bitmap:A,B,…")]
+    index: Vec<String>,
     /// Distribution of the keys, without a trace [default: lognormal]
     #[arg(long, value_enum, conflicts_with_all = ["source", "key"])]
     distribution: Option<Distribution>,
@@ -137,13 +143,13 @@ struct MachineModel {
 impl Simulate {
     pub(crate) fn run(&self, as_json: bool) -> Result<(), Failure> {
         self.check()?;
-        let records = self.records()?;
-        let plan = self.plan();
         let ranks = self.nodes * self.ranks_per_node;
+        let (records, indexes) = self.records()?;
+        let plan = self.plan(&indexes.options(ranks));
         let simulated = plan.simulated_records(ranks);
         let bar = progress_bar(simulated * u64::from(ranks) * plan.epochs(&records), as_json);
         bar.set_message("the run");
-        let run = RunForecast::of(&plan, ranks, &records, &mut |done| bar.set_position(done))?;
+        let run = RunForecast::of(&plan, ranks, &records, &indexes, &mut |done| bar.set_position(done))?;
         bar.set_message("advice");
         let advice = if self.no_advice { Vec::new() } else { advice::advise(&plan, ranks, &records, &run.first)? };
         bar.finish_and_clear();
@@ -192,7 +198,8 @@ impl Simulate {
         }
     }
 
-    fn plan(&self) -> Plan {
+    /// Returns the plan of a job whose indexes `options` name.
+    fn plan(&self, options: &WriteOptions) -> Plan {
         let defaults = Machine::cluster(self.ranks_per_node);
         let machine = Machine {
             cores_per_node: self.model.cores.unwrap_or(self.ranks_per_node).max(1),
@@ -208,6 +215,12 @@ impl Simulate {
         Plan {
             machine,
             costs: Costs::of_rows(self.record_bytes).faster(self.model.speed),
+            speed: self.model.speed,
+            // A job on one node is one process, whose memory is not divided among its indexes.
+            memtable_bytes: match self.nodes {
+                1 => options.memtable_bytes,
+                _ => options.clone().beside_indexes().memtable_bytes,
+            },
             receivers: self.receivers,
             part_bytes: self.part_bytes.map(|bytes| bytes as u64),
             pivots: self.pivots,
@@ -221,8 +234,8 @@ impl Simulate {
         }
     }
 
-    /// Returns the generator of the ranks' records.
-    fn records(&self) -> Result<Records, Failure> {
+    /// Returns the generator of the ranks' records, and the indexes that are made of them.
+    fn records(&self) -> Result<(Records, PlannedIndexes), Failure> {
         let key = self.key.as_deref().map(str::parse::<ClusterKey>).transpose()?;
         let clustering = key.as_ref().map_or(Clustering::Range, |key| key.clustering);
         if clustering == Clustering::Hash && self.drift != 1.0 {
@@ -232,16 +245,43 @@ impl Simulate {
             return Err(Failure::Usage("--key: a simulation has one key, and not the coordinates of space:".into()));
         }
         let records = |keys| Records::new(keys, clustering, self.record_bytes, self.drift, self.seed);
+        let definitions = self.index.iter().map(|text| text.parse()).collect::<Result<Vec<SecondaryIndex>, _>>()?;
         let Some(path) = &self.source else {
-            return match key {
-                None => records(Keys::Named(self.distribution.unwrap_or(Distribution::Lognormal))),
-                Some(key) if clustering == Clustering::Hash && key.columns.len() == 1 => records(Keys::Ids),
-                Some(_) => Err(Failure::Usage(
-                    "--key: a key other than hash:id needs a trace of its values; name its folder or file, SOURCE"
-                        .into(),
-                )),
+            let unknown = |_: &str, is_indexed| {
+                let data_type = if is_indexed { DataType::U64 } else { DataType::F32 };
+                Ok(TracedColumn { data_type, values: Vec::new() })
             };
+            let keys = match key {
+                None => Keys::Named(self.distribution.unwrap_or(Distribution::Lognormal)),
+                Some(key) if clustering == Clustering::Hash && key.columns.len() == 1 => Keys::Ids,
+                Some(_) => {
+                    let what = "--key: a key other than hash:id needs a trace of its values; name its folder or file, \
+                                SOURCE";
+                    return Err(Failure::Usage(what.into()));
+                }
+            };
+            return Ok((records(keys)?, PlannedIndexes::new(&definitions, unknown)?));
         };
+        let Some(key) = key else {
+            return Err(Failure::Usage("--key is required with a trace: the name of its key column".into()));
+        };
+        let [name] = &key.columns[..] else {
+            return Err(Failure::Usage("--key: a simulation takes one column of a trace".into()));
+        };
+        let trace = self.trace(path)?;
+        let traced = |epoch| -> Result<Keys, Failure> {
+            let TracedColumn { data_type, values } = trace.column(epoch, "--key", name, true)?;
+            Ok(Keys::Traced { data_type, values })
+        };
+        let knows_prior = clustering == Clustering::Range && self.prior == PriorEpoch::Last;
+        let next = trace.next_epoch().filter(|_| knows_prior).map(traced).transpose()?;
+        let records = records(traced(trace.epoch)?)?.followed_by(next);
+        let of_index = |name: &str, is_indexed: bool| trace.column(trace.epoch, "--index", name, is_indexed);
+        Ok((records, PlannedIndexes::new(&definitions, of_index)?))
+    }
+
+    /// Opens the trace.
+    fn trace(&self, path: &Path) -> Result<Trace, Failure> {
         let options = SourceOptions {
             species: self.species.clone(),
             layout: self.layout.clone(),
@@ -253,32 +293,42 @@ impl Simulate {
         if source.records(epoch) == 0 {
             return Err(Failure::Usage(format!("{} has no records of epoch {epoch}", path.display())));
         }
+        Ok(Trace { source, epoch, derive: self.derive.clone() })
+    }
+}
+
+/// A trace of the values of records.
+struct Trace {
+    source: Source,
+    epoch: u64,
+    derive: Vec<String>,
+}
+
+impl Trace {
+    /// Returns the epoch that follows, if there is one with records.
+    fn next_epoch(&self) -> Option<u64> {
+        self.source.epochs().find(|next| *next > self.epoch && self.source.records(*next) > 0)
+    }
+
+    /// Returns a column of an epoch that `option` names, with its values if they are wanted.
+    fn column(&self, epoch: u64, option: &str, name: &str, with_values: bool) -> Result<TracedColumn, Failure> {
+        let source = &self.source;
         let known = |name: &str| source.constant(name).map(|_| 0.0);
         let derivations = DerivationSet::parse(&self.derive, &source.columns(), &known)
             .map_err(|error| Failure::Usage(format!("--derive: {error}")))?;
-        let mut recipe = RecordMapping { source: &source, derivations, stored: Vec::new() };
+        let mut recipe = RecordMapping { source, derivations, stored: Vec::new() };
         let columns = recipe.columns();
-        let Some(key) = key else {
-            return Err(Failure::Usage("--key is required with a trace: the name of its key column".into()));
-        };
-        let [name] = &key.columns[..] else {
-            return Err(Failure::Usage("--key: a simulation takes one column of a trace".into()));
-        };
         let Some(index) = columns.iter().position(|column| column.name == *name) else {
             let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
             return Err(Failure::Usage(format!(
-                "--key: '{name}' is not a column; the columns are {}",
+                "{option}: '{name}' is not a column; the columns are {}",
                 names.join(", ")
             )));
         };
         recipe.stored = vec![index];
-        let traced = |epoch| -> Result<Keys, Failure> {
-            let values = recipe.values(epoch, source.ranks().max(1), 0, MOST_TRACED)?;
-            Ok(Keys::Traced { data_type: columns[index].data_type, values })
-        };
-        let next = source.epochs().find(|next| *next > epoch && source.records(*next) > 0);
-        let next = next.filter(|_| clustering == Clustering::Range && self.prior == PriorEpoch::Last);
-        Ok(records(traced(epoch)?)?.followed_by(next.map(traced).transpose()?))
+        let ranks = source.ranks().max(1);
+        let values = if with_values { recipe.values(epoch, ranks, 0, MOST_TRACED)? } else { Vec::new() };
+        Ok(TracedColumn { data_type: columns[index].data_type, values })
     }
 }
 

@@ -2,31 +2,14 @@
 
 use serde::Serialize;
 use turbidite::format::EpochStatistics;
-use turbidite::runtime::MEMTABLES_PER_PART;
-use turbidite::runtime::machine::{Costs, Machine, MachineJob, MachineOptions, MachineReport, manifest_bytes};
-use turbidite::{Clustering, Prior, Renegotiation, Routing, Schema};
+use turbidite::runtime::machine::{MachineJob, MachineOptions, MachineReport, manifest_bytes};
+use turbidite::{Clustering, Schema};
 
+use super::indexes::{IndexForecast, PlannedIndexes};
+use super::plan::{Plan, runs_of};
 use super::program::Records;
-use crate::commands::feed::{FIRST_TURN, TURN_SHARE};
 use crate::failure::Failure;
 use crate::report::ForecastPlots;
-
-/// The run to forecast.
-#[derive(Debug, Clone)]
-pub(super) struct Plan {
-    pub(super) machine: Machine,
-    pub(super) costs: Costs,
-    pub(super) receivers: Option<u32>,
-    pub(super) part_bytes: Option<u64>,
-    pub(super) pivots: u32,
-    pub(super) renegotiate: Option<u64>,
-    pub(super) prior: Prior,
-    pub(super) routing: Routing,
-    pub(super) rate: Option<f64>,
-    pub(super) records: u64,
-    pub(super) most_records: u64,
-    pub(super) seed: u64,
-}
 
 /// Size of a full batch, in bytes.
 const BATCH_BYTES: u64 = 32 << 10;
@@ -48,13 +31,15 @@ impl RunForecast {
         plan: &Plan,
         ranks: u32,
         records: &Records,
+        indexes: &PlannedIndexes,
         advance: &mut dyn FnMut(u64),
     ) -> Result<Self, Failure> {
         let mut simulation = Simulation::new(plan, ranks, records);
-        let first = simulation.next_epoch(advance)?;
+        let first = simulation.next_epoch(indexes, advance)?;
         let before = plan.simulated_records(ranks) * u64::from(ranks);
         let has_more = plan.epochs(records) > 1;
-        let steady = has_more.then(|| simulation.next_epoch(&mut |done| advance(before + done))).transpose()?;
+        let steady =
+            has_more.then(|| simulation.next_epoch(indexes, &mut |done| advance(before + done))).transpose()?;
         Ok(Self { first, steady })
     }
 }
@@ -100,47 +85,15 @@ pub(super) struct Forecast {
     /// Time in which every rank would write the same records unsorted to its own file and sync the file.
     pub(super) plain_s: f64,
     pub(super) processor_s: f64,
+    /// The indexes that are made while records are written. Messages and times above include theirs.
+    pub(super) indexes: Vec<IndexForecast>,
+    /// Time from the arrival of the last record to the end of the epoch.
+    #[serde(skip)]
+    tail_s: f64,
     #[serde(skip)]
     loads: Vec<u64>,
     #[serde(skip)]
     rounds: Vec<(f64, f64)>,
-}
-
-impl Plan {
-    /// Returns the number of records per rank to simulate.
-    pub(super) fn simulated_records(&self, ranks: u32) -> u64 {
-        self.records.min((self.most_records / u64::from(ranks)).max(1))
-    }
-
-    /// Returns the number of epochs to simulate. Receivers that follow from a hash need no earlier epoch.
-    pub(super) fn epochs(&self, records: &Records) -> u64 {
-        if self.prior == Prior::Last && records.clustering() != Clustering::Hash { 2 } else { 1 }
-    }
-
-    pub(super) fn options(&self, ranks: u32, row_bytes: usize) -> MachineOptions {
-        let mut options = MachineOptions::new(self.machine, ranks, row_bytes, self.seed);
-        options.costs = self.costs;
-        options.receivers = self.receivers.unwrap_or(ranks).min(ranks);
-        if self.receivers.is_none() {
-            options.part_bytes = self.part_bytes.unwrap_or(options.memtable_bytes as u64 * MEMTABLES_PER_PART);
-            options.stated_rows = Some(self.records.saturating_mul(u64::from(ranks)));
-        }
-        options.pivots = self.pivots;
-        options.renegotiation = self.renegotiate.map_or(Renegotiation::Adaptive, Renegotiation::Every);
-        options.prior = self.prior;
-        options.routing = self.routing;
-        options.rows_per_s = self.rate.unwrap_or(f64::INFINITY);
-        options.append_rows = FIRST_TURN as u32;
-        if self.rate.is_none() {
-            options.append_share = TURN_SHARE;
-        }
-        if options.nodes() == 1 {
-            // A job on one node is one process, in which only the receivers' mailboxes are bounded.
-            options.in_flight = u16::MAX;
-            options.held = [u16::MAX, 8, 8, 8];
-        }
-        options
-    }
 }
 
 /// The planned job on the modelled machine.
@@ -159,7 +112,7 @@ impl<'a> Simulation<'a> {
         Self { plan, records, options, job: MachineJob::new(options, records.schema.clone()), epochs: 0 }
     }
 
-    fn next_epoch(&mut self, advance: &mut dyn FnMut(u64)) -> Result<Forecast, Failure> {
+    fn next_epoch(&mut self, indexes: &PlannedIndexes, advance: &mut dyn FnMut(u64)) -> Result<Forecast, Failure> {
         let ranks = self.options.ranks;
         let mut records = self.records.of_job(self.epochs, ranks, self.plan.simulated_records(ranks));
         self.epochs += 1;
@@ -167,14 +120,42 @@ impl<'a> Simulation<'a> {
             .job
             .run(&mut records, &mut |_, _, _| {}, advance)
             .map_err(|error| Failure::Internal(error.to_string()))?;
-        Forecast::from_report(self.plan, &self.options, &self.records.schema, &report)
+        let indexes = indexes.forecast(self.plan, ranks, &report)?;
+        let forecast = Forecast::from_report(self.plan, &self.options, &self.records.schema, &report)?;
+        Ok(forecast.with_indexes(self.plan, indexes))
     }
 }
 
 impl Forecast {
-    /// Forecasts a job's first epoch.
+    /// Forecasts a job's first epoch without indexes.
     pub(super) fn of(plan: &Plan, ranks: u32, records: &Records) -> Result<Self, Failure> {
-        Simulation::new(plan, ranks, records).next_epoch(&mut |_| {})
+        Simulation::new(plan, ranks, records).next_epoch(&PlannedIndexes::default(), &mut |_| {})
+    }
+
+    /// Adds the indexes to the forecast of the records alone. They use the processors while the records do not, and
+    /// finish after the records' last run.
+    fn with_indexes(self, plan: &Plan, indexes: Vec<IndexForecast>) -> Self {
+        if indexes.is_empty() {
+            return self;
+        }
+        let storage = &plan.machine.storage;
+        let throughput = (storage.node_bytes_per_s * f64::from(self.nodes)).min(storage.bytes_per_s);
+        let bytes: u64 = indexes.iter().map(|index| index.bytes).sum();
+        let processor_s = self.processor_s + indexes.iter().map(|index| index.processor_s).sum::<f64>();
+        let cores = f64::from(self.nodes * plan.machine.cores_per_node);
+        let tail_s = indexes.iter().map(|index| index.tail_s).fold(0.0, f64::max);
+        // While the processors wait for storage or other ranks, they have time for entries.
+        let busy_s = (self.processor_s / cores).min(self.ingest_s);
+        let waits_s = self.ingest_s - busy_s;
+        let by_processors = processor_s / cores + waits_s.min(self.tail_s);
+        let by_storage = (self.stored_bytes + self.filter_bytes + bytes) as f64 / throughput + storage.commit_ns / 1e9;
+        Self {
+            messages: self.messages + indexes.iter().map(|index| index.messages).sum::<u64>(),
+            ingest_s: (self.ingest_s + tail_s).max(by_processors).max(by_storage),
+            processor_s,
+            indexes,
+            ..self
+        }
     }
 
     fn from_report(
@@ -195,10 +176,7 @@ impl Forecast {
         let rows = plan.records * u64::from(ranks);
         let stored_bytes = rows * row_bytes as u64;
         let filter_bytes = (report.stored.filter_bytes as f64 * scale) as u64;
-        // A run is a full memtable, so the number of runs grows with the number of records. Every receiver has at least
-        // one run.
-        let full_runs = (rows as f64 / memtable_rows(options, row_bytes)).ceil() as u64;
-        let runs = if scale > 1.0 { full_runs.max(report.stored.runs) } else { report.stored.runs };
+        let runs = runs_of(report, options, row_bytes, rows, scale);
         let latencies: Vec<f64> = report.rounds.iter().map(|round| round.latency_s()).collect();
         let storage = &plan.machine.storage;
         let nodes = options.nodes();
@@ -240,6 +218,8 @@ impl Forecast {
                 .max((stored_bytes + filter_bytes) as f64 / throughput + commit_s),
             plain_s,
             processor_s: report.busy_s * scale,
+            indexes: Vec::new(),
+            tail_s,
             loads,
             rounds: report.rounds.iter().map(|round| (round.begun_s, round.latency_s())).collect(),
         })
@@ -258,11 +238,6 @@ impl Forecast {
             rounds: (!self.is_by_hash()).then(|| self.rounds.clone()),
         }
     }
-}
-
-/// Returns the number of rows in a full memtable.
-fn memtable_rows(options: &MachineOptions, row_bytes: usize) -> f64 {
-    (options.memtable_bytes as f64 * 0.95 / row_bytes as f64).clamp(1.0, turbidite::writer::MAX_RUN_ROWS as f64)
 }
 
 /// Returns the size of a rank's open batches with three hops, as computed in ARCHITECTURE.md.

@@ -40,6 +40,37 @@ pub(super) enum Keys {
     },
 }
 
+/// A column of the records that an index is made of.
+#[derive(Debug)]
+pub(super) struct TracedColumn {
+    pub(super) data_type: DataType,
+    /// Packed values, in the order of the trace. Empty without a trace.
+    pub(super) values: Vec<u8>,
+}
+
+impl TracedColumn {
+    /// Returns the values as keys: random ids without a trace.
+    pub(super) fn keys(self) -> Keys {
+        let Self { data_type, values } = self;
+        if values.is_empty() { Keys::Ids } else { Keys::Traced { data_type, values } }
+    }
+}
+
+impl Keys {
+    /// Appends the key that belongs to 64 random bits.
+    pub(super) fn at_random(&self, random: u64, out: &mut Vec<u8>) {
+        match self {
+            Self::Named(distribution) => out.extend_from_slice(&(distribution.key(random) as f32).to_le_bytes()),
+            Self::Ids => out.extend_from_slice(&random.to_le_bytes()),
+            Self::Traced { data_type, values } => {
+                let width = data_type.width();
+                let start = (random % (values.len() / width).max(1) as u64) as usize * width;
+                out.extend_from_slice(values.get(start..start + width).unwrap_or_default());
+            }
+        }
+    }
+}
+
 /// A generator of records.
 #[derive(Debug)]
 pub(super) struct Records {

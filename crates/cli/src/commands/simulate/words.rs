@@ -4,7 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::advice::Advice;
-use super::forecast::{Forecast, Plan, RunForecast};
+use super::forecast::{Forecast, RunForecast};
+use super::plan::Plan;
 use crate::commands::answers::aligned;
 use crate::text;
 
@@ -28,6 +29,22 @@ pub(super) fn of(plan: &Plan, run: &RunForecast, advice: &[Advice], page: Option
         ),
         aligned(&rows),
     ];
+    for index in &forecast.indexes {
+        let shuffled = format!(
+            ", {} and {}",
+            text::counted(index.messages, "message", "messages"),
+            text::counted(u64::from(index.tables), "partition table", "partition tables"),
+        );
+        lines.push(format!(
+            "index {}: {} in {}, {} of processor time, {} a rank{}",
+            index.definition,
+            text::bytes(index.bytes),
+            text::counted(index.files, "file", "files"),
+            seconds(index.processor_s),
+            text::bytes(index.memory_bytes),
+            if index.messages > 0 { shuffled.as_str() } else { "" },
+        ));
+    }
     if forecast.simulated_per_rank < plan.records {
         lines.push(format!(
             "simulated: the first {} records of each rank; times, messages, runs and files are scaled up",
@@ -45,7 +62,6 @@ pub(super) fn of(plan: &Plan, run: &RunForecast, advice: &[Advice], page: Option
 
 /// Returns the rows of a table of the forecast: the name and the value.
 fn rows(forecast: &Forecast) -> Vec<Vec<String>> {
-    let seconds = |seconds: f64| text::duration(Duration::from_secs_f64(seconds.max(0.0)));
     let row = |name: &str, value: String| vec![name.to_owned(), value];
     let bytes = |bytes: u64| text::bytes(bytes);
     let is_by_hash = forecast.is_by_hash();
@@ -79,4 +95,8 @@ fn rows(forecast: &Forecast) -> Vec<Vec<String>> {
     .into_iter()
     .flatten()
     .collect()
+}
+
+fn seconds(seconds: f64) -> String {
+    text::duration(Duration::from_secs_f64(seconds.max(0.0)))
 }

@@ -30,7 +30,14 @@ pub struct Costs {
     pub table_ns: f64,
 }
 
+/// Time to hash an id and to enter it in a filter, in nanoseconds.
+const HASH_NS: f64 = 10.0;
+
 impl Costs {
+    /// Time to find the bin of a value for a bitmap index, and to encode it, in nanoseconds, on the same core as
+    /// [`Costs::of_rows`].
+    pub const BIN_NS: f64 = 9.5;
+
     /// Returns the costs on one core of an AVX-512 EPYC while both cores are busy. They are fitted to the ingests of
     /// `make bench`: records of 36 and 64 bytes from 4, 16 and 64 ranks, with and without shuffle and storage
     /// (docs/performance.md). The cost of forwarding was not measured separately.
@@ -46,6 +53,14 @@ impl Costs {
             message_ns: 500.0,
             table_ns: 60_000.0,
         }
+    }
+
+    /// Returns the costs of the entries of an index, `row_bytes` each, on the same core. They are fitted to ingests
+    /// with and without indexes (docs/scale.md): entries have few columns, and are cut out of the pages of records.
+    pub fn of_entries(row_bytes: usize, by_hash: bool) -> Self {
+        let costs = Self::of_rows(row_bytes);
+        let hash_ns = if by_hash { HASH_NS } else { 0.0 };
+        Self { encode_ns: 20.0 + 0.35 * row_bytes as f64 + hash_ns, ..costs }
     }
 
     /// Returns these costs divided by `speed`, for faster processors.

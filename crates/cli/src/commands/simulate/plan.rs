@@ -1,0 +1,85 @@
+//! The run to forecast.
+
+use turbidite::runtime::MEMTABLES_PER_PART;
+use turbidite::runtime::machine::{Costs, Machine, MachineOptions, MachineReport};
+use turbidite::{Clustering, Prior, Renegotiation, Routing};
+
+use super::program::Records;
+use crate::commands::feed::{FIRST_TURN, TURN_SHARE};
+
+/// The run to forecast.
+#[derive(Debug, Clone)]
+pub(super) struct Plan {
+    pub(super) machine: Machine,
+    pub(super) costs: Costs,
+    /// Speed of a core, relative to the one that costs were fitted on.
+    pub(super) speed: f64,
+    /// Size of a memtable of records in bytes.
+    pub(super) memtable_bytes: usize,
+    pub(super) receivers: Option<u32>,
+    pub(super) part_bytes: Option<u64>,
+    pub(super) pivots: u32,
+    pub(super) renegotiate: Option<u64>,
+    pub(super) prior: Prior,
+    pub(super) routing: Routing,
+    pub(super) rate: Option<f64>,
+    pub(super) records: u64,
+    pub(super) most_records: u64,
+    pub(super) seed: u64,
+}
+
+impl Plan {
+    /// Returns the number of records per rank to simulate.
+    pub(super) fn simulated_records(&self, ranks: u32) -> u64 {
+        self.records.min((self.most_records / u64::from(ranks)).max(1))
+    }
+
+    /// Returns the number of epochs to simulate. Receivers that follow from a hash need no earlier epoch.
+    pub(super) fn epochs(&self, records: &Records) -> u64 {
+        if self.prior == Prior::Last && records.clustering() != Clustering::Hash { 2 } else { 1 }
+    }
+
+    pub(super) fn options(&self, ranks: u32, row_bytes: usize) -> MachineOptions {
+        let mut options = MachineOptions::new(self.machine, ranks, row_bytes, self.seed);
+        options.costs = self.costs;
+        options.memtable_bytes = self.memtable_bytes;
+        options.receivers = self.receivers.unwrap_or(ranks).min(ranks);
+        if self.receivers.is_none() {
+            options.part_bytes = self.part_bytes.unwrap_or(options.memtable_bytes as u64 * MEMTABLES_PER_PART);
+            options.stated_rows = Some(self.records.saturating_mul(u64::from(ranks)));
+        }
+        options.pivots = self.pivots;
+        options.renegotiation = self.renegotiate.map_or(Renegotiation::Adaptive, Renegotiation::Every);
+        options.prior = self.prior;
+        options.routing = self.routing;
+        options.rows_per_s = self.rate.unwrap_or(f64::INFINITY);
+        options.append_rows = FIRST_TURN as u32;
+        if self.rate.is_none() {
+            options.append_share = TURN_SHARE;
+        }
+        if options.nodes() == 1 {
+            // A job on one node is one process, in which only the receivers' mailboxes are bounded.
+            options.in_flight = u16::MAX;
+            options.held = [u16::MAX, 8, 8, 8];
+        }
+        options
+    }
+}
+
+/// Returns the number of runs of `rows` records, of which the first part was simulated. A run is a full memtable, so
+/// the number of runs grows with the number of records. Every receiver has at least one run.
+pub(super) fn runs_of(
+    report: &MachineReport,
+    options: &MachineOptions,
+    row_bytes: usize,
+    rows: u64,
+    scale: f64,
+) -> u64 {
+    let full_runs = (rows as f64 / memtable_rows(options, row_bytes)).ceil() as u64;
+    if scale > 1.0 { full_runs.max(report.stored.runs) } else { report.stored.runs }
+}
+
+/// Returns the number of rows in a full memtable.
+fn memtable_rows(options: &MachineOptions, row_bytes: usize) -> f64 {
+    (options.memtable_bytes as f64 * 0.95 / row_bytes as f64).clamp(1.0, turbidite::writer::MAX_RUN_ROWS as f64)
+}
