@@ -95,7 +95,7 @@ fn share(request: &CRequest) -> Result<Option<(u64, u64)>, Error> {
 ///
 /// # Safety
 /// Strings are NULL or C strings, and `columns` contains `column_count` names.
-unsafe fn resolve(request: &CRequest) -> Result<Query, Error> {
+pub(crate) unsafe fn resolve(request: &CRequest) -> Result<Query, Error> {
     // SAFETY: guaranteed by the caller.
     let (mut query, order, epochs, columns) = unsafe {
         let query = text::restricted(Query::new(), ("where", request.filter), request.space, request.period)?;
