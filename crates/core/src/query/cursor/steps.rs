@@ -167,6 +167,10 @@ impl Cursor {
     /// `None` if no estimate is possible: before the first batch, and in the middle of a level that is read from a
     /// point outwards. The number is that of the goal, even if not all of its batches have been taken.
     pub fn stands_for(&self) -> Option<f64> {
+        if self.is_finished() {
+            // Finer levels, which need not have been planned, have no rows.
+            return Some(1.0);
+        }
         let top = self.levels.1;
         let (level, share) = self.plan.as_ref().map_or((top, 0.0), |plan| (plan.level, plan.share()));
         let number = stands_for(level, share, top);
