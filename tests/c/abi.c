@@ -159,6 +159,19 @@ static void histograms(void) {
     FIELD(turbidite_histogram_metrics, bytes_read);
 }
 
+static void cursors(void) {
+    STRUCT(turbidite_batch);
+    FIELD(turbidite_batch, struct_size);
+    FIELD(turbidite_batch, level);
+    FIELD(turbidite_batch, rows);
+    FIELD(turbidite_batch, receiver);
+    FIELD(turbidite_batch, run);
+    FIELD(turbidite_batch, coordinates);
+    FIELD(turbidite_batch, reserved);
+    FIELD(turbidite_batch, lower);
+    FIELD(turbidite_batch, upper);
+}
+
 static void transport(void) {
     STRUCT(turbidite_transport);
     FIELD(turbidite_transport, struct_size);
@@ -181,6 +194,7 @@ int main(void) {
     what_comes_back();
     trajectories();
     histograms();
+    cursors();
     transport();
     return 0;
 }

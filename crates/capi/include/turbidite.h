@@ -277,6 +277,63 @@ typedef struct turbidite_request {
  * outlive the reader. */
 turbidite_status turbidite_query(turbidite_reader *reader, const turbidite_request *request, struct ArrowArrayStream *stream);
 
+/* A cursor: the rows of a query of one epoch, step by step, from the coarsest level of detail to the finest. Each row
+ * is returned once, and each page read once. The dataset must have levels of detail. Ten steps, each of which adds a
+ * tenth:
+ *
+ *     turbidite_request request = {sizeof request, .epochs = "4000", .box = "0:10,-5:5,:"};
+ *     turbidite_cursor *cursor;
+ *     turbidite_cursor_open(reader, &request, NULL, &cursor);
+ *     for (int tenth = 1; tenth <= 10; tenth++) {
+ *         struct ArrowArrayStream stream;
+ *         turbidite_cursor_advance(cursor, 0, tenth / 10.0, &stream);
+ *         // read and release the stream
+ *     }
+ *     turbidite_cursor_close(cursor);
+ */
+typedef struct turbidite_cursor turbidite_cursor;
+
+/* What is known of a batch of a cursor: rows of one page, or of a few that follow each other. */
+typedef struct turbidite_batch {
+    uint32_t struct_size; /* sizeof(turbidite_batch), set by the caller */
+    uint32_t level;       /* rows of this level and above are a sample of one row in 8^level */
+    uint64_t rows;
+    uint32_t receiver;    /* the receiver that has stored the rows, and the number of its run: all levels of a run */
+    uint32_t run;         /* share it. Within the bounds, its rows of this level and above stand for 8^level each */
+    uint32_t coordinates; /* number of bounds; 0 for rows with a NaN coordinate */
+    uint32_t reserved;
+    double lower[3];      /* bounds of each coordinate, both included */
+    double upper[3];
+} turbidite_batch;
+
+/* Opens a cursor. The request has one epoch, no order, limit and shares. If `near` is not NULL, it has a number for
+ * each coordinate of the dataset, and the pages of each level come by their distance from this point. The cursor may
+ * outlive the reader. If the epoch is replaced, the next step that opens a file fails. */
+turbidite_status turbidite_cursor_open(turbidite_reader *reader, const turbidite_request *request, const double *near,
+                                       turbidite_cursor **cursor);
+
+/* Takes a step, and returns its rows as a stream, which the caller reads and releases before the next step. If `rows`
+ * is not 0, the step has as many rows, and at most about a page more. Otherwise, it goes on until the share `quality`
+ * of the matching rows, from 0 to 1, has been returned by all steps together; everything that is left at 1. The stream
+ * of a step without rows is empty. Rows that were not read from a stream are those of the next one. The stream may
+ * outlive the cursor. */
+turbidite_status turbidite_cursor_advance(turbidite_cursor *cursor, uint64_t rows, double quality,
+                                          struct ArrowArrayStream *stream);
+
+/* Describes the batch that the stream of the step has returned last. */
+turbidite_status turbidite_cursor_batch(const turbidite_cursor *cursor, turbidite_batch *batch);
+
+/* Returns the number of rows that each row of all steps stands for: their counts and sums, times this number, are
+ * unbiased estimates for any place and predicate. 0 if no estimate is possible: before the first step, and in the
+ * middle of a level that is read from a point outwards. */
+double turbidite_cursor_stands_for(const turbidite_cursor *cursor);
+
+/* Returns the maximum number of rows that further steps return. 0 at the end. */
+uint64_t turbidite_cursor_rows_most(const turbidite_cursor *cursor);
+
+/* Frees the cursor. NULL is allowed. */
+void turbidite_cursor_close(turbidite_cursor *cursor);
+
 /* A request for the rows of particles with known ids. Zeroed memory with struct_size and the ids set selects all of
  * their rows, in all epochs.
  *

@@ -5,9 +5,10 @@
 //! pointers are valid, or NULL where NULL is allowed, and one thread at a time uses a handle.
 //!
 //! Map: `status` converts results to statuses and stores the last error, `text` reads C strings, and `structs` mirrors
-//! the header's structs. `writing`, `reading`, `trajectories` and `histograms` export the functions, and `tests` calls
-//! them.
+//! the header's structs. `writing`, `reading`, `cursors`, `trajectories` and `histograms` export the functions, and
+//! `tests` calls them.
 
+pub mod cursors;
 pub mod histograms;
 pub mod reading;
 pub mod status;

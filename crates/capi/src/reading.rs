@@ -110,7 +110,7 @@ pub(crate) unsafe fn whole_query(function: &str, request: *const CRequest) -> Re
 ///
 /// # Safety
 /// Strings are NULL or C strings, and `columns` contains `column_count` names.
-unsafe fn resolve(request: &CRequest) -> Result<Query, Error> {
+pub(crate) unsafe fn resolve(request: &CRequest) -> Result<Query, Error> {
     // SAFETY: guaranteed by the caller.
     let (mut query, order, epochs, columns) = unsafe {
         let query = text::restricted(Query::new(), ("where", request.filter), request.space, request.period)?;

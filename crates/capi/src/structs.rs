@@ -8,7 +8,7 @@ use std::ffi::{c_char, c_void};
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
-use turbidite::query::TrackMetrics;
+use turbidite::query::{CursorBatch, TrackMetrics};
 use turbidite::runtime::ExchangeStatistics;
 use turbidite::{
     Column, ColumnView, DataType, EpochStatistics, Error, IfExists, MAX_LEVELS, Renegotiation, Schema, WriteOptions,
@@ -129,6 +129,24 @@ pub struct CTrackMetrics {
     pub(crate) missing: u64,
     pub(crate) duplicates: u64,
     pub(crate) bytes_read: u64,
+}
+
+/// Number of coordinates that a batch of a cursor may have.
+const COORDINATES: usize = 3;
+
+/// Mirror of `turbidite_batch`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct CBatch {
+    pub(crate) struct_size: u32,
+    pub(crate) level: u32,
+    pub(crate) rows: u64,
+    pub(crate) receiver: u32,
+    pub(crate) run: u32,
+    pub(crate) coordinates: u32,
+    reserved: u32,
+    pub(crate) lower: [f64; COORDINATES],
+    pub(crate) upper: [f64; COORDINATES],
 }
 
 /// Default timeout of an append for a receiver's credit: long enough for a late rank, short compared with a dump.
@@ -444,6 +462,43 @@ impl CTrackMetrics {
     }
 }
 
+impl CBatch {
+    /// Describes a batch.
+    pub(crate) fn of(batch: &CursorBatch) -> Self {
+        let bounds = batch.bounds.as_deref().unwrap_or_default();
+        let along = |of: fn(&(f64, f64)) -> f64| std::array::from_fn(|axis| bounds.get(axis).map_or(0.0, of));
+        Self {
+            struct_size: size_of::<Self>() as u32,
+            level: batch.level.into(),
+            rows: batch.rows.num_rows() as u64,
+            receiver: batch.run.0,
+            run: batch.run.1,
+            coordinates: bounds.len() as u32,
+            reserved: 0,
+            lower: along(|(low, _)| *low),
+            upper: along(|(_, high)| *high),
+        }
+    }
+
+    /// Checks that a description can be copied to the caller's struct.
+    ///
+    /// # Safety
+    /// `target` is NULL or points to a `turbidite_batch`.
+    pub(crate) unsafe fn check(target: *const Self) -> Result<(), Error> {
+        // SAFETY: guaranteed by the caller.
+        unsafe { check_size(target, "batch", "turbidite_batch") }
+    }
+
+    /// Copies the description to the caller's struct, up to its size.
+    ///
+    /// # Safety
+    /// As for [`CBatch::check`], which must have succeeded.
+    pub(crate) unsafe fn hand_over(&self, target: *mut Self) {
+        // SAFETY: guaranteed by the caller.
+        unsafe { copy_sized(self, target) };
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -461,6 +516,7 @@ mod tests {
         assert_eq!(size_of::<CTrackMetrics>(), 64);
         assert_eq!(size_of::<crate::histograms::CBins>(), 48);
         assert_eq!(size_of::<crate::histograms::CHistogramMetrics>(), 96);
+        assert_eq!(size_of::<CBatch>(), 80);
         assert_eq!(size_of::<turbidite::runtime::TransportTable>(), 80);
     }
 }

@@ -28,6 +28,7 @@ use crate::writing::{
     turbidite_renegotiate, turbidite_truncate_after,
 };
 
+mod cursors;
 mod shares;
 
 const FAILED: i32 = 1;

@@ -7,9 +7,10 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use serde_json::{Value as Json, json};
 use turbidite::Error;
-use turbidite::query::{Bounded, ParticleId, Piece, Precision, Query, TrackRequest, Use};
+use turbidite::query::{Bounded, CursorRequest, ParticleId, Piece, Precision, Query, TrackRequest, Use};
 
 use crate::counting::{self, Counted, PhaseSpaceArguments};
+use crate::cursor::Cursor;
 use crate::errors::{exception, usage};
 use crate::owned::Owned;
 use crate::stream::{Batches, CorruptionWarning, Stream};
@@ -311,6 +312,19 @@ impl Dataset {
         let query = arguments.query(py)?;
         let pieces = self.run(py, None, move |dataset| dataset.share(&query, index, count))?;
         Ok(pieces.iter().map(|piece| json!(piece).to_string()).collect())
+    }
+
+    /// Opens a cursor of a query of one epoch, whose steps return rows near to a point first, if it is stated.
+    fn cursor(&self, py: Python<'_>, arguments: Arguments, near: Option<Vec<f64>>) -> PyResult<Cursor> {
+        let mut request = CursorRequest::new(arguments.query(py)?);
+        if let Some(point) = near {
+            request = request.near(point);
+        }
+        let mut watch = Watch::new(None);
+        let opened = self.opened(py)?;
+        let dataset = watch.over(&opened);
+        let cursor = watch.run(py, move || dataset.cursor(&request))?.map_err(|error| exception(py, &error))?;
+        Ok(Cursor::new(cursor, watch, opened.schema().top_level()))
     }
 
     /// A histogram of a column, as JSON.

@@ -2,11 +2,12 @@
 //!
 //! The module holds what must be fast or shares memory with NumPy and Arrow; the package's classes are Python
 //! (`python/turbidite`). Map: `errors` raises the package's exceptions, `dataset` reads, `batch` lends the memory of
-//! query results to NumPy and Arrow, `stream` runs queries, `counting` counts for pictures, `types` lists the primitive
-//! types, `values` passes numbers and ranges, `version` the package's version, `watch` lets Ctrl-C end a call and tells
-//! its progress, `owned` keeps forked processes from its threads, `writer` writes from one process and `rank_writer`
-//! from the ranks of a parallel program, `opening` checks their arguments, `appends` keeps appends within their epoch,
-//! `arrays` views the caller's arrays and `arrow_rows` Arrow's batches, `recipe` derives columns.
+//! query results to NumPy and Arrow, `stream` runs queries, `cursor` runs them step by step, `counting` counts for
+//! pictures, `types` lists the primitive types, `values` passes numbers and ranges, `version` the package's version,
+//! `watch` lets Ctrl-C end a call and tells its progress, `owned` keeps forked processes from its threads, `writer`
+//! writes from one process and `rank_writer` from the ranks of a parallel program, `opening` checks their arguments,
+//! `appends` keeps appends within their epoch, `arrays` views the caller's arrays and `arrow_rows` Arrow's batches,
+//! `recipe` derives columns.
 //!
 //! Invariants
 //! - The interpreter's lock is released while the core works.
@@ -17,6 +18,7 @@ mod arrays;
 mod arrow_rows;
 mod batch;
 mod counting;
+mod cursor;
 mod dataset;
 mod errors;
 mod opening;
@@ -38,6 +40,8 @@ mod _core {
     use crate::arrow_rows::arrow_columns;
     #[pymodule_export]
     use crate::batch::{Batch, BatchColumn};
+    #[pymodule_export]
+    use crate::cursor::{Cursor, CursorStep};
     #[pymodule_export]
     use crate::dataset::Dataset;
     #[pymodule_export]

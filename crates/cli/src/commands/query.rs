@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use arrow_schema::SchemaRef;
 use clap::Args;
 use serde::Serialize;
 use serde_json::json;
 use turbidite::Error;
-use turbidite::query::{Dataset, Query, QueryMetrics, QueryProgress, Use};
+use turbidite::query::{CursorRequest, Dataset, Query, QueryMetrics, QueryProgress, Step, Use};
 use turbidite::store::EpochRange;
 
 use super::answers::{report_ignored, say, say_json, to_json};
@@ -39,6 +40,12 @@ no box. Where --period states a period, coordinates are compared modulo the peri
   --box x=0:10,y=-5:5
   --box 'x=120:138,y=:,z=0:5' --period 128,, --where 'energy > 1.5'
 
+Levels of detail (a dataset that was ingested with --levels): --quality and --rows return a sample of one epoch that is
+spread evenly, from the coarsest level. A row of a sample of quality 0.1 stands for ten.
+
+  --epoch 400 --box 0:10,-5:5,: --quality 0.1
+  --epoch 400 --rows 50000 --near 3,4,0
+
 Each line of a --batch file is a query 'epoch,begin,end': all rows of the epoch whose key is from begin to end, both
 included, in key order. The log has one line per query: epoch, begin, end, matches, runs, bytes_read, read_s, filter_s,
 merge_s, total_s. Read, filter and merge times are summed over threads; total_s is wall time.")]
@@ -62,8 +69,17 @@ pub(crate) struct QueryCommand {
     /// Stop after N rows
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
+    /// Return a share of the matching rows, from 0 to 1, spread evenly: coarse levels of detail first
+    #[arg(long, value_name = "SHARE", conflicts_with_all = ["order", "limit", "rows"])]
+    quality: Option<f64>,
+    /// Return about N matching rows, spread evenly: coarse levels of detail first, and whole pages
+    #[arg(long, value_name = "N", conflicts_with_all = ["order", "limit"])]
+    rows: Option<u64>,
+    /// With --quality or --rows, return the pages of each level nearest to this point first
+    #[arg(long, value_name = "X,Y,…", value_delimiter = ',', allow_hyphen_values = true)]
+    near: Option<Vec<f64>>,
     /// Print the number of matching rows instead of the rows
-    #[arg(long, conflicts_with_all = ["columns", "order", "limit", "output", "explain"])]
+    #[arg(long, conflicts_with_all = ["columns", "order", "limit", "quality", "rows", "output", "explain"])]
     count: bool,
     /// Print bounds of the number of matching rows, from manifests and bitmap indexes, without reading a record
     #[arg(long, requires = "count")]
@@ -81,7 +97,7 @@ pub(crate) struct QueryCommand {
     #[arg(long = "figures")]
     metrics: bool,
     /// Run a list of range queries: lines 'epoch,begin,end'
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["epoch", "filter", "sides", "columns", "order", "limit", "count", "explain", "output", "format"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["epoch", "filter", "sides", "columns", "order", "limit", "quality", "rows", "count", "explain", "output", "format"])]
     batch: Option<PathBuf>,
     /// Write matches, bytes and times of each query of the list to a file
     #[arg(long, value_name = "FILE", requires = "batch")]
@@ -96,7 +112,7 @@ pub(crate) struct QueryCommand {
     #[arg(long, hide_short_help = true)]
     no_check: bool,
     /// Print the progress in row groups as lines of JSON on standard error
-    #[arg(long, requires_all = ["json", "output"], hide_short_help = true)]
+    #[arg(long, requires_all = ["json", "output"], conflicts_with_all = ["quality", "rows"], hide_short_help = true)]
     progress: bool,
 }
 
@@ -118,6 +134,9 @@ impl QueryCommand {
         if let Some(path) = &self.output {
             FileFormat::of(path)?;
         }
+        if self.near.is_some() && self.quality.is_none() && self.rows.is_none() {
+            return Err(Failure::Usage("--near needs --quality or --rows, which say how much to return".to_owned()));
+        }
         let dataset = Dataset::open(&self.dataset)?;
         if let Some(queries) = &self.batch {
             return batch::run(&dataset, queries, self.log.as_deref(), self.query(), as_json);
@@ -127,7 +146,14 @@ impl QueryCommand {
             let explanation = dataset.explain(&query).map_err(|error| self.wrong(error))?;
             return if as_json { say_json(&explanation) } else { say(explanation.to_string().trim_end()) };
         }
-        if self.count { self.count(&dataset, &query, as_json) } else { self.rows(&dataset, &query, as_json) }
+        if self.count {
+            return self.count(&dataset, &query, as_json);
+        }
+        let step = self.quality.map(Step::Quality).or(self.rows.map(Step::Rows));
+        match step {
+            Some(step) => self.sample(&dataset, query, step, as_json),
+            None => self.rows(&dataset, &query, as_json),
+        }
     }
 
     fn query(&self) -> Query {
@@ -199,14 +225,7 @@ impl QueryCommand {
             (dataset.clone(), None)
         };
         let mut stream = dataset.run(query).map_err(|error| self.wrong(error))?;
-        let schema = stream.schema();
-        let mut writer = match &self.output {
-            Some(path) => RowWriter::file(path, &schema)?,
-            None => {
-                let default = if as_json { TextFormat::JsonLines } else { TextFormat::of_stdout() };
-                RowWriter::stdout(self.format.unwrap_or(default), &schema)
-            }
-        };
+        let mut writer = self.writer(&stream.schema(), as_json)?;
         for batch in &mut stream {
             writer.write(&batch?)?;
         }
@@ -214,10 +233,55 @@ impl QueryCommand {
         if let Some(lines) = lines {
             lines.finish();
         }
-        if !as_json {
-            report_ignored(&stream.metrics());
+        self.conclude(&dataset, rows, begun, stream.metrics(), as_json)
+    }
+
+    /// Returns a step of a cursor.
+    fn sample(&self, dataset: &Dataset, query: Query, step: Step, as_json: bool) -> Result<(), Failure> {
+        let begun = Instant::now();
+        let mut request = CursorRequest::new(query);
+        if let Some(point) = &self.near {
+            request = request.near(point.clone());
         }
-        let answer = || self.answer(&dataset, rows, begun, stream.metrics());
+        let mut cursor = dataset.cursor(&request).map_err(|error| self.wrong(error))?;
+        cursor.advance(step)?;
+        let mut writer = self.writer(&cursor.schema(), as_json)?;
+        for batch in &mut cursor {
+            writer.write(&batch?.rows)?;
+        }
+        let rows = writer.finish()?;
+        self.conclude(dataset, rows, begun, cursor.metrics(), as_json)?;
+        match cursor.stands_for() {
+            Some(number) if !as_json && self.tells() => complain(&format!("each row stands for {number:.4} rows")),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Returns the writer of rows to the file or standard output.
+    fn writer(&self, schema: &SchemaRef, as_json: bool) -> Result<RowWriter, Failure> {
+        match &self.output {
+            Some(path) => RowWriter::file(path, schema),
+            None => {
+                let default = if as_json { TextFormat::JsonLines } else { TextFormat::of_stdout() };
+                Ok(RowWriter::stdout(self.format.unwrap_or(default), schema))
+            }
+        }
+    }
+
+    /// Prints the cost of rows that have been written, if it is wanted.
+    fn conclude(
+        &self,
+        dataset: &Dataset,
+        rows: u64,
+        begun: Instant,
+        metrics: QueryMetrics,
+        as_json: bool,
+    ) -> Result<(), Failure> {
+        if !as_json {
+            report_ignored(&metrics);
+        }
+        let answer = || self.answer(dataset, rows, begun, metrics);
         match &self.output {
             Some(_) if as_json => say_json(&answer()?)?,
             // Standard output contains the rows.

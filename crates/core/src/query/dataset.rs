@@ -19,6 +19,7 @@ use crate::query::analytics::histogram_2d::{self, Histogram2d, Histogram2dBounds
 use crate::query::analytics::histogram_of_rows;
 use crate::query::analytics::profile::{self, KeyProfile};
 use crate::query::analytics::tracks::{self, TrackProgress, TrackRequest, Tracks};
+use crate::query::cursor::{self, Cursor, CursorRequest};
 use crate::query::execution::column_order;
 use crate::query::execution::stream::{self, QueryStream};
 use crate::query::piece::Piece;
@@ -198,6 +199,16 @@ impl Dataset {
         let resolved = ResolvedQuery::resolve(query, &self.catalog.schema)?;
         let epochs = self.catalog.select_epochs(&query.epochs)?;
         pieces::share(&self.catalog, &resolved, &epochs, (index, count))
+    }
+
+    /// Opens a cursor of one epoch of a dataset with levels of detail: the rows of a query step by step, from the
+    /// coarsest level to the finest. Reads the epoch's manifest.
+    ///
+    /// # Errors
+    /// Usage errors: a dataset without levels, a query with an order, a limit or a piece, or of several epochs; the
+    /// errors of [`Dataset::run`].
+    pub fn cursor(&self, request: &CursorRequest) -> Result<Cursor> {
+        cursor::open(&self.catalog, request, self.counters())
     }
 
     /// Returns the trajectories of the particles that satisfy a predicate at one epoch. Reads and sorts all rows before

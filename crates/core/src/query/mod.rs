@@ -29,13 +29,14 @@
 //!
 //! `request`: a query, resolved against the schema. `dataset`: the public interface of an open dataset. `catalog`: the
 //! metadata of the dataset, in caches. `progress`: what another thread sees of a request. `planning`: selects the rows
-//! to read, by statistics. `access`: finds rows by indexes. `execution`: reads these rows. `analytics`: computes
-//! histograms, quantiles and tracks.
+//! to read, by statistics. `access`: finds rows by indexes. `execution`: reads these rows. `cursor`: returns them from
+//! coarse to fine. `analytics`: computes histograms, quantiles and tracks.
 
 mod access;
 mod analytics;
 mod cache;
 mod catalog;
+mod cursor;
 mod dataset;
 mod execution;
 mod lookup;
@@ -62,10 +63,11 @@ pub use analytics::frequent::FrequentKey;
 pub use analytics::histogram_2d::{Histogram2d, Histogram2dBounds};
 pub use analytics::profile::{KeyProfile, ProfilePoint};
 pub use analytics::tracks::{ParticleId, TrackMetrics, TrackProgress, TrackRequest, Tracks};
+pub use cursor::{Cursor, CursorBatch, CursorRequest, Step};
 pub use dataset::Dataset;
 pub use execution::stream::QueryStream;
 pub use metrics::QueryMetrics;
 pub use piece::Piece;
-pub use planning::explain::{EpochExplanation, Explanation, KindCount, PruneReason};
+pub use planning::explain::{EpochExplanation, Explanation, KindCount, LevelCount, PruneReason};
 pub use progress::QueryProgress;
 pub use request::{EpochSelection, Query, Use};

@@ -65,6 +65,12 @@ impl Piece {
         }
     }
 
+    /// Creates a piece of all row groups of an epoch.
+    pub(super) fn of_epoch(manifest: &EpochManifest) -> Self {
+        let row_groups = (0, manifest.row_groups.len());
+        Self { row_groups, ..Self::new(manifest, 0, manifest.rows(), u64::MAX) }
+    }
+
     /// Creates a piece of some rows of one row group, and of all row groups before and after that the piece is extended
     /// by.
     pub(super) fn of_rows(manifest: &EpochManifest, entry: usize, rows: &Range<u64>, row_bytes: u64) -> Self {

@@ -348,6 +348,9 @@ pub(super) struct ResolvedQuery {
     pub(super) keys: Option<RequiredKeys>,
     /// Commit of the records, if the query reads entries of an index.
     pub(super) indexed_commit: Option<Uuid>,
+    /// Whether a cursor reads the rows: it needs the bounds of all pages, and reads later what lies between two of
+    /// them.
+    pub(super) by_page: bool,
 }
 
 impl ResolvedQuery {
@@ -422,6 +425,7 @@ impl ResolvedQuery {
             piece: query.piece.clone(),
             access: query.access.clone(),
             indexed_commit: None,
+            by_page: false,
         })
     }
 
@@ -449,6 +453,7 @@ impl ResolvedQuery {
             access: self.access.clone(),
             keys: RequiredKeys::of(&self.schema, self.predicate.as_ref()),
             indexed_commit: None,
+            by_page: false,
         }
     }
 

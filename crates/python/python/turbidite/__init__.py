@@ -18,6 +18,7 @@ import os
 
 from turbidite import _core
 from turbidite._progress import Progress
+from turbidite.cursor import Cursor, CursorBatch, CursorStep
 from turbidite.dataset import Column, Dataset, Histogram, Quantile, Query, Schema
 from turbidite.errors import CorruptionError, OperationError, TurbiditeError, UsageError
 from turbidite.indexes import Index, Indexes
@@ -30,6 +31,9 @@ from turbidite.writer import Writer
 __all__ = [
     "Column",
     "CorruptionError",
+    "Cursor",
+    "CursorBatch",
+    "CursorStep",
     "Dataset",
     "Histogram",
     "Index",

@@ -17,6 +17,7 @@ from turbidite._checks import Epochs, Id, Ids, names, natural, optional, particl
 from turbidite._command import run
 from turbidite._progress import Progress, Tell, checked, watching
 from turbidite._result import Result
+from turbidite.cursor import Cursor, point
 from turbidite.errors import UsageError
 from turbidite.indexes import Indexes
 from turbidite.phase_space import PhaseSpace
@@ -343,6 +344,33 @@ class Dataset:
         arguments = self._cuttable("share", query)
         made = self._core.share(arguments, natural("share", index), natural("share", count))
         return [Piece(self.path, {**arguments, "epochs": None, "piece": piece}) for piece in made]
+
+    def cursor(
+        self,
+        epoch: int,
+        where: str | None = None,
+        *,
+        box: Box | None = None,
+        period: Period | None = None,
+        columns: Sequence[str] | None = None,
+        near: Sequence[float] | None = None,
+        threads: int | None = None,
+        check: bool = True,
+    ) -> Cursor:
+        """Returns a cursor: the rows of a query of one epoch step by step, from coarse to fine.
+
+        The dataset needs levels of detail (``turbidite ingest --levels``). The first rows are spread evenly over the place
+        that the query selects, or are those near to a point first, `near`, with a number for each coordinate. The other
+        arguments are those of :meth:`query`.
+
+        >>> cursor = turbidite.open("space.tbd").cursor(7, box={"x": (0, 4)}, columns=["x"])
+        >>> [len(cursor.advance(quality=quality)) > 0 for quality in (0.125, 0.5, 1)]
+        [True, True, True]
+        """
+        query = self.query(
+            where, box=box, period=period, epochs=natural("epoch", epoch), columns=columns, threads=threads, check=check
+        )
+        return Cursor(self._core.cursor(query._resolved(), point(near)), self.path)
 
     def _cuttable(self, call: str, query: Query | str | None) -> Arguments:
         """Returns the arguments of a query that a call cuts into pieces."""

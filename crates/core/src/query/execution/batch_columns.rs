@@ -13,7 +13,7 @@ use crate::schema::DataType;
 
 /// Makes the columns of a query's batches.
 #[derive(Debug, Default)]
-pub(super) struct BatchColumns {
+pub(in crate::query) struct BatchColumns {
     epoch: u64,
     /// `epoch` as often as a batch has needed it. All batches of an epoch that have one piece share this memory.
     epochs: ScalarBuffer<u64>,
@@ -22,7 +22,7 @@ pub(super) struct BatchColumns {
 impl BatchColumns {
     /// Returns the columns of a batch of `rows` rows. The memory of a single piece is shared. Several pieces are copied
     /// into recycled memory.
-    pub(super) fn of(
+    pub(in crate::query) fn of(
         &mut self,
         pieces: &[PackedRows],
         rows: usize,

@@ -7,7 +7,7 @@
 //! `first_rows` are kept. `pool` is the thread pool. `recycle` and `scratch` reuse memory. `groups` iterates over whole
 //! epochs for compaction.
 
-mod batch_columns;
+pub(in crate::query) mod batch_columns;
 pub(super) mod column;
 pub(super) mod column_order;
 pub(super) mod fetch;

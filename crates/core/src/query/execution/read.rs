@@ -83,13 +83,27 @@ pub(in crate::query) fn load(
     counters: &Arc<Counters>,
     scratch: &mut Scratch,
 ) -> Result<PackedRows> {
+    load_ranges(group, resolved, chunk, counters, scratch).map(|(rows, _)| rows)
+}
+
+/// Reads a chunk as [`load`] does. Returns also the numbers of the matching rows: ascending, disjoint ranges.
+///
+/// # Errors
+/// The errors of [`load`].
+pub(in crate::query) fn load_ranges(
+    group: &Group,
+    resolved: &ResolvedQuery,
+    chunk: &RowSelection,
+    counters: &Arc<Counters>,
+    scratch: &mut Scratch,
+) -> Result<(PackedRows, Vec<Range<u32>>)> {
     let (tested, memory) = (Vec::new(), None);
     let mut work = ChunkWork { group, resolved, counters, scratch, clock: Instant::now(), tested, memory };
     let selected = work.select(chunk)?;
     let rows: usize = selected.iter().map(|range| (range.end - range.start) as usize).sum();
     let columns = work.pick(&selected, rows)?;
     add(&counters.rows_matched, rows as u64);
-    Ok(PackedRows::new(group.epoch(), rows, columns, counters))
+    Ok((PackedRows::new(group.epoch(), rows, columns, counters), selected))
 }
 
 struct ChunkWork<'a> {
@@ -146,7 +160,8 @@ impl ChunkWork<'_> {
         let requests: Vec<ColumnRequest<'_>> =
             stored.map(|column| ColumnRequest { column: *column, rows: selected, held: held(column) }).collect();
         let row_bytes: usize = self.resolved.stored.iter().map(|column| self.resolved.width(*column)).sum();
-        let columns = self.fetch(&requests, gap_budget(rows as u64 * row_bytes as u64))?;
+        let gap_bytes = if self.resolved.by_page { 0 } else { gap_budget(rows as u64 * row_bytes as u64) };
+        let columns = self.fetch(&requests, gap_bytes)?;
         drop(tested);
         if let Some(memory) = self.memory.take() {
             self.counters.recycler.give(memory);

@@ -49,6 +49,9 @@ pub struct EpochExplanation {
     pub rows: u64,
     /// Row groups by kind.
     pub runs: Vec<KindCount>,
+    /// Row groups by level of detail, the coarsest first. Empty in datasets without levels.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub levels: Vec<LevelCount>,
     /// Columns whose statistics in the manifest pruned row groups.
     pub runs_skipped_by: Vec<PruneReason>,
     /// The access paths that could answer the predicate, if the dataset has indexes. The last is the scan. A lookup of
@@ -97,6 +100,20 @@ pub struct KindCount {
     pub whole: u64,
     /// Row groups that have to be tested.
     pub tested: u64,
+}
+
+/// The number of row groups of one level of detail.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct LevelCount {
+    /// The level.
+    pub level: u8,
+    /// All row groups of this level.
+    pub total: u64,
+    /// Row groups in which rows may match.
+    pub read: u64,
+    /// Rows of these row groups.
+    pub rows: u64,
 }
 
 /// Row groups or rows pruned by the statistics of one column alone, or by several columns if none alone suffices.
@@ -186,6 +203,9 @@ fn explain_epoch(dataset: &Catalog, resolved: &ResolvedQuery, scan: &EpochScan) 
         alternatives: scan.alternatives.clone(),
         ..EpochExplanation::default()
     };
+    if resolved.schema.levels().is_some() {
+        explanation.levels = levels_of(scan, resolved.schema.top_level());
+    }
     let indexed_by = scan.indexed_by();
     let mut choices = scan.choices.iter().peekable();
     let mut last_part = None;
@@ -213,6 +233,23 @@ fn explain_epoch(dataset: &Catalog, resolved: &ResolvedQuery, scan: &EpochScan) 
         }
     }
     Ok(explanation)
+}
+
+/// Returns the row groups of each level of detail.
+fn levels_of(scan: &EpochScan, top: u8) -> Vec<LevelCount> {
+    let mut levels: Vec<LevelCount> =
+        (0..=top).rev().map(|level| LevelCount { level, ..LevelCount::default() }).collect();
+    let place = |level: u8| usize::from(top.saturating_sub(level));
+    for group in &scan.manifest.row_groups {
+        levels[place(group.level)].total += 1;
+    }
+    for choice in &scan.choices {
+        let group = &scan.manifest.row_groups[choice.entry];
+        let count = &mut levels[place(group.level)];
+        count.read += 1;
+        count.rows += group.rows;
+    }
+    levels
 }
 
 fn kind_of(kinds: &mut Vec<KindCount>, kind: RunKind) -> &mut KindCount {
@@ -344,6 +381,9 @@ impl fmt::Display for EpochExplanation {
                 "  {name}: {} pruned, {} match completely, {} to be filtered",
                 kind.skipped, kind.whole, kind.tested
             )?;
+        }
+        for LevelCount { level, total, read, rows } in &self.levels {
+            writeln!(f, "  level {level}: {read} of {total} row groups, {rows} rows")?;
         }
         for reason in &self.runs_skipped_by {
             let PruneReason { by, runs, rows } = reason;

@@ -83,7 +83,8 @@ impl PageStatistics {
     /// Returns what a scan needs that selects rows by these columns.
     fn of(columns: &[usize], resolved: &ResolvedQuery) -> Self {
         let key = resolved.schema.key_index();
-        let selecting = if resolved.predicate.is_some() { Need::Tested } else { Need::Always };
+        let is_tested = resolved.predicate.is_some() && !resolved.by_page;
+        let selecting = if is_tested { Need::Tested } else { Need::Always };
         let needed = |is_used: bool| if is_used { selecting } else { Need::Never };
         Self {
             // A merge takes the rows of a window by the keys of its pages.

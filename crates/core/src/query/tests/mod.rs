@@ -5,6 +5,7 @@ mod answers;
 mod bounds;
 mod boxes;
 mod cold;
+mod cursors;
 mod damage;
 mod distribution;
 mod effort;

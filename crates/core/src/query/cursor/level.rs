@@ -1,0 +1,193 @@
+//! The plan of one level: its units in the order of visits.
+
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::format::EpochManifest;
+use crate::query::catalog::Catalog;
+use crate::query::cursor::order::{beginning, delay, distance, tie, turns};
+use crate::query::cursor::units::{Unit, Work, bounds_of, units_of};
+use crate::query::metrics::Counters;
+use crate::query::planning::plan::RowGroupPlan;
+use crate::query::planning::pruning::GroupChoice;
+use crate::query::planning::scan::{EpochScan, choose, plan_epoch_by, replaced};
+use crate::query::request::ResolvedQuery;
+
+/// Maximum size of the rows that one task reads, in bytes, unless a unit is larger.
+const WORK_BYTES: usize = 4 << 20;
+
+/// The units of a level.
+#[derive(Debug)]
+pub(super) struct LevelPlan {
+    pub(super) level: u8,
+    /// The coarsest level.
+    top: u8,
+    scan: Arc<EpochScan>,
+    /// Whether a unit of each row group of the plan was read.
+    touched: Vec<bool>,
+    /// The units, in the order of their turns.
+    units: Vec<Unit>,
+    /// Number of visited units.
+    visited: usize,
+    /// Number of rows that may match in the other units.
+    rows_left: u64,
+    work_rows: u64,
+}
+
+impl LevelPlan {
+    /// Plans a level of an epoch. `resolved` names the commit. Units near to a point are visited first, if one is
+    /// given.
+    ///
+    /// # Errors
+    /// An epoch that was replaced; the errors of plans.
+    pub(super) fn new(
+        dataset: &Catalog,
+        resolved: &ResolvedQuery,
+        epoch: u64,
+        (level, seed): (u8, u64),
+        near: Option<&[f64]>,
+    ) -> Result<Self> {
+        let scan = plan_level(dataset, resolved, epoch, level).map_err(|error| match error {
+            Error::EpochReplaced { .. } => replaced(dataset, epoch),
+            other => other,
+        })?;
+        let units = units_by_turns(dataset, resolved, &scan, beginning(seed, epoch, level), near)?;
+        let rows_left = units.iter().map(|unit| u64::from(unit.selected)).sum();
+        let touched = vec![false; scan.choices.len()];
+        let work_rows = (WORK_BYTES / resolved.row_bytes().max(1)).max(1) as u64;
+        let top = resolved.schema.top_level();
+        Ok(Self { level, top, scan: Arc::new(scan), touched, units, visited: 0, rows_left, work_rows })
+    }
+
+    /// Returns the number of rows that may match in the units to visit.
+    pub(super) fn rows_left(&self) -> u64 {
+        self.rows_left
+    }
+
+    /// Returns the share of the units that have been visited: the probability of a unit to be one of them, over the
+    /// seeds.
+    pub(super) fn share(&self) -> f64 {
+        if self.is_done() { 1.0 } else { self.visited as f64 / self.units.len() as f64 }
+    }
+
+    /// Returns whether all units have been visited.
+    pub(super) fn is_done(&self) -> bool {
+        self.visited == self.units.len()
+    }
+
+    /// Returns the number of units to visit next that have this many rows that may match, and one or more.
+    pub(super) fn units_with(&self, rows: f64) -> usize {
+        let mut found = 0.0;
+        let enough = self.units[self.visited..].iter().position(|unit| {
+            found += f64::from(unit.selected);
+            found >= rows
+        });
+        enough.map_or(self.units.len() - self.visited, |last| last + 1)
+    }
+
+    /// Visits the units of a share of the cycle, unless they have been visited. Returns them as [`LevelPlan::visit`]
+    /// does.
+    pub(super) fn visit_share(&mut self, share: f64) -> Vec<Work> {
+        let is_within = |unit: &Unit| share >= 1.0 || f64::from(unit.turn) < share * 2f64.powi(u32::BITS as i32);
+        let mut end = self.units.partition_point(is_within);
+        if end == 0 && share > 0.0 && self.level == self.top {
+            // A sample without rows would tell nothing.
+            end = self.units.iter().take_while(|unit| unit.turn == self.units[0].turn).count();
+        }
+        self.visit(end.saturating_sub(self.visited))
+    }
+
+    /// Visits the next units. Returns them by row group, in the order of the file.
+    pub(super) fn visit(&mut self, count: usize) -> Vec<Work> {
+        let end = self.units.len().min(self.visited.saturating_add(count));
+        let mut units = self.units[self.visited..end].to_vec();
+        units.sort_unstable();
+        self.visited = end;
+        let mut works: Vec<Work> = Vec::new();
+        let mut rows = 0;
+        for unit in units {
+            let group = unit.group;
+            self.rows_left -= u64::from(unit.selected);
+            rows += u64::from(unit.selected);
+            match works.last_mut().filter(|work| work.units[0].group == group && rows <= self.work_rows) {
+                Some(work) => work.units.push(unit),
+                None => {
+                    rows = u64::from(unit.selected);
+                    let is_first = !std::mem::replace(&mut self.touched[group as usize], true);
+                    let choice = self.scan.choices[group as usize];
+                    works.push(Work { scan: self.scan.clone(), choice, units: vec![unit], is_first });
+                }
+            }
+        }
+        works
+    }
+}
+
+/// Returns the units of a level in the order of their turns, or by the distance of their boxes from a point.
+fn units_by_turns(
+    dataset: &Catalog,
+    resolved: &ResolvedQuery,
+    scan: &EpochScan,
+    beginning: u64,
+    near: Option<&[f64]>,
+) -> Result<Vec<Unit>> {
+    let mut visits: Vec<(f64, u64, Unit)> = Vec::new();
+    let mut receivers: Vec<u32> = Vec::new();
+    let groups = &scan.manifest.row_groups;
+    let run_of = |choice: &GroupChoice| (groups[choice.entry].part.rank, groups[choice.entry].run);
+    let mut group = 0u32;
+    // The row groups of a run follow each other.
+    for choices in scan.choices.chunk_by(|one, other| run_of(one) == run_of(other)) {
+        let (receiver, run) = run_of(&choices[0]);
+        let begun = visits.len();
+        for choice in choices {
+            let plan = RowGroupPlan::new(dataset, resolved, scan, *choice)?;
+            for unit in units_of(&plan, group, resolved)? {
+                let distance = match near {
+                    None => 0.0,
+                    Some(point) => bounds_of(&plan.group, resolved, &(unit.start..unit.end))?
+                        .map_or(f64::INFINITY, |bounds| distance(point, &bounds)),
+                };
+                visits.push((distance, tie(run, beginning), unit));
+            }
+            group += 1;
+        }
+        let number = receivers.iter().rposition(|other| *other == receiver).unwrap_or_else(|| {
+            receivers.push(receiver);
+            receivers.len() - 1
+        });
+        let turns = turns((visits.len() - begun) as u32, delay(number as u32), beginning);
+        for ((.., unit), turn) in visits[begun..].iter_mut().zip(turns) {
+            unit.turn = (turn >> u32::BITS) as u32;
+        }
+    }
+    visits.sort_unstable_by(|(distance, tie, unit), (other_distance, other_tie, other)| {
+        let by_turn = distance.total_cmp(other_distance).then(unit.turn.cmp(&other.turn));
+        by_turn.then(tie.cmp(other_tie)).then(unit.cmp(other))
+    });
+    let mut units: Vec<Unit> = visits.into_iter().map(|(.., unit)| unit).collect();
+    if near.is_some() {
+        let count = units.len() as u64;
+        (0..).zip(&mut units).for_each(|(place, unit): (u64, _)| unit.turn = ((place << u32::BITS) / count) as u32);
+    }
+    Ok(units)
+}
+
+/// Plans the row groups of a level.
+fn plan_level(dataset: &Catalog, resolved: &ResolvedQuery, epoch: u64, level: u8) -> Result<EpochScan> {
+    let mut columns = resolved.schema.key_columns().to_vec();
+    columns
+        .extend(resolved.predicate_columns().iter().filter(|column| !resolved.schema.key_columns().contains(column)));
+    let of_level = |manifest: &Arc<EpochManifest>| {
+        let mut choices = choose(dataset, resolved, manifest);
+        choices.retain(|choice| level_of(manifest, *choice) == level);
+        choices
+    };
+    // The cursor counts the row groups of the epoch once, and its progress by itself.
+    plan_epoch_by(dataset, resolved, epoch, &Counters::default(), &columns, of_level)
+}
+
+/// Returns the level of a row group.
+pub(super) fn level_of(manifest: &EpochManifest, choice: GroupChoice) -> u8 {
+    manifest.row_groups[choice.entry].level
+}

@@ -1,0 +1,330 @@
+//! A cursor and its batches.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use arrow_array::{RecordBatch, RecordBatchOptions};
+use arrow_schema::SchemaRef;
+
+use crate::error::{Error, Result};
+use crate::query::catalog::Catalog;
+use crate::query::cursor::level::{LevelPlan, level_of};
+use crate::query::cursor::order::{goal_of, stands_for};
+use crate::query::cursor::request::{CursorRequest, Step, unfit};
+use crate::query::cursor::units::{UnitRows, Work};
+use crate::query::execution::batch_columns::BatchColumns;
+use crate::query::execution::pool::{Pool, Ticket};
+use crate::query::metrics::{Counters, QueryMetrics, add, lap};
+use crate::query::piece::Piece;
+use crate::query::planning::scan::choose;
+use crate::query::request::{ResolvedQuery, Use};
+
+/// Number of units from which a step whose matching rows are estimated reads in several rounds.
+const ROUND_UNITS: usize = 8;
+
+/// Share of the estimated units that a round reads, so that the step does not return many rows too many.
+const ROUND_SHARE: f64 = 0.875;
+
+/// Rows of one page, or of a few pages that follow each other.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct CursorBatch {
+    /// The matching rows.
+    pub rows: RecordBatch,
+    /// Level of detail of the rows. The rows of this level and above are a sample of one row in 8^level.
+    pub level: u8,
+    /// Lower and upper bound of each coordinate of the page's rows, both included. `None` for rows with a NaN
+    /// coordinate.
+    pub bounds: Option<Vec<(f64, f64)>>,
+    /// The receiver that has stored the rows, and the number of its run. All levels of a run share it.
+    pub run: (u32, u32),
+}
+
+impl CursorBatch {
+    /// Returns the number of rows that each of these rows stands for: 8^level. Rows of coarser levels of the same run
+    /// that lie within the bounds stand for as many, once this batch is returned.
+    pub fn stands_for(&self) -> u64 {
+        8u64.pow(self.level.into())
+    }
+}
+
+/// Loaded rows of some units, whose run is known.
+type Loading = ((u32, u32), u8, Ticket<Result<Vec<UnitRows>>>);
+
+/// The rows of a query step by step, from the coarsest level of detail to the finest, each row once. A step sets a
+/// goal, and iteration returns the batches until the goal is reached. Batches that were not taken are returned by the
+/// next step. A cursor ends after its first error.
+pub struct Cursor {
+    dataset: Arc<Catalog>,
+    resolved: Arc<ResolvedQuery>,
+    counters: Arc<Counters>,
+    pool: Pool,
+    near: Option<Vec<f64>>,
+    epoch: u64,
+    /// The seed of the levels, and the coarsest level.
+    levels: (u64, u8),
+    /// Rows of the row groups that may match, by level. Planned levels have none.
+    rows_of_levels: Vec<u64>,
+    /// The plan of the level that the cursor visits.
+    plan: Option<LevelPlan>,
+    goal: Option<Step>,
+    work: VecDeque<Work>,
+    loads: VecDeque<Loading>,
+    ready: VecDeque<CursorBatch>,
+    /// Number of rows that may match in the units to load.
+    pending_rows: u64,
+    /// Number of units that were loaded or are to be loaded.
+    units: usize,
+    /// Rows that could match, and rows that matched, in the loaded units.
+    tested_rows: (u64, u64),
+    columns: BatchColumns,
+    has_failed: bool,
+}
+
+/// Opens a cursor of one epoch. Reads its manifest.
+///
+/// # Errors
+/// Usage errors; a missing epoch; a corrupt manifest.
+pub(in crate::query) fn open(
+    dataset: &Arc<Catalog>,
+    request: &CursorRequest,
+    counters: Arc<Counters>,
+) -> Result<Cursor> {
+    let schema = dataset.schema.clone();
+    let Some(levels) = schema.levels() else {
+        return Err(unfit("the dataset has no levels of detail; ingest into a new one with --levels"));
+    };
+    request.check(&schema)?;
+    let epochs = dataset.select_epochs(&request.query.epochs)?;
+    let [epoch] = epochs[..] else {
+        return Err(unfit(format!("reads one epoch, and the query has {}; select one", epochs.len())));
+    };
+    // Entries of indexes would be read again for each level.
+    let mut resolved = ResolvedQuery::resolve(&request.query.clone().using(Use::Scan), &schema)?;
+    let manifest = dataset.manifest_of_now(epoch)?;
+    resolved.by_page = true;
+    resolved.piece = Some(Piece::of_epoch(&manifest));
+    let mut rows_of_levels = vec![0; usize::from(levels.count) + 1];
+    for choice in choose(dataset, &resolved, &manifest) {
+        if let Some(rows) = rows_of_levels.get_mut(usize::from(level_of(&manifest, choice))) {
+            *rows += manifest.row_groups[choice.entry].rows;
+        }
+    }
+    add(&counters.runs_considered, manifest.row_groups.len() as u64);
+    Ok(Cursor {
+        dataset: dataset.clone(),
+        pool: Pool::new(resolved.threads, &counters.recycler),
+        resolved: Arc::new(resolved),
+        counters,
+        near: request.near.clone(),
+        epoch,
+        levels: (levels.seed, levels.count),
+        rows_of_levels,
+        plan: None,
+        goal: None,
+        work: VecDeque::new(),
+        loads: VecDeque::new(),
+        ready: VecDeque::new(),
+        pending_rows: 0,
+        units: 0,
+        tested_rows: (0, 0),
+        columns: BatchColumns::default(),
+        has_failed: false,
+    })
+}
+
+impl Cursor {
+    /// Sets the goal of the next batches.
+    ///
+    /// # Errors
+    /// A usage error for a quality outside 0 to 1, and for a cursor that has ended with an error.
+    pub fn advance(&mut self, step: Step) -> Result<()> {
+        step.check()?;
+        if self.has_failed {
+            return Err(unfit("has ended with an error; open a new one"));
+        }
+        self.goal = Some(step);
+        Ok(())
+    }
+
+    /// Returns the names and types of the columns.
+    pub fn schema(&self) -> SchemaRef {
+        self.resolved.arrow.clone()
+    }
+
+    /// Returns the statistics of all steps so far.
+    pub fn metrics(&self) -> QueryMetrics {
+        self.counters.metrics()
+    }
+
+    /// Returns the number of rows that each row of all batches so far stands for, wherever it is. Counts and sums of
+    /// returned rows, times this number, are unbiased estimates over the seeds of datasets, for any box and predicate,
+    /// except for rows with a NaN coordinate, which are all of level 0. Where the cursor is in the middle of a level,
+    /// estimates for small places vary; there, use the level and the bounds of batches.
+    ///
+    /// `None` if no estimate is possible: before the first batch, and in the middle of a level that is read from a
+    /// point outwards. The number is that of the goal, even if not all of its batches have been taken.
+    pub fn stands_for(&self) -> Option<f64> {
+        if self.is_finished() {
+            // Finer levels, which need not have been planned, have no rows.
+            return Some(1.0);
+        }
+        let top = self.levels.1;
+        let (level, share) = self.plan.as_ref().map_or((top, 0.0), |plan| (plan.level, plan.share()));
+        let number = stands_for(level, share, top);
+        let is_random = self.near.is_none() || share == 0.0 || share == 1.0;
+        (is_random && number.is_finite()).then_some(number)
+    }
+
+    /// Returns the maximum number of rows that further steps may return, from statistics.
+    pub fn rows_most(&self) -> u64 {
+        let ready: usize = self.ready.iter().map(|batch| batch.rows.num_rows()).sum();
+        let planned = self.plan.as_ref().map_or(0, LevelPlan::rows_left);
+        self.rows_of_levels.iter().sum::<u64>() + planned + self.pending_rows + ready as u64
+    }
+
+    /// Returns whether all rows have been returned.
+    pub fn is_finished(&self) -> bool {
+        self.rows_most() == 0
+    }
+
+    fn next_batch(&mut self) -> Result<Option<CursorBatch>> {
+        loop {
+            self.counters.check()?;
+            if let Some(batch) = self.ready.pop_front() {
+                if let Some(Step::Rows(rows)) = &mut self.goal {
+                    *rows = rows.saturating_sub(batch.rows.num_rows() as u64);
+                }
+                return Ok(Some(batch));
+            }
+            self.submit();
+            if let Some((run, level, load)) = self.loads.pop_front() {
+                let loaded = self.pool.wait(load)?;
+                self.take(run, level, loaded)?;
+            } else if !self.choose()? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Chooses the units to read next. Returns false if the goal is reached, or no unit is left.
+    fn choose(&mut self) -> Result<bool> {
+        let top = self.levels.1;
+        loop {
+            let Some(goal) = self.goal else { return Ok(false) };
+            let (least, share) = match goal {
+                Step::Rows(0) => return Ok(false),
+                Step::Rows(_) => (0, 1.0),
+                Step::Quality(quality) => goal_of(quality, top),
+            };
+            match &mut self.plan {
+                Some(plan) if !plan.is_done() => {
+                    let work = match goal {
+                        Step::Rows(rows) => plan.visit(units_for(plan, rows, self.tested_rows, self.units)),
+                        Step::Quality(_) if plan.level < least => return Ok(false),
+                        Step::Quality(_) => plan.visit_share(if plan.level > least { 1.0 } else { share }),
+                    };
+                    let has_work = !work.is_empty();
+                    self.units += work.iter().map(|work| work.units.len()).sum::<usize>();
+                    self.pending_rows += work.iter().map(Work::selected).sum::<u64>();
+                    self.work.extend(work);
+                    return Ok(has_work);
+                }
+                _ => {
+                    let Some(level) = self.plan.as_ref().map_or(Some(top), |plan| plan.level.checked_sub(1)) else {
+                        return Ok(false);
+                    };
+                    if level < least {
+                        return Ok(false);
+                    }
+                    let seed = self.levels.0;
+                    let near = self.near.as_deref();
+                    let plan = LevelPlan::new(&self.dataset, &self.resolved, self.epoch, (level, seed), near)?;
+                    self.plan = Some(plan);
+                    self.rows_of_levels[usize::from(level)] = 0;
+                }
+            }
+        }
+    }
+
+    /// Submits loads, as many as threads have use for.
+    fn submit(&mut self) {
+        let ahead = if self.resolved.threads > 1 { self.resolved.threads + 2 } else { 1 };
+        while self.loads.len() < ahead
+            && let Some(work) = self.work.pop_front()
+        {
+            let group = &work.scan.manifest.row_groups[work.choice.entry];
+            let run = (group.part.rank, group.run);
+            let level = level_of(&work.scan.manifest, work.choice);
+            let cost_bytes = work.selected() * self.resolved.row_bytes() as u64;
+            let (dataset, resolved, counters) = (self.dataset.clone(), self.resolved.clone(), self.counters.clone());
+            let load = move |scratch: &mut _| work.load(&dataset, &resolved, &counters, scratch);
+            self.loads.push_back((run, level, self.pool.submit(cost_bytes, load)));
+        }
+    }
+
+    /// Makes batches of loaded rows.
+    fn take(&mut self, run: (u32, u32), level: u8, loaded: Vec<UnitRows>) -> Result<()> {
+        let mut clock = Instant::now();
+        for UnitRows { rows, bounds, selected } in loaded {
+            let count = rows.rows;
+            self.pending_rows -= u64::from(selected);
+            self.tested_rows.0 += u64::from(selected);
+            self.tested_rows.1 += count as u64;
+            if count == 0 {
+                continue;
+            }
+            let columns = self.columns.of(&[rows], count, &self.resolved, &self.counters.recycler);
+            let options = RecordBatchOptions::new().with_row_count(Some(count));
+            let rows = RecordBatch::try_new_with_options(self.resolved.arrow.clone(), columns, &options)
+                .map_err(|cause| Error::internal(format!("a batch does not fit its schema: {cause}")))?;
+            self.ready.push_back(CursorBatch { rows, level, bounds, run });
+        }
+        lap(&self.counters.merge_ns, &mut clock);
+        Ok(())
+    }
+}
+
+/// Returns the number of units of a level to visit for this many matching rows. Of `tested` rows that could match, so
+/// many have matched, in `visited` units.
+fn units_for(plan: &LevelPlan, rows: u64, (tested, matched): (u64, u64), visited: usize) -> usize {
+    if tested == matched {
+        return plan.units_with(rows as f64);
+    }
+    let share = matched as f64 / tested as f64;
+    let units = plan.units_with(rows as f64 / share);
+    let units = if units > ROUND_UNITS { (units as f64 * ROUND_SHARE) as usize } else { units };
+    // A few rows tell little about the share.
+    units.min(visited.max(ROUND_UNITS))
+}
+
+impl Iterator for Cursor {
+    type Item = Result<CursorBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.has_failed {
+            return None;
+        }
+        let next = self.next_batch();
+        if next.is_err() {
+            self.has_failed = true;
+            self.work.clear();
+            self.loads.clear();
+            self.ready.clear();
+        }
+        next.transpose()
+    }
+}
+
+impl std::fmt::Debug for Cursor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cursor")
+            .field("epoch", &self.epoch)
+            .field("goal", &self.goal)
+            .field("rows_most", &self.rows_most())
+            .field("rows_matched", &self.counters.rows_matched.load(Ordering::Relaxed))
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,136 @@
+//! Cursors over datasets that jobs have written: every record once at any places, and estimates without bias over the
+//! seeds of many epochs.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float32Type, Float64Type, Int32Type, UInt32Type};
+use places::{ROOT, Records, options, schema, verify};
+use turbidite::query::{Cursor, CursorBatch, CursorRequest, Step};
+use turbidite::random::Random;
+use turbidite::storage::{MemoryStorage, Storage};
+use turbidite::{Dataset, Levels, LocalJob, Query};
+
+#[path = "support/places.rs"]
+mod places;
+
+const KEY: &str = "space:x,y,z";
+
+fn write(levels: u8, epochs: &[Records]) -> Dataset {
+    let storage = Arc::new(MemoryStorage::new());
+    let mut options = options();
+    options.part_bytes = Some(0);
+    let schema = schema(KEY).with_levels(Levels { count: levels, seed: 22 }).unwrap();
+    let job = LocalJob::open_with(storage.clone(), ROOT, schema, options).unwrap();
+    for (epoch, records) in (0..).zip(epochs) {
+        job.begin_epoch(epoch).unwrap();
+        records.append(&job);
+        job.end_epoch().unwrap();
+    }
+    job.close().unwrap();
+    verify(&storage);
+    Dataset::open_with(storage as Arc<dyn Storage>, ROOT).unwrap()
+}
+
+fn take(cursor: &mut Cursor, step: Step) -> Vec<CursorBatch> {
+    cursor.advance(step).unwrap();
+    cursor.by_ref().map(|batch| batch.unwrap()).collect()
+}
+
+fn numbers(batch: &CursorBatch) -> &[u32] {
+    batch.rows.column_by_name("number").unwrap().as_primitive::<UInt32Type>().values()
+}
+
+/// Returns the places of the rows of a batch.
+fn places_of(batch: &CursorBatch) -> Vec<[f64; 3]> {
+    let column = |name| batch.rows.column_by_name(name).unwrap();
+    let (x, y) = (column("x").as_primitive::<Float32Type>(), column("y").as_primitive::<Float64Type>());
+    let z = column("z").as_primitive::<Int32Type>();
+    (0..batch.rows.num_rows()).map(|row| [x.value(row).into(), y.value(row), z.value(row).into()]).collect()
+}
+
+#[test]
+fn each_record_is_returned_once_wherever_it_is() {
+    let few = Records::new(vec![[1.0; 3], [2.0; 3], [f64::NAN; 3]]);
+    let one_point = Records::new(vec![[3.0, 4.0, 5.0]; 20_000]);
+    let mut short = Records::even(3, 0.0, 1000.0);
+    short.truncate(5_000);
+    let epochs = [Records::hostile(1), one_point, Records::new(Vec::new()), few, short];
+    let dataset = write(3, &epochs);
+    let mut random = Random::new(4);
+    for (epoch, records) in (0..).zip(&epochs) {
+        for sides in [None, Some("0:400,10:700,-3:77")] {
+            let query = Query::new().epochs(epoch).restricted(None, sides.map(str::to_owned), None);
+            let mut cursor = dataset.cursor(&CursorRequest::new(query)).unwrap();
+            let (mut found, mut last) = (Vec::new(), u8::MAX);
+            while !cursor.is_finished() {
+                let step = match random.below(2) {
+                    0 => Step::Rows(1 + random.below(20_000)),
+                    _ => Step::Quality(random.fraction()),
+                };
+                let batches = take(&mut cursor, step);
+                assert!(batches.iter().all(|batch| batch.level <= last));
+                last = batches.iter().map(|batch| batch.level).min().unwrap_or(last);
+                for batch in &batches {
+                    found.extend_from_slice(numbers(batch));
+                    let Some(bounds) = &batch.bounds else { continue };
+                    for place in places_of(batch) {
+                        assert!(place.iter().zip(bounds).all(|(at, (low, high))| low <= at && at <= high));
+                    }
+                }
+            }
+            found.sort_unstable();
+            let inside = |row: &usize| {
+                let place = [records.x[*row].into(), records.y[*row], records.z[*row].into()];
+                let within = [(0.0, 400.0), (10.0, 700.0), (-3.0, 77.0)];
+                sides.is_none() || place.iter().zip(within).all(|(at, (low, high))| low <= *at && *at < high)
+            };
+            let expected: Vec<u32> = (0..records.number.len()).filter(inside).map(|row| records.number[row]).collect();
+            assert_eq!(found, expected, "epoch {epoch}, {sides:?}");
+            assert_eq!(cursor.stands_for(), Some(1.0));
+        }
+    }
+}
+
+/// Each epoch is another seed, for the sample of the levels as for the turns of pages.
+#[test]
+fn counts_in_cells_have_no_bias_over_the_seeds() {
+    const SEEDS: u64 = 200;
+    let records = || {
+        let mut random = Random::new(17);
+        // Half of the records are in one corner.
+        let place = |number: usize| [(); 3].map(|()| random.fraction() * if number < 2_000 { 1000.0 } else { 300.0 });
+        Records::new((0..4_000).map(place).collect())
+    };
+    let dataset = write(2, &(0..SEEDS).map(|_| records()).collect::<Vec<_>>());
+    let cell = |place: [f64; 3]| place.iter().fold(0, |cell, at| 2 * cell + usize::from(*at >= 300.0));
+    let mut truth = [0.0; 8];
+    let of_epoch = records();
+    for row in 0..of_epoch.number.len() {
+        truth[cell([of_epoch.x[row].into(), of_epoch.y[row], of_epoch.z[row].into()])] += 1.0;
+    }
+    let qualities = [1.0 / 64.0, 0.05, 0.125, 0.3, 0.7];
+    let mut sums = [[(0.0f64, 0.0f64); 8]; 5];
+    for epoch in 0..SEEDS {
+        let mut cursor = dataset.cursor(&CursorRequest::new(Query::new().epochs(epoch))).unwrap();
+        let mut counts = [0.0; 8];
+        for (quality, sums) in qualities.into_iter().zip(&mut sums) {
+            for batch in take(&mut cursor, Step::Quality(quality)) {
+                places_of(&batch).into_iter().for_each(|place| counts[cell(place)] += 1.0);
+            }
+            let stands_for = cursor.stands_for().unwrap();
+            for ((sum, count), truth) in sums.iter_mut().zip(counts).zip(truth) {
+                let deviation: f64 = count * stands_for - truth;
+                *sum = (sum.0 + deviation, sum.1 + deviation * deviation);
+            }
+        }
+    }
+    for (quality, sums) in qualities.into_iter().zip(sums) {
+        for (cell, (sum, squares)) in sums.into_iter().enumerate() {
+            let (mean, error) = (sum / SEEDS as f64, squares.sqrt() / SEEDS as f64);
+            assert!(mean.abs() < 4.5 * error, "quality {quality}, cell {cell} of {}: {mean} +- {error}", truth[cell]);
+        }
+    }
+}

@@ -1,0 +1,144 @@
+"""Cursors: the rows of a query step by step, from the coarsest level of detail to the finest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+
+from turbidite import _core
+from turbidite._checks import natural
+from turbidite._progress import Tell
+from turbidite._result import Result
+from turbidite.errors import UsageError
+
+__all__ = ["Cursor", "CursorBatch", "CursorStep"]
+
+
+@dataclass(frozen=True)
+class CursorBatch:
+    """What is known of the rows of one page, or of a few pages that follow each other."""
+
+    rows: int
+    """The number of rows."""
+    level: int
+    """The level of detail: rows of this level and above are a sample of one row in ``8**level``."""
+    bounds: tuple[tuple[float, float], ...] | None
+    """Lower and upper bound of each coordinate, both included. `None` for rows with a NaN coordinate."""
+    run: tuple[int, int]
+    """The receiver that has stored the rows, and the number of its run. All levels of a run share it."""
+
+    @property
+    def stands_for(self) -> int:
+        """The number of rows that each of these rows stands for: ``8**level``.
+
+        Rows of coarser levels of the same run that lie within the bounds stand for as many, once this batch is returned.
+        """
+        return int(8**self.level)
+
+
+class CursorStep(Result):
+    """The rows of a step. They are in memory, and can be read as often as wanted, as those of a query."""
+
+    def __init__(self, step: _core.CursorStep, stands_for: float | None) -> None:
+        self._step = step
+        self.batches = tuple(
+            CursorBatch(rows, level, None if bounds is None else tuple(bounds), run)
+            for level, rows, bounds, run in step.batches()
+        )
+        """What is known of each batch, in the order in which iteration returns the batches."""
+        self.stands_for = stands_for
+        """The number of rows that each row of all steps so far stands for; see `Cursor.stands_for`."""
+
+    def _start(self, tell: Tell | None = None) -> _core.Stream:
+        return self._step.stream()
+
+    def __len__(self) -> int:
+        return sum(batch.rows for batch in self.batches)
+
+    def level(self) -> numpy.ndarray[Any, Any]:
+        """Returns the level of each row, in the order of the rows.
+
+        >>> set(sample.level().tolist())
+        {1}
+        """
+        levels = numpy.array([batch.level for batch in self.batches], dtype=numpy.uint8)
+        return numpy.repeat(levels, [batch.rows for batch in self.batches])
+
+    def __repr__(self) -> str:
+        return f"<CursorStep of {len(self):,} rows in {len(self.batches):,} batches>"
+
+
+class Cursor:
+    """The rows of a query, from the coarsest level of detail to the finest, each row once.
+
+    A cursor is pinned to the commit of its epoch: once the epoch has been replaced, a step that needs further files raises
+    `OperationError`. Iteration takes a step for each level of detail that is left, the coarsest first.
+    """
+
+    def __init__(self, cursor: _core.Cursor, path: str) -> None:
+        self._cursor = cursor
+        self._path = path
+
+    def advance(self, *, rows: int | None = None, quality: float | None = None) -> CursorStep:
+        """Takes a step, and returns its rows.
+
+        `rows` returns at least as many more, unless fewer are left: all matching rows of a page, so about a page too many.
+        `quality` returns rows until this share of the matching rows, from 0 to 1, has been returned by all steps together;
+        1 returns all that are left.
+
+        >>> places = {"x": numpy.linspace(0, 8, 4000, dtype="f4"), "y": numpy.linspace(0, 2, 4000, dtype="f4") ** 2}
+        >>> with turbidite.Writer("space.tbd", {"x": "f4", "y": "f4"}, key="space:x,y", levels=1) as writer:
+        ...     with writer.epoch(7):
+        ...         _ = writer.append(places)
+        >>> cursor = turbidite.open("space.tbd").cursor(7, "x < 4")
+        >>> sample = cursor.advance(quality=0.125)
+        >>> sample.stands_for
+        8.0
+        >>> len(sample) + len(cursor.advance(quality=1))
+        2000
+        """
+        if (rows is None) == (quality is None):
+            raise UsageError("advance: state either rows or quality")
+        if quality is not None and (isinstance(quality, bool) or not isinstance(quality, (int, float, numpy.number))):
+            raise UsageError(f"quality: a number from 0 to 1 is needed, not {quality!r}")
+        wanted = None if rows is None else natural("rows", rows)
+        step = self._cursor.advance(wanted, None if quality is None else float(quality))
+        return CursorStep(step, self.stands_for)
+
+    def __iter__(self) -> Iterator[CursorStep]:
+        for level in reversed(range(self._cursor.levels + 1)):
+            if self.rows_most == 0:
+                return
+            step = self.advance(quality=8.0**-level)
+            if len(step):
+                yield step
+
+    @property
+    def stands_for(self) -> float | None:
+        """The number of rows that each row of all steps so far stands for, wherever it is.
+
+        Counts and sums of the returned rows, times this number, are unbiased estimates, for any box and predicate. `None`
+        before the first rows, and in the middle of a level that is read from a point outwards.
+        """
+        return self._cursor.stands_for
+
+    @property
+    def rows_most(self) -> int:
+        """Further steps return at most so many rows, by statistics; 0 at the end."""
+        return self._cursor.rows_most
+
+    def __repr__(self) -> str:
+        return f"<Cursor of {self._path}: at most {self.rows_most:,} rows are left>"
+
+
+def point(near: Sequence[float] | None) -> list[float] | None:
+    """Returns the numbers of a point, or `None`."""
+    if near is None:
+        return None
+    try:
+        return [float(number) for number in near]
+    except (TypeError, ValueError):
+        raise UsageError(f"near: a number for each coordinate is needed, not {near!r}") from None
