@@ -518,7 +518,7 @@ fn long_predicates_and_uniform_columns_are_answered() {
 
 #[test]
 fn an_index_of_few_of_very_many_columns_is_made_in_situ_and_afterwards() {
-    let columns: Vec<Column> = (0..4_096).map(|number| Column::new(&format!("c{number}"), DataType::I16)).collect();
+    let columns: Vec<Column> = (0..4_096).map(|number| Column::new(format!("c{number}"), DataType::I16)).collect();
     let schema = Schema::clustered(columns, &"c0".parse().unwrap()).unwrap();
     let storage = Arc::new(MemoryStorage::new());
     let mut options = WriteOptions::new(1);
