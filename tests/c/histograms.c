@@ -99,6 +99,9 @@ static void mistakes(turbidite_reader *reader) {
     CHECK(turbidite_histogram(reader, NULL, &x, &many, least, least, NULL) == TURBIDITE_USAGE);
     turbidite_request elsewhere = {sizeof elsewhere, .epochs = "77"};
     CHECK(turbidite_histogram(reader, &elsewhere, &x, NULL, least, NULL, NULL) != TURBIDITE_OK);
+    turbidite_bins few = {sizeof few, .column = "i", .count = 64, .low = 1, .high = 4};
+    CHECK(turbidite_histogram(reader, NULL, &few, NULL, least, NULL, NULL) == TURBIDITE_USAGE);
+    CHECK(strstr(turbidite_last_error(), "4 of x"));
     /* All defaults, without metrics. */
     CHECK(turbidite_histogram(reader, NULL, &x, NULL, least, NULL, NULL) == TURBIDITE_OK);
 }

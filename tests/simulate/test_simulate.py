@@ -185,7 +185,7 @@ def test_later_epochs_of_a_trace_are_forecast_as_they_are_ingested(tmp_path):
             continue
         steady = found["steady"]
         assert later["renegotiations"] < first["renegotiations"] and steady["tables"] < found["forecast"]["tables"]
-        assert close(steady["tables"], later["renegotiations"], 1.2), (steady["tables"], later["renegotiations"])
+        assert abs(steady["tables"] - later["renegotiations"]) <= 1, (steady["tables"], later["renegotiations"])
         assert close(steady["messages"], later["messages"], 1.2), (steady["messages"], later["messages"])
         assert abs(steady["load_imbalance"] - later["load_imbalance"]) < 0.02, (steady["load_imbalance"], later["load_imbalance"])
         assert (steady["spills"], later["spills"]) == (0, 0)

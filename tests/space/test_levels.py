@@ -111,8 +111,8 @@ def test_a_column_called_level_is_not_hidden(tmp_path):
     with turbidite.Writer(path, {"level": "f4", "y": "f4"}, key="space:level,y", levels=1) as writer, writer.epoch(1):
         writer.append({"level": level, "y": level[::-1].copy()})
     scan = f"read_parquet('{path}/data/**/*.parquet', hive_partitioning = true)"
-    assert duckdb.sql(f"SELECT count(*), sum(level) FROM {scan}").fetchone() == (1000, level.sum())
-    assert duckdb.sql(f"SELECT count(*) FROM {scan} WHERE level_ = 1").fetchone() == (125,)
+    assert duckdb.sql(f"SELECT count(*), sum(level) FROM {scan}").fetchall() == [(1000, level.sum())]
+    assert duckdb.sql(f"SELECT count(*) FROM {scan} WHERE level_ = 1").fetchall() == [(125,)]
 
 
 def test_the_package_writes_levels(records, tmp_path):
@@ -143,7 +143,7 @@ def test_unfinished_epochs_are_salvaged_at_their_levels(source, records, tmp_pat
     attempt.unlink()
     command("salvage", path, "--out", tmp_path / "recovered")
     scan = f"read_parquet('{tmp_path}/recovered/**/*.parquet', hive_partitioning = true)"
-    assert duckdb.sql(f"SELECT count(*), count(DISTINCT id), max(level) FROM {scan}").fetchone() == (ROWS, ROWS, LEVELS)
+    assert duckdb.sql(f"SELECT count(*), count(DISTINCT id), max(level) FROM {scan}").fetchall() == [(ROWS, ROWS, LEVELS)]
 
 
 @pytest.mark.parametrize(

@@ -436,7 +436,8 @@ typedef struct turbidite_histogram_metrics {
  * first. A bin contains its lower edge, and the last one its upper edge, too. If `most` is NULL, counts are exact, and
  * bitmap indexes tell which rows need not be read. If `most` has room for as many numbers, no record is read: `least`
  * and `most` are bounds from bitmap indexes and statistics, and equal where edges of bins are edges of an index.
- * `metrics` may be NULL. How many rows have which velocities in step 4000:
+ * `metrics` may be NULL if there are as many bins as requested, and state their number otherwise: a column of integers
+ * may have fewer, and one without a finite value has none. How many rows have which velocities in step 4000:
  *
  *     uint64_t rows[64 * 64];
  *     turbidite_request request = {sizeof request, .epochs = "4000", .where = "energy > 10"};

@@ -194,6 +194,13 @@ pub unsafe extern "C" fn turbidite_histogram(
             (Some(y), true) => dataset.histogram_2d(&query, (&x.column, &x.bins), (&y.column, &y.bins), None)?.into(),
             (Some(y), false) => dataset.histogram_2d_bounds(&query, (&x.column, &x.bins), (&y.column, &y.bins))?.into(),
         };
+        let requested = [x.bins.count as u64, y.as_ref().map_or(0, |y| y.bins.count as u64)];
+        if metrics.is_null() && counts.metrics.bins != requested {
+            let [found, of_y] = counts.metrics.bins;
+            let what =
+                format!("is NULL, but tells the number of bins: {found} of x and {of_y} of y, fewer than requested");
+            return Err(argument("metrics", what));
+        }
         reader.bytes_read.fetch_add(counts.metrics.bytes_read, Ordering::Relaxed);
         // SAFETY: the header requires room for as many bins as are requested, and the core returns no more. `metrics`
         // has been checked.

@@ -54,6 +54,18 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Lets the other threads end if one panics, so that the panic reaches the caller. They would wait for its row group.
+struct PanicGuard<'a, 'p>(&'a PartSet<'p>);
+
+impl Drop for PanicGuard<'_, '_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.is_failed.store(true, Ordering::SeqCst);
+            self.0.notify();
+        }
+    }
+}
+
 impl<'a> PartSet<'a> {
     /// Prepares to write the parts `own`, by `options`, in files of `factory`.
     pub(super) fn new(
@@ -93,6 +105,7 @@ impl<'a> PartSet<'a> {
     pub(super) fn write(self, threads: usize, progress: &(dyn Fn(u64) + Sync)) -> Result<Vec<Vec<u8>>> {
         let ahead = GROUPS_AHEAD * threads;
         let work = || {
+            let _guard = PanicGuard(&self);
             let mut divider = Divider::new(self.division, self.own.clone(), self.records);
             let mut buffers = EncodeBuffers::new();
             while self.advance(&mut divider, &mut buffers, ahead, progress) {}

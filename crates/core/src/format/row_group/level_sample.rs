@@ -26,7 +26,7 @@ impl LevelSample {
     /// Creates the sample of a run that a rank writes in an epoch.
     pub fn of_run(levels: Levels, epoch: u64, rank: u32, run: u32) -> Self {
         let numbers = [epoch, u64::from(rank), u64::from(run)];
-        let seed = numbers.into_iter().fold(mix(levels.seed), |seed, number| mix(seed ^ mix(number + 1)));
+        let seed = numbers.into_iter().fold(mix(levels.seed), |seed, number| mix(seed ^ mix(number.wrapping_add(1))));
         Self { count: levels.count, seed }
     }
 
