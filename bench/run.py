@@ -22,6 +22,7 @@ import capped
 import data
 import duckdb
 import epochs
+import indexes
 import ingest
 import lookups
 import overlap
@@ -34,7 +35,7 @@ import space
 from common import EPOCHS, HERE, RANKS, median, say
 
 WIDTHS = (36, 64)
-PARTS = ("ingest", "query", "epochs", "capped", "large", "scaling", "python", "lookups", "space", "bitmaps")
+PARTS = ("ingest", "query", "epochs", "capped", "large", "scaling", "python", "lookups", "space", "bitmaps", "indexes")
 QUICK_PARTS = ("ingest", "query", "epochs")
 QUICK = HERE / "quick.json"
 # A ratio may be this much worse than the committed one before it counts: machines are shared.
@@ -175,6 +176,12 @@ class Bench:
         self.section(f"Bitmap indexes: an epoch of {measured.rows:,} records of 36 bytes, `{bitmaps.INDEX}`", measured.table())
         self.figures["bitmaps"] = measured.figures()
 
+    def indexes(self, scratch: Path) -> None:
+        measured = indexes.Indexes(scratch, self.options.rounds, self.options.quick)
+        measured.study()
+        self.section(f"Sorted indexes: {measured.epochs} epochs of {measured.rows:,} records of 36 bytes", measured.table())
+        self.figures["indexes"] = measured.figures()
+
     def keep_ratios(self, width: int, ratios: dict[str, float]) -> None:
         self.ratios |= {f"{width} bytes: {name}": value for name, value in ratios.items()}
 
@@ -218,7 +225,7 @@ def main() -> int:
         if {"ingest", "query"} & set(chosen.parts):
             with tempfile.TemporaryDirectory(prefix="turbidite-bench-", dir=chosen.scratch) as folder:
                 bench.width(Path(folder), width)
-    works = {"epochs": bench.epochs, "capped": bench.capped, "large": bench.large, "scaling": bench.scale, "python": bench.python, "lookups": bench.lookups, "space": bench.space, "bitmaps": bench.bitmaps}
+    works = {"epochs": bench.epochs, "capped": bench.capped, "large": bench.large, "scaling": bench.scale, "python": bench.python, "lookups": bench.lookups, "space": bench.space, "bitmaps": bench.bitmaps, "indexes": bench.indexes}
     for part, work in works.items():
         if part in chosen.parts:
             with tempfile.TemporaryDirectory(prefix="turbidite-bench-", dir=chosen.scratch) as folder:
