@@ -45,11 +45,11 @@ def runs(name):
 
 
 def write(path: Path, *epochs: int) -> None:
-    """Writes epochs of two parts."""
+    """Writes epochs, the first of two parts."""
     rows = {name: numpy.random.default_rng(1).standard_normal(200_000) for name in ("x", "y")}
     rows["id"] = numpy.arange(200_000)
     for epoch in epochs:
-        # All ranks receive the first epoch of a writer. A later one of this size has one part.
+        # All ranks receive the first epoch of a dataset. A later one of this size has one part.
         with turbidite.Writer(path, {"x": "f8", "y": "f8", "id": "int64"}, key="x", ranks=2) as writer, writer.epoch(epoch):
             for rank in range(2):
                 writer.append({name: values[rank::2] for name, values in rows.items()}, rank=rank)
@@ -93,7 +93,7 @@ LEFT = {
 @pytest.mark.parametrize("name", LEFT)
 def test_a_result_that_is_left_waits_for_no_thread(tmp_path, name):
     """A thread that reads ahead waits for the second epoch for ever, and the first batch is there already."""
-    write(tmp_path / "run.tbd", 3, 4)
+    write(tmp_path / "run.tbd", 4, 3)
     # The first part belongs to the check of the manifest, for which the first batch waits.
     first = turbidite.open(tmp_path / "run.tbd").row_groups(4)[0]["file"]
     replace_parts_by_pipes(tmp_path / "run.tbd", 4, keep=first)
