@@ -157,12 +157,7 @@ impl EpochStats {
         runs.sort_unstable();
         runs.dedup();
         let mut level_rows = vec![0; usize::from(dataset.schema().top_level()) + 1];
-        for group in &manifest.row_groups {
-            // A corrupt manifest, which `verify` names, may state a level that the dataset lacks.
-            if let Some(rows) = level_rows.get_mut(usize::from(group.level)) {
-                *rows += group.rows;
-            }
-        }
+        manifest.row_groups.iter().for_each(|group| level_rows[usize::from(group.level)] += group.rows);
         Ok(Self {
             epoch,
             rows: manifest.rows(),

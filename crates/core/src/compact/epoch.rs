@@ -13,7 +13,7 @@ use super::slab::{Sequences, SlabReader};
 use crate::error::Result;
 use crate::format::{
     EncodeBuffers, EpochManifest, EpochStatistics, KeyRangeCounts, MAX_RANGE_COUNTS, MAX_ROW_GROUPS, PartEntry, PartId,
-    RowGroupEntries, RowGroupEntry, RunContext, StageSeconds,
+    RowGroupEntry, RunContext, StageSeconds,
 };
 use crate::query::EpochGroups;
 use crate::schema::Schema;
@@ -162,16 +162,8 @@ impl<'a> EpochWork<'a> {
         let mut lanes = self.written.into_inner().unwrap_or_else(PoisonError::into_inner);
         lanes.sort_unstable_by_key(|(number, _)| *number);
         let identity = factory.identity;
-        let mut manifest = EpochManifest {
-            partitions: None,
-            indexed_commit: None,
-            epoch: identity.epoch,
-            commit: identity.commit,
-            parts: Vec::new(),
-            row_groups: RowGroupEntries::default(),
-            keys: KeyRangeCounts::default(),
-            statistics: EpochStatistics { ranks: lanes.len() as u32, nan_keys, ..EpochStatistics::default() },
-        };
+        let mut manifest = EpochManifest::new(identity.epoch, identity.commit);
+        (manifest.statistics.ranks, manifest.statistics.nan_keys) = (lanes.len() as u32, nan_keys);
         for (_, lane) in lanes {
             let mut lane = lane?;
             manifest.parts.push(lane.part);

@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use uuid::Uuid;
 
-use crate::error::{Error, IoContext, Result, UsageError};
+use crate::error::{Error, IoContext, Result};
 use crate::format::PartId;
 use crate::format::bitmap::sidecar::{EncodedSection, SidecarIdentity, SidecarWriter};
 use crate::index::{BitmapColumns, BitmapDefinition};
 use crate::index_build::options::IndexOptions;
-use crate::index_build::others::Others;
+use crate::index_build::others::{Others, open_announced};
 use crate::index_build::removal::remove_remains;
 use crate::query::{Dataset, EpochGroups, Group, PageIndex};
 use crate::shuffle::{Topology, Transport};
@@ -112,16 +112,9 @@ impl BitmapBuild {
         topology: Topology,
         transport: Box<dyn Transport + Send>,
     ) -> Result<Self> {
-        let options = IndexOptions { threads: options.threads.or(Some(1)), ..options.clone() };
-        let mut others = Others::new(&storage, place, topology, transport)?;
-        let mut opened = None;
-        let lead = || Ok(String::new());
-        others.take(lead, |_| {
-            opened = Some(Self::unlocked(storage, path.as_ref(), definition, &options)?);
-            Ok(())
-        })?;
-        let mut build = opened.ok_or_else(|| Error::internal("an index was not opened"))?;
-        let lead = || build.prepare(path.as_ref(), definition, &options).map(|()| String::new());
+        let open = |options: &IndexOptions| Self::unlocked(storage.clone(), path.as_ref(), definition, options);
+        let (mut others, mut build) = Others::open(&storage, place, topology, transport, options, open)?;
+        let lead = || build.prepare(path.as_ref(), definition, options).map(|()| String::new());
         others.take(lead, |_| Ok(()))?;
         build.others = Mutex::new(Some(others));
         Ok(build)
@@ -168,8 +161,7 @@ impl BitmapBuild {
     /// # Errors
     /// A corrupt manifest; I/O errors; when the connection has failed.
     pub fn missing(&self) -> Result<Vec<u64>> {
-        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
-        others.as_mut().map_or_else(|| self.missing_now(), |others| others.epochs(|| self.missing_now()))
+        Others::epochs(&self.others, || self.missing_now())
     }
 
     fn missing_now(&self) -> Result<Vec<u64>> {
@@ -211,15 +203,11 @@ impl BitmapBuild {
         let begin = || {
             let commit = self.dataset.manifest(epoch)?.commit;
             SidecarEpoch::begin(storage, &self.index, epoch, commit)?;
-            Ok(format!("{epoch}.{commit}"))
+            Ok(commit.to_string())
         };
         let mut begun = None;
         let write = |announced: &str| {
-            let groups = EpochGroups::open(&self.dataset, epoch)?;
-            if announced != format!("{epoch}.{}", groups.commit()) {
-                let what = format!("epoch {epoch} was replaced while its index was made; repeat the command");
-                return Err(UsageError::Option { option: "index", what }.into());
-            }
+            let groups = open_announced(&self.dataset, epoch, announced)?;
             let folder = SidecarEpoch::unfinished(&self.index, epoch, groups.commit());
             let share = groups.parts().skip(rank).step_by(ranks).collect();
             self.write_parts(epoch, &groups, share, &folder, progress)?;

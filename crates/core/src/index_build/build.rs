@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::division::{Division, IndexedRecords, share};
 use super::options::IndexOptions;
-use super::others::Others;
+use super::others::{Others, open_announced};
 use super::parts::{PartSet, manifest};
 use super::removal::remove_remains;
 use crate::error::{Error, Result, UsageError};
@@ -110,15 +110,8 @@ impl IndexBuild {
         topology: Topology,
         transport: Box<dyn Transport + Send>,
     ) -> Result<Self> {
-        let options = IndexOptions { threads: options.threads.or(Some(1)), ..options.clone() };
-        let mut others = Others::new(&storage, place, topology, transport)?;
-        let mut opened = None;
-        let lead = || Ok(String::new());
-        others.take(lead, |_| {
-            opened = Some(Self::unlocked(storage, path.as_ref(), definition, &options)?);
-            Ok(())
-        })?;
-        let mut build = opened.ok_or_else(|| Error::internal("an index was not opened"))?;
+        let open = |options: &IndexOptions| Self::unlocked(storage.clone(), path.as_ref(), definition, options);
+        let (mut others, mut build) = Others::open(&storage, place, topology, transport, options, open)?;
         let mut prepared = None;
         let lead = || {
             build.prepare(path.as_ref())?;
@@ -194,8 +187,7 @@ impl IndexBuild {
     /// # Errors
     /// A corrupt manifest; I/O errors; when the connection has failed.
     pub fn missing(&self) -> Result<Vec<u64>> {
-        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
-        others.as_mut().map_or_else(|| self.missing_now(), |others| others.epochs(|| self.missing_now()))
+        Others::epochs(&self.others, || self.missing_now())
     }
 
     fn missing_now(&self) -> Result<Vec<u64>> {
@@ -278,11 +270,7 @@ impl IndexBuild {
         let write = |announced: &str| {
             let (indexed, commit) = announced.split_once(' ').unwrap_or_default();
             let commit = commit.parse().map_err(|_| Error::internal("an announcement of no commit"))?;
-            let groups = EpochGroups::open(&self.dataset, epoch)?;
-            if indexed != groups.commit().to_string() {
-                let what = format!("epoch {epoch} was replaced while its index was made; repeat the command");
-                return Err(UsageError::Option { option: "index", what }.into());
-            }
+            let groups = open_announced(&self.dataset, epoch, indexed)?;
             let reports = self.write_share(epoch, commit, &groups, place, progress)?;
             opened = Some(groups);
             Ok(reports)

@@ -1,8 +1,10 @@
 //! The other processes that make an index together with this one.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, UsageError};
+use crate::index_build::options::IndexOptions;
+use crate::query::{Dataset, EpochGroups};
 use crate::runtime::rank::RankSteps;
 use crate::shuffle::{Topology, Transport};
 use crate::storage::Storage;
@@ -19,18 +21,28 @@ pub(super) struct Others {
 }
 
 impl Others {
-    /// Connects this process with the others.
+    /// Connects this process with the others, and opens a build on every rank. A rank has one thread by default.
     ///
     /// # Errors
-    /// If the topology does not fit the number of ranks.
-    pub(super) fn new(
+    /// If the topology does not fit the number of ranks; the errors of `open`, on every rank.
+    pub(super) fn open<B>(
         storage: &Arc<dyn Storage>,
         (rank, ranks): (u32, u32),
         topology: Topology,
         transport: Box<dyn Transport + Send>,
-    ) -> Result<Self> {
+        options: &IndexOptions,
+        open: impl FnOnce(&IndexOptions) -> Result<B>,
+    ) -> Result<(Self, B)> {
+        let options = IndexOptions { threads: options.threads.or(Some(1)), ..options.clone() };
         let steps = RankSteps::new(storage, (rank, ranks), topology, transport)?;
-        Ok(Self { steps, rank: rank as usize, ranks: ranks as usize })
+        let mut others = Self { steps, rank: rank as usize, ranks: ranks as usize };
+        let mut opened = None;
+        let lead = || Ok(String::new());
+        others.take(lead, |_| {
+            opened = Some(open(&options)?);
+            Ok(())
+        })?;
+        Ok((others, opened.ok_or_else(|| Error::internal("an index was not opened"))?))
     }
 
     /// Takes a step: rank 0 calls `lead`, then all ranks call `share` with its result, which is returned.
@@ -57,14 +69,30 @@ impl Others {
         self.steps.collect(CALL, lead, share)
     }
 
-    /// Returns the epochs that rank 0 lists. The other ranks may see other ones: a program may commit epochs meanwhile.
+    /// Returns the epochs that rank 0 lists if there are other processes. They may see other ones: a program may commit
+    /// epochs meanwhile.
     ///
     /// # Errors
-    /// As for [`Others::take`].
-    pub(super) fn epochs(&mut self, list: impl FnOnce() -> Result<Vec<u64>>) -> Result<Vec<u64>> {
+    /// As for [`Others::take`], and the errors of `list`.
+    pub(super) fn epochs(others: &Mutex<Option<Self>>, list: impl FnOnce() -> Result<Vec<u64>>) -> Result<Vec<u64>> {
+        let mut others = others.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(others) = others.as_mut() else { return list() };
         let lead = || Ok(list()?.iter().map(u64::to_string).collect::<Vec<_>>().join(" "));
-        let announced = self.take(lead, |_| Ok(()))?;
+        let announced = others.take(lead, |_| Ok(()))?;
         let epochs = announced.split_whitespace().map(str::parse);
         epochs.collect::<std::result::Result<_, _>>().map_err(|_| Error::internal("an announcement of no epochs"))
     }
+}
+
+/// Opens the row groups of an epoch, of the commit that rank 0 has announced.
+///
+/// # Errors
+/// A usage error if the epoch has been replaced since then; a corrupt manifest; I/O errors.
+pub(super) fn open_announced(dataset: &Dataset, epoch: u64, commit: &str) -> Result<EpochGroups> {
+    let groups = EpochGroups::open(dataset, epoch)?;
+    if commit == groups.commit().to_string() {
+        return Ok(groups);
+    }
+    let what = format!("epoch {epoch} was replaced while its index was made; repeat the command");
+    Err(UsageError::Option { option: "index", what }.into())
 }

@@ -13,8 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use super::division::{Divider, Division, IndexedRecords, Piece};
 use crate::error::{Error, Result};
 use crate::format::{
-    EncodeBuffers, EpochManifest, EpochStatistics, FormatVersion, KeyRangeCounts, MAX_RANGE_COUNTS, RowGroupEntries,
-    RunKind,
+    EncodeBuffers, EpochManifest, EpochStatistics, FormatVersion, KeyRangeCounts, MAX_RANGE_COUNTS, RunKind,
 };
 use crate::runtime::WriteOptions;
 use crate::schema::Clustering;
@@ -250,7 +249,7 @@ impl<'a> PartSet<'a> {
             keys,
             statistics,
             partitions: by_hash.then_some(self.division.parts()),
-            ..empty(identity.epoch, identity.commit)
+            ..EpochManifest::new(identity.epoch, identity.commit)
         };
         manifest.encode(schema, FormatVersion::LATEST).map(Some)
     }
@@ -270,19 +269,6 @@ fn settle(factory: &PartFactory, writer: &mut Writer, buffers: &mut EncodeBuffer
     succeeded
 }
 
-fn empty(epoch: u64, commit: uuid::Uuid) -> EpochManifest {
-    EpochManifest {
-        epoch,
-        commit,
-        parts: Vec::new(),
-        partitions: None,
-        indexed_commit: None,
-        row_groups: RowGroupEntries::default(),
-        keys: KeyRangeCounts::default(),
-        statistics: EpochStatistics::default(),
-    }
-}
-
 /// Combines the reports of all parts of an epoch, from any processes, to its manifest. Times differ from run to run, so
 /// the manifest states none.
 ///
@@ -299,7 +285,7 @@ pub(super) fn manifest(
     let decoded = reports.into_iter().map(|report| EpochManifest::decode(report, origin, schema));
     let mut reports = decoded.collect::<Result<Vec<_>>>()?;
     reports.sort_unstable_by_key(|report| report.parts.first().map(|part| part.part));
-    let mut whole = empty(identity.epoch, identity.commit);
+    let mut whole = EpochManifest::new(identity.epoch, identity.commit);
     whole.partitions = (schema.clustering() == Clustering::Hash).then_some(parts);
     whole.statistics = EpochStatistics {
         ranks: parts,

@@ -10,9 +10,7 @@ use uuid::Uuid;
 
 use super::exchange_statistics::ExchangeStatistics;
 use crate::error::{Error, Result};
-use crate::format::{
-    EpochManifest, EpochStatistics, FormatVersion, KeyRangeCounts, MAX_RANGE_COUNTS, RowGroupEntries, RunKind,
-};
+use crate::format::{EpochManifest, EpochStatistics, FormatVersion, MAX_RANGE_COUNTS, RunKind};
 use crate::schema::{Clustering, Schema};
 use crate::shuffle::{Engine, EngineStatistics, MessageError, Payloads};
 use crate::writer::Outcome;
@@ -116,18 +114,8 @@ pub(super) fn merge(schema: &Schema, payloads: Payloads) -> Result<Vec<u8>> {
 /// Combines the ranks' reports to the epoch's manifest. Reports are validated like a manifest read from storage, since
 /// they arrive over a network and may come from another release.
 pub(super) fn join(schema: &Schema, epoch: u64, commit: Uuid, payloads: Payloads) -> Result<EpochManifest> {
-    let nothing = || EpochManifest {
-        epoch,
-        commit,
-        parts: Vec::new(),
-        partitions: None,
-        indexed_commit: None,
-        row_groups: RowGroupEntries::default(),
-        keys: KeyRangeCounts::default(),
-        statistics: EpochStatistics::default(),
-    };
-    let Report { mut loads, manifest } =
-        join_reports(schema, payloads)?.unwrap_or_else(|| Report { loads: Vec::new(), manifest: nothing() });
+    let nothing = || Report { loads: Vec::new(), manifest: EpochManifest::new(epoch, commit) };
+    let Report { mut loads, manifest } = join_reports(schema, payloads)?.unwrap_or_else(nothing);
     let origin = Path::new("reports of all ranks");
     if (manifest.epoch, manifest.commit) != (epoch, commit) {
         let found = format!("they are of epoch {}, commit {}", manifest.epoch, manifest.commit);
@@ -228,16 +216,7 @@ mod tests {
         };
         let part = PartId { rank: part, roll: 0 };
         let parts = vec![PartEntry::new(part, 9, 4, 0)];
-        let manifest = EpochManifest {
-            partitions: None,
-            indexed_commit: None,
-            epoch,
-            commit: Uuid::from_u128(1),
-            parts,
-            row_groups: RowGroupEntries::default(),
-            keys: KeyRangeCounts::default(),
-            statistics,
-        };
+        let manifest = EpochManifest { parts, statistics, ..EpochManifest::new(epoch, Uuid::from_u128(1)) };
         (rank, Report { loads: vec![(rank, u64::from(rank) + 5)], manifest }.encode(schema).unwrap())
     }
 

@@ -177,5 +177,11 @@ pub(super) fn read_manifest(
         let what = format!("it is the manifest of epoch {}, commit {}", manifest.epoch, manifest.commit);
         return Err(Error::corruption(&path, what));
     }
+    // Reports of ranks are decoded in the same way, and may have levels that their rank was not told of.
+    let most = descriptor.schema.top_level();
+    if let Some(part) = manifest.parts.iter().find(|part| part.level > most) {
+        let what = format!("{} has the level {}, but the highest is {most}", part.part.file_name(), part.level);
+        return Err(Error::corruption(&path, what));
+    }
     Ok(manifest)
 }

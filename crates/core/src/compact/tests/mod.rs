@@ -86,16 +86,7 @@ fn write_source(
     let commit = EpochCommit::begin(storage, &paths, &descriptor, label, IfExists::Replace).unwrap().unwrap();
     let schema = &descriptor.schema;
     let mut rows = rows_of(schema, epoch, seed).into_iter();
-    let mut manifest = EpochManifest {
-        partitions: None,
-        indexed_commit: None,
-        epoch: label,
-        commit: commit.identity().commit,
-        parts: Vec::new(),
-        row_groups: crate::format::RowGroupEntries::default(),
-        keys: Default::default(),
-        statistics: EpochStatistics::default(),
-    };
+    let mut manifest = EpochManifest::new(label, commit.identity().commit);
     for (rank, runs) in (0..).zip(epoch) {
         let part = PartId { rank, roll: 0 };
         let (folder, identity) = (commit.directory(), commit.identity());

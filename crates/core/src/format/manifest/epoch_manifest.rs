@@ -112,6 +112,20 @@ pub struct EpochManifest {
 }
 
 impl EpochManifest {
+    /// Creates the manifest of a commit without parts.
+    pub(crate) fn new(epoch: u64, commit: Uuid) -> Self {
+        Self {
+            epoch,
+            commit,
+            parts: Vec::new(),
+            partitions: None,
+            indexed_commit: None,
+            row_groups: RowGroupEntries::default(),
+            keys: KeyRangeCounts::default(),
+            statistics: EpochStatistics::default(),
+        }
+    }
+
     /// Returns the number of records in the epoch.
     pub fn rows(&self) -> u64 {
         self.row_groups.places().map(|run| run.rows).sum()

@@ -106,6 +106,7 @@ mod tests {
             (LevelSample::of_run(levels, 0, 0, 0), 0),
             (LevelSample::of_run(levels, 0, 0, 0), 1),
             (LevelSample::of_run(Levels { seed: 10, ..levels }, 0, 0, 0), 0),
+            (LevelSample::of_run(levels, u64::MAX, u32::MAX, u32::MAX), 0),
         ];
         let rising = samples.map(|(sample, level)| sample.rising(level, 80_000).collect::<Vec<_>>());
         for (number, one) in rising.iter().enumerate() {

@@ -127,19 +127,29 @@ mod tests {
 
     /// Returns whether a range of rows is divided at units as a k-d tree divides them: some axis separates the halves.
     fn is_divided(places: &[[f64; 3]], units: &[usize]) -> bool {
-        let Some((&unit, finer)) = units.split_first() else { return true };
-        let count = places.len().div_ceil(unit);
+        let divided: Vec<[usize; 2]> = units.iter().map(|unit| [*unit; 2]).collect();
+        is_left_of_division(places, places.len(), &divided)
+    }
+
+    /// Returns whether the `places` that are left of `rows` divided rows lie as the tree has divided all of them. Of each
+    /// unit of rows, this many places are left: fewer of the last one.
+    fn is_left_of_division(places: &[[f64; 3]], rows: usize, units: &[[usize; 2]]) -> bool {
+        let Some((&[unit, left], finer)) = units.split_first() else { return true };
+        let count = rows.div_ceil(unit);
         if count < 2 {
-            return is_divided(places, finer);
+            return is_left_of_division(places, rows, finer);
         }
-        let (low, high) = places.split_at(count.div_ceil(2) * unit);
+        let middle = count.div_ceil(2);
+        let (low, high) = places.split_at((middle * left).min(places.len()));
         let is_separated = (0..3).any(|axis| {
             let most = low.iter().map(|place| place[axis]).fold(f64::NEG_INFINITY, f64::max);
             let least = high.iter().map(|place| place[axis]).fold(f64::INFINITY, f64::min);
             // Coordinates of 64 bits are compared by 32 bits of their ordinals' span.
             most <= least || (most - least) <= 1e-4 * most.abs().max(1e-4)
         });
-        is_separated && is_divided(low, units) && is_divided(high, units)
+        is_separated
+            && is_left_of_division(low, middle * unit, units)
+            && is_left_of_division(high, rows - middle * unit, units)
     }
 
     fn coordinate() -> impl Strategy<Value = f64> {
@@ -216,12 +226,14 @@ mod tests {
                 let (x, y, z) = places[*number as usize];
                 [x, f64::from(y as f32), f64::from(z)]
             };
-            let mut first = 0;
-            for count in &counts {
-                let arranged: Vec<[f64; 3]> = numbers[first..first + count].iter().map(place).collect();
-                // The last pages of level 0 may lack a row.
-                prop_assert!(first == 0 && !arranged.len().is_multiple_of(7) || is_divided(&arranged, &units));
-                first += count;
+            let (lowest, mut higher) = numbers.split_at(counts[0]);
+            let lowest: Vec<[f64; 3]> = lowest.iter().map(place).collect();
+            prop_assert!(is_left_of_division(&lowest, places.len(), &units.map(|left| [left / 7 * 8, left])));
+            for count in &counts[1..] {
+                let (level, rest) = higher.split_at(*count);
+                let arranged: Vec<[f64; 3]> = level.iter().map(place).collect();
+                prop_assert!(is_divided(&arranged, &units));
+                higher = rest;
             }
             prop_assert_eq!(counts.len(), usize::from(levels) + 1);
             for level in 1..counts.len() {

@@ -14,8 +14,7 @@ use std::sync::Arc;
 use super::{DatasetDescriptor, DatasetPaths, EpochCommit, IfExists, WriterLock, load_manifest, recover};
 use crate::error::Result;
 use crate::format::{
-    EpochManifest, EpochStatistics, Memtable, PartId, PartOptions, PartReader, PartWriter, RowGroupEntry, RunContext,
-    RunKind,
+    EpochManifest, Memtable, PartId, PartOptions, PartReader, PartWriter, RowGroupEntry, RunContext, RunKind,
 };
 use crate::schema::{Column, DataType, Schema, Value};
 use crate::storage::{MemoryStorage, Storage};
@@ -73,16 +72,8 @@ fn open(storage: &Arc<dyn Storage>) -> Result<(WriterLock, DatasetDescriptor)> {
 /// Writes the parts of an attempt and returns its manifest.
 fn write_parts(storage: &Arc<dyn Storage>, commit: &EpochCommit, seed: u64) -> Result<EpochManifest> {
     let ids = ids(seed);
-    let mut manifest = EpochManifest {
-        partitions: None,
-        indexed_commit: None,
-        epoch: commit.identity().epoch,
-        commit: commit.identity().commit,
-        parts: Vec::new(),
-        row_groups: crate::format::RowGroupEntries::default(),
-        keys: Default::default(),
-        statistics: EpochStatistics { rows: ids.len() as u64, ..EpochStatistics::default() },
-    };
+    let mut manifest = EpochManifest::new(commit.identity().epoch, commit.identity().commit);
+    manifest.statistics.rows = ids.len() as u64;
     for (rank, ids) in ids.chunks(2 * RUN_ROWS as usize).enumerate() {
         let part = PartId { rank: rank as u32, roll: 0 };
         let (directory, identity) = (commit.directory(), commit.identity());

@@ -254,3 +254,22 @@ fn filters_that_the_footer_misplaces_are_found() {
     assert!(texts(&found).contains("the footer states a filter in bytes"), "{}", texts(&found));
     assert_eq!(found.len(), 1, "{}", texts(&found));
 }
+
+/// Nothing but the dataset's description tells how many levels there are.
+#[test]
+fn a_manifest_with_levels_that_the_dataset_lacks_is_corrupt() {
+    let memory = dataset(true, &[(1, 1)]);
+    let storage: Arc<dyn Storage> = Arc::new(memory.clone());
+    let descriptor = DatasetDescriptor::read(&*storage, &paths()).unwrap();
+    let mut manifest = load_manifest(&*storage, &paths(), &descriptor, 1).unwrap();
+    let part = manifest.parts[1].part;
+    manifest.parts[1].level = 2;
+    manifest.row_groups.to_mut().iter_mut().filter(|group| group.part == part).for_each(|group| group.level = 2);
+    let encoded = manifest.encode(&schema(), FormatVersion::LATEST).unwrap();
+    let path = paths().manifest(1, manifest.commit);
+    memory.remove_file(&path).unwrap();
+    memory.create(&path).unwrap().write_at(0, &encoded).unwrap();
+    let error = load_manifest(&*storage, &paths(), &descriptor, 1).unwrap_err().to_string();
+    assert!(error.contains("part-00001.parquet has the level 2, but the highest is 0"), "{error}");
+    assert!(texts(&check(&storage).findings).contains("has the level 2"));
+}

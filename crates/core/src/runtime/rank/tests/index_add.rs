@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use uuid::Uuid;
 
@@ -154,20 +156,40 @@ fn runs_of_large_memtables_are_cut_alike() {
     }
 }
 
-/// A storage in which an epoch has not appeared yet, as on a rank that looks a moment before another one.
+/// A storage that differs from what other ranks and threads see.
 #[derive(Debug)]
-struct Behind {
+struct Odd {
     inner: Arc<dyn Storage>,
+    /// The name of an epoch that has not appeared yet, as on a rank that looks a moment before another one.
     hidden: String,
+    /// Whether the next read panics.
+    panics: Arc<AtomicBool>,
 }
 
-impl Storage for Behind {
+#[derive(Debug)]
+struct OddFile {
+    inner: Arc<dyn ReadableFile>,
+    panics: Arc<AtomicBool>,
+}
+
+impl ReadableFile for OddFile {
+    fn bytes(&self) -> u64 {
+        self.inner.bytes()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        assert!(!self.panics.swap(false, Ordering::SeqCst), "the read that was to panic");
+        self.inner.read_at(offset, buffer)
+    }
+}
+
+impl Storage for Odd {
     fn create(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
         self.inner.create(path)
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadableFile>> {
-        self.inner.open(path)
+        Ok(Arc::new(OddFile { inner: self.inner.open(path)?, panics: self.panics.clone() }))
     }
 
     fn kind(&self, path: &Path) -> io::Result<Option<FileKind>> {
@@ -214,8 +236,8 @@ fn all_ranks_make_the_epochs_that_rank_0_sees() {
         for definition in ["id", "bitmap:value"] {
             let seen = run(3, |rank, transport| {
                 let (inner, hidden) = (Arc::clone(&memory), hidden.clone());
-                let storage: Arc<dyn Storage> =
-                    if rank == behind { Arc::new(Behind { inner, hidden }) } else { Arc::clone(&memory) };
+                let hidden = if rank == behind { hidden } else { String::new() };
+                let storage: Arc<dyn Storage> = Arc::new(Odd { inner, hidden, panics: Arc::default() });
                 let (options, one_node, place) = (IndexOptions::default(), Topology::one_node(), (rank, 3));
                 if let Ok(by_bins) = definition.parse() {
                     let build =
@@ -229,6 +251,26 @@ fn all_ranks_make_the_epochs_that_rank_0_sees() {
             assert!(seen.iter().all(|missing| missing == expected), "{definition}: {seen:?}");
         }
     }
+}
+
+/// The other threads wait for the row group of the one that panics, unless they are told.
+#[test]
+fn a_panic_while_a_row_group_is_read_reaches_the_caller() {
+    let (inner, panics) = (Arc::new(records()), Arc::new(AtomicBool::default()));
+    let storage: Arc<dyn Storage> = Arc::new(Odd { inner, hidden: String::new(), panics: panics.clone() });
+    let (definition, options) = ("value".parse().unwrap(), IndexOptions { threads: Some(2), break_lock: true });
+    let mut build = IndexBuild::open_with(Arc::clone(&storage), "ds", &definition, &options).unwrap();
+    build.set_memtable_bytes(48 << 10);
+    // The reads of the sample for the cuts are over when the first rows are counted.
+    let arm = |_| panics.store(true, Ordering::SeqCst);
+    assert!(catch_unwind(AssertUnwindSafe(|| build.build_epoch(0, &arm))).is_err());
+    panics.store(false, Ordering::SeqCst);
+    drop(build);
+    let mut again = IndexBuild::open_with(Arc::clone(&storage), "ds", &definition, &options).unwrap();
+    assert_eq!(again.missing().unwrap(), EPOCHS.map(|(epoch, _)| epoch));
+    again.build_epoch(0, &|_| ()).unwrap();
+    again.close().unwrap();
+    check_files(&storage);
 }
 
 /// Nothing is left of an epoch that one of several processes could not write.
