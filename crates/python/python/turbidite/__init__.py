@@ -19,12 +19,14 @@ import os
 from turbidite import _core
 from turbidite._progress import Progress
 from turbidite.cursor import Cursor, CursorBatch, CursorStep
-from turbidite.dataset import Column, Dataset, Histogram, Quantile, Query, Schema
+from turbidite.dataset import Dataset, Query
+from turbidite.distributions import Histogram, Quantile
 from turbidite.errors import CorruptionError, OperationError, TurbiditeError, UsageError
 from turbidite.indexes import Index, Indexes
 from turbidite.ingest import ingest
 from turbidite.phase_space import PhaseSpace
 from turbidite.pieces import Piece
+from turbidite.schema import Column, Schema
 from turbidite.tracks import Tracks
 from turbidite.writer import Writer
 

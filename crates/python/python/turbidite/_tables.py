@@ -10,7 +10,9 @@ from turbidite._axes import unit_text
 
 if TYPE_CHECKING:
     from turbidite._arguments import Arguments
-    from turbidite.dataset import Dataset, Histogram, Schema
+    from turbidite.dataset import Dataset
+    from turbidite.distributions import Histogram
+    from turbidite.schema import Schema
 
 __all__ = ["of_dataset", "of_histogram", "of_query", "of_schema"]
 

@@ -1,11 +1,10 @@
-"""Reading: datasets, queries and distributions."""
+"""Reading: datasets and queries."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy
@@ -18,107 +17,18 @@ from turbidite._command import run
 from turbidite._progress import Progress, Tell, checked, watching
 from turbidite._result import Result
 from turbidite.cursor import Cursor, point
+from turbidite.distributions import Histogram, Quantile, number
 from turbidite.errors import UsageError
 from turbidite.indexes import Indexes
 from turbidite.phase_space import PhaseSpace
 from turbidite.pieces import Piece
+from turbidite.schema import Column, Schema
 from turbidite.tracks import Tracks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Column", "Dataset", "Histogram", "Quantile", "Query", "Schema"]
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column: its name, its type (``f32``, ``u64``, ``fixed_bytes(16)``) and the unit, if it is known."""
-
-    name: str
-    type: str
-    unit: str | None = None
-
-
-@dataclass(frozen=True)
-class Schema:
-    """The columns of a dataset, and the one by which records are ordered."""
-
-    columns: tuple[Column, ...]
-    key: str
-
-    @property
-    def names(self) -> list[str]:
-        """The names of the columns."""
-        return [column.name for column in self.columns]
-
-    def _repr_html_(self) -> str:
-        return _tables.of_schema(self)
-
-
-@dataclass(frozen=True, eq=False)
-class Histogram:
-    """The rows of a column by bins. Without ``exact=True`` the counts are estimates within guaranteed bounds."""
-
-    column: str
-    edges: numpy.ndarray[Any, Any]
-    """The ends of the bins, one more than there are bins."""
-    rows: numpy.ndarray[Any, Any]
-    """Estimated rows of each bin."""
-    least: numpy.ndarray[Any, Any]
-    """At least so many rows are in each bin."""
-    most: numpy.ndarray[Any, Any]
-    """At most so many rows are in each bin."""
-    below: tuple[int, int, int]
-    """Rows below the first bin: at least, about, at most."""
-    above: tuple[int, int, int]
-    """Rows above the last bin: at least, about, at most."""
-    negative_infinity: tuple[int, int, int]
-    """Rows with minus infinity: at least, about, at most."""
-    positive_infinity: tuple[int, int, int]
-    """Rows with infinity: at least, about, at most."""
-    nan: int
-    """Rows with NaN: without ``exact=True`` and with a predicate, an estimate."""
-    nan_bounds: tuple[int, int]
-    """Rows with NaN: at least, at most."""
-    matching: tuple[int, int, int]
-    """Rows that are counted: at least, about, at most."""
-    unit: str | None = None
-    """The unit of the column."""
-    epochs: tuple[int, ...] = ()
-    """The labels of the epochs."""
-    log: bool = False
-    """Whether the bins have equal ratios instead of equal widths."""
-
-    def plot(self, ax: Axes | None = None, **options: Any) -> Axes:
-        """Draws the rows of each bin with their bounds, and returns the axes. `options` are those of ``Axes.stairs``.
-
-        >>> dataset.histogram("energy", bins=10).plot().get_xlabel()
-        'energy'
-        """
-        return pictures.draw_histogram(self, ax, **options)
-
-    def _repr_html_(self) -> str:
-        return _tables.of_histogram(self)
-
-
-@dataclass(frozen=True)
-class Quantile:
-    """The value below which a share of the rows lies: an estimate within guaranteed bounds.
-
-    Values of integer columns are integers.
-    """
-
-    share: float
-    least: float
-    estimate: float
-    most: float
-
-
-def _number(value: float | str) -> float:
-    """Returns a number of the core's JSON: integers exactly, and infinities, which JSON cannot express."""
-    if not isinstance(value, str):
-        return value
-    return int(value) if value.lstrip("-").isdigit() else float(value)
+__all__ = ["Dataset", "Query"]
 
 
 class Query(Result):
@@ -560,7 +470,7 @@ class Dataset:
         with watching(self.progress, "row groups") as tell:
             found = json.loads(self._core.histogram(arguments, tell))
         counts = numpy.array(found["bins"], dtype="u8").reshape(-1, 3)
-        edges = numpy.array([_number(edge) for edge in found["edges"]])
+        edges = numpy.array([number(edge) for edge in found["edges"]])
         below, above, negative, positive = (
             (found[name][0], found[name][1], found[name][2])
             for name in ("below", "above", "negative_infinity", "positive_infinity")
@@ -625,7 +535,7 @@ class Dataset:
         """
         found: list[dict[str, Any]] = json.loads(self._core.row_groups(natural("epoch", epoch)))
         for group in found:
-            group["keys"] = None if group["keys"] is None else tuple(_number(end) for end in group["keys"])
+            group["keys"] = None if group["keys"] is None else tuple(number(end) for end in group["keys"])
         return found
 
     def key_profile(self, epoch: int, percentiles: Sequence[float] = (1, 5, 10, 25, 50, 75, 90, 95, 99)) -> dict[str, Any]:
@@ -688,4 +598,4 @@ class Dataset:
         with watching(self.progress, "row groups") as tell:
             found = json.loads(self._core.quantiles(column, wanted, labels, exact, tell))
         names = ("share", "least", "estimate", "most")
-        return [Quantile(*(_number(one[name]) for name in names)) for one in found["quantiles"]]
+        return [Quantile(*(number(one[name]) for name in names)) for one in found["quantiles"]]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from turbidite import _core
-    from turbidite.dataset import Column, Schema
+    from turbidite.schema import Column, Schema
 
 __all__ = ["PhaseSpace"]
 

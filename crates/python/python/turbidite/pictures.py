@@ -18,8 +18,9 @@ from turbidite.errors import UsageError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from turbidite.dataset import Column, Histogram
+    from turbidite.distributions import Histogram
     from turbidite.phase_space import PhaseSpace
+    from turbidite.schema import Column
 
     Array = numpy.ndarray[Any, Any]
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy
 from numpy.typing import NDArray
 
-from turbidite.dataset import Column
+from turbidite.schema import Column
 from turbidite.sources.errors import failed, listing, usage
 
 Array = NDArray[Any]

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 import numpy
 
-from turbidite.dataset import Column
+from turbidite.schema import Column
 from turbidite.sources import scratch
 from turbidite.sources.catalogue import (
     Array,

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy
 
-from turbidite.dataset import Column
+from turbidite.schema import Column
 from turbidite.sources.catalogue import (
     Array,
     Catalogue,

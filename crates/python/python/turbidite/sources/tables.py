@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy
 
-from turbidite.dataset import Column
+from turbidite.schema import Column
 from turbidite.sources.catalogue import (
     MOST_COMPONENTS,
     Array,

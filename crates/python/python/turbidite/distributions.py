@@ -1,0 +1,81 @@
+"""Distributions of a column: histograms and quantiles, with their bounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy
+
+from turbidite import _tables, pictures
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["Histogram", "Quantile", "number"]
+
+
+@dataclass(frozen=True, eq=False)
+class Histogram:
+    """The rows of a column by bins. Without ``exact=True`` the counts are estimates within guaranteed bounds."""
+
+    column: str
+    edges: numpy.ndarray[Any, Any]
+    """The ends of the bins, one more than there are bins."""
+    rows: numpy.ndarray[Any, Any]
+    """Estimated rows of each bin."""
+    least: numpy.ndarray[Any, Any]
+    """At least so many rows are in each bin."""
+    most: numpy.ndarray[Any, Any]
+    """At most so many rows are in each bin."""
+    below: tuple[int, int, int]
+    """Rows below the first bin: at least, about, at most."""
+    above: tuple[int, int, int]
+    """Rows above the last bin: at least, about, at most."""
+    negative_infinity: tuple[int, int, int]
+    """Rows with minus infinity: at least, about, at most."""
+    positive_infinity: tuple[int, int, int]
+    """Rows with infinity: at least, about, at most."""
+    nan: int
+    """Rows with NaN: without ``exact=True`` and with a predicate, an estimate."""
+    nan_bounds: tuple[int, int]
+    """Rows with NaN: at least, at most."""
+    matching: tuple[int, int, int]
+    """Rows that are counted: at least, about, at most."""
+    unit: str | None = None
+    """The unit of the column."""
+    epochs: tuple[int, ...] = ()
+    """The labels of the epochs."""
+    log: bool = False
+    """Whether the bins have equal ratios instead of equal widths."""
+
+    def plot(self, ax: Axes | None = None, **options: Any) -> Axes:
+        """Draws the rows of each bin with their bounds, and returns the axes. `options` are those of ``Axes.stairs``.
+
+        >>> dataset.histogram("energy", bins=10).plot().get_xlabel()
+        'energy'
+        """
+        return pictures.draw_histogram(self, ax, **options)
+
+    def _repr_html_(self) -> str:
+        return _tables.of_histogram(self)
+
+
+@dataclass(frozen=True)
+class Quantile:
+    """The value below which a share of the rows lies: an estimate within guaranteed bounds.
+
+    Values of integer columns are integers.
+    """
+
+    share: float
+    least: float
+    estimate: float
+    most: float
+
+
+def number(value: float | str) -> float:
+    """Returns a number of the core's JSON: integers exactly, and infinities, which JSON cannot express."""
+    if not isinstance(value, str):
+        return value
+    return int(value) if value.lstrip("-").isdigit() else float(value)

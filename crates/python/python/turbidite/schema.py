@@ -1,0 +1,34 @@
+"""The columns of a dataset."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from turbidite import _tables
+
+__all__ = ["Column", "Schema"]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its name, its type (``f32``, ``u64``, ``fixed_bytes(16)``) and the unit, if it is known."""
+
+    name: str
+    type: str
+    unit: str | None = None
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The columns of a dataset, and the one by which records are ordered."""
+
+    columns: tuple[Column, ...]
+    key: str
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        return [column.name for column in self.columns]
+
+    def _repr_html_(self) -> str:
+        return _tables.of_schema(self)
