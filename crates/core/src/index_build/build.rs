@@ -20,7 +20,11 @@ use crate::schema::Schema;
 use crate::shuffle::{Topology, Transport};
 use crate::storage::{FileSystem, Storage};
 use crate::store::{DatasetDescriptor, DatasetPaths, EpochCommit, LockNotice, WriterLock, discard_attempt};
-use crate::writer::PartFactory;
+use crate::writer::{MAX_RUN_ROWS, PartFactory};
+
+/// Maximum size of the memtables of all parts that a process writes, in memtables of a rank, unless an epoch has more
+/// parts.
+const MOST_MEMTABLES: u64 = 32;
 
 /// An index that is being built.
 ///
@@ -44,6 +48,7 @@ pub struct IndexBuild {
     /// The description of the entries' dataset, once it is open.
     descriptor: DatasetDescriptor,
     options: WriteOptions,
+    most_memtables: u64,
     threads: usize,
     /// Absent on ranks other than 0.
     lock: Option<WriterLock>,
@@ -142,6 +147,7 @@ impl IndexBuild {
         let writing = WriteOptions::of_entries(1, dataset.descriptor());
         Ok(Self {
             options: WriteOptions { break_lock: options.break_lock, ..writing },
+            most_memtables: MOST_MEMTABLES,
             threads: options.threads.unwrap_or_else(cores).max(1),
             dataset,
             storage,
@@ -174,6 +180,12 @@ impl IndexBuild {
     #[doc(hidden)]
     pub fn set_memtable_bytes(&mut self, bytes: usize) {
         self.options.memtable_bytes = bytes;
+    }
+
+    /// Sets the maximum size of the memtables of all parts, in memtables, for tests with few records.
+    #[doc(hidden)]
+    pub fn set_most_memtables(&mut self, most: u64) {
+        self.most_memtables = most;
     }
 
     /// Returns the notice about a dead process's stale lock of the index, if there was one, for the user.
@@ -302,8 +314,28 @@ impl IndexBuild {
         self.options.engine(0).part_bytes
     }
 
-    fn factory(&self, epoch: u64, commit: Uuid) -> PartFactory {
-        PartFactory::new(&self.storage, &self.paths, &self.descriptor, self.options.part(), (epoch, commit))
+    /// Returns the options of writing so many entries as so many parts. Entries with a value lie in as few runs as
+    /// memory allows: in one, unless an epoch has many parts. Row groups are as large as those of a rank's runs.
+    fn writing(&self, rows: u64, parts: u32) -> WriteOptions {
+        let (part_bytes, row_bytes) = (self.part_bytes(), self.descriptor.schema.row_bytes());
+        let usual_rows = (self.options.memtable_bytes / row_bytes).clamp(1, MAX_RUN_ROWS);
+        // Parts are cut by samples, so some are larger than the others.
+        let whole_bytes = part_bytes.saturating_add(part_bytes / 4);
+        let share_bytes =
+            (self.options.memtable_bytes as u64).saturating_mul(self.most_memtables) / u64::from(parts.max(1));
+        let memtable_bytes = whole_bytes.min(share_bytes).max((usual_rows * row_bytes) as u64);
+        let run_rows = (memtable_bytes / row_bytes as u64).min(rows / u64::from(parts.max(1)));
+        let row_groups = u32::try_from(run_rows.div_ceil(usual_rows as u64)).unwrap_or(u32::MAX).max(1);
+        WriteOptions {
+            part_bytes: Some(part_bytes),
+            memtable_bytes: usize::try_from(memtable_bytes).unwrap_or(usize::MAX),
+            row_groups_per_run: self.options.row_groups_per_run.saturating_mul(row_groups),
+            ..self.options.clone()
+        }
+    }
+
+    fn factory(&self, options: &WriteOptions, epoch: u64, commit: Uuid) -> PartFactory {
+        PartFactory::new(&self.storage, &self.paths, &self.descriptor, options.part(), (epoch, commit))
     }
 
     /// Writes the share of one of several processes. Returns reports of its parts.
@@ -317,18 +349,21 @@ impl IndexBuild {
     ) -> Result<Vec<Vec<u8>>> {
         let records = IndexedRecords { groups, values: &self.values };
         let division = Division::of(&records, &self.descriptor.schema, self.part_bytes())?;
-        let factory = self.factory(epoch, commit);
+        let rows = groups.entries().map(|entry| entry.rows).sum();
+        let options = self.writing(rows, division.parts());
+        let factory = self.factory(&options, epoch, commit);
         let own = share(division.parts(), rank, ranks);
-        PartSet::new(&records, &division, &factory, &self.options, own).write(self.threads, progress)
+        PartSet::new(&records, &division, &factory, &options, own).write(self.threads, progress)
     }
 
     /// Commits the parts of all processes.
     fn commit(&self, begun: EpochCommit, groups: &EpochGroups, reports: Vec<Vec<u8>>) -> Result<EpochStatistics> {
         let rows = groups.entries().map(|entry| entry.rows).sum();
         let PartIdentity { epoch, commit, .. } = begun.identity();
-        let factory = self.factory(epoch, commit);
         let parts = Division::count(rows, &self.descriptor.schema, self.part_bytes());
-        let manifest = manifest(&factory, &self.options, (parts, rows), reports)?;
+        let options = self.writing(rows, parts);
+        let factory = self.factory(&options, epoch, commit);
+        let manifest = manifest(&factory, &options, (parts, rows), reports)?;
         let statistics = manifest.statistics.clone();
         begun.commit(manifest)?;
         Ok(statistics)

@@ -17,7 +17,7 @@ use crate::format::{
 };
 use crate::runtime::WriteOptions;
 use crate::schema::Clustering;
-use crate::writer::{Completion, Outcome, PartFactory, Writer};
+use crate::writer::{Completion, Outcome, PartFactory, Writer, WriterOptions};
 
 /// Number of row groups that are read ahead of the slowest part, for each thread.
 const GROUPS_AHEAD: usize = 2;
@@ -75,7 +75,9 @@ impl<'a> PartSet<'a> {
         own: Range<u32>,
     ) -> Self {
         let lane = |part: u32| {
-            let mut writer = Writer::new(options.writer(part), Arc::clone(&factory.schema));
+            // The size of memtables limits runs.
+            let options = WriterOptions { run_rows: usize::MAX, ..options.writer(part) };
+            let mut writer = Writer::new(options, Arc::clone(&factory.schema));
             let (version, bounds) = division.partition(part);
             writer.set_partition(version, bounds);
             Lane { waiting: Mutex::default(), done: AtomicUsize::new(0), writer: Mutex::new(Some(writer)) }

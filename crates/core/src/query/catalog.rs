@@ -42,9 +42,18 @@ impl CacheBudgets {
     /// The budgets of a dataset.
     pub(super) const RECORDS: Self =
         Self { row_groups: 1 << 18, parts: 384, footer_bytes: 128 << 20, filter_bytes: 256 << 20 };
-    /// The budgets of an index. A dataset may have dozens of indexes, and a process often has 1,024 descriptors.
-    pub(super) const INDEX: Self =
-        Self { row_groups: 1 << 16, parts: 32, footer_bytes: 16 << 20, filter_bytes: 32 << 20 };
+
+    /// Returns the budgets of each of a dataset's indexes. A dataset may have dozens of them, and a process often has
+    /// 1,024 descriptors.
+    pub(super) fn of_indexes(indexes: usize) -> Self {
+        let each = |all: u64, least: u64| (all / indexes.max(1) as u64).max(least);
+        Self {
+            row_groups: each(Self::RECORDS.row_groups, 1 << 15),
+            parts: each(Self::RECORDS.parts as u64, 16) as usize,
+            footer_bytes: each(Self::RECORDS.footer_bytes, 8 << 20),
+            filter_bytes: each(Self::RECORDS.filter_bytes, 16 << 20),
+        }
+    }
 }
 
 /// Number of bytes of other manifest content that count as one row group.

@@ -9,7 +9,7 @@ use crate::index::{BitmapDefinition, EntryLayout, IndexDefinition, SecondaryInde
 use crate::schema::{Levels, Schema, SchemaError};
 use crate::shuffle::{EngineOptions, Prior, Renegotiation, Routing, Topology};
 use crate::store::{DatasetDescriptor, IfExists};
-use crate::writer::{MEMTABLES, WriterOptions};
+use crate::writer::{MAX_RUN_ROWS, MEMTABLES, WriterOptions};
 
 /// Options for writing a dataset. [`WriteOptions::new`] has the defaults.
 #[derive(Debug, Clone)]
@@ -259,6 +259,7 @@ impl WriteOptions {
         WriterOptions {
             rank,
             memtable_bytes: self.memtable_bytes,
+            run_rows: MAX_RUN_ROWS,
             row_groups_per_run: self.row_groups_per_run,
             row_groups_per_part: self.row_groups_per_part,
         }

@@ -12,7 +12,7 @@ use crate::schema::{Schema, Value};
 use crate::writer::open_parts::OpenParts;
 use crate::writer::task::{Completion, Task};
 
-/// Maximum number of records in a run. Limits the memory for sorting, regardless of the width of a record.
+/// Maximum number of records in a run of a rank. Limits the memory for sorting, regardless of the width of a record.
 pub const MAX_RUN_ROWS: usize = 7 << 15;
 
 /// Number of threads per core that sort and write, if the process has its cores to itself. Threads often wait for the
@@ -32,6 +32,8 @@ pub struct WriterOptions {
     pub rank: u32,
     /// Size of a regular memtable in bytes.
     pub memtable_bytes: usize,
+    /// Maximum number of records in a run. It limits the memory for sorting.
+    pub run_rows: usize,
     /// Number of row groups per run.
     pub row_groups_per_run: u32,
     /// Number of row groups after which a part rolls over to the next file.
@@ -371,7 +373,7 @@ fn hull(one: (Value, Value), other: (Value, Value)) -> (Value, Value) {
 }
 
 fn memtable_bytes(options: &WriterOptions, kind: RunKind, row_bytes: usize) -> usize {
-    let regular = options.memtable_bytes.min(MAX_RUN_ROWS.saturating_mul(row_bytes));
+    let regular = options.memtable_bytes.min(options.run_rows.saturating_mul(row_bytes));
     match kind {
         RunKind::Regular => regular,
         // With tiny memtables, these memtables must still hold more than a few rows.

@@ -41,7 +41,7 @@ const FILTER_CHECKSUM: &str = "filter_checksum";
 const LEVEL: &str = "level";
 
 /// First keys of pages are stored if they take at most this share of the pages' bytes.
-const FIRST_KEYS_SHARE: u64 = 2000;
+const FIRST_KEYS_SHARE: u64 = 500;
 
 /// What to read of a manifest.
 #[derive(Debug, Clone, Copy)]

@@ -39,6 +39,7 @@ struct EntryIndex {
     column: usize,
     /// The source that the index must state.
     source: String,
+    budgets: CacheBudgets,
     /// The entries, once they have been opened.
     entries: Mutex<Option<Arc<Catalog>>>,
 }
@@ -54,7 +55,9 @@ pub(in crate::query) fn find_indexes(
     dataset: &Catalog,
 ) -> Result<Vec<Box<dyn AccessPath>>> {
     let mut found: Vec<Box<dyn AccessPath>> = Vec::new();
-    for name in list_indexes(&**storage, paths)? {
+    let names = list_indexes(&**storage, paths)?;
+    let budgets = CacheBudgets::of_indexes(names.len());
+    for name in names {
         let Some(column) = dataset.schema.columns().iter().position(|column| column.name == name) else { continue };
         found.push(Box::new(EntryIndex {
             storage: Arc::clone(storage),
@@ -63,6 +66,7 @@ pub(in crate::query) fn find_indexes(
             records: dataset.schema.clone(),
             column,
             source: EntryLayout::source(dataset.descriptor()),
+            budgets,
             entries: Mutex::new(None),
         }));
     }
@@ -73,7 +77,7 @@ impl EntryIndex {
     /// Opens the entries, and checks that they are entries of this dataset.
     fn open(&self) -> Result<Arc<Catalog>> {
         let path = self.paths.root();
-        let entries = Catalog::open(Arc::clone(&self.storage), path, CacheBudgets::INDEX)?;
+        let entries = Catalog::open(Arc::clone(&self.storage), path, self.budgets)?;
         let definition = IndexDefinition::of_entries(&self.name, &entries.schema);
         let layout = definition.and_then(|definition| EntryLayout::new(&definition, &self.records));
         let types = |schema: &Schema| schema.columns().iter().map(|column| column.data_type).collect::<Vec<_>>();

@@ -49,10 +49,10 @@ enum Planned {
 }
 
 /// A way to find rows without a plan.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 enum Lookup {
-    /// By the key of a dataset that is clustered by hash.
-    Key,
+    /// By the key: the ordinals of some keys.
+    Key(Vec<u64>),
     /// By the index at this position of the dataset's.
     Index(usize),
 }
@@ -60,10 +60,8 @@ enum Lookup {
 impl Lookup {
     /// Returns the lookup that applies to a query of some epochs, if there is one.
     fn of(dataset: &Catalog, resolved: &ResolvedQuery, epochs: usize) -> Option<Self> {
-        if lookup::applies(dataset, resolved, epochs) {
-            return Some(Self::Key);
-        }
-        lookup::index_of(dataset, resolved, epochs).map(Self::Index)
+        let keys = lookup::keys_of(dataset, resolved, epochs).map(Self::Key);
+        keys.or_else(|| lookup::index_of(dataset, resolved, epochs).map(Self::Index))
     }
 }
 
@@ -123,7 +121,7 @@ impl<T: Send + 'static> Scan<T> {
         let limited = resolved.limit < u64::from(most_chunk_rows).saturating_mul(most_ahead as u64);
         // A plan counts the row groups that it has read.
         let lookup = counters.counting().map_or_else(|| Lookup::of(&dataset, &resolved, epochs.len()), |_| None);
-        let is_covered = !matches!(lookup, Some(Lookup::Key)) && covering::applies(&dataset, &resolved);
+        let is_covered = !matches!(lookup, Some(Lookup::Key(_))) && covering::applies(&dataset, &resolved);
         Self {
             pool: Pool::new(resolved.threads, &counters.recycler),
             lookup: lookup.filter(|_| !is_covered),
@@ -236,10 +234,12 @@ impl<T: Send + 'static> Scan<T> {
     fn look_up(&mut self) -> bool {
         let Some(&epoch) = self.epochs.front() else { return false };
         let (dataset, resolved, counters) = self.shared();
-        let found = match self.lookup {
-            Some(Lookup::Key) => KeyLookup::new(&dataset, &resolved, epoch).and_then(KeyLookup::find),
+        let found = match &self.lookup {
+            Some(Lookup::Key(ordinals)) => {
+                KeyLookup::new(&dataset, &resolved, ordinals, epoch).and_then(KeyLookup::find)
+            }
             Some(Lookup::Index(index)) => {
-                IndexLookup::new(&dataset, &resolved, index, epoch).and_then(|lookup| lookup.find(&counters))
+                IndexLookup::new(&dataset, &resolved, *index, epoch).and_then(|lookup| lookup.find(&counters))
             }
             None => None,
         };

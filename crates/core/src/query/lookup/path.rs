@@ -11,6 +11,7 @@ use crate::query::planning::partition_groups::{PartitionGroups, RequiredKeys};
 use crate::query::planning::selection::RowSelection;
 use crate::query::planning::statistics::{judge_page, judge_run, select};
 use crate::query::request::{ResolvedQuery, Use};
+use crate::schema::Clustering;
 
 /// Name of the access path.
 pub(in crate::query) const LOOKUP: &str = "lookup";
@@ -25,20 +26,26 @@ const MOST_ROWS: u64 = 8192;
 /// Maximum decoded size of the rows that are read of an epoch, as of a chunk of a plan.
 const MOST_BYTES: u64 = 4 << 20;
 
-/// Returns whether a query of some epochs looks up its rows by key.
-pub(in crate::query) fn applies(dataset: &Catalog, resolved: &ResolvedQuery, epochs: usize) -> bool {
-    let Some(keys) = &resolved.keys else { return false };
+/// Returns the ordinals of the keys by which a query of some epochs looks up its rows, ascending. `None` if it is
+/// planned.
+pub(in crate::query) fn keys_of(dataset: &Catalog, resolved: &ResolvedQuery, epochs: usize) -> Option<Vec<u64>> {
     let key = resolved.schema.key_columns();
     let is_indexed = |column: &usize| {
         let name = &resolved.schema.columns()[*column].name;
         dataset.indexes().iter().any(|index| index.name() == name)
     };
-    keys.hashes.len().saturating_mul(epochs) <= MOST_KEYS
-        && resolved.access == Use::Automatic
+    let applies = resolved.access == Use::Automatic
         && !resolved.is_by_key()
         && resolved.piece.is_none()
         && resolved.predicate_columns().iter().all(|column| key.contains(column))
-        && !key.iter().any(is_indexed)
+        && !key.iter().any(is_indexed);
+    let predicate = resolved.predicate.as_ref().filter(|_| applies)?;
+    let ordinals = match resolved.schema.clustering() {
+        Clustering::Hash => resolved.keys.as_ref()?.ordinals.clone(),
+        Clustering::Range => RequiredKeys::ordinals_of(&resolved.schema, predicate, MOST_KEYS)?,
+        Clustering::Space => return None,
+    };
+    (ordinals.len().saturating_mul(epochs) <= MOST_KEYS).then_some(ordinals)
 }
 
 /// The rows to read of an epoch.
@@ -53,34 +60,37 @@ pub(in crate::query) struct Found {
 pub(in crate::query) struct KeyLookup<'a> {
     dataset: &'a Catalog,
     resolved: &'a ResolvedQuery,
-    keys: &'a RequiredKeys,
+    /// The ordinals of the keys, ascending.
+    ordinals: &'a [u64],
     manifest: Arc<EpochManifest>,
-    groups: Arc<PartitionGroups>,
     /// The filters used so far.
     filters: Vec<(PartId, Arc<PartFilters>)>,
 }
 
 impl<'a> KeyLookup<'a> {
-    /// Creates the lookup of an epoch, for a query to which lookups apply. `None` if the epoch must be planned.
-    pub(in crate::query) fn new(dataset: &'a Catalog, resolved: &'a ResolvedQuery, epoch: u64) -> Option<Self> {
-        let keys = resolved.keys.as_ref()?;
+    /// Creates the lookup in an epoch of the keys that [`keys_of`] has returned. `None` if the epoch must be planned.
+    pub(in crate::query) fn new(
+        dataset: &'a Catalog,
+        resolved: &'a ResolvedQuery,
+        ordinals: &'a [u64],
+        epoch: u64,
+    ) -> Option<Self> {
         let manifest = dataset.known_manifest(epoch, resolved.predicate_columns())?;
         // Entries of an index belong to one commit of the records. A plan tells if they are of another one.
         if resolved.indexed_commit.is_some() && resolved.indexed_commit != manifest.indexed_commit {
             return None;
         }
-        let groups = dataset.partition_groups(&manifest);
-        Some(Self { dataset, resolved, keys, manifest, groups, filters: Vec::new() })
+        Some(Self { dataset, resolved, ordinals, manifest, filters: Vec::new() })
     }
 
     /// Finds the rows that may match. `None` if the epoch must be planned.
     pub(in crate::query) fn find(mut self) -> Option<Found> {
-        let mut candidates = Vec::new();
-        for (hash, ordinal) in self.keys.hashes.iter().zip(&self.keys.ordinals) {
-            self.add_candidates(*hash, *ordinal, &mut candidates)?;
-        }
+        let mut candidates = match &self.resolved.keys {
+            Some(keys) => self.candidates_by_hash(keys)?,
+            None => self.candidates_by_range(),
+        };
         candidates.sort_unstable();
-        let most_rows = MOST_ROWS.saturating_mul(self.keys.hashes.len() as u64);
+        let most_rows = MOST_ROWS.saturating_mul(self.ordinals.len() as u64);
         let (mut selected, mut rows) = (Vec::new(), 0u64);
         for of_group in candidates.chunk_by(|one, other| one.0 == other.0) {
             let position = of_group[0].0;
@@ -106,10 +116,33 @@ impl<'a> KeyLookup<'a> {
         Some(Found { row_groups: self.manifest.row_groups.len(), selected })
     }
 
-    /// Adds the positions of the row groups whose filters have a key. `None` if a filter is not in memory, and the
-    /// manifest does not exclude the row group.
-    fn add_candidates(&mut self, hash: u64, ordinal: u64, candidates: &mut Vec<(usize, u64)>) -> Option<()> {
-        let positions = self.groups.of_hashes(&[hash]);
+    /// Returns the positions of the row groups whose ranges have a key, with the key's ordinal.
+    fn candidates_by_range(&self) -> Vec<(usize, u64)> {
+        let ranges = self.dataset.key_ranges(&self.manifest);
+        let of_key = |ordinal: u64| ranges.overlapping((ordinal, ordinal)).map(move |position| (position, ordinal));
+        let candidates = self.ordinals.iter().copied().flat_map(of_key);
+        // A row group without a range may have any key, or only NaN.
+        candidates.filter(|(position, _)| !self.is_excluded(*position)).collect()
+    }
+
+    /// Returns the positions of the row groups whose filters have a key, with the key's ordinal. `None` if a filter is
+    /// not in memory, and the manifest does not exclude the row group.
+    fn candidates_by_hash(&mut self, keys: &RequiredKeys) -> Option<Vec<(usize, u64)>> {
+        let groups = self.dataset.partition_groups(&self.manifest);
+        let mut candidates = Vec::new();
+        for (hash, ordinal) in keys.hashes.iter().zip(&keys.ordinals) {
+            self.add_candidates(&groups, (*hash, *ordinal), &mut candidates)?;
+        }
+        Some(candidates)
+    }
+
+    fn add_candidates(
+        &mut self,
+        groups: &PartitionGroups,
+        (hash, ordinal): (u64, u64),
+        candidates: &mut Vec<(usize, u64)>,
+    ) -> Option<()> {
+        let positions = groups.of_hashes(&[hash]);
         let mut found = candidates.len();
         candidates.resize(found + positions.len(), (0, ordinal));
         let mut last = 0;

@@ -13,12 +13,12 @@ use crate::query::execution::stream;
 use crate::query::metrics::{Counters, QueryMetrics};
 use crate::query::request::{BATCH_ROWS, Query, ResolvedQuery, Use};
 use crate::random::Random;
-use crate::schema::{Column, ColumnView, DataType, Schema};
+use crate::schema::{Clustering, Column, ColumnView, DataType, Schema};
 use crate::storage::{MemoryStorage, Storage};
 use crate::store::DatasetPaths;
 use crate::{LocalJob, WriteOptions};
 
-use DataType::{FixedBytes, I16, I64, U8, U16, U32, U64};
+use DataType::{F32, F64, FixedBytes, I16, I64, U8, U16, U32, U64};
 
 /// Number of epochs of a dataset.
 const EPOCHS: u64 = 3;
@@ -27,6 +27,7 @@ const EPOCHS: u64 = 3;
 #[derive(Debug, Clone)]
 struct Setup {
     key: Vec<DataType>,
+    clustering: Clustering,
     rows: u64,
     /// Number of different keys.
     keys: u64,
@@ -37,7 +38,7 @@ struct Setup {
 }
 
 fn setups() -> impl Strategy<Value = Setup> {
-    let keys = vec![
+    let hashed = [
         vec![U32],
         vec![U64],
         vec![I64],
@@ -47,10 +48,14 @@ fn setups() -> impl Strategy<Value = Setup> {
         vec![U8, U32],
         vec![I64, FixedBytes(12), U16],
     ];
+    let hashed = hashed.map(|key| (Clustering::Hash, key));
+    let ranged = [U32, I64, I16, F32, F64, U8].map(|key| (Clustering::Range, vec![key]));
+    let keys = [hashed.as_slice(), ranged.as_slice()].concat();
     let shape = (1u64..6_000, prop_oneof![Just(3u64), 50u64..10_000], prop_oneof![1u32..8, Just(512)], 1u32..6);
     (prop::sample::select(keys), shape, any::<bool>(), any::<u64>()).prop_map(
-        |(key, (rows, keys, page_rows, row_groups_per_part), spills, seed)| Setup {
+        |((clustering, key), (rows, keys, page_rows, row_groups_per_part), spills, seed)| Setup {
             key,
+            clustering,
             rows,
             keys,
             page_rows,
@@ -68,13 +73,19 @@ impl Setup {
         columns.extend(self.key.iter().enumerate().map(|(place, data_type)| Column::new(name(place), *data_type)));
         columns.push(Column::new("small", U8));
         let key: Vec<String> = (0..self.key.len()).map(name).collect();
-        Schema::new(columns, &format!("hash:{}", key.join(","))).unwrap()
+        let prefix = if self.clustering == Clustering::Hash { "hash:" } else { "" };
+        Schema::new(columns, &format!("{prefix}{}", key.join(","))).unwrap()
     }
 
     /// Returns the stored values of key `number`. Long strings differ after their first eight bytes only.
     fn values(&self, number: u64) -> Vec<Vec<u8>> {
         let value = |(place, data_type): (usize, &DataType)| {
             let scattered = (number >> (3 * place)).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(20);
+            match data_type {
+                F32 => return (scattered as i32 as f32 / 8.0).to_le_bytes().to_vec(),
+                F64 => return (f64::from(scattered as i32) / 8.0).to_le_bytes().to_vec(),
+                _ => {}
+            }
             let mut value = if data_type.width() > 8 { vec![7; data_type.width() - 8] } else { Vec::new() };
             value.extend_from_slice(&scattered.to_le_bytes());
             value.truncate(data_type.width());
@@ -156,8 +167,9 @@ fn joined(batches: &[RecordBatch]) -> Option<RecordBatch> {
 fn is_looked_up(dataset: &Catalog, query: &Query) -> bool {
     let resolved = ResolvedQuery::resolve(query, &dataset.schema).unwrap();
     let epochs = dataset.select_epochs(&query.epochs).unwrap();
-    let find = |epoch: &u64| KeyLookup::new(dataset, &resolved, *epoch).and_then(KeyLookup::find).is_some();
-    super::applies(dataset, &resolved, epochs.len()) && epochs.iter().all(find)
+    let Some(keys) = super::keys_of(dataset, &resolved, epochs.len()) else { return false };
+    let find = |epoch: &u64| KeyLookup::new(dataset, &resolved, &keys, *epoch).and_then(KeyLookup::find).is_some();
+    epochs.iter().all(find)
 }
 
 /// Draws a query for keys, of which about one in three is absent.
@@ -219,14 +231,17 @@ proptest! {
 }
 
 fn unique(key: Vec<DataType>, page_rows: u32) -> Setup {
-    Setup { key, rows: 3_000, keys: 1 << 40, page_rows, row_groups_per_part: 3, spills: true, seed: 5 }
+    let clustering = Clustering::Hash;
+    Setup { key, clustering, rows: 3_000, keys: 1 << 40, page_rows, row_groups_per_part: 3, spills: true, seed: 5 }
 }
 
 /// The second query of a key needs no plan, whatever its type, and reads one page of each column.
 #[test]
 fn warm_lookups_need_no_plan() {
-    for (key, page_rows) in [(vec![U32], 64), (vec![I64], 5), (vec![FixedBytes(16)], 64), (vec![U8, U32], 64)] {
-        let setup = unique(key, page_rows);
+    let hashed = [(vec![U32], 64), (vec![I64], 5), (vec![FixedBytes(16)], 64), (vec![U8, U32], 64)];
+    let hashed = hashed.map(|(key, page_rows)| unique(key, page_rows));
+    let ranged = [U64, F64].map(|key| Setup { clustering: Clustering::Range, ..unique(vec![key], 64) });
+    for setup in hashed.into_iter().chain(ranged) {
         let dataset = Catalog::open(setup.write(), "/ds".as_ref(), CacheBudgets::RECORDS).unwrap();
         let dataset = Arc::new(dataset);
         let mut random = Random::new(setup.seed);

@@ -133,7 +133,7 @@ const TOGETHER: &str = "several columns together";
 /// Explains a query over these epochs.
 pub(in crate::query) fn explain(dataset: &Catalog, resolved: &ResolvedQuery, epochs: &[u64]) -> Result<Explanation> {
     let counters = Arc::new(Counters::default());
-    let is_lookup = lookup::applies(dataset, resolved, epochs.len());
+    let is_lookup = lookup::keys_of(dataset, resolved, epochs.len()).is_some();
     let is_covered = !is_lookup && covering::applies(dataset, resolved);
     let mut explained = Vec::with_capacity(epochs.len());
     for &epoch in epochs {

@@ -19,6 +19,17 @@ pub(in crate::query) struct RequiredKeys {
 }
 
 impl RequiredKeys {
+    /// Returns the ordinals of the keys that a predicate requires, ascending. `None` if it implies no list of at most
+    /// `most` keys.
+    pub(in crate::query) fn ordinals_of(schema: &Schema, predicate: &Predicate, most: usize) -> Option<Vec<u64>> {
+        let packed = predicate.keys_of(schema, most)?;
+        let keys = packed.chunks_exact(schema.key().data_type.width());
+        let mut ordinals: Vec<u64> = keys.map(|key| schema.key_order().ordinal(key)).collect();
+        ordinals.sort_unstable();
+        ordinals.dedup();
+        Some(ordinals)
+    }
+
     /// Returns the keys that a predicate requires. `None` if the dataset is not clustered by hash, or the predicate
     /// implies no short list of keys.
     pub(in crate::query) fn of(schema: &Schema, predicate: Option<&Predicate>) -> Option<Self> {

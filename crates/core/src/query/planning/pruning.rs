@@ -31,7 +31,7 @@ impl KeyRanges {
     }
 
     /// Returns the row groups that may contain a key in this closed interval.
-    fn overlapping(&self, (low, high): (u64, u64)) -> impl Iterator<Item = usize> {
+    pub(in crate::query) fn overlapping(&self, (low, high): (u64, u64)) -> impl Iterator<Item = usize> {
         let pairs = self.least.iter().zip(&self.most).enumerate();
         pairs.filter(move |(_, (least, most))| **least <= high && **most >= low).map(|(entry, _)| entry)
     }

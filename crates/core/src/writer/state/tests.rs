@@ -23,8 +23,13 @@ impl Fixture {
         let schema = Arc::new(Schema::new(vec![Column::new("key", DataType::U64)], "key").unwrap());
         let storage = MemoryStorage::new();
         storage.create_dir_all(Path::new("/epoch")).unwrap();
-        let options =
-            WriterOptions { rank: 0, memtable_bytes: MEMTABLE_BYTES, row_groups_per_run: 4, row_groups_per_part: 1024 };
+        let options = WriterOptions {
+            rank: 0,
+            memtable_bytes: MEMTABLE_BYTES,
+            run_rows: MAX_RUN_ROWS,
+            row_groups_per_run: 4,
+            row_groups_per_part: 1024,
+        };
         let factory = PartFactory {
             storage: Arc::new(storage),
             directory: "/epoch".into(),

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::indexes::check_files;
 use super::*;
-use crate::format::EpochManifest;
+use crate::format::{EpochManifest, RunKind};
 use crate::index::{EntryLayout, IndexDefinition};
 use crate::index_build::{BitmapBuild, IndexBuild, IndexOptions};
 use crate::shuffle::Topology;
@@ -71,19 +71,21 @@ fn files(storage: &dyn Storage, folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 /// Makes an index of a copy of `records` by so many processes of so many threads: by one without a connection, if there
-/// are 0. Returns the files of the index.
+/// are 0. All memtables together are as large as `most` of them, unless each part has one. Returns the files of the
+/// index.
 fn add(
     records: &MemoryStorage,
     definition: &IndexDefinition,
     ranks: u32,
     threads: usize,
-    memtable_bytes: usize,
+    (memtable_bytes, most): (usize, u64),
 ) -> BTreeMap<PathBuf, Vec<u8>> {
     let storage: Arc<dyn Storage> = Arc::new(records.crash());
     let options = IndexOptions { threads: Some(threads), break_lock: true };
     let make = |build: Result<IndexBuild>| {
         let mut build = build.unwrap();
         build.set_memtable_bytes(memtable_bytes);
+        build.set_most_memtables(most);
         let missing = build.missing().unwrap();
         assert_eq!(missing, EPOCHS.map(|(epoch, _)| epoch));
         for (epoch, rows) in EPOCHS {
@@ -112,20 +114,20 @@ fn create(storage: &MemoryStorage, definition: &IndexDefinition) {
 #[test]
 fn any_number_of_processes_and_threads_writes_the_same_bytes() {
     let written = records();
-    for (text, memtable_bytes, parts) in [
-        ("value,with=id", 48 << 10, 17),
-        ("value", 1 << 20, 1),
-        ("hash:id", 48 << 10, 14),
-        ("key,with=value", 48 << 10, 14),
-        ("nothing", 48 << 10, 1),
+    for (text, memory, parts) in [
+        ("value,with=id", (48 << 10, 32), 17),
+        ("value", (1 << 20, 32), 1),
+        ("hash:id", (48 << 10, 32), 14),
+        ("key,with=value", (48 << 10, 1), 14),
+        ("nothing", (48 << 10, 32), 1),
     ] {
         let (storage, definition): (_, IndexDefinition) = (written.crash(), text.parse().unwrap());
         create(&storage, &definition);
-        let alone = add(&storage, &definition, 0, 1, memtable_bytes);
+        let alone = add(&storage, &definition, 0, 1, memory);
         let folder = DatasetPaths::new("ds").index(definition.name()).epoch(0);
         assert_eq!(alone.keys().filter(|path| path.starts_with(&folder)).count(), parts, "{text}");
         for (ranks, threads) in [(0, 4), (1, 1), (2, 1), (3, 2), (16, 1)] {
-            let shared = add(&storage, &definition, ranks, threads, memtable_bytes);
+            let shared = add(&storage, &definition, ranks, threads, memory);
             assert!(alone.keys().eq(shared.keys()), "{text}, {ranks} ranks: {:?}", shared.keys());
             let differs = alone.iter().find(|(path, bytes)| shared[*path] != **bytes);
             assert!(
@@ -137,23 +139,30 @@ fn any_number_of_processes_and_threads_writes_the_same_bytes() {
     }
 }
 
-/// Runs are cut by the buckets of a large memtable, too.
+/// Runs are cut by the buckets of a large memtable, too. Where memory allows, a part has one run.
 #[test]
 fn runs_of_large_memtables_are_cut_alike() {
     let storage = records();
     let definition: IndexDefinition = "value,with=id,with=key,with=nothing".parse().unwrap();
     create(&storage, &definition);
-    // 160,000 entries of 32 bytes are two parts of three runs of 36,000 at most.
-    let alone = add(&storage, &definition, 0, 1, 36_000 * 32);
     let path = DatasetPaths::new("ds").index("value");
     let file = path.manifest(0, Uuid::from_u128(1));
     let records = Dataset::open_with(Arc::new(storage.clone()), "ds").unwrap();
     let entries = EntryLayout::new(&definition, records.schema()).unwrap().schema;
-    let manifest = EpochManifest::decode(alone[&file].clone(), &file, &entries).unwrap();
-    assert!(manifest.row_groups.iter().any(|group| group.run > 2));
-    for (ranks, threads) in [(0, 3), (2, 1)] {
-        assert!(alone == add(&storage, &definition, ranks, threads, 36_000 * 32), "{ranks} ranks of {threads} threads");
+    let mut row_groups = Vec::new();
+    // 160,000 entries of 32 bytes are two parts of three runs of 36,000 at most, or of one run.
+    for (most, last_run) in [(1, 2..4), (32, 0..1)] {
+        let memory = (36_000 * 32, most);
+        let alone = add(&storage, &definition, 0, 1, memory);
+        let manifest = EpochManifest::decode(alone[&file].clone(), &file, &entries).unwrap();
+        let regular = || manifest.row_groups.iter().filter(|group| group.kind == RunKind::Regular);
+        assert!(last_run.contains(&regular().map(|group| group.run).max().unwrap()), "{most} memtables");
+        row_groups.push(regular().count());
+        for (ranks, threads) in [(0, 3), (2, 1)] {
+            assert!(alone == add(&storage, &definition, ranks, threads, memory), "{ranks} ranks of {threads} threads");
+        }
     }
+    assert!(row_groups[0].abs_diff(row_groups[1]) <= 4, "{row_groups:?}");
 }
 
 /// A storage that differs from what other ranks and threads see.
