@@ -278,8 +278,8 @@ typedef struct turbidite_request {
 turbidite_status turbidite_query(turbidite_reader *reader, const turbidite_request *request, struct ArrowArrayStream *stream);
 
 /* A cursor: the rows of a query of one epoch, step by step, from the coarsest level of detail to the finest. Each row
- * is returned once, and each page read once. The dataset must have levels of detail. Ten steps, each of which adds a
- * tenth:
+ * is returned once, and each page read once. The dataset must have levels of detail, or an index by space that is then
+ * read. Ten steps, each of which adds a tenth:
  *
  *     turbidite_request request = {sizeof request, .epochs = "4000", .box = "0:10,-5:5,:"};
  *     turbidite_cursor *cursor;
@@ -307,8 +307,9 @@ typedef struct turbidite_batch {
 } turbidite_batch;
 
 /* Opens a cursor. The request has one epoch, no order, limit and shares. If `near` is not NULL, it has a number for
- * each coordinate of the dataset, and the pages of each level come by their distance from this point. The cursor may
- * outlive the reader. If the epoch is replaced, the next step that opens a file fails. */
+ * each coordinate of the dataset (without levels of detail: of the index by space whose coordinates the request limits
+ * most), and the pages of each level come by their distance from this point. The cursor may outlive the reader. If the
+ * epoch is replaced, the next step that opens a file fails. */
 turbidite_status turbidite_cursor_open(turbidite_reader *reader, const turbidite_request *request, const double *near,
                                        turbidite_cursor **cursor);
 

@@ -85,7 +85,7 @@ pub unsafe extern "C" fn turbidite_cursor_open(
         };
         let mut wanted = CursorRequest::new(query);
         if !near.is_null() {
-            let coordinates = reader.dataset.schema().key_columns().len();
+            let coordinates = reader.dataset.cursor_coordinates(&wanted)?;
             // SAFETY: the header requires a number for each coordinate, of which there is one at least.
             wanted = wanted.near(unsafe { std::slice::from_raw_parts(near, coordinates) }.to_vec());
         }

@@ -447,6 +447,7 @@ impl DatasetPlan {
 fn indexes(written: &[String], schema: &Schema) -> Result<Vec<SecondaryIndex>, String> {
     let parse = |text: &String| -> Result<SecondaryIndex, turbidite::Error> {
         let definition: SecondaryIndex = text.parse()?;
+        definition.check_in_situ()?;
         definition.check(schema)?;
         Ok(definition)
     };

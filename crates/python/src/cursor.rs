@@ -46,7 +46,7 @@ pub(crate) struct Cursor {
 }
 
 impl Cursor {
-    /// Creates a cursor of a dataset with this many levels of detail above level 0.
+    /// Creates a cursor of this many levels of detail above level 0.
     pub(crate) fn new(cursor: turbidite::query::Cursor, watch: Watch, levels: u8) -> Self {
         Self { reading: Owned::new(Mutex::new(Reading { cursor: Some(cursor), watch })), levels }
     }

@@ -324,7 +324,8 @@ impl Dataset {
         let opened = self.opened(py)?;
         let dataset = watch.over(&opened);
         let cursor = watch.run(py, move || dataset.cursor(&request))?.map_err(|error| exception(py, &error))?;
-        Ok(Cursor::new(cursor, watch, opened.schema().top_level()))
+        let levels = cursor.levels();
+        Ok(Cursor::new(cursor, watch, levels))
     }
 
     /// A histogram of a column, as JSON.

@@ -11,7 +11,7 @@ use serde_json::json;
 use turbidite::store::EpochRange;
 use turbidite::{
     BitmapBuild, BitmapDefinition, IndexBuild, IndexDefinition, IndexOptions, IndexSummary, SecondaryIndex,
-    WriteOptions, drop_index, indexes,
+    SpaceDefinition, WriteOptions, drop_index, indexes,
 };
 
 use super::answers::{say, say_json};
@@ -24,7 +24,8 @@ use crate::text;
 /// An index finds records by the value of a column that the dataset is not clustered by: any particle by its id in data
 /// that is clustered by energy. It lies in the dataset's folder, beside the records. Queries use it on their own where
 /// it reads less; query --explain says whether they do. A bitmap index answers conditions on several columns: it has,
-/// for each record, the bin of each column's value.
+/// for each record, the bin of each column's value. An index by space is a copy of all records, clustered by place:
+/// boxes and samples (query --quality, --rows) are read from it.
 #[derive(Debug, Args)]
 pub(crate) struct Index {
     #[command(subcommand)]
@@ -49,9 +50,13 @@ struct Add {
     dataset: PathBuf,
     /// COLUMN is sorted, and finds ranges and single values; hash:COLUMN finds single values. Each ',with=COLUMN' after
     /// it carries another column: queries for indexed and carried columns alone read no records. bitmap:A,B,… answers
-    /// conditions on several columns, in bins whose edges have at most 2 digits, or as many as precision=DIGITS says
-    #[arg(value_name = "COLUMN[,with=COLUMN…]|bitmap:A,B,…[,precision=DIGITS]")]
+    /// conditions on several columns, in bins whose edges have at most 2 digits, or as many as precision=DIGITS says.
+    /// space:X,Y[,Z] copies the records by place, with levels of detail
+    #[arg(value_name = "COLUMN[,with=COLUMN…]|bitmap:A,B,…[,precision=DIGITS]|space:X,Y[,Z]")]
     definition: String,
+    /// Levels of detail of space:X,Y,Z above level 0, 1 to 6, each an eighth of the one below [default: 3]
+    #[arg(long, value_name = "N")]
+    levels: Option<u8>,
     /// One epoch, or a range with both ends included [default: all]
     #[arg(long, value_name = "E|A..B")]
     epoch: Option<EpochRange>,
@@ -75,7 +80,7 @@ struct List {
 struct Drop {
     /// The dataset
     dataset: PathBuf,
-    /// The name of the index: its column's, or bitmap:A,B,…
+    /// The name of the index: its column's, bitmap:A,B,… or space:X,Y,Z
     name: String,
     /// Take over the index's lock; use it only if the holder is certainly gone
     #[arg(long)]
@@ -119,7 +124,7 @@ impl Index {
 
 impl Add {
     fn run(&self, as_json: bool) -> Result<(), Failure> {
-        let definition: SecondaryIndex = self.definition.parse()?;
+        let definition = self.definition()?;
         let world = World::find()?;
         let leads = world.as_ref().is_none_or(|world| world.rank() == 0);
         let build = IndexRun {
@@ -129,10 +134,7 @@ impl Add {
             break_lock: self.break_lock,
             shows: leads && !as_json,
         };
-        let added = match (&definition, &world) {
-            (SecondaryIndex::Entries(definition), world) => build.add(definition, world.as_ref())?,
-            (SecondaryIndex::Bitmap(definition), world) => build.add_bitmap(definition, world.as_ref())?,
-        };
+        let added = build.add_any(&definition, world.as_ref())?;
         world.map_or(Ok(()), World::leave)?;
         match (leads, as_json) {
             (false, _) => Ok(()),
@@ -142,34 +144,67 @@ impl Add {
     }
 }
 
+impl Add {
+    /// Returns the index to make.
+    fn definition(&self) -> Result<SecondaryIndex, Failure> {
+        let definition: SecondaryIndex = self.definition.parse()?;
+        match (definition, self.levels) {
+            (definition, None) => Ok(definition),
+            (SecondaryIndex::Space(definition), Some(levels)) => Ok(definition.with_levels(levels)?.into()),
+            _ => Err(Failure::Usage("--levels: only an index by space has levels of detail: space:X,Y,Z".into())),
+        }
+    }
+}
+
 impl IndexRun<'_> {
-    /// Makes what an index of either family lacks.
+    /// Makes what an index of any family lacks.
     pub(super) fn add_any(&self, definition: &SecondaryIndex, world: Option<&World>) -> Result<Added, Failure> {
         match definition {
-            SecondaryIndex::Entries(definition) => self.add(definition, world),
+            SecondaryIndex::Entries(definition) => self.add_entries(definition, world),
             SecondaryIndex::Bitmap(definition) => self.add_bitmap(definition, world),
+            SecondaryIndex::Space(definition) => self.add_copy(definition, world),
         }
     }
 
-    /// Makes the entries of all epochs that an index lacks.
-    fn add(&self, definition: &IndexDefinition, world: Option<&World>) -> Result<Added, Failure> {
-        let begun = Instant::now();
-        let index_options = IndexOptions { threads: self.threads.map(usize::from), break_lock: self.break_lock };
-        let mut build = match world {
-            None => IndexBuild::open(self.dataset, definition, &index_options)?,
+    fn add_entries(&self, definition: &IndexDefinition, world: Option<&World>) -> Result<Added, Failure> {
+        let options = self.options();
+        let build = match world {
+            None => IndexBuild::open(self.dataset, definition, &options)?,
             Some(world) => {
-                let options = WriteOptions::new(world.ranks());
-                let transport = Box::new(world.transport(options.credit_batches)?);
+                let transport = Box::new(world.transport(WriteOptions::new(world.ranks()).credit_batches)?);
                 let place = (world.rank(), world.ranks());
-                IndexBuild::open_rank(self.dataset, definition, &index_options, place, world.topology(), transport)?
+                IndexBuild::open_rank(self.dataset, definition, &options, place, world.topology(), transport)?
             }
         };
+        self.complete(build, definition.name(), definition)
+    }
+
+    fn add_copy(&self, definition: &SpaceDefinition, world: Option<&World>) -> Result<Added, Failure> {
+        let options = self.options();
+        let build = match world {
+            None => IndexBuild::open_space(self.dataset, definition, &options)?,
+            Some(world) => {
+                let transport = Box::new(world.transport(WriteOptions::new(world.ranks()).credit_batches)?);
+                let place = (world.rank(), world.ranks());
+                IndexBuild::open_space_rank(self.dataset, definition, &options, place, world.topology(), transport)?
+            }
+        };
+        self.complete(build, &definition.name(), definition)
+    }
+
+    fn options(&self) -> IndexOptions {
+        IndexOptions { threads: self.threads.map(usize::from), break_lock: self.break_lock }
+    }
+
+    /// Makes the entries, or copies, of all epochs that an index lacks.
+    fn complete(&self, mut build: IndexBuild, name: &str, definition: &dyn fmt::Display) -> Result<Added, Failure> {
+        let begun = Instant::now();
         if let Some(notice) = build.lock_notice().filter(|_| self.shows) {
             complain(&format!("turbidite: {notice}"));
         }
         let epochs = self.selected(build.missing()?);
         let progress = self.progress(&epochs, |epoch| build.rows(epoch))?;
-        let mut added = self.make(definition.name(), definition, epochs, &progress, |epoch| {
+        let mut added = self.make(name, definition, epochs, &progress, |epoch| {
             let written = build.build_epoch(epoch, &|rows| progress.inc(rows))?;
             Ok((written.rows, written.bytes_written))
         })?;
@@ -181,7 +216,7 @@ impl IndexRun<'_> {
     /// Makes the sidecars of all epochs that a bitmap index lacks.
     fn add_bitmap(&self, definition: &BitmapDefinition, world: Option<&World>) -> Result<Added, Failure> {
         let begun = Instant::now();
-        let options = IndexOptions { threads: self.threads.map(usize::from), break_lock: self.break_lock };
+        let options = self.options();
         let mut build = match world {
             None => BitmapBuild::open(self.dataset, definition, &options)?,
             Some(world) => {

@@ -37,8 +37,7 @@ impl IndexDefinition {
     pub fn new(clustering: Clustering, column: impl Into<String>) -> Result<Self, Error> {
         let column = column.into();
         if clustering == Clustering::Space {
-            let what =
-                format!("'space:{column}': an index has one column; cluster the records with --key space:{column}");
+            let what = format!("'space:{column}' is no index of entries, which has one column");
             return Err(UsageError::Option { option: "index", what }.into());
         }
         let is_folder = !column.is_empty() && !column.starts_with('.') && !column.contains(['/', '\\', '\0', ',']);

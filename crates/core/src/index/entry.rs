@@ -20,12 +20,15 @@ pub(crate) struct EntryLayout {
     pub(crate) values: IndexedValues,
 }
 
-/// The columns of records whose values entries have: the indexed column, then the carried ones.
+/// The columns of records whose values entries have: the indexed column, then the carried ones. In an index by space,
+/// all columns of the records.
 #[derive(Debug, Clone)]
 pub(crate) struct IndexedValues {
     /// Their positions among the records' columns.
     pub(crate) columns: Vec<usize>,
     pub(crate) types: Vec<DataType>,
+    /// Whether entries also have the place of their record.
+    pub(crate) has_places: bool,
 }
 
 /// The place of a record in its epoch.
@@ -77,7 +80,7 @@ impl EntryLayout {
         entries.extend_from_slice(&of_records[1..]);
         let types = of_records.iter().map(|column| column.data_type).collect();
         let schema = Schema::clustered(entries, &definition.key())?;
-        Ok(Self { schema, values: IndexedValues { columns, types } })
+        Ok(Self { schema, values: IndexedValues { columns, types, has_places: true } })
     }
 
     /// Returns the names of the columns that entries with this schema carry.
@@ -87,8 +90,8 @@ impl EntryLayout {
 }
 
 impl IndexedValues {
-    /// Returns the columns of entries of one part: the part's number, the rows, and packed stored values of each
-    /// indexed column.
+    /// Returns the columns of entries of one part: the part's number and the rows, if entries have places, and packed
+    /// stored values of each indexed column.
     pub(crate) fn entries<'a>(
         &self,
         values: &'a [Vec<u8>],
@@ -99,6 +102,9 @@ impl IndexedValues {
             ColumnView::new(values, data_type.width(), rows.len(), *data_type)
         };
         let mut views = values.iter().zip(&self.types).map(view);
+        if !self.has_places {
+            return views.collect::<Result<_, _>>().map_err(Into::into);
+        }
         let mut columns: Vec<ColumnView<'a>> = views.by_ref().take(1).collect::<Result<_, _>>()?;
         columns.push(ColumnView::new(part, 0, rows.len(), DataType::U32)?);
         columns.push(ColumnView::from(rows));

@@ -6,15 +6,17 @@
 //! manifest of an epoch of an index states the commit of the records that it was made from, so an index of replaced
 //! data is never used.
 //!
-//! A bitmap index (`bitmap`) has a sidecar for each part instead, with the bins of the values of several columns.
+//! A bitmap index (`bitmap`) has a sidecar for each part instead, with the bins of the values of several columns. An
+//! index by space (`space`) is a dataset, too, but of copies of the records, clustered by place.
 //!
-//! `definition` describes an index of entries, `entry` its columns, and `secondary` an index of either family. The
-//! planner uses indexes through [`query::access`](crate::query), and [`index_build`](crate::index_build) makes them.
+//! `definition` describes an index of entries, `entry` its columns, and `secondary` an index of any family. The planner
+//! uses indexes through [`query::access`](crate::query), and [`index_build`](crate::index_build) makes them.
 
 mod bitmap;
 mod definition;
 mod entry;
 mod secondary;
+mod space;
 
 pub(crate) use bitmap::BitmapColumns;
 pub use bitmap::BitmapDefinition;
@@ -23,3 +25,5 @@ pub(crate) use bitmap::bin_column;
 pub use definition::IndexDefinition;
 pub(crate) use entry::{EntryLayout, IndexedValues, RecordPlace};
 pub use secondary::SecondaryIndex;
+pub(crate) use space::CopyLayout;
+pub use space::SpaceDefinition;

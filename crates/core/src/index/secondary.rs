@@ -1,19 +1,21 @@
-//! The definition of an index of either family.
+//! The definition of an index of any family.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::bitmap::BitmapDefinition;
 use super::definition::IndexDefinition;
-use crate::error::{Error, Result};
+use super::space::SpaceDefinition;
+use crate::error::{Error, Result, UsageError};
 use crate::schema::Schema;
 
-/// An index that is made of records: of entries, or by bitmaps.
+/// An index that is made of records: of entries, by bitmaps, or a copy of them by space.
 ///
 /// ```
 /// use turbidite::SecondaryIndex;
 /// assert!(matches!("hash:id".parse()?, SecondaryIndex::Entries(_)));
 /// assert!(matches!("bitmap:ux,uy".parse()?, SecondaryIndex::Bitmap(_)));
+/// assert!(matches!("space:x,y,z".parse()?, SecondaryIndex::Space(_)));
 /// # Ok::<(), turbidite::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +24,8 @@ pub enum SecondaryIndex {
     Entries(IndexDefinition),
     /// Bins of several columns, in a sidecar of each part.
     Bitmap(BitmapDefinition),
+    /// A copy of the records by their place, in a dataset of its own.
+    Space(SpaceDefinition),
 }
 
 impl SecondaryIndex {
@@ -30,6 +34,7 @@ impl SecondaryIndex {
         match self {
             Self::Entries(definition) => definition.name().to_owned(),
             Self::Bitmap(definition) => definition.name(),
+            Self::Space(definition) => definition.name(),
         }
     }
 
@@ -51,7 +56,19 @@ impl SecondaryIndex {
         match self {
             Self::Entries(definition) => definition.check(schema),
             Self::Bitmap(definition) => definition.positions(schema).map(drop),
+            Self::Space(definition) => definition.check(schema),
         }
+    }
+
+    /// Checks that the index can be made while records are written.
+    ///
+    /// # Errors
+    /// A usage error for an index by space.
+    pub fn check_in_situ(&self) -> Result<(), UsageError> {
+        let Self::Space(definition) = self else { return Ok(()) };
+        let name = definition.name();
+        let what = format!("'{name}' is made of whole epochs: 'turbidite index add DS {name}' after they are written");
+        Err(UsageError::Option { option: "index", what })
     }
 }
 
@@ -67,14 +84,22 @@ impl From<BitmapDefinition> for SecondaryIndex {
     }
 }
 
+impl From<SpaceDefinition> for SecondaryIndex {
+    fn from(definition: SpaceDefinition) -> Self {
+        Self::Space(definition)
+    }
+}
+
 impl FromStr for SecondaryIndex {
     type Err = Error;
 
-    /// Parses `bitmap:COLUMN,…[,precision=DIGITS]` as [`BitmapDefinition`], and any other text as [`IndexDefinition`].
+    /// Parses `bitmap:COLUMN,…[,precision=DIGITS]` as [`BitmapDefinition`], `space:COLUMN,COLUMN,…[,levels=N]` as
+    /// [`SpaceDefinition`], and any other text as [`IndexDefinition`].
     fn from_str(text: &str) -> Result<Self, Error> {
-        match BitmapDefinition::is_meant(text) {
-            true => text.parse().map(Self::Bitmap),
-            false => text.parse().map(Self::Entries),
+        match text {
+            text if BitmapDefinition::is_meant(text) => text.parse().map(Self::Bitmap),
+            text if SpaceDefinition::is_meant(text) => text.parse().map(Self::Space),
+            text => text.parse().map(Self::Entries),
         }
     }
 }
@@ -84,6 +109,7 @@ impl fmt::Display for SecondaryIndex {
         match self {
             Self::Entries(definition) => definition.fmt(f),
             Self::Bitmap(definition) => definition.fmt(f),
+            Self::Space(definition) => definition.fmt(f),
         }
     }
 }
@@ -94,8 +120,8 @@ mod tests {
     use crate::schema::{Column, DataType};
 
     #[test]
-    fn definitions_of_both_families_are_printed_as_they_are_parsed() {
-        for text in ["id", "hash:id,with=ux", "range:bitmap:x", "bitmap:ux,uy", "bitmap:ux,precision=3"] {
+    fn definitions_of_all_families_are_printed_as_they_are_parsed() {
+        for text in ["id", "hash:id,with=ux", "range:bitmap:x", "bitmap:ux,uy", "bitmap:ux,precision=3", "space:x,y"] {
             assert_eq!(text.parse::<SecondaryIndex>().unwrap().to_string(), text);
         }
     }
@@ -107,7 +133,7 @@ mod tests {
         let check = |text: &str| text.parse::<SecondaryIndex>().unwrap().check(&schema);
         check("bitmap:ux").unwrap();
         check("ux").unwrap();
-        for text in ["bitmap:tag", "bitmap:uy", "bitmap:ux,uy", "uy"] {
+        for text in ["space:ux,tag", "space:ux,uy", "bitmap:tag", "bitmap:uy", "bitmap:ux,uy", "uy"] {
             assert!(check(text).is_err(), "{text}");
         }
     }

@@ -1,5 +1,6 @@
 //! Builds one index of a dataset, epoch by epoch.
 
+use std::fmt::Display;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -13,7 +14,7 @@ use super::parts::{PartSet, manifest};
 use super::removal::remove_remains;
 use crate::error::{Error, Result, UsageError};
 use crate::format::{EpochStatistics, PartIdentity};
-use crate::index::{EntryLayout, IndexDefinition, IndexedValues};
+use crate::index::{CopyLayout, EntryLayout, IndexDefinition, IndexedValues, SpaceDefinition};
 use crate::query::{Dataset, EpochGroups};
 use crate::runtime::{Opened, WriteOptions, clear_attempts, open_dataset};
 use crate::schema::Schema;
@@ -26,7 +27,11 @@ use crate::writer::{MAX_RUN_ROWS, PartFactory};
 /// parts.
 const MOST_MEMTABLES: u64 = 32;
 
-/// An index that is being built.
+/// The memory of a part's run that its share of a copy is to fill, as a fraction: shares differ, since they are cut by
+/// a sample, and a part should have one run.
+const FILLED: (u64, u64) = (3, 4);
+
+/// An index of entries or by space that is being built.
 ///
 /// ```no_run
 /// use turbidite::{IndexBuild, IndexOptions};
@@ -45,7 +50,7 @@ pub struct IndexBuild {
     /// The folder of the index.
     paths: DatasetPaths,
     values: IndexedValues,
-    /// The description of the entries' dataset, once it is open.
+    /// The description of the dataset of entries or copies, once it is open.
     descriptor: DatasetDescriptor,
     options: WriteOptions,
     most_memtables: u64,
@@ -69,6 +74,39 @@ impl IndexBuild {
         Self::open_with(Arc::new(FileSystem::new()), path, definition, options)
     }
 
+    /// Opens an index by space of the dataset at `path`, or creates it. Its entries are copies of the records.
+    ///
+    /// # Errors
+    /// As for [`IndexBuild::open`].
+    pub fn open_space(path: impl AsRef<Path>, definition: &SpaceDefinition, options: &IndexOptions) -> Result<Self> {
+        Self::open_space_with(Arc::new(FileSystem::new()), path, definition, options)
+    }
+
+    /// Opens an index like [`IndexBuild::open_space`], on any storage.
+    ///
+    /// # Errors
+    /// As for [`IndexBuild::open`].
+    #[doc(hidden)]
+    pub fn open_space_with(
+        storage: Arc<dyn Storage>,
+        path: impl AsRef<Path>,
+        definition: &SpaceDefinition,
+        options: &IndexOptions,
+    ) -> Result<Self> {
+        Self::open_alone(&storage, path.as_ref(), Definition::Space(definition), options)
+    }
+
+    fn open_alone(
+        storage: &Arc<dyn Storage>,
+        path: &Path,
+        definition: Definition<'_>,
+        options: &IndexOptions,
+    ) -> Result<Self> {
+        let mut build = Self::unlocked(storage.clone(), path, definition, options)?;
+        build.prepare(path)?;
+        Ok(build)
+    }
+
     /// Opens an index like [`IndexBuild::open`], on any storage.
     ///
     /// # Errors
@@ -80,9 +118,7 @@ impl IndexBuild {
         definition: &IndexDefinition,
         options: &IndexOptions,
     ) -> Result<Self> {
-        let mut build = Self::unlocked(storage, path.as_ref(), definition, options)?;
-        build.prepare(path.as_ref())?;
-        Ok(build)
+        Self::open_alone(&storage, path.as_ref(), Definition::Entries(definition), options)
     }
 
     /// Opens an index as one of several processes, each of which writes a share of the parts. All ranks make the same
@@ -101,6 +137,37 @@ impl IndexBuild {
         Self::open_rank_with(Arc::new(FileSystem::new()), path, definition, options, place, topology, transport)
     }
 
+    /// Opens an index by space like [`IndexBuild::open_rank`].
+    ///
+    /// # Errors
+    /// As for [`IndexBuild::open`], on every rank.
+    pub fn open_space_rank(
+        path: impl AsRef<Path>,
+        definition: &SpaceDefinition,
+        options: &IndexOptions,
+        place: (u32, u32),
+        topology: Topology,
+        transport: Box<dyn Transport + Send>,
+    ) -> Result<Self> {
+        let storage: Arc<dyn Storage> = Arc::new(FileSystem::new());
+        Self::open_space_rank_with(&storage, path, definition, options, (place, topology, transport))
+    }
+
+    /// Opens an index like [`IndexBuild::open_space_rank`], on any storage.
+    ///
+    /// # Errors
+    /// As for [`IndexBuild::open`], on every rank.
+    #[doc(hidden)]
+    pub fn open_space_rank_with(
+        storage: &Arc<dyn Storage>,
+        path: impl AsRef<Path>,
+        definition: &SpaceDefinition,
+        options: &IndexOptions,
+        link: Link,
+    ) -> Result<Self> {
+        Self::open_together(storage, path.as_ref(), Definition::Space(definition), options, link)
+    }
+
     /// Opens an index like [`IndexBuild::open_rank`], on any storage.
     ///
     /// # Errors
@@ -115,11 +182,22 @@ impl IndexBuild {
         topology: Topology,
         transport: Box<dyn Transport + Send>,
     ) -> Result<Self> {
-        let open = |options: &IndexOptions| Self::unlocked(storage.clone(), path.as_ref(), definition, options);
-        let (mut others, mut build) = Others::open(&storage, place, topology, transport, options, open)?;
+        let (path, definition) = (path.as_ref(), Definition::Entries(definition));
+        Self::open_together(&storage, path, definition, options, (place, topology, transport))
+    }
+
+    fn open_together(
+        storage: &Arc<dyn Storage>,
+        path: &Path,
+        definition: Definition<'_>,
+        options: &IndexOptions,
+        (place, topology, transport): Link,
+    ) -> Result<Self> {
+        let open = |options: &IndexOptions| Self::unlocked(storage.clone(), path, definition, options);
+        let (mut others, mut build) = Others::open(storage, place, topology, transport, options, open)?;
         let mut prepared = None;
         let lead = || {
-            build.prepare(path.as_ref())?;
+            build.prepare(path)?;
             // An UUID is text, so the other ranks learn of it without the file, which they may not see yet.
             prepared = Some(());
             Ok(build.descriptor.uuid.to_string())
@@ -136,15 +214,15 @@ impl IndexBuild {
     fn unlocked(
         storage: Arc<dyn Storage>,
         path: &Path,
-        definition: &IndexDefinition,
+        definition: Definition<'_>,
         options: &IndexOptions,
     ) -> Result<Self> {
         let dataset = Dataset::open_with(Arc::clone(&storage), path)?;
-        let EntryLayout { schema, values } = EntryLayout::new(definition, dataset.schema())?;
-        let paths = DatasetPaths::new(path).index(definition.name());
-        check_existing(&*storage, &paths, definition)?;
+        let paths = DatasetPaths::new(path).index(&definition.name());
+        let existing = DatasetDescriptor::read(&*storage, &paths).ok().map(|found| found.schema);
+        let (schema, values) = definition.layout(dataset.descriptor(), existing.as_deref())?;
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        let writing = WriteOptions::of_entries(1, dataset.descriptor());
+        let writing = definition.writing(dataset.descriptor());
         Ok(Self {
             options: WriteOptions { break_lock: options.break_lock, ..writing },
             most_memtables: MOST_MEMTABLES,
@@ -309,9 +387,15 @@ impl IndexBuild {
         Ok(begun.indexing(Some(indexed)))
     }
 
-    /// Returns the size of a part, if an epoch has several: that of a receiver's share of the records.
+    /// Returns the size of a part, if an epoch has several: that of a receiver's share of the records, or less than a
+    /// run of a copy, so that runs share no places.
     fn part_bytes(&self) -> u64 {
-        self.options.engine(0).part_bytes
+        let schema = &self.descriptor.schema;
+        if self.values.has_places {
+            return self.options.engine(0).part_bytes;
+        }
+        let run_bytes = self.options.memtable_bytes.min(MAX_RUN_ROWS.saturating_mul(schema.row_bytes())) as u64;
+        (run_bytes * FILLED.0 / FILLED.1).max(1)
     }
 
     /// Returns the options of writing so many entries as so many parts. Entries with a value lie in as few runs as
@@ -378,13 +462,62 @@ impl IndexBuild {
     }
 }
 
-/// Refuses to complete an index whose entries carry other columns. Opening its dataset finds other differences.
-fn check_existing(storage: &dyn Storage, paths: &DatasetPaths, definition: &IndexDefinition) -> Result<()> {
-    let Ok(found) = DatasetDescriptor::read(storage, paths) else { return Ok(()) };
-    let existing = IndexDefinition::of_entries(definition.name(), &found.schema)?;
-    if existing.carried() == definition.carried() {
-        return Ok(());
+/// The rank of this process and their number, the nodes, and the connection.
+type Link = ((u32, u32), Topology, Box<dyn Transport + Send>);
+
+/// What an index's dataset has.
+#[derive(Debug, Clone, Copy)]
+enum Definition<'a> {
+    Entries(&'a IndexDefinition),
+    /// Copies of the records.
+    Space(&'a SpaceDefinition),
+}
+
+impl Definition<'_> {
+    fn name(self) -> String {
+        match self {
+            Self::Entries(definition) => definition.name().to_owned(),
+            Self::Space(definition) => definition.name(),
+        }
     }
-    let what = format!("the index exists as '{existing}'; drop it to make it again as '{definition}'");
-    Err(UsageError::Option { option: "index", what }.into())
+
+    /// Returns the schema of the index of `records`, and the values that it has of them. `existing` is its schema if it
+    /// exists.
+    ///
+    /// # Errors
+    /// If the records cannot have this index, or it exists with other columns or levels. Opening its dataset finds
+    /// other differences.
+    fn layout(self, records: &DatasetDescriptor, existing: Option<&Schema>) -> Result<(Schema, IndexedValues)> {
+        let differs = |existing: &dyn Display, wanted: &dyn Display| {
+            let what = format!("the index exists as '{existing}'; drop it to make it again as '{wanted}'");
+            Err(UsageError::Option { option: "index", what }.into())
+        };
+        match self {
+            Self::Entries(definition) => {
+                let EntryLayout { schema, values } = EntryLayout::new(definition, &records.schema)?;
+                if let Some(existing) = existing {
+                    let existing = IndexDefinition::of_entries(definition.name(), existing)?;
+                    if existing.carried() != definition.carried() {
+                        return differs(&existing, definition);
+                    }
+                }
+                Ok((schema, values))
+            }
+            Self::Space(definition) => {
+                let CopyLayout { schema, values } = CopyLayout::new(definition, records, existing)?;
+                let wanted = definition.levels();
+                match existing.and_then(SpaceDefinition::of_copy) {
+                    Some(existing) if wanted.is_some() && existing.levels() != wanted => differs(&existing, definition),
+                    _ => Ok((schema, values)),
+                }
+            }
+        }
+    }
+
+    fn writing(self, records: &DatasetDescriptor) -> WriteOptions {
+        match self {
+            Self::Entries(_) => WriteOptions::of_entries(1, records),
+            Self::Space(_) => WriteOptions::of_copies(records),
+        }
+    }
 }

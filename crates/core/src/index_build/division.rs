@@ -5,6 +5,7 @@ use std::io::IoSliceMut;
 use std::ops::Range;
 
 use super::entries::EntryReader;
+use super::places::divide_places;
 use crate::error::{Error, Result};
 use crate::format::RunKind;
 use crate::index::IndexedValues;
@@ -17,10 +18,10 @@ use crate::schema::{Schema, Value};
 const MOST_PARTS: u64 = 64;
 
 /// Number of pages whose values are sampled, for each part.
-const SAMPLED_PAGES: u64 = 32;
+pub(super) const SAMPLED_PAGES: u64 = 32;
 
 /// Distance of the sampled values of a page. Its records are neighbours.
-const SAMPLED_ROWS: usize = 16;
+pub(super) const SAMPLED_ROWS: usize = 16;
 
 /// Version of the only table of an epoch, as negotiated tables are counted.
 const TABLE_VERSION: u32 = 1;
@@ -52,16 +53,24 @@ pub(super) struct Piece {
 
 impl<'a> Division<'a> {
     /// Divides the entries of an epoch into parts of about equal size, of about `part_bytes`. `schema` is that of the
-    /// entries.
+    /// entries, or of a copy.
     ///
     /// # Errors
     /// Corruption of the records that are sampled, or a failure of storage.
     pub(super) fn of(records: &IndexedRecords<'_>, schema: &'a Schema, part_bytes: u64) -> Result<Self> {
         let parts = Self::count(records.groups.entries().map(|entry| entry.rows).sum(), schema, part_bytes);
-        let partitioner = partitioner(schema);
+        let mut partitioner = partitioner(schema);
         let table = match partitioner.fixed_table(TABLE_VERSION, parts) {
             Some(table) => table,
-            None => PartitionTable::sorted(TABLE_VERSION, cuts(records, &*partitioner, parts)?),
+            None => {
+                let by_place = partitioner.divides_a_frame();
+                let sample = match parts {
+                    1 => Vec::new(),
+                    _ if by_place => divide_places(records, schema, &mut *partitioner, parts)?,
+                    _ => sampled_values(records, &*partitioner, parts)?,
+                };
+                PartitionTable::sorted(TABLE_VERSION, cuts(sample, parts))
+            }
         };
         Ok(Self { schema, partitioner, table })
     }
@@ -82,22 +91,24 @@ impl<'a> Division<'a> {
     }
 }
 
-/// Returns values that divide the entries into `parts`. They are quantiles of a sample, whose places follow from the
-/// numbers of rows.
-fn cuts(records: &IndexedRecords<'_>, partitioner: &dyn Partitioner, parts: u32) -> Result<Vec<CutPoint>> {
-    let mut sample = Vec::new();
-    if parts > 1 {
-        for (group, row) in sampled_rows(records.groups, u64::from(parts) * SAMPLED_PAGES) {
-            sample_page(records, partitioner, group, row, &mut sample)?;
-        }
-    }
+/// Returns the quantiles of a sample that divide the entries into `parts`.
+fn cuts(mut sample: Vec<CutPoint>, parts: u32) -> Vec<CutPoint> {
     sample.sort_unstable();
     let (count, parts) = (sample.len(), parts as usize);
-    Ok((1..parts).filter_map(|part| sample.get(count * part / parts).copied()).collect())
+    (1..parts).filter_map(|part| sample.get(count * part / parts).copied()).collect()
+}
+
+/// Returns a sample of the values, whose places follow from the numbers of rows.
+fn sampled_values(records: &IndexedRecords<'_>, partitioner: &dyn Partitioner, parts: u32) -> Result<Vec<CutPoint>> {
+    let mut sample = Vec::new();
+    for (group, row) in sampled_rows(records.groups, u64::from(parts) * SAMPLED_PAGES) {
+        sample_page(records, partitioner, group, row, &mut sample)?;
+    }
+    Ok(sample)
 }
 
 /// Returns places of rows, as row groups and rows: one at random in each of `count` equal pieces of the epoch.
-fn sampled_rows(groups: &EpochGroups, count: u64) -> Vec<(usize, u64)> {
+pub(super) fn sampled_rows(groups: &EpochGroups, count: u64) -> Vec<(usize, u64)> {
     let mut ends = Vec::new();
     let mut rows = 0;
     for entry in groups.entries() {
@@ -168,14 +179,21 @@ impl<'a> Divider<'a> {
     /// Corruption of the records, or a failure of storage.
     pub(super) fn divide(&mut self, groups: &EpochGroups, number: usize, first_row: u64) -> Result<Vec<Piece>> {
         self.reader.read(&groups.group(number)?, first_row)?;
-        self.route(number);
-        if self.own != (0..self.division.parts()) {
+        let by_place = self.division.partitioner.divides_a_frame();
+        if by_place {
+            // Places follow from several columns, and therefore from whole rows.
+            self.pack()?;
+        }
+        self.route(number, by_place);
+        let is_whole = self.own == (0..self.division.parts());
+        if !is_whole {
             let own = |destination: &u32| self.own.contains(&(destination & !IS_NAN));
             self.reader.retain(self.destinations.iter().map(own));
             self.destinations.retain(own);
         }
-        self.rows.clear();
-        self.division.schema.pack(&self.reader.entries()?, &mut self.rows)?;
+        if !by_place || !is_whole {
+            self.pack()?;
+        }
         let mut counts = vec![[0usize; 2]; self.own.len()];
         for destination in &self.destinations {
             counts[((destination & !IS_NAN) - self.own.start) as usize][usize::from(destination & IS_NAN != 0)] += 1;
@@ -194,12 +212,23 @@ impl<'a> Divider<'a> {
         Ok(pieces)
     }
 
+    /// Makes stored rows of the entries.
+    fn pack(&mut self) -> Result<()> {
+        self.rows.clear();
+        self.division.schema.pack(&self.reader.entries()?, &mut self.rows)?;
+        Ok(())
+    }
+
     /// Computes the part of each entry of a row group. Entries without an order are spread over all parts.
-    fn route(&mut self, number: usize) {
-        let Division { partitioner, table, .. } = self.division;
+    fn route(&mut self, number: usize, by_place: bool) {
+        let Division { schema, partitioner, table } = self.division;
         self.ordinals.clear();
         self.destinations.clear();
-        partitioner.ordinals(self.reader.keys(), self.reader.key_bytes(), &mut self.ordinals);
+        let (keys, stride) = match by_place {
+            true => (self.rows.as_slice(), schema.row_bytes()),
+            false => (self.reader.keys(), self.reader.key_bytes()),
+        };
+        partitioner.ordinals(keys, stride, &mut self.ordinals);
         match table.partitions() {
             1 => self.destinations.resize(self.ordinals.len(), 0),
             _ => table.destinations(&self.ordinals, &mut TieSequence::new(number as u32), &mut self.destinations),

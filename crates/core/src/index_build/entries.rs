@@ -2,7 +2,7 @@
 
 use std::io::IoSliceMut;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::index::{IndexedValues, RecordPlace};
 use crate::query::{Group, PageIndex};
 use crate::schema::ColumnView;
@@ -27,7 +27,10 @@ impl<'a> EntryReader<'a> {
     /// Reads a row group whose first record is row `first_row` of its part.
     pub(super) fn read(&mut self, group: &Group, first_row: u64) -> Result<()> {
         let entry = group.entry();
-        let (part, rows) = RecordPlace::of_group(entry.part, first_row, entry.rows)?;
+        let (part, rows) = match self.indexed.has_places {
+            true => RecordPlace::of_group(entry.part, first_row, entry.rows)?,
+            false => (0, 0..u32::try_from(entry.rows).map_err(|_| Error::internal("a row group of 2^32 rows"))?),
+        };
         for (&column, values) in self.indexed.columns.iter().zip(&mut self.values) {
             values.clear();
             for (number, page) in group.pages(column)?.iter().enumerate() {

@@ -6,6 +6,8 @@
 //! and the bytes of an index do not depend on the number of processes. The dataset of the records is only read, so a
 //! writer may go on.
 //!
+//! An index by space is made in the same way: its entries are whole records, and `places` divides them.
+//!
 //! Bitmap indexes (`bitmap`) have a sidecar for each part of the records. Threads read the columns of different parts.
 //! `others` are the other processes that build an index of either family.
 
@@ -16,6 +18,7 @@ mod entries;
 mod options;
 mod others;
 mod parts;
+mod places;
 mod removal;
 mod summary;
 

@@ -315,6 +315,8 @@ pub(super) fn manifest(
     if whole.statistics.rows != rows {
         return Err(Error::internal(format!("{} entries were made of {rows} records", whole.statistics.rows)));
     }
+    // The levels of a run follow each other, and those of a part do in its manifest.
+    whole.row_groups.to_mut().sort_by_key(|entry| (entry.part, entry.offset));
     if whole.parts.is_empty() {
         whole.parts.push(factory.write_empty()?);
     }

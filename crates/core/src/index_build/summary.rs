@@ -6,8 +6,9 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
-use crate::index::{BitmapDefinition, IndexDefinition};
+use crate::index::{BitmapDefinition, IndexDefinition, SecondaryIndex, SpaceDefinition};
 use crate::query::Dataset;
+use crate::schema::Schema;
 use crate::storage::{FileSystem, Storage};
 use crate::store::{DatasetPaths, SidecarDescriptor, SidecarEpoch, list_indexes, list_sidecar_indexes};
 
@@ -17,7 +18,7 @@ use crate::store::{DatasetPaths, SidecarDescriptor, SidecarEpoch, list_indexes, 
 pub struct IndexSummary {
     /// Its name.
     pub name: String,
-    /// Its definition, as [`IndexDefinition`] or [`BitmapDefinition`] parses it. The name, if it cannot be read.
+    /// Its definition, as [`SecondaryIndex`] parses it. The name, if it cannot be read.
     pub definition: String,
     /// Number of epochs of the dataset whose records it has.
     pub epochs: u64,
@@ -44,6 +45,14 @@ pub struct IndexedEpoch {
     pub entries: u64,
     /// Size of the parts in bytes.
     pub bytes: u64,
+}
+
+/// Returns the definition of the index whose dataset has a schema.
+fn definition_of(name: &str, schema: &Schema) -> Result<SecondaryIndex> {
+    match SpaceDefinition::of_copy(schema) {
+        Some(definition) => Ok(definition.into()),
+        None => IndexDefinition::of_entries(name, schema).map(Into::into),
+    }
 }
 
 /// Returns the indexes of the dataset at `path`, in the order of their names. An index that cannot be read is listed
@@ -135,7 +144,7 @@ impl IndexSummary {
     fn of(paths: &DatasetPaths, dataset: &Dataset, epochs: &[u64], name: String) -> Result<Self> {
         let mut summary = Self::named(name);
         let opened = Dataset::open(paths.index(&summary.name).root()).and_then(|index| {
-            let definition = IndexDefinition::of_entries(&summary.name, index.schema())?;
+            let definition = definition_of(&summary.name, index.schema())?;
             let built = index.epochs()?;
             Ok((index, definition, built))
         });

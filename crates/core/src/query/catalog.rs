@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::access::bitmap::index::BitmapIndex;
 use super::access::path::AccessPath;
+use super::access::space::SpaceCopy;
 use super::cache::Cache;
 use super::request::EpochSelection;
 use crate::error::{Error, Result};
@@ -80,6 +81,8 @@ pub(super) struct Catalog {
     indexes: Vec<Box<dyn AccessPath>>,
     /// The bitmap indexes of the dataset, in the order of their names.
     bitmaps: Vec<BitmapIndex>,
+    /// The indexes by space of the dataset, in the order of their names.
+    copies: Vec<SpaceCopy>,
     /// Number of times that a part's filters or an index were corrupt.
     ignored_corruption: AtomicU64,
     /// Recycled memory for columns.
@@ -122,6 +125,7 @@ impl Catalog {
             filters: Mutex::new(Cache::new(usize::MAX, budgets.filter_bytes)),
             indexes: Vec::new(),
             bitmaps: Vec::new(),
+            copies: Vec::new(),
             ignored_corruption: AtomicU64::new(0),
             recycler: Arc::default(),
         })
@@ -147,6 +151,23 @@ impl Catalog {
     /// Returns the bitmap indexes.
     pub(super) fn bitmaps(&self) -> &[BitmapIndex] {
         &self.bitmaps
+    }
+
+    /// Adds indexes by space, which queries and cursors may use.
+    #[must_use]
+    pub(super) fn with_copies(self, copies: Vec<SpaceCopy>) -> Self {
+        Self { copies, ..self }
+    }
+
+    /// Returns the indexes by space.
+    pub(super) fn copies(&self) -> &[SpaceCopy] {
+        &self.copies
+    }
+
+    /// Returns the names of all indexes.
+    pub(super) fn index_names(&self) -> impl Iterator<Item = &str> {
+        let entries = self.indexes.iter().map(|path| path.name());
+        entries.chain(self.bitmaps.iter().map(BitmapIndex::name)).chain(self.copies.iter().map(SpaceCopy::name))
     }
 
     pub(super) fn descriptor(&self) -> &DatasetDescriptor {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::access::bitmap::index::find_bitmaps;
 use super::access::entries::find_indexes;
+use super::access::space::find_copies;
 use super::catalog::{CacheBudgets, Catalog};
 use super::metrics::{Counters, QueryMetrics};
 use super::progress::QueryProgress;
@@ -65,9 +66,12 @@ impl Dataset {
         let catalog = Catalog::open(Arc::clone(&storage), path.as_ref(), CacheBudgets::RECORDS)?;
         let paths = DatasetPaths::new(path.as_ref());
         let indexes = find_indexes(&storage, &paths, &catalog);
-        let found = indexes.and_then(|indexes| Ok((indexes, find_bitmaps(&storage, &paths, catalog.descriptor())?)));
+        let found = indexes.and_then(|indexes| {
+            let bitmaps = find_bitmaps(&storage, &paths, catalog.descriptor())?;
+            Ok((indexes, bitmaps, find_copies(&storage, &paths, &catalog)?))
+        });
         let catalog = match found {
-            Ok((indexes, bitmaps)) => catalog.with_indexes(indexes).with_bitmaps(bitmaps),
+            Ok((indexes, bitmaps, copies)) => catalog.with_indexes(indexes).with_bitmaps(bitmaps).with_copies(copies),
             // The records answer without indexes.
             Err(_) => {
                 catalog.ignore_corruption(1);
@@ -201,14 +205,24 @@ impl Dataset {
         pieces::share(&self.catalog, &resolved, &epochs, (index, count))
     }
 
-    /// Opens a cursor of one epoch of a dataset with levels of detail: the rows of a query step by step, from the
-    /// coarsest level to the finest. Reads the epoch's manifest.
+    /// Opens a cursor of one epoch of a dataset with levels of detail, or with an index by space: the rows of a query
+    /// step by step, from the coarsest level to the finest. Reads the epoch's manifest. A box without names has the
+    /// coordinates of what the cursor reads.
     ///
     /// # Errors
-    /// Usage errors: a dataset without levels, a query with an order, a limit or a piece, or of several epochs; the
-    /// errors of [`Dataset::run`].
+    /// Usage errors: a dataset without levels and without such an index of the epoch, a query with an order, a limit or
+    /// a piece, or of several epochs; the errors of [`Dataset::run`].
     pub fn cursor(&self, request: &CursorRequest) -> Result<Cursor> {
         cursor::open(&self.catalog, request, self.counters())
+    }
+
+    /// Returns the number of coordinates of what a cursor of a request reads: the dataset, or an index by space. A
+    /// point that rows are to be near to has as many numbers.
+    ///
+    /// # Errors
+    /// The errors of [`Dataset::cursor`].
+    pub fn cursor_coordinates(&self, request: &CursorRequest) -> Result<usize> {
+        cursor::coordinates(&self.catalog, request, &self.counters())
     }
 
     /// Returns the trajectories of the particles that satisfy a predicate at one epoch. Reads and sorts all rows before

@@ -457,6 +457,21 @@ impl ResolvedQuery {
         }
     }
 
+    /// Returns the same query of a copy of the records of a commit, whose columns are those of the records. Rows are in
+    /// no particular order.
+    pub(super) fn of_copy(&self, copy: &Arc<Schema>, records: Uuid) -> Self {
+        Self {
+            schema: copy.clone(),
+            output: self.output.clone(),
+            limit: self.limit,
+            batch_rows: self.batch_rows,
+            access: Use::Scan,
+            keys: None,
+            indexed_commit: Some(records),
+            ..self.unordered(self.stored.clone())
+        }
+    }
+
     /// Returns the query for these columns of rows that are selected by their places.
     pub(super) fn by_place(&self, stored: Vec<usize>) -> Self {
         Self { predicate: None, keys: None, ..self.unordered(stored) }

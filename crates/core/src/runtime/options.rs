@@ -135,6 +135,11 @@ impl WriteOptions {
         }
     }
 
+    /// Returns the options of a job that writes copies of `records` by space.
+    pub(crate) fn of_copies(records: &DatasetDescriptor) -> Self {
+        Self { page_rows: PartOptions::default().page_rows, ..Self::of_entries(1, records) }
+    }
+
     /// Returns the options of the second stage: the job that writes the entries of one index while this job writes
     /// `records`. All of its ranks receive, unless the epoch is small.
     pub(super) fn of_stage(&self, records: &DatasetDescriptor) -> Self {
@@ -228,6 +233,7 @@ impl WriteOptions {
             return Err(UsageError::Option { option: "topology", what });
         }
         for (number, definition) in self.indexes.iter().enumerate() {
+            definition.check_in_situ()?;
             if self.indexes[..number].iter().any(|other| other.name() == definition.name()) {
                 let what = format!("'{}' is named twice", definition.name());
                 return Err(UsageError::Option { option: "index", what });

@@ -20,8 +20,12 @@ pub struct Levels {
 impl Levels {
     /// Creates levels with a random seed.
     pub fn new(count: u8) -> Self {
-        let seed = Uuid::new_v4().as_u64_pair().1 & ((1 << SEED_BITS) - 1);
-        Self { count, seed }
+        Self::seeded(count, Uuid::new_v4())
+    }
+
+    /// Creates levels whose seed follows from an identity.
+    pub(crate) fn seeded(count: u8, identity: Uuid) -> Self {
+        Self { count, seed: identity.as_u64_pair().1 & ((1 << SEED_BITS) - 1) }
     }
 
     pub(super) fn check(self, key: impl ToString, is_space: bool) -> Result<(), SchemaError> {

@@ -29,6 +29,7 @@ pub(crate) fn audit_index(
     coverage: &mut Coverage,
 ) -> Result<(), String> {
     match index {
+        SecondaryIndex::Space(definition) => Err(format!("{definition} is not made while records are written")),
         SecondaryIndex::Bitmap(definition) => audit_bitmap(storage, epoch, definition, required, coverage),
         SecondaryIndex::Entries(definition) => check(storage, epoch, definition, required, coverage)
             .map_err(|what| format!("index: {definition}, epoch {epoch}: {what}")),

@@ -266,10 +266,12 @@ class Dataset:
         near: Sequence[float] | None = None,
         threads: int | None = None,
         check: bool = True,
+        use: str | None = None,
     ) -> Cursor:
         """Returns a cursor: the rows of a query of one epoch step by step, from coarse to fine.
 
-        The dataset needs levels of detail (``turbidite ingest --levels``). The first rows are spread evenly over the place
+        The dataset needs levels of detail (``turbidite ingest --levels``), or an index by space, which is then read:
+        ``dataset.indexes.add("space:x,y,z")``, `use` chooses among several. The first rows are spread evenly over the place
         that the query selects, or are those near to a point first, `near`, with a number for each coordinate. The other
         arguments are those of :meth:`query`.
 
@@ -278,7 +280,14 @@ class Dataset:
         [True, True]
         """
         query = self.query(
-            where, box=box, period=period, epochs=natural("epoch", epoch), columns=columns, threads=threads, check=check
+            where,
+            box=box,
+            period=period,
+            epochs=natural("epoch", epoch),
+            columns=columns,
+            threads=threads,
+            check=check,
+            use=use,
         )
         return Cursor(self._core.cursor(query._resolved(), point(near)), self.path)
 

@@ -17,7 +17,7 @@ class Index:
 
     name: str
     definition: str
-    """The column, with the method that clusters the entries: ``id`` or ``hash:id``."""
+    """The column, with the method that clusters the entries: ``id`` or ``hash:id``. Or ``space:x,y,z,levels=3``."""
     epochs: int
     """The number of epochs whose records it has."""
     missing: tuple[int, ...]
@@ -39,7 +39,8 @@ class Indexes:
     def add(self, column: str) -> Index:
         """Makes the index of a column, or completes it: ``"id"``, or ``"hash:id"`` for single values only.
 
-        ``"bitmap:ux,uy,uz"`` makes a bitmap index, which answers conditions on several columns.
+        ``"bitmap:ux,uy,uz"`` makes a bitmap index, which answers conditions on several columns. ``"space:x,y,z"`` copies the
+        records by place, with levels of detail, for boxes and cursors; ``"space:x,y,z,levels=2"`` states their number.
 
         Reads the column of every epoch that the index lacks. Datasets that are open elsewhere use the index when they are
         opened again.

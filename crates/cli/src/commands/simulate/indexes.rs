@@ -75,7 +75,9 @@ impl PlannedIndexes {
             if planned.iter().any(|other: &PlannedIndex| other.definition.name() == definition.name()) {
                 return Err(Failure::Usage(format!("--index: '{}' is named twice", definition.name())));
             }
+            definition.check_in_situ().map_err(turbidite::Error::from)?;
             let entries = match definition {
+                SecondaryIndex::Space(_) => None,
                 SecondaryIndex::Entries(entries) => {
                     let values = column(entries.column(), true)?;
                     let carried = entries.carried().iter().map(|name| Ok(column(name, false)?.data_type));

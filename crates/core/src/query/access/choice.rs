@@ -12,9 +12,9 @@ use crate::error::{Result, UsageError};
 use crate::expr::TruthValue;
 use crate::format::EpochManifest;
 use crate::index::RecordPlace;
-use crate::query::access::bitmap::index::BitmapIndex;
 use crate::query::access::candidate::{Candidate, Finder};
-use crate::query::access::path::{AccessPath, FEW_ROWS, ROWS_PER_ENTRY};
+use crate::query::access::path::{FEW_ROWS, ROWS_PER_ENTRY};
+use crate::query::catalog::Catalog;
 use crate::query::metrics::Counters;
 use crate::query::planning::pages::first_rows;
 use crate::query::planning::pruning::GroupChoice;
@@ -61,13 +61,14 @@ pub(in crate::query) struct Narrowed {
 /// # Errors
 /// I/O errors, and a usage error if the query requires an index that does not exist.
 pub(in crate::query) fn narrow(
-    (paths, bitmaps): (&[Box<dyn AccessPath>], &[BitmapIndex]),
+    dataset: &Catalog,
     resolved: &ResolvedQuery,
     manifest: &EpochManifest,
     choices: Vec<GroupChoice>,
     counters: &Counters,
 ) -> Result<Narrowed> {
-    check_named(paths, bitmaps, &resolved.access)?;
+    check_named(dataset, &resolved.access)?;
+    let paths = dataset.indexes();
     let tested = choices.iter().filter(|choice| !choice.is_exact);
     let rows: u64 = tested.map(|choice| manifest.row_groups[choice.entry].rows).sum();
     let Some(predicate) = resolved.predicate.as_ref().filter(|_| !paths.is_empty() && rows > 0) else {
@@ -102,13 +103,9 @@ pub(in crate::query) fn narrow(
 }
 
 /// Checks that the index that a query requires exists.
-pub(in crate::query) fn check_named(
-    paths: &[Box<dyn AccessPath>],
-    bitmaps: &[BitmapIndex],
-    access: &Use,
-) -> Result<()> {
+pub(in crate::query) fn check_named(dataset: &Catalog, access: &Use) -> Result<()> {
     let Use::Index(name) = access else { return Ok(()) };
-    let known: Vec<&str> = paths.iter().map(|path| path.name()).chain(bitmaps.iter().map(BitmapIndex::name)).collect();
+    let known: Vec<&str> = dataset.index_names().collect();
     if known.contains(&name.as_str()) {
         return Ok(());
     }

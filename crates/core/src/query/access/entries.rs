@@ -1,12 +1,13 @@
 //! The access path by an index of entries: finds the entries with certain values, and returns the places that they
 //! name.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use crate::error::{Error, IoContext, Result};
+use crate::error::Result;
 use crate::expr::{Predicate, col};
 use crate::format::EpochManifest;
 use crate::index::{EntryLayout, IndexDefinition, RecordPlace};
+use crate::query::access::index_catalog::{IndexCatalog, manifest_of};
 use crate::query::access::path::{AccessPath, ENTRIES_PER_VALUE, IndexedRecords, OrderedRecords};
 use crate::query::catalog::{CacheBudgets, Catalog};
 use crate::query::execution::ordered_scan::Merge;
@@ -31,17 +32,11 @@ const JUDGED_GROUPS: usize = 64;
 #[derive(Debug)]
 struct EntryIndex {
     name: String,
-    storage: Arc<dyn Storage>,
-    paths: DatasetPaths,
     /// The columns of the records.
     records: Arc<Schema>,
     /// Position of the indexed column among them.
     column: usize,
-    /// The source that the index must state.
-    source: String,
-    budgets: CacheBudgets,
-    /// The entries, once they have been opened.
-    entries: Mutex<Option<Arc<Catalog>>>,
+    entries: IndexCatalog,
 }
 
 /// Finds the indexes of a dataset. An index is opened when it is first used, so one that cannot be read does not keep
@@ -60,58 +55,27 @@ pub(in crate::query) fn find_indexes(
     for name in names {
         let Some(column) = dataset.schema.columns().iter().position(|column| column.name == name) else { continue };
         found.push(Box::new(EntryIndex {
-            storage: Arc::clone(storage),
-            paths: paths.index(&name),
+            entries: IndexCatalog::new(storage, paths.index(&name), dataset.descriptor(), budgets),
             name,
             records: dataset.schema.clone(),
             column,
-            source: EntryLayout::source(dataset.descriptor()),
-            budgets,
-            entries: Mutex::new(None),
         }));
     }
     Ok(found)
 }
 
 impl EntryIndex {
-    /// Opens the entries, and checks that they are entries of this dataset.
-    fn open(&self) -> Result<Arc<Catalog>> {
-        let path = self.paths.root();
-        let entries = Catalog::open(Arc::clone(&self.storage), path, self.budgets)?;
-        let definition = IndexDefinition::of_entries(&self.name, &entries.schema);
+    /// Returns whether a schema is that of entries of this index.
+    fn fits(&self, entries: &Schema) -> bool {
+        let definition = IndexDefinition::of_entries(&self.name, entries);
         let layout = definition.and_then(|definition| EntryLayout::new(&definition, &self.records));
         let types = |schema: &Schema| schema.columns().iter().map(|column| column.data_type).collect::<Vec<_>>();
-        let has_types = layout.is_ok_and(|layout| types(&entries.schema) == types(&layout.schema));
-        let is_ours = entries.descriptor().source.as_ref() == Some(&self.source);
-        if !has_types || !is_ours {
-            return Err(Error::corruption(path, "it is not an index of this dataset"));
-        }
-        Ok(Arc::new(entries))
+        layout.is_ok_and(|layout| types(entries) == types(&layout.schema))
     }
 
-    fn catalog(&self) -> Result<Arc<Catalog>> {
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*entries {
-            Some(open) => Ok(open.clone()),
-            None => Ok(entries.insert(self.open()?).clone()),
-        }
-    }
-
-    /// Asks the entries. If they cannot be read, the index may have been removed or made again since it was opened. The
-    /// new entries are then asked, and an index that is gone has no answer.
+    /// Asks the entries, as [`IndexCatalog::ask`] does.
     fn ask<T>(&self, ask: impl Fn(&Arc<Catalog>) -> Result<Option<T>>) -> Result<Option<T>> {
-        let failed = match self.catalog().and_then(|entries| ask(&entries)) {
-            Err(error @ (Error::Corruption { .. } | Error::Io { .. } | Error::NotADataset { .. })) => error,
-            answer => return answer,
-        };
-        let opened = self.entries.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let descriptor = self.paths.descriptor();
-        if self.storage.kind(&descriptor).at("look up", &descriptor)?.is_none() {
-            return Ok(None);
-        }
-        let now = self.catalog()?;
-        let is_new = opened.is_none_or(|opened| opened.descriptor().uuid != now.descriptor().uuid);
-        if is_new { ask(&now) } else { Err(failed) }
+        self.entries.ask(&|entries| self.fits(entries), ask)
     }
 
     /// Returns the query for the entries that may match: their places, then these columns of entries. `None` if the
@@ -168,30 +132,13 @@ impl EntryIndex {
         add(&counters.entries_read, entries as u64);
     }
 
-    /// Returns the manifest of the entries of this commit of the epoch. `None` if there are none.
-    fn manifest_of(catalog: &Catalog, records: &EpochManifest) -> Result<Option<Arc<EpochManifest>>> {
-        for _ in 0..2 {
-            let found = match catalog.scan_manifest(records.epoch, &[]) {
-                Ok(found) => found.manifest,
-                Err(Error::EpochMissing { .. }) => return Ok(None),
-                Err(error) => return Err(error),
-            };
-            if found.indexed_commit == Some(records.commit) {
-                return Ok(Some(found));
-            }
-            // The cached manifest may be that of replaced entries.
-            catalog.forget(&found);
-        }
-        Ok(None)
-    }
-
     fn estimate_by(
         &self,
         catalog: &Arc<Catalog>,
         predicate: &Predicate,
         records: &EpochManifest,
     ) -> Result<Option<u64>> {
-        let Some(manifest) = Self::manifest_of(catalog, records)? else { return Ok(None) };
+        let Some(manifest) = manifest_of(catalog, records, &[])? else { return Ok(None) };
         if let Some(values) = self.listed_values(predicate) {
             return Ok(Some(values.saturating_mul(ENTRIES_PER_VALUE).min(manifest.rows())));
         }
@@ -235,7 +182,7 @@ impl EntryIndex {
     ) -> Result<Option<Vec<RecordPlace>>> {
         let Some(mut resolved) = self.query(catalog, predicate, records, columns)? else { return Ok(None) };
         resolved.limit = most.saturating_add(1);
-        if Self::manifest_of(catalog, records)?.is_none() {
+        if manifest_of(catalog, records, &[])?.is_none() {
             return Ok(None);
         }
         let own = Arc::new(Counters::new(catalog.recycler.clone(), None));
@@ -265,7 +212,7 @@ impl EntryIndex {
     ) -> Result<Option<Box<dyn OrderedRecords>>> {
         let Some(positions) = self.positions(&catalog.schema, columns) else { return Ok(None) };
         let schema = &catalog.schema;
-        if Self::manifest_of(catalog, records)?.is_none() || !schema.has_numeric_key() {
+        if manifest_of(catalog, records, &[])?.is_none() || !schema.has_numeric_key() {
             return Ok(None);
         }
         let read = [EntryLayout::PART, EntryLayout::ROW].iter().chain(&positions);
@@ -348,7 +295,9 @@ impl AccessPath for EntryIndex {
     }
 
     fn has_columns(&self, columns: &[usize]) -> bool {
-        self.catalog().is_ok_and(|entries| self.positions(&entries.schema, columns).is_some())
+        self.entries
+            .get(&|entries| self.fits(entries))
+            .is_ok_and(|entries| self.positions(&entries.schema, columns).is_some())
     }
 
     fn records(
@@ -367,7 +316,7 @@ impl AccessPath for EntryIndex {
             return Ok(None);
         }
         self.ask(|catalog| {
-            let manifest = Self::manifest_of(catalog, records)?;
+            let manifest = manifest_of(catalog, records, &[])?;
             Ok(manifest.filter(|_| catalog.schema.has_numeric_key()).map(|manifest| manifest.page_bytes()))
         })
     }

@@ -333,8 +333,7 @@ impl BinnedHistogram {
         }
         if !dataset.indexes().is_empty() {
             let choices = choose(dataset, resolved, &manifest);
-            let indexes = (dataset.indexes(), dataset.bitmaps());
-            if narrow(indexes, resolved, &manifest, choices, counters)?.selections.is_some() {
+            if narrow(dataset, resolved, &manifest, choices, counters)?.selections.is_some() {
                 return Ok(None);
             }
         }

@@ -36,7 +36,7 @@ pub(in crate::query) fn count_bounds(
     if resolved.piece.is_some() {
         return Err(UsageError::Option { option: "bounds", what: "do not apply to a piece".to_owned() }.into());
     }
-    check_named(dataset.indexes(), dataset.bitmaps(), &resolved.access)?;
+    check_named(dataset, &resolved.access)?;
     let (mut least, mut most) = (0, 0);
     for &epoch in epochs {
         counters.check()?;

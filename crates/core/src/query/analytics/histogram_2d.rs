@@ -171,7 +171,7 @@ pub(in crate::query) fn histogram_2d_bounds(
     let columns = [numeric_column(schema, axes[0].0)?, numeric_column(schema, axes[1].0)?];
     let bins = [axes[0].1, axes[1].1];
     unpieced(query)?;
-    check_named(dataset.indexes(), dataset.bitmaps(), &query.access)?;
+    check_named(dataset, &query.access)?;
     let request = MatchingRows { dataset, query, epochs, counters };
     let ranges = request.possible_ranges(columns, bins)?;
     let edges = [edges(bins[0], columns[0].1, ranges[0])?, edges(bins[1], columns[1].1, ranges[1])?];

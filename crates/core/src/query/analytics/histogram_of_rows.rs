@@ -60,7 +60,7 @@ pub(in crate::query) fn histogram_bounds(
 ) -> Result<Histogram> {
     let (index, order) = numeric_column(dataset.schema(), column)?;
     unpieced(query)?;
-    check_named(dataset.indexes(), dataset.bitmaps(), &query.access)?;
+    check_named(dataset, &query.access)?;
     let request = MatchingRows { dataset, query, epochs, counters };
     let [range] = request.possible_ranges([(index, order)], [bins])?;
     let edges = edges(bins, order, range)?;

@@ -16,10 +16,12 @@
 mod level;
 mod order;
 mod request;
+mod source;
 mod steps;
 mod units;
 
 pub use request::{CursorRequest, Step};
 pub use steps::{Cursor, CursorBatch};
 
+pub(in crate::query) use source::coordinates;
 pub(in crate::query) use steps::open;

@@ -13,13 +13,14 @@ use crate::query::catalog::Catalog;
 use crate::query::cursor::level::{LevelPlan, level_of};
 use crate::query::cursor::order::{goal_of, stands_for};
 use crate::query::cursor::request::{CursorRequest, Step, unfit};
+use crate::query::cursor::source::{self, Source};
 use crate::query::cursor::units::{UnitRows, Work};
 use crate::query::execution::batch_columns::BatchColumns;
 use crate::query::execution::pool::{Pool, Ticket};
 use crate::query::metrics::{Counters, QueryMetrics, add, lap};
 use crate::query::piece::Piece;
 use crate::query::planning::scan::choose;
-use crate::query::request::{ResolvedQuery, Use};
+use crate::query::request::ResolvedQuery;
 
 /// Number of units from which a step whose matching rows are estimated reads in several rounds.
 const ROUND_UNITS: usize = 8;
@@ -57,6 +58,7 @@ type Loading = ((u32, u32), u8, Ticket<Result<Vec<UnitRows>>>);
 /// goal, and iteration returns the batches until the goal is reached. Batches that were not taken are returned by the
 /// next step. A cursor ends after its first error.
 pub struct Cursor {
+    /// The dataset, or a copy of it by space.
     dataset: Arc<Catalog>,
     resolved: Arc<ResolvedQuery>,
     counters: Arc<Counters>,
@@ -92,34 +94,23 @@ pub(in crate::query) fn open(
     request: &CursorRequest,
     counters: Arc<Counters>,
 ) -> Result<Cursor> {
-    let schema = dataset.schema.clone();
-    let Some(levels) = schema.levels() else {
-        return Err(unfit("the dataset has no levels of detail; ingest into a new one with --levels"));
-    };
-    request.check(&schema)?;
-    let epochs = dataset.select_epochs(&request.query.epochs)?;
-    let [epoch] = epochs[..] else {
-        return Err(unfit(format!("reads one epoch, and the query has {}; select one", epochs.len())));
-    };
-    // Entries of indexes would be read again for each level.
-    let mut resolved = ResolvedQuery::resolve(&request.query.clone().using(Use::Scan), &schema)?;
-    let manifest = dataset.manifest_of_now(epoch)?;
+    let Source { catalog, mut resolved, manifest, levels } = source::find(dataset, request, &counters)?;
     resolved.by_page = true;
     resolved.piece = Some(Piece::of_epoch(&manifest));
     let mut rows_of_levels = vec![0; usize::from(levels.count) + 1];
-    for choice in choose(dataset, &resolved, &manifest) {
+    for choice in choose(&catalog, &resolved, &manifest) {
         if let Some(rows) = rows_of_levels.get_mut(usize::from(level_of(&manifest, choice))) {
             *rows += manifest.row_groups[choice.entry].rows;
         }
     }
     add(&counters.runs_considered, manifest.row_groups.len() as u64);
     Ok(Cursor {
-        dataset: dataset.clone(),
+        dataset: catalog,
         pool: Pool::new(resolved.threads, &counters.recycler),
         resolved: Arc::new(resolved),
         counters,
         near: request.near.clone(),
-        epoch,
+        epoch: manifest.epoch,
         levels: (levels.seed, levels.count),
         rows_of_levels,
         plan: None,
@@ -152,6 +143,11 @@ impl Cursor {
     /// Returns the names and types of the columns.
     pub fn schema(&self) -> SchemaRef {
         self.resolved.arrow.clone()
+    }
+
+    /// Returns the number of levels of detail above level 0: of the dataset, or of the index by space that is read.
+    pub fn levels(&self) -> u8 {
+        self.levels.1
     }
 
     /// Returns the statistics of all steps so far.

@@ -11,9 +11,11 @@ use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
 
 use crate::error::{Error, Result};
+use crate::query::access::space;
 use crate::query::catalog::Catalog;
 use crate::query::execution::batch_columns::BatchColumns;
 use crate::query::execution::column_order::ColumnOrder;
+use crate::query::execution::copied_scan::CopiedScan;
 use crate::query::execution::ordered_scan::Merge;
 use crate::query::execution::pieces::Pieces;
 use crate::query::execution::read::{PackedRows, WHOLE_PIECE_ROWS};
@@ -53,6 +55,7 @@ pub(in crate::query) fn start(
         Some(column) => Box::new(ColumnOrder::new(dataset, shared.0, column, shared.1, epochs)),
         None if resolved.by_tuple => Box::new(TupleMerge::new(dataset, shared.0, shared.1, epochs)?),
         None if resolved.key.is_some() => Box::new(Merge::new(dataset, shared.0, shared.1, epochs)),
+        None if space::applies(&dataset, &resolved) => Box::new(CopiedScan::new(dataset, shared.0, shared.1, epochs)),
         None => Box::new(Scan::new(dataset, shared.0, shared.1, epochs)),
     };
     let open = resolved.limit;
@@ -70,9 +73,11 @@ pub(in crate::query) fn count(
     epochs: Vec<u64>,
     counters: Arc<Counters>,
 ) -> Result<(u64, QueryMetrics)> {
-    let mut scan = Scan::new(dataset, Arc::new(resolved), counters.clone(), epochs);
-    scan.announce(1)?;
-    while scan.next_piece()?.is_some() {}
+    let mut stream = start(dataset, resolved, epochs, counters.clone())?;
+    if let Some(source) = &mut stream.source {
+        source.announce()?;
+        while source.next_piece()?.is_some() {}
+    }
     Ok((counters.rows_matched.load(Ordering::Relaxed), counters.metrics()))
 }
 

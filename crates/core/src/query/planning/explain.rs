@@ -8,9 +8,11 @@ use serde::Serialize;
 use crate::error::Result;
 use crate::expr::{Predicate, TruthValue};
 use crate::format::{RowGroupEntry, RunKind};
-use crate::index::BitmapDefinition;
+use crate::index::{BitmapDefinition, SpaceDefinition};
+use crate::query::access::candidate::readable;
 use crate::query::access::choice::Alternative;
 use crate::query::access::covering::{self, Covered};
+use crate::query::access::space::{self, ChosenCopy, Considered};
 use crate::query::catalog::Catalog;
 use crate::query::lookup::{self, LOOKUP};
 use crate::query::metrics::Counters;
@@ -58,7 +60,8 @@ pub struct EpochExplanation {
     /// keys has no alternative.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub alternatives: Vec<Alternative>,
-    /// The index that has all columns of the query, if its entries alone answer it. No records are then read.
+    /// The index that has all columns of the query, if its entries alone answer it. No records are then read. Of an
+    /// index by space, the other fields count what is read of the copy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub covered_by: Option<String>,
     /// How rows are brought into the order of a column that is not the key, if they are.
@@ -135,6 +138,7 @@ pub(in crate::query) fn explain(dataset: &Catalog, resolved: &ResolvedQuery, epo
     let counters = Arc::new(Counters::default());
     let is_lookup = lookup::keys_of(dataset, resolved, epochs.len()).is_some();
     let is_covered = !is_lookup && covering::applies(dataset, resolved);
+    let may_copy = space::applies(dataset, resolved);
     let mut explained = Vec::with_capacity(epochs.len());
     for &epoch in epochs {
         let before = counters.metrics().bytes_read;
@@ -142,8 +146,15 @@ pub(in crate::query) fn explain(dataset: &Catalog, resolved: &ResolvedQuery, epo
             explained.push(explain_covered(&covered, counters.metrics().bytes_read - before));
             continue;
         }
+        let considered =
+            if may_copy { space::consider(dataset, resolved, epoch, &counters)? } else { Considered::default() };
+        if let Some(explanation) = explain_copied(&considered, epoch, &counters)? {
+            explained.push(explanation);
+            continue;
+        }
         let scan = plan_epoch(dataset, resolved, epoch, &counters)?;
         let mut explanation = explain_epoch(dataset, resolved, &scan)?;
+        explanation.join_copies(considered);
         if is_lookup {
             let entries_most = explanation.rows_most;
             explanation.alternatives = vec![Alternative { path: LOOKUP.to_owned(), entries_most, is_used: true }];
@@ -165,6 +176,15 @@ pub(in crate::query) fn explain(dataset: &Catalog, resolved: &ResolvedQuery, epo
         ordered_by: resolved.order.map(|column| resolved.schema.columns()[column].name.clone()),
         epochs: explained,
     })
+}
+
+/// Explains an epoch of which a copy is read. `None` if none is, or it cannot be read.
+fn explain_copied(considered: &Considered, epoch: u64, counters: &Counters) -> Result<Option<EpochExplanation>> {
+    let Some(ChosenCopy { name, copy, resolved, .. }) = &considered.chosen else { return Ok(None) };
+    let planned = plan_epoch(copy, resolved, epoch, counters).and_then(|scan| explain_epoch(copy, resolved, &scan));
+    let explanation = readable(counters, planned.map(Some), || ())?;
+    let (alternatives, covered_by) = (considered.alternatives.clone(), Some(name.clone()));
+    Ok(explanation.map(|explanation| EpochExplanation { alternatives, covered_by, ..explanation }))
 }
 
 /// Explains an epoch whose rows an index has. `bytes` of its entries have been read.
@@ -339,6 +359,17 @@ fn explain_group(
     Ok(())
 }
 
+impl EpochExplanation {
+    /// Adds the copies that are not read to the alternatives, which end with the scan.
+    fn join_copies(&mut self, considered: Considered) {
+        let copies = considered.alternatives.into_iter();
+        let is_known = !self.alternatives.is_empty();
+        let mut copies: Vec<Alternative> = copies.filter(|copy| !is_known || copy.path != SCAN).collect();
+        copies.iter_mut().for_each(|copy| copy.is_used = copy.path == SCAN);
+        self.alternatives.splice(0..0, copies);
+    }
+}
+
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.filter {
@@ -397,13 +428,16 @@ impl fmt::Display for EpochExplanation {
                 if *is_used { "used" } else { "not used" },
                 match path.as_str() {
                     SCAN | LOOKUP => "rows to test",
+                    path if SpaceDefinition::is_meant(path) => "rows to test",
                     path if BitmapDefinition::is_meant(path) => "rows that may match",
                     _ => "entries to test",
                 },
             );
             writeln!(f, "  access path {path}: at most {entries_most} {what}; {used}")?;
         }
-        if let Some(index) = &self.covered_by {
+        if let Some(index) = self.covered_by.as_ref().filter(|index| SpaceDefinition::is_meant(index)) {
+            writeln!(f, "  answered by index {index}, a copy of the epoch: no records are read")?;
+        } else if let Some(index) = &self.covered_by {
             writeln!(f, "  answered by the entries of index {index}, which has all columns: no records are read")?;
         }
         if let Some(order) = &self.order {

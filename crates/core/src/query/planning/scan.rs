@@ -235,8 +235,7 @@ fn plan(
         let chosen = choose(manifest);
         let chosen_groups = chosen.len();
         let choices = filters::retain(dataset, resolved, manifest, chosen, counters)?;
-        let indexes = (dataset.indexes(), dataset.bitmaps());
-        let mut narrowed = narrow(indexes, resolved, manifest, choices, counters)?;
+        let mut narrowed = narrow(dataset, resolved, manifest, choices, counters)?;
         dataset.ignore_corruption(narrowed.corrupt_indexes);
         let bitmaps = bitmap::choice::choose(dataset, resolved, manifest, &mut narrowed, counters)?;
         let excluded = chosen_groups.saturating_sub(narrowed.choices.len());

@@ -5,6 +5,7 @@ mod index_add;
 mod indexes;
 mod refusals;
 mod resumed;
+mod space_index;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

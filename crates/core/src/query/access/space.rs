@@ -1,0 +1,199 @@
+//! The access path by an index by space: a full copy of an epoch, which is read instead of the records.
+//!
+//! A copy has the same columns as the records in the same order, so a predicate means the same rows of both. It is read
+//! if the row groups of the copy that may match have at most half of the rows of those of the records: both follow from
+//! manifests alone, and within row groups the copy has small boxes for pages, too.
+
+use std::sync::Arc;
+
+use crate::error::{Result, UsageError};
+use crate::format::EpochManifest;
+use crate::index::SpaceDefinition;
+use crate::query::access::candidate::readable;
+use crate::query::access::choice::Alternative;
+use crate::query::access::index_catalog::{IndexCatalog, manifest_of};
+use crate::query::access::path::{FEW_ROWS, ROWS_PER_ENTRY};
+use crate::query::catalog::{CacheBudgets, Catalog};
+use crate::query::metrics::Counters;
+use crate::query::planning::scan::choose;
+use crate::query::request::{ResolvedQuery, SCAN, Use};
+use crate::schema::{Clustering, Schema};
+use crate::storage::Storage;
+use crate::store::{DatasetPaths, list_indexes};
+
+/// Number of times as many rows as the copy's that a scan would read, from which the copy is read.
+const LEAST_GAIN: u64 = 2;
+
+/// An index by space of a dataset.
+#[derive(Debug)]
+pub(in crate::query) struct SpaceCopy {
+    name: String,
+    /// Positions of the coordinates in the schema.
+    coordinates: Vec<usize>,
+    records: Arc<Schema>,
+    copy: IndexCatalog,
+}
+
+/// Finds the indexes by space of a dataset. They are opened when they are first used.
+///
+/// # Errors
+/// An I/O error while the folder of the indexes is listed.
+pub(in crate::query) fn find_copies(
+    storage: &Arc<dyn Storage>,
+    paths: &DatasetPaths,
+    dataset: &Catalog,
+) -> Result<Vec<SpaceCopy>> {
+    let mut found = Vec::new();
+    let names = list_indexes(&**storage, paths)?;
+    let budgets = CacheBudgets::of_indexes(names.len());
+    for name in names {
+        let definition = name.parse::<SpaceDefinition>();
+        let positions = definition.and_then(|definition| definition.positions(&dataset.schema));
+        let Ok(coordinates) = positions else { continue };
+        let copy = IndexCatalog::new(storage, paths.index(&name), dataset.descriptor(), budgets);
+        found.push(SpaceCopy { name, coordinates, records: dataset.schema.clone(), copy });
+    }
+    Ok(found)
+}
+
+impl SpaceCopy {
+    /// Returns the name of the index.
+    pub(in crate::query) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the positions of the coordinates among the columns of the records.
+    pub(in crate::query) fn coordinates(&self) -> &[usize] {
+        &self.coordinates
+    }
+
+    /// Returns the copy of this commit of an epoch, with statistics of `columns`. `None` if there is none.
+    ///
+    /// # Errors
+    /// Corruption of the index; I/O errors.
+    pub(in crate::query) fn of(
+        &self,
+        records: &EpochManifest,
+        columns: &[usize],
+    ) -> Result<Option<(Arc<Catalog>, Arc<EpochManifest>)>> {
+        let fits = |copy: &Schema| {
+            let types = |schema: &Schema| {
+                schema.columns().iter().map(|column| (column.name.clone(), column.data_type)).collect::<Vec<_>>()
+            };
+            let is_copy = copy.clustering() == Clustering::Space && copy.key_columns() == self.coordinates;
+            is_copy && types(copy) == types(&self.records)
+        };
+        self.copy.ask(&fits, |catalog| {
+            Ok(manifest_of(catalog, records, columns)?.map(|manifest| (catalog.clone(), manifest)))
+        })
+    }
+}
+
+/// How copies would answer a query of an epoch.
+#[derive(Debug, Default)]
+pub(in crate::query) struct Considered {
+    /// The copy to read, if that pays.
+    pub(in crate::query) chosen: Option<ChosenCopy>,
+    /// The copies and the scan.
+    pub(in crate::query) alternatives: Vec<Alternative>,
+}
+
+/// A copy that is read instead of the records of an epoch.
+#[derive(Debug)]
+pub(in crate::query) struct ChosenCopy {
+    pub(in crate::query) name: String,
+    pub(in crate::query) copy: Arc<Catalog>,
+    /// The query of the copy.
+    pub(in crate::query) resolved: Arc<ResolvedQuery>,
+    /// Number of row groups of the records that a scan would read.
+    pub(in crate::query) scanned_groups: u64,
+}
+
+/// Returns whether copies may answer a query. A query with a limit would get other rows of a copy.
+pub(in crate::query) fn applies(dataset: &Catalog, resolved: &ResolvedQuery) -> bool {
+    let is_unordered = !resolved.is_by_key() && resolved.order.is_none();
+    let is_plain = is_unordered && resolved.piece.is_none() && resolved.indexed_commit.is_none();
+    is_plain && allowed(dataset, resolved).next().is_some()
+}
+
+/// Returns the copies that a query may use, and whose coordinates it limits.
+fn allowed<'a>(dataset: &'a Catalog, resolved: &'a ResolvedQuery) -> impl Iterator<Item = &'a SpaceCopy> {
+    let limits = |copy: &SpaceCopy| copy.coordinates.iter().any(|column| resolved.predicate_columns().contains(column));
+    dataset.copies().iter().filter(move |copy| match &resolved.access {
+        Use::Automatic => resolved.limit == u64::MAX && limits(copy),
+        Use::Scan => false,
+        Use::Index(name) => copy.name() == name,
+    })
+}
+
+/// Compares the copies of an epoch with a scan. A copy that cannot be read is counted and left out, and so is one of
+/// other records than those of now.
+///
+/// # Errors
+/// Cancellation, and errors of the query itself.
+pub(in crate::query) fn consider(
+    dataset: &Catalog,
+    resolved: &ResolvedQuery,
+    epoch: u64,
+    counters: &Counters,
+) -> Result<Considered> {
+    counters.check()?;
+    let mut considered = Considered::default();
+    let columns = resolved.predicate_columns();
+    // A plan reports what is wrong with the records.
+    let Ok(known) = dataset.scan_manifest(epoch, columns) else { return Ok(considered) };
+    if dataset.confirm(&known, false).is_err() || !dataset.has_manifest(&known.manifest) {
+        return Ok(considered);
+    }
+    let records = known.manifest;
+    let chosen = choose(dataset, resolved, &records);
+    let scanned_rows = rows_of(&records, chosen.iter().map(|choice| choice.entry));
+    let mut best: Option<(u64, ChosenCopy)> = None;
+    for path in allowed(dataset, resolved) {
+        let found = readable(counters, path.of(&records, columns), || dataset.ignore_corruption(1))?;
+        let Some((copy, manifest)) = found else { continue };
+        let of_copy = resolved.of_copy(&copy.schema, records.commit);
+        let rows = rows_of(&manifest, choose(&copy, &of_copy, &manifest).iter().map(|choice| choice.entry));
+        let (path, entries_most) = (path.name().to_owned(), rows);
+        considered.alternatives.push(Alternative { path: path.clone(), entries_most, is_used: false });
+        if best.as_ref().is_none_or(|(least, _)| rows < *least) {
+            let (resolved, scanned_groups) = (Arc::new(of_copy), chosen.len() as u64);
+            best = Some((rows, ChosenCopy { name: path, copy, resolved, scanned_groups }));
+        }
+    }
+    let is_forced = resolved.access != Use::Automatic;
+    let pays = |rows: u64| {
+        let is_less = scanned_rows > FEW_ROWS && rows.saturating_mul(LEAST_GAIN) <= scanned_rows;
+        is_less && !an_index_reads_less(dataset, resolved, &records, rows)
+    };
+    considered.chosen = best.filter(|(rows, _)| is_forced || pays(*rows)).map(|(_, copy)| copy);
+    let used = considered.chosen.as_ref().map(|copy| copy.name.as_str());
+    considered.alternatives.iter_mut().for_each(|copy| copy.is_used = used == Some(copy.path.as_str()));
+    if !considered.alternatives.is_empty() {
+        let is_used = used.is_none();
+        considered.alternatives.push(Alternative { path: SCAN.to_owned(), entries_most: scanned_rows, is_used });
+    }
+    Ok(considered)
+}
+
+/// Returns whether an index of entries finds the records by fewer rows than these of a copy.
+fn an_index_reads_less(dataset: &Catalog, resolved: &ResolvedQuery, records: &EpochManifest, rows: u64) -> bool {
+    let Some(predicate) = &resolved.predicate else { return false };
+    // A plan makes the same estimates, and counts indexes that cannot be read.
+    let estimates = dataset.indexes().iter().filter_map(|path| path.estimate(predicate, records).ok()?);
+    estimates.min().is_some_and(|entries| entries.saturating_mul(ROWS_PER_ENTRY) <= rows)
+}
+
+fn rows_of(manifest: &EpochManifest, groups: impl Iterator<Item = usize>) -> u64 {
+    groups.map(|group| manifest.row_groups[group].rows).sum()
+}
+
+/// Returns the error for an index by space that a request needs, and that there is not.
+///
+/// # Errors
+/// Always.
+pub(in crate::query) fn not_a_copy<T>(dataset: &Catalog, name: &str) -> Result<T> {
+    let known: Vec<&str> = dataset.copies().iter().map(SpaceCopy::name).collect();
+    let what = format!("there is no index by space '{name}'; the dataset has [{}]", known.join(", "));
+    Err(UsageError::Option { option: "use", what }.into())
+}

@@ -1,0 +1,130 @@
+//! What a cursor reads: the records, if they have levels of detail, or else a copy of them by space.
+
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::format::EpochManifest;
+use crate::query::access::space::{SpaceCopy, not_a_copy};
+use crate::query::catalog::Catalog;
+use crate::query::cursor::request::{CursorRequest, unfit};
+use crate::query::metrics::{Counters, add};
+use crate::query::request::{ResolvedQuery, Use};
+use crate::schema::Levels;
+
+/// The levels of detail that a cursor reads.
+pub(super) struct Source {
+    pub(super) catalog: Arc<Catalog>,
+    pub(super) resolved: ResolvedQuery,
+    pub(super) manifest: Arc<EpochManifest>,
+    pub(super) levels: Levels,
+}
+
+/// Finds what a cursor reads. Reads manifests.
+///
+/// # Errors
+/// Usage errors; a missing epoch; a corrupt manifest; if only copies have levels, and none of them has this commit of
+/// the epoch.
+pub(super) fn find(dataset: &Arc<Catalog>, request: &CursorRequest, counters: &Counters) -> Result<Source> {
+    let wanted = match &request.query.access {
+        Use::Index(name) => Some(name.as_str()),
+        Use::Automatic | Use::Scan => None,
+    };
+    if let (None, Some(levels)) = (wanted, dataset.schema.levels()) {
+        let resolved = resolve(dataset, request)?;
+        let manifest = dataset.manifest_of_now(only_epoch(dataset, request)?)?;
+        return Ok(Source { catalog: dataset.clone(), resolved, manifest, levels });
+    }
+    let is_candidate = |copy: &&SpaceCopy| wanted.is_none_or(|name| copy.name() == name);
+    let mut candidates: Vec<&SpaceCopy> = dataset.copies().iter().filter(is_candidate).collect();
+    if request.query.access == Use::Scan {
+        candidates.clear();
+    }
+    match wanted {
+        _ if !candidates.is_empty() => of_copies(dataset, &candidates, request, counters),
+        Some(name) => not_a_copy(dataset, name),
+        None => Err(unfit(
+            "the dataset has no levels of detail; make a copy with levels by 'turbidite index add DS space:X,Y,Z', or ingest \
+             into a new one with --levels",
+        )),
+    }
+}
+
+/// Returns the number of coordinates of what a cursor reads.
+///
+/// # Errors
+/// The errors of [`find`].
+pub(in crate::query) fn coordinates(
+    dataset: &Arc<Catalog>,
+    request: &CursorRequest,
+    counters: &Counters,
+) -> Result<usize> {
+    Ok(find(dataset, request, counters)?.catalog.schema.key_columns().len())
+}
+
+/// Returns the copy that a cursor reads: the first of those whose coordinates the query limits most.
+fn of_copies(
+    dataset: &Catalog,
+    candidates: &[&SpaceCopy],
+    request: &CursorRequest,
+    counters: &Counters,
+) -> Result<Source> {
+    let records = dataset.manifest_of_now(only_epoch(dataset, request)?)?;
+    let mut best: Option<(usize, Source)> = None;
+    let mut failure = None;
+    for copy in candidates {
+        match of_copy(copy, request, &records) {
+            Ok(Some(source)) => {
+                let is_limited = |column: &&usize| source.resolved.predicate_columns().contains(column);
+                let limited = copy.coordinates().iter().filter(is_limited).count();
+                if best.as_ref().is_none_or(|(most, _)| limited > *most) {
+                    best = Some((limited, source));
+                }
+            }
+            Ok(None) => {}
+            Err(error) => {
+                failure.get_or_insert(error);
+            }
+        }
+    }
+    let unreadable = failure.as_ref().is_some_and(|error| !matches!(error, Error::Usage(_) | Error::Expression(_)));
+    match (best, failure) {
+        (Some((_, source)), _) => {
+            if unreadable {
+                dataset.ignore_corruption(1);
+                add(&counters.corrupt_indexes, 1);
+            }
+            Ok(source)
+        }
+        (None, Some(error)) => Err(error),
+        (None, None) => {
+            let (epoch, name) = (records.epoch, candidates.first().map_or("", |copy| copy.name()));
+            let what =
+                format!("index '{name}' does not have epoch {epoch}; complete it by 'turbidite index add DS {name}'");
+            Err(unfit(what))
+        }
+    }
+}
+
+/// Returns a copy of this commit of an epoch, if there is one.
+fn of_copy(copy: &SpaceCopy, request: &CursorRequest, records: &EpochManifest) -> Result<Option<Source>> {
+    let Some((catalog, _)) = copy.of(records, &[])? else { return Ok(None) };
+    let resolved = resolve(&catalog, request)?;
+    let Some((catalog, manifest)) = copy.of(records, resolved.predicate_columns())? else { return Ok(None) };
+    let levels = catalog.schema.levels();
+    Ok(levels.map(|levels| Source { catalog, resolved, manifest, levels }))
+}
+
+/// Resolves a request against what would be read. A box without names has its coordinates.
+fn resolve(catalog: &Catalog, request: &CursorRequest) -> Result<ResolvedQuery> {
+    request.check(&catalog.schema)?;
+    // Entries of indexes would be read again for each level.
+    ResolvedQuery::resolve(&request.query.clone().using(Use::Scan), &catalog.schema)
+}
+
+/// Returns the only epoch of a request.
+fn only_epoch(dataset: &Catalog, request: &CursorRequest) -> Result<u64> {
+    match dataset.select_epochs(&request.query.epochs)?[..] {
+        [epoch] => Ok(epoch),
+        ref epochs => Err(unfit(format!("reads one epoch, and the query has {}; select one", epochs.len()))),
+    }
+}
