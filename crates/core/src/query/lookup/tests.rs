@@ -240,7 +240,7 @@ fn unique(key: Vec<DataType>, page_rows: u32) -> Setup {
 fn warm_lookups_need_no_plan() {
     let hashed = [(vec![U32], 64), (vec![I64], 5), (vec![FixedBytes(16)], 64), (vec![U8, U32], 64)];
     let hashed = hashed.map(|(key, page_rows)| unique(key, page_rows));
-    let ranged = [U64, F64].map(|key| Setup { clustering: Clustering::Range, ..unique(vec![key], 64) });
+    let ranged = [U64, I64].map(|key| Setup { clustering: Clustering::Range, ..unique(vec![key], 64) });
     for setup in hashed.into_iter().chain(ranged) {
         let dataset = Catalog::open(setup.write(), "/ds".as_ref(), CacheBudgets::RECORDS).unwrap();
         let dataset = Arc::new(dataset);
