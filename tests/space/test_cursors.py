@@ -94,11 +94,12 @@ def test_the_command_returns_a_sample(dataset, records, tmp_path):
     pattern = Path(dataset.path) / "data" / "*" / "*" / "*.parquet"
     [(rows,)] = duckdb.sql(f"SELECT count(*) FROM read_parquet('{pattern}', hive_partitioning=true) WHERE level >= 1 AND x < 64").fetchall()
     assert rows == said["rows"], "DuckDB sees the same level"
-    said = answer("query", dataset.path, "--epoch", EPOCH, "--rows", 5000, "--near", "40,40,40", "--columns", "x,y,z", "-o", out)
-    assert 5000 <= said["rows"] < 5000 + 2048
+    said = answer("query", dataset.path, "--epoch", EPOCH, "--rows", 30_000, "--near", "40,40,40", "--columns", "x,y,z", "-o", out)
+    assert 30_000 <= said["rows"] < 30_000 + 2048
     near = duckdb.sql(f"SELECT x, y, z FROM '{out}'").fetchnumpy()
     distance = numpy.sqrt(sum((near[axis] - 40.0) ** 2 for axis in "xyz"))
-    assert numpy.median(distance) < 20
+    # Half of all rows are in the blob, and so are half of levels 2 and 3, but most of the pages of level 1 that come first.
+    assert numpy.quantile(distance, 0.6) < 20
     said = command("query", dataset.path, "--epoch", EPOCH, "--quality", 0.02, "--columns", "id", "--figures")
     assert re.search(r"each row stands for \d", said.stderr) and len(said.stdout.splitlines()) > ROWS / 70
     assert re.search(r"level 3: (\d+) of \1 row groups", command("query", dataset.path, "--explain").stdout)

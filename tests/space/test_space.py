@@ -176,7 +176,7 @@ def test_unfinished_epochs_are_salvaged(source, epochs, tmp_path):
     [
         (["query", "DS", "--order"], USAGE, "records are clustered by 'space:x,y,z', and have no order"),
         (["compact", "DS", "--out", "COPY"], USAGE, "have no order to sort by"),
-        (["index", "add", "DS", "space:x,y"], USAGE, "an index has one column"),
+        (["index", "add", "DS", "space:x"], USAGE, "two or three columns"),
         (["get", "DS", "5"], USAGE, "the records are clustered by 'space:x,y,z'"),
         (["query", "DS", "--batch", "LAYOUT"], USAGE, "query with --box"),
         (["ingest", "SOURCE", "--layout", "LAYOUT", "--out", "DS", "--key", "space:x,z,y"], FAILED, "its key is 'space:x,y,z'"),

@@ -203,7 +203,7 @@ def test_requests_that_make_no_sense_are_refused(by_energy, indexed, dumps, tmp_
         (["index", "drop", indexed, "space:x,uy"], f"no index 'space:x,uy'; the dataset has [{NAME}]", USAGE),
         (["query", indexed, "--where", "x > 1", "--use", "space:x,uy"], "no index 'space:x,uy'", USAGE),
         (["ingest", dumps, "--out", tmp_path / "new", "--key", "energy", *DERIVE, "--index", NAME], "index add", USAGE),
-        (["simulate", "--ranks", 4, "--index", NAME], "index add", USAGE),
+        (["simulate", "--index", NAME], "index add", USAGE),
     ):
         done = command(*arguments, expect=code)
         assert words in done.stderr and "panic" not in done.stderr, done.stderr

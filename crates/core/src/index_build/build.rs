@@ -7,11 +7,12 @@ use std::time::Instant;
 
 use uuid::Uuid;
 
-use super::division::{Division, IndexedRecords, share};
+use super::division::{Division, share};
 use super::options::IndexOptions;
 use super::others::{Others, open_announced};
 use super::parts::{PartSet, manifest};
 use super::removal::remove_remains;
+use super::sample::IndexedRecords;
 use crate::error::{Error, Result, UsageError};
 use crate::format::{EpochStatistics, PartIdentity};
 use crate::index::{CopyLayout, EntryLayout, IndexDefinition, IndexedValues, SpaceDefinition};

@@ -6,34 +6,21 @@ use std::ops::Range;
 
 use super::entries::EntryReader;
 use super::places::divide_places;
+use super::sample::{IndexedRecords, SAMPLED_ROWS, sampled_rows};
 use crate::error::{Error, Result};
 use crate::format::RunKind;
-use crate::index::IndexedValues;
 use crate::partition::{CutPoint, PartitionTable, Partitioner, TieSequence, partitioner};
 use crate::query::{EpochGroups, PageIndex};
-use crate::random::Random;
 use crate::schema::{Schema, Value};
 
 /// Maximum number of parts of an epoch. A process has memtables for all parts that it writes.
 const MOST_PARTS: u64 = 64;
-
-/// Number of pages whose values are sampled, for each part.
-pub(super) const SAMPLED_PAGES: u64 = 32;
-
-/// Distance of the sampled values of a page. Its records are neighbours.
-pub(super) const SAMPLED_ROWS: usize = 16;
 
 /// Version of the only table of an epoch, as negotiated tables are counted.
 const TABLE_VERSION: u32 = 1;
 
 /// Bit of a destination that marks a value that is NaN.
 const IS_NAN: u32 = 1 << 31;
-
-/// Records of an epoch that are indexed.
-pub(super) struct IndexedRecords<'a> {
-    pub(super) groups: &'a EpochGroups,
-    pub(super) values: &'a IndexedValues,
-}
 
 /// The parts of an epoch's entries, and what belongs to each.
 #[derive(Debug)]
@@ -101,30 +88,10 @@ fn cuts(mut sample: Vec<CutPoint>, parts: u32) -> Vec<CutPoint> {
 /// Returns a sample of the values, whose places follow from the numbers of rows.
 fn sampled_values(records: &IndexedRecords<'_>, partitioner: &dyn Partitioner, parts: u32) -> Result<Vec<CutPoint>> {
     let mut sample = Vec::new();
-    for (group, row) in sampled_rows(records.groups, u64::from(parts) * SAMPLED_PAGES) {
+    for (group, row) in sampled_rows(records.groups, parts) {
         sample_page(records, partitioner, group, row, &mut sample)?;
     }
     Ok(sample)
-}
-
-/// Returns places of rows, as row groups and rows: one at random in each of `count` equal pieces of the epoch.
-pub(super) fn sampled_rows(groups: &EpochGroups, count: u64) -> Vec<(usize, u64)> {
-    let mut ends = Vec::new();
-    let mut rows = 0;
-    for entry in groups.entries() {
-        rows += entry.rows;
-        ends.push(rows);
-    }
-    // The same places on every process.
-    let mut random = Random::new(0);
-    let count = count.min(rows);
-    let begin = |piece: u64| (u128::from(rows) * u128::from(piece) / u128::from(count)) as u64;
-    let place = |piece: u64| {
-        let row = begin(piece) + random.below(begin(piece + 1) - begin(piece));
-        let group = ends.partition_point(|end| *end <= row);
-        (group, row - group.checked_sub(1).map_or(0, |before| ends[before]))
-    };
-    (0..count).map(place).collect()
 }
 
 /// Adds values of the page of one row to a sample.

@@ -20,6 +20,7 @@ mod others;
 mod parts;
 mod places;
 mod removal;
+mod sample;
 mod summary;
 
 pub use bitmap::{BitmapBuild, BitmapEpoch};

@@ -10,7 +10,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::division::{Divider, Division, IndexedRecords, Piece};
+use super::division::{Divider, Division, Piece};
+use super::sample::IndexedRecords;
 use crate::error::{Error, Result};
 use crate::format::{
     EncodeBuffers, EpochManifest, EpochStatistics, FormatVersion, KeyRangeCounts, MAX_RANGE_COUNTS, RunKind,

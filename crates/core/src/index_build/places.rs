@@ -3,7 +3,7 @@
 use std::io::IoSliceMut;
 use std::ops::Range;
 
-use super::division::{IndexedRecords, SAMPLED_PAGES, SAMPLED_ROWS, sampled_rows};
+use super::sample::{IndexedRecords, SAMPLED_ROWS, sampled_rows};
 use crate::error::{Error, Result};
 use crate::partition::{CutPoint, Frame, Partitioner, PointSample, TieSequence, partitioner};
 use crate::query::{Group, PageIndex};
@@ -22,7 +22,7 @@ pub(super) fn divide_places(
     parts: u32,
 ) -> Result<Vec<CutPoint>> {
     let mut sampler = PlaceSampler::new(copy)?;
-    for (group, row) in sampled_rows(records.groups, u64::from(parts) * SAMPLED_PAGES) {
+    for (group, row) in sampled_rows(records.groups, parts) {
         sampler.add_page(&records.groups.group(group)?, group as u32, row)?;
     }
     let (frame, sample) = sampler.sample();

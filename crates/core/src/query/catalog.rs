@@ -10,8 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use uuid::Uuid;
 
 use super::access::bitmap::index::BitmapIndex;
+use super::access::index_handle::IndexDataset;
 use super::access::path::AccessPath;
-use super::access::space::SpaceCopy;
+use super::access::space_copy::SpaceCopy;
 use super::cache::Cache;
 use super::request::EpochSelection;
 use crate::error::{Error, Result};
@@ -82,7 +83,7 @@ pub(super) struct Catalog {
     /// The bitmap indexes of the dataset, in the order of their names.
     bitmaps: Vec<BitmapIndex>,
     /// The indexes by space of the dataset, in the order of their names.
-    copies: Vec<SpaceCopy>,
+    copies: Vec<SpaceCopy<Self>>,
     /// Number of times that a part's filters or an index were corrupt.
     ignored_corruption: AtomicU64,
     /// Recycled memory for columns.
@@ -155,12 +156,12 @@ impl Catalog {
 
     /// Adds indexes by space, which queries and cursors may use.
     #[must_use]
-    pub(super) fn with_copies(self, copies: Vec<SpaceCopy>) -> Self {
+    pub(super) fn with_copies(self, copies: Vec<SpaceCopy<Self>>) -> Self {
         Self { copies, ..self }
     }
 
     /// Returns the indexes by space.
-    pub(super) fn copies(&self) -> &[SpaceCopy] {
+    pub(super) fn copies(&self) -> &[SpaceCopy<Self>] {
         &self.copies
     }
 
@@ -294,6 +295,27 @@ impl Catalog {
         if self.has_manifest(&manifest) { Ok(manifest) } else { self.current_manifest(epoch) }
     }
 
+    /// Returns the manifest that this index has of a commit of the records of an epoch, with statistics of `columns`.
+    /// `None` if there is none.
+    ///
+    /// # Errors
+    /// A corrupt manifest of the index; I/O errors.
+    pub(super) fn manifest_of(&self, records: &EpochManifest, columns: &[usize]) -> Result<Option<Arc<EpochManifest>>> {
+        for _ in 0..2 {
+            let found = match self.scan_manifest(records.epoch, columns) {
+                Ok(found) => found.manifest,
+                Err(Error::EpochMissing { .. }) => return Ok(None),
+                Err(error) => return Err(error),
+            };
+            if found.indexed_commit == Some(records.commit) {
+                return Ok(Some(found));
+            }
+            // The cached manifest may be that of replaced entries.
+            self.forget(&found);
+        }
+        Ok(None)
+    }
+
     /// Returns the key ranges of a manifest's row groups. Computes them if they are not cached.
     pub(super) fn key_ranges(&self, manifest: &EpochManifest) -> Arc<KeyRanges> {
         if let Some(ranges) = lock(&self.key_ranges).get(&manifest.commit) {
@@ -363,6 +385,16 @@ impl Catalog {
         let footer_bytes = entry.bytes.saturating_sub(entry.footer_offset);
         lock(&self.parts).insert((manifest.commit, part), open.clone(), footer_bytes);
         Ok(open)
+    }
+}
+
+impl IndexDataset for Catalog {
+    fn open_index(storage: Arc<dyn Storage>, path: &Path, indexes: usize) -> Result<Self> {
+        Self::open(storage, path, CacheBudgets::of_indexes(indexes))
+    }
+
+    fn description(&self) -> &DatasetDescriptor {
+        &self.descriptor
     }
 }
 

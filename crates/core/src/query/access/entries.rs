@@ -7,9 +7,9 @@ use crate::error::Result;
 use crate::expr::{Predicate, col};
 use crate::format::EpochManifest;
 use crate::index::{EntryLayout, IndexDefinition, RecordPlace};
-use crate::query::access::index_catalog::{IndexCatalog, manifest_of};
+use crate::query::access::index_handle::IndexHandle;
 use crate::query::access::path::{AccessPath, ENTRIES_PER_VALUE, IndexedRecords, OrderedRecords};
-use crate::query::catalog::{CacheBudgets, Catalog};
+use crate::query::catalog::Catalog;
 use crate::query::execution::ordered_scan::Merge;
 use crate::query::execution::pieces::Pieces;
 use crate::query::execution::read::PackedRows;
@@ -36,7 +36,7 @@ struct EntryIndex {
     records: Arc<Schema>,
     /// Position of the indexed column among them.
     column: usize,
-    entries: IndexCatalog,
+    entries: IndexHandle<Catalog>,
 }
 
 /// Finds the indexes of a dataset. An index is opened when it is first used, so one that cannot be read does not keep
@@ -51,11 +51,11 @@ pub(in crate::query) fn find_indexes(
 ) -> Result<Vec<Box<dyn AccessPath>>> {
     let mut found: Vec<Box<dyn AccessPath>> = Vec::new();
     let names = list_indexes(&**storage, paths)?;
-    let budgets = CacheBudgets::of_indexes(names.len());
+    let indexes = names.len();
     for name in names {
         let Some(column) = dataset.schema.columns().iter().position(|column| column.name == name) else { continue };
         found.push(Box::new(EntryIndex {
-            entries: IndexCatalog::new(storage, paths.index(&name), dataset.descriptor(), budgets),
+            entries: IndexHandle::new(storage, paths.index(&name), dataset.descriptor(), indexes),
             name,
             records: dataset.schema.clone(),
             column,
@@ -73,7 +73,7 @@ impl EntryIndex {
         layout.is_ok_and(|layout| types(entries) == types(&layout.schema))
     }
 
-    /// Asks the entries, as [`IndexCatalog::ask`] does.
+    /// Asks the entries, as [`IndexHandle::ask`] does.
     fn ask<T>(&self, ask: impl Fn(&Arc<Catalog>) -> Result<Option<T>>) -> Result<Option<T>> {
         self.entries.ask(&|entries| self.fits(entries), ask)
     }
@@ -138,7 +138,7 @@ impl EntryIndex {
         predicate: &Predicate,
         records: &EpochManifest,
     ) -> Result<Option<u64>> {
-        let Some(manifest) = manifest_of(catalog, records, &[])? else { return Ok(None) };
+        let Some(manifest) = catalog.manifest_of(records, &[])? else { return Ok(None) };
         if let Some(values) = self.listed_values(predicate) {
             return Ok(Some(values.saturating_mul(ENTRIES_PER_VALUE).min(manifest.rows())));
         }
@@ -182,7 +182,7 @@ impl EntryIndex {
     ) -> Result<Option<Vec<RecordPlace>>> {
         let Some(mut resolved) = self.query(catalog, predicate, records, columns)? else { return Ok(None) };
         resolved.limit = most.saturating_add(1);
-        if manifest_of(catalog, records, &[])?.is_none() {
+        if catalog.manifest_of(records, &[])?.is_none() {
             return Ok(None);
         }
         let own = Arc::new(Counters::new(catalog.recycler.clone(), None));
@@ -212,7 +212,7 @@ impl EntryIndex {
     ) -> Result<Option<Box<dyn OrderedRecords>>> {
         let Some(positions) = self.positions(&catalog.schema, columns) else { return Ok(None) };
         let schema = &catalog.schema;
-        if manifest_of(catalog, records, &[])?.is_none() || !schema.has_numeric_key() {
+        if catalog.manifest_of(records, &[])?.is_none() || !schema.has_numeric_key() {
             return Ok(None);
         }
         let read = [EntryLayout::PART, EntryLayout::ROW].iter().chain(&positions);
@@ -316,7 +316,7 @@ impl AccessPath for EntryIndex {
             return Ok(None);
         }
         self.ask(|catalog| {
-            let manifest = manifest_of(catalog, records, &[])?;
+            let manifest = catalog.manifest_of(records, &[])?;
             Ok(manifest.filter(|_| catalog.schema.has_numeric_key()).map(|manifest| manifest.page_bytes()))
         })
     }

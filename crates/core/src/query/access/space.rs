@@ -11,28 +11,18 @@ use crate::format::EpochManifest;
 use crate::index::SpaceDefinition;
 use crate::query::access::candidate::readable;
 use crate::query::access::choice::Alternative;
-use crate::query::access::index_catalog::{IndexCatalog, manifest_of};
+use crate::query::access::index_handle::IndexHandle;
 use crate::query::access::path::{FEW_ROWS, ROWS_PER_ENTRY};
-use crate::query::catalog::{CacheBudgets, Catalog};
+use crate::query::access::space_copy::SpaceCopy;
+use crate::query::catalog::Catalog;
 use crate::query::metrics::Counters;
 use crate::query::planning::scan::choose;
 use crate::query::request::{ResolvedQuery, SCAN, Use};
-use crate::schema::{Clustering, Schema};
 use crate::storage::Storage;
 use crate::store::{DatasetPaths, list_indexes};
 
 /// Number of times as many rows as the copy's that a scan would read, from which the copy is read.
 const LEAST_GAIN: u64 = 2;
-
-/// An index by space of a dataset.
-#[derive(Debug)]
-pub(in crate::query) struct SpaceCopy {
-    name: String,
-    /// Positions of the coordinates in the schema.
-    coordinates: Vec<usize>,
-    records: Arc<Schema>,
-    copy: IndexCatalog,
-}
 
 /// Finds the indexes by space of a dataset. They are opened when they are first used.
 ///
@@ -42,51 +32,30 @@ pub(in crate::query) fn find_copies(
     storage: &Arc<dyn Storage>,
     paths: &DatasetPaths,
     dataset: &Catalog,
-) -> Result<Vec<SpaceCopy>> {
+) -> Result<Vec<SpaceCopy<Catalog>>> {
     let mut found = Vec::new();
     let names = list_indexes(&**storage, paths)?;
-    let budgets = CacheBudgets::of_indexes(names.len());
+    let indexes = names.len();
     for name in names {
         let definition = name.parse::<SpaceDefinition>();
         let positions = definition.and_then(|definition| definition.positions(&dataset.schema));
         let Ok(coordinates) = positions else { continue };
-        let copy = IndexCatalog::new(storage, paths.index(&name), dataset.descriptor(), budgets);
-        found.push(SpaceCopy { name, coordinates, records: dataset.schema.clone(), copy });
+        let copy = IndexHandle::new(storage, paths.index(&name), dataset.descriptor(), indexes);
+        found.push(SpaceCopy::new(name, coordinates, dataset.schema.clone(), copy));
     }
     Ok(found)
 }
 
-impl SpaceCopy {
-    /// Returns the name of the index.
-    pub(in crate::query) fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Returns the positions of the coordinates among the columns of the records.
-    pub(in crate::query) fn coordinates(&self) -> &[usize] {
-        &self.coordinates
-    }
-
-    /// Returns the copy of this commit of an epoch, with statistics of `columns`. `None` if there is none.
-    ///
-    /// # Errors
-    /// Corruption of the index; I/O errors.
-    pub(in crate::query) fn of(
-        &self,
-        records: &EpochManifest,
-        columns: &[usize],
-    ) -> Result<Option<(Arc<Catalog>, Arc<EpochManifest>)>> {
-        let fits = |copy: &Schema| {
-            let types = |schema: &Schema| {
-                schema.columns().iter().map(|column| (column.name.clone(), column.data_type)).collect::<Vec<_>>()
-            };
-            let is_copy = copy.clustering() == Clustering::Space && copy.key_columns() == self.coordinates;
-            is_copy && types(copy) == types(&self.records)
-        };
-        self.copy.ask(&fits, |catalog| {
-            Ok(manifest_of(catalog, records, columns)?.map(|manifest| (catalog.clone(), manifest)))
-        })
-    }
+/// Returns the copy of this commit of an epoch, with statistics of `columns`. `None` if there is none.
+///
+/// # Errors
+/// Corruption of the index; I/O errors.
+pub(in crate::query) fn copy_of(
+    path: &SpaceCopy<Catalog>,
+    records: &EpochManifest,
+    columns: &[usize],
+) -> Result<Option<(Arc<Catalog>, Arc<EpochManifest>)>> {
+    path.ask(|copy| Ok(copy.manifest_of(records, columns)?.map(|manifest| (copy.clone(), manifest))))
 }
 
 /// How copies would answer a query of an epoch.
@@ -117,8 +86,10 @@ pub(in crate::query) fn applies(dataset: &Catalog, resolved: &ResolvedQuery) -> 
 }
 
 /// Returns the copies that a query may use, and whose coordinates it limits.
-fn allowed<'a>(dataset: &'a Catalog, resolved: &'a ResolvedQuery) -> impl Iterator<Item = &'a SpaceCopy> {
-    let limits = |copy: &SpaceCopy| copy.coordinates.iter().any(|column| resolved.predicate_columns().contains(column));
+fn allowed<'a>(dataset: &'a Catalog, resolved: &'a ResolvedQuery) -> impl Iterator<Item = &'a SpaceCopy<Catalog>> {
+    let limits = |copy: &SpaceCopy<Catalog>| {
+        copy.coordinates().iter().any(|column| resolved.predicate_columns().contains(column))
+    };
     dataset.copies().iter().filter(move |copy| match &resolved.access {
         Use::Automatic => resolved.limit == u64::MAX && limits(copy),
         Use::Scan => false,
@@ -150,7 +121,7 @@ pub(in crate::query) fn consider(
     let scanned_rows = rows_of(&records, chosen.iter().map(|choice| choice.entry));
     let mut best: Option<(u64, ChosenCopy)> = None;
     for path in allowed(dataset, resolved) {
-        let found = readable(counters, path.of(&records, columns), || dataset.ignore_corruption(1))?;
+        let found = readable(counters, copy_of(path, &records, columns), || dataset.ignore_corruption(1))?;
         let Some((copy, manifest)) = found else { continue };
         let of_copy = resolved.of_copy(&copy.schema, records.commit);
         let rows = rows_of(&manifest, choose(&copy, &of_copy, &manifest).iter().map(|choice| choice.entry));

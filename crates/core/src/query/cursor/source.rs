@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::format::EpochManifest;
-use crate::query::access::space::{SpaceCopy, not_a_copy};
+use crate::query::access::space::{copy_of, not_a_copy};
+use crate::query::access::space_copy::SpaceCopy;
 use crate::query::catalog::Catalog;
 use crate::query::cursor::request::{CursorRequest, unfit};
 use crate::query::metrics::{Counters, add};
@@ -34,8 +35,8 @@ pub(super) fn find(dataset: &Arc<Catalog>, request: &CursorRequest, counters: &C
         let manifest = dataset.manifest_of_now(only_epoch(dataset, request)?)?;
         return Ok(Source { catalog: dataset.clone(), resolved, manifest, levels });
     }
-    let is_candidate = |copy: &&SpaceCopy| wanted.is_none_or(|name| copy.name() == name);
-    let mut candidates: Vec<&SpaceCopy> = dataset.copies().iter().filter(is_candidate).collect();
+    let is_candidate = |copy: &&SpaceCopy<Catalog>| wanted.is_none_or(|name| copy.name() == name);
+    let mut candidates: Vec<&SpaceCopy<Catalog>> = dataset.copies().iter().filter(is_candidate).collect();
     if request.query.access == Use::Scan {
         candidates.clear();
     }
@@ -64,7 +65,7 @@ pub(in crate::query) fn coordinates(
 /// Returns the copy that a cursor reads: the first of those whose coordinates the query limits most.
 fn of_copies(
     dataset: &Catalog,
-    candidates: &[&SpaceCopy],
+    candidates: &[&SpaceCopy<Catalog>],
     request: &CursorRequest,
     counters: &Counters,
 ) -> Result<Source> {
@@ -72,7 +73,7 @@ fn of_copies(
     let mut best: Option<(usize, Source)> = None;
     let mut failure = None;
     for copy in candidates {
-        match of_copy(copy, request, &records) {
+        match source_of(copy, request, &records) {
             Ok(Some(source)) => {
                 let is_limited = |column: &&usize| source.resolved.predicate_columns().contains(column);
                 let limited = copy.coordinates().iter().filter(is_limited).count();
@@ -106,10 +107,10 @@ fn of_copies(
 }
 
 /// Returns a copy of this commit of an epoch, if there is one.
-fn of_copy(copy: &SpaceCopy, request: &CursorRequest, records: &EpochManifest) -> Result<Option<Source>> {
-    let Some((catalog, _)) = copy.of(records, &[])? else { return Ok(None) };
+fn source_of(copy: &SpaceCopy<Catalog>, request: &CursorRequest, records: &EpochManifest) -> Result<Option<Source>> {
+    let Some((catalog, _)) = copy_of(copy, records, &[])? else { return Ok(None) };
     let resolved = resolve(&catalog, request)?;
-    let Some((catalog, manifest)) = copy.of(records, resolved.predicate_columns())? else { return Ok(None) };
+    let Some((catalog, manifest)) = copy_of(copy, records, resolved.predicate_columns())? else { return Ok(None) };
     let levels = catalog.schema.levels();
     Ok(levels.map(|levels| Source { catalog, resolved, manifest, levels }))
 }

@@ -1,45 +1,57 @@
 //! The dataset of an index, which is opened when it is first used.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::{Error, IoContext, Result};
-use crate::format::EpochManifest;
 use crate::index::EntryLayout;
-use crate::query::catalog::{CacheBudgets, Catalog};
 use crate::schema::Schema;
 use crate::storage::Storage;
 use crate::store::{DatasetDescriptor, DatasetPaths};
 
-/// The dataset of an index: of entries, or of copies.
+/// A dataset of an index, as it is opened: of entries, or of copies.
+pub(in crate::query) trait IndexDataset: Sized {
+    /// Opens the dataset in a folder. Reads only its description. So many indexes share the budgets of caches.
+    ///
+    /// # Errors
+    /// If there is no dataset, or its description is corrupt.
+    fn open_index(storage: Arc<dyn Storage>, path: &Path, indexes: usize) -> Result<Self>;
+
+    /// Returns its description.
+    fn description(&self) -> &DatasetDescriptor;
+}
+
+/// The dataset of an index.
 #[derive(Debug)]
-pub(super) struct IndexCatalog {
+pub(in crate::query) struct IndexHandle<D> {
     storage: Arc<dyn Storage>,
     paths: DatasetPaths,
     /// The source that the index must state.
     source: String,
-    budgets: CacheBudgets,
+    /// Number of indexes of the dataset, which share its budgets.
+    indexes: usize,
     /// The dataset, once it has been opened.
-    opened: Mutex<Option<Arc<Catalog>>>,
+    opened: Mutex<Option<Arc<D>>>,
 }
 
-impl IndexCatalog {
-    /// Creates the dataset of an index of `records` in a folder. Does not open it.
-    pub(super) fn new(
+impl<D: IndexDataset> IndexHandle<D> {
+    /// Creates the handle of one of so many `indexes` of `records`, in a folder. Does not open it.
+    pub(in crate::query) fn new(
         storage: &Arc<dyn Storage>,
         paths: DatasetPaths,
         records: &DatasetDescriptor,
-        budgets: CacheBudgets,
+        indexes: usize,
     ) -> Self {
         let source = EntryLayout::source(records);
-        Self { storage: Arc::clone(storage), paths, source, budgets, opened: Mutex::new(None) }
+        Self { storage: Arc::clone(storage), paths, source, indexes, opened: Mutex::new(None) }
     }
 
     /// Opens the dataset, and checks that it is an index of these records that `fits` them.
-    fn open(&self, fits: &dyn Fn(&Schema) -> bool) -> Result<Arc<Catalog>> {
+    fn open(&self, fits: &dyn Fn(&Schema) -> bool) -> Result<Arc<D>> {
         let path = self.paths.root();
-        let opened = Catalog::open(Arc::clone(&self.storage), path, self.budgets)?;
-        let is_ours = opened.descriptor().source.as_ref() == Some(&self.source);
-        if !is_ours || !fits(&opened.schema) {
+        let opened = D::open_index(Arc::clone(&self.storage), path, self.indexes)?;
+        let is_ours = opened.description().source.as_ref() == Some(&self.source);
+        if !is_ours || !fits(&opened.description().schema) {
             return Err(Error::corruption(path, "it is not an index of this dataset"));
         }
         Ok(Arc::new(opened))
@@ -49,7 +61,7 @@ impl IndexCatalog {
     ///
     /// # Errors
     /// A missing or corrupt description, or one of another dataset.
-    pub(super) fn get(&self, fits: &dyn Fn(&Schema) -> bool) -> Result<Arc<Catalog>> {
+    pub(in crate::query) fn get(&self, fits: &dyn Fn(&Schema) -> bool) -> Result<Arc<D>> {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         match &*opened {
             Some(open) => Ok(open.clone()),
@@ -61,11 +73,11 @@ impl IndexCatalog {
     /// new one is then asked, and an index that is gone has no answer.
     ///
     /// # Errors
-    /// The errors of [`IndexCatalog::get`] and of `ask`.
-    pub(super) fn ask<T>(
+    /// The errors of [`IndexHandle::get`] and of `ask`.
+    pub(in crate::query) fn ask<T>(
         &self,
         fits: &dyn Fn(&Schema) -> bool,
-        ask: impl Fn(&Arc<Catalog>) -> Result<Option<T>>,
+        ask: impl Fn(&Arc<D>) -> Result<Option<T>>,
     ) -> Result<Option<T>> {
         let failed = match self.get(fits).and_then(|open| ask(&open)) {
             Err(error @ (Error::Corruption { .. } | Error::Io { .. } | Error::NotADataset { .. })) => error,
@@ -77,32 +89,7 @@ impl IndexCatalog {
             return Ok(None);
         }
         let now = self.get(fits)?;
-        let is_new = opened.is_none_or(|opened| opened.descriptor().uuid != now.descriptor().uuid);
+        let is_new = opened.is_none_or(|opened| opened.description().uuid != now.description().uuid);
         if is_new { ask(&now) } else { Err(failed) }
     }
-}
-
-/// Returns the manifest that an index has of this commit of the epoch, with statistics of `columns`. `None` if there is
-/// none.
-///
-/// # Errors
-/// A corrupt manifest of the index; I/O errors.
-pub(super) fn manifest_of(
-    index: &Catalog,
-    records: &EpochManifest,
-    columns: &[usize],
-) -> Result<Option<Arc<EpochManifest>>> {
-    for _ in 0..2 {
-        let found = match index.scan_manifest(records.epoch, columns) {
-            Ok(found) => found.manifest,
-            Err(Error::EpochMissing { .. }) => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        if found.indexed_commit == Some(records.commit) {
-            return Ok(Some(found));
-        }
-        // The cached manifest may be that of replaced entries.
-        index.forget(&found);
-    }
-    Ok(None)
 }
