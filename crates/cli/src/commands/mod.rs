@@ -2,9 +2,9 @@
 //! commands.
 //!
 //! Shared modules: `answers` prints results, `epochs` chooses epochs, and `epoch_statistics` derives statistics from
-//! manifests. `feed` and `job` append records for `ingest` and `simulate`. `trajectories` prints those that `tracks`
-//! and `get` find, and `pairs` histograms of two columns. `batch` implements `query --batch`, and `spooled` implements
-//! `salvage --spool`.
+//! manifests. `feed` and `job` append records for `ingest` and `simulate`, and `level_count` is an option of the
+//! former. `trajectories` prints those that `tracks` and `get` find, and `pairs` histograms of two columns.
+//! `batch` implements `query --batch`, and `spooled` implements `salvage --spool`.
 
 mod answers;
 mod batch;
@@ -20,6 +20,7 @@ pub(crate) mod index;
 pub(crate) mod ingest;
 pub(crate) mod inspect;
 mod job;
+mod level_count;
 pub(crate) mod man;
 mod pairs;
 pub(crate) mod quantiles;
