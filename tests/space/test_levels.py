@@ -153,12 +153,29 @@ def test_unfinished_epochs_are_salvaged_at_their_levels(source, records, tmp_pat
         ("hash:id", 1, USAGE, "whose key is by space"),
         ("space:x,y,z", 0, USAGE, "--levels"),
         ("space:x,y,z", 7, USAGE, "--levels"),
+        ("space:x,y,z", "some", USAGE, "neither 1 to 6 nor 'auto'"),
+        ("hash:id", "auto", USAGE, "whose key is by space"),
     ],
 )
 def test_levels_that_cannot_be_are_refused(source, tmp_path, key, levels, code, message):
     failed = command(*ingest_arguments(source, tmp_path / "new", key, "--levels", levels), expect=code)
     assert message in failed.stderr, failed.stderr
     assert not (tmp_path / "new").exists()
+
+
+def test_levels_by_the_size_of_the_source(source, dataset, records, tmp_path):
+    """A receiver has 15,000 records: level 2 has three pages of 64, and level 3 not even one."""
+    path = tmp_path / "auto.tbd"
+    said = answer(*ingest_arguments(source, path, "space:x,y,z", "--levels", "auto", "--page-rows", 64))
+    assert "levels of detail: 2; the highest has about 234 rows of each of 4 receivers in the largest epoch" in said["notes"]
+    check_levels(path, records, 3)
+    # An existing dataset keeps its levels.
+    again = ("--levels", "auto", "--if-exists", "replace", "--epochs", 4)
+    said = command(*ingest_arguments(source, path, "space:x,y,z", *again)).stderr
+    assert "levels of detail: 2, which the dataset has; a new one would have 1" in said
+    check_levels(path, records, 4)
+    with pytest.raises(turbidite.UsageError, match="state 1 to 6"):
+        turbidite.Writer(tmp_path / "new", TYPES, key="space:x,y,z", levels="auto")
 
 
 def test_datasets_keep_their_levels(dataset, source):

@@ -87,7 +87,7 @@ pub use index_build::{
 pub use query::{Dataset, Query};
 pub use runtime::local::LocalJob;
 pub use runtime::rank::RankJob;
-pub use runtime::{EpochStart, ExchangeStatistics, WriteOptions};
+pub use runtime::{EpochStart, ExchangeStatistics, LevelForecast, WriteOptions};
 pub use schema::{
     ClusterKey, Clustering, Column, ColumnView, DataType, EPOCH_COLUMN, Levels, MAX_FIXED_BYTES, MAX_LEVELS, Schema,
     SchemaError, Value,

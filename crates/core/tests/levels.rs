@@ -170,6 +170,26 @@ fn jobs_go_on_with_the_levels_that_a_dataset_has() {
 }
 
 #[test]
+fn levels_of_new_datasets_are_no_request_to_others() {
+    let mut options = with_levels(0);
+    options.levels_if_new = 2;
+    let storage = write(options.clone(), &[Records::even(1, 0.0, 10.0)]);
+    let levels = describe(&storage).schema.levels();
+    assert_eq!(levels.map(|levels| levels.count), Some(2));
+    check_shares(&manifest(&storage, 0), 2);
+    options.levels_if_new = 3;
+    let flat = write(with_levels(0), &[]);
+    for (storage, levels) in [(&storage, levels), (&flat, None)] {
+        open(storage, options.clone()).unwrap().close().unwrap();
+        assert_eq!(describe(storage).schema.levels(), levels);
+    }
+    let storage = Arc::new(MemoryStorage::new());
+    let refused = LocalJob::open_with(storage.clone(), ROOT, schema("x"), options).unwrap_err().to_string();
+    assert!(refused.contains("whose key is by space"), "{refused}");
+    assert!(storage.kind(Path::new(ROOT)).unwrap().is_none(), "nothing was created");
+}
+
+#[test]
 fn levels_that_cannot_be_are_refused() {
     let storage = Arc::new(MemoryStorage::new());
     let refused = open(&storage, with_levels(7)).unwrap_err().to_string();

@@ -107,7 +107,7 @@ struct DatasetEntry {
     break_lock: bool,
     files_per_epoch: Option<u64>,
     #[serde(default)]
-    levels: u8,
+    levels: Option<LevelCount>,
     receivers: Option<u32>,
     memtable_bytes: Option<usize>,
     stall_s: Option<u64>,
@@ -115,6 +115,16 @@ struct DatasetEntry {
     fields: Vec<FieldLayout>,
     #[serde(rename = "constant", default)]
     constants: Vec<FieldLayout>,
+}
+
+/// A number of levels of detail.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "levels must be a number from 1 to 6, since sizes are not known before the program writes"
+)]
+enum LevelCount {
+    Stated(u8),
 }
 
 /// The format of a dataset's files.
@@ -367,9 +377,10 @@ fn plan(written: DatasetEntry, config: &Path) -> Result<DatasetPlan, String> {
     let stored: Vec<usize> = (0..all.len()).filter(|&index| !written.drop.contains(&all[index].name)).collect();
     let kept = stored.iter().map(|&index| all[index].clone()).collect();
     let schema = Schema::new(kept, &written.key).map_err(|error| error.to_string())?;
-    if written.levels > 0 {
+    let LevelCount::Stated(levels) = written.levels.unwrap_or(LevelCount::Stated(0));
+    if levels > 0 {
         // Rank 0 chooses the seed.
-        let levels = Levels { count: written.levels, seed: 0 };
+        let levels = Levels { count: levels, seed: 0 };
         schema.clone().with_levels(levels).map_err(|error| error.to_string())?;
     }
     let indexes = indexes(&written.index, &schema)?;
@@ -400,7 +411,7 @@ fn plan(written: DatasetEntry, config: &Path) -> Result<DatasetPlan, String> {
         any_source: written.any_source,
         break_lock: written.break_lock,
         files_per_epoch: written.files_per_epoch,
-        levels: written.levels,
+        levels,
         receivers: written.receivers,
         indexes,
         memtable_bytes: written.memtable_bytes,
@@ -509,6 +520,8 @@ mod tests {
         assert_ne!(with("records = 'u32@4'").unwrap().summary(), with("").unwrap().summary());
         for (settings, what) in [
             ("records = 'u32@5'", "records = \"u32@5\" ends beyond the header of 8 bytes"),
+            ("levels = 'auto'", "levels must be a number from 1 to 6"),
+            ("levels = 2", "whose key is by space"),
             ("records = 4", "invalid type: integer `4`"),
             ("magic = [['00@0']]", "expected a text such as"),
             ("magic = 'x@0'", "is not BYTES@OFFSET"),

@@ -11,8 +11,7 @@ use turbidite::format::EpochStatistics;
 use turbidite::store::EpochRange;
 use turbidite::writer::THREADS_PER_CORE;
 use turbidite::{
-    ClusterKey, EpochStart, MAX_LEVELS, Prior, Renegotiation, Routing, Schema, SchemaError, SecondaryIndex,
-    WriteOptions, indexes,
+    ClusterKey, EpochStart, Prior, Renegotiation, Routing, Schema, SchemaError, SecondaryIndex, WriteOptions, indexes,
 };
 
 use super::answers::{say, say_json};
@@ -21,6 +20,7 @@ use super::epochs::Existing;
 use super::feed::{RecordMapping, WorkerPool};
 use super::index::{IndexReport, IndexRun};
 use super::job::{Job, STALL_S};
+use super::level_count::{self, LevelCount};
 use crate::failure::{Failure, complain};
 use crate::mpi::World;
 use crate::progress::ProgressLines;
@@ -76,9 +76,10 @@ pub(crate) struct Ingest {
     #[arg(long, value_name = "COLUMN")]
     key: String,
     /// Levels of detail above the lowest, 1 to 6, with a key by space: of eight neighbouring records, one moves up a
-    /// level, so that a query may begin with few records of every place. A dataset keeps those that it was created with
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_LEVELS)))]
-    levels: Option<u8>,
+    /// level, so that a query may begin with few records of every place. A dataset keeps those that it was created
+    /// with. 'auto': as many as leave the highest level a few pages of each receiver, in the largest epoch to ingest
+    #[arg(long, value_name = "N|auto")]
+    levels: Option<LevelCount>,
     /// Index this column as well, while the records are written; may be repeated. COLUMN finds ranges and single
     /// values, hash:COLUMN single values; ',with=COLUMN' after it carries another column. bitmap:A,B,… answers
     /// conditions on several columns (see turbidite index)
@@ -246,12 +247,18 @@ impl Ingest {
         indexes.iter().try_for_each(|definition| definition.check(&schema))?;
         let row_bytes = schema.row_bytes();
         let world = World::find()?;
-        let options = self.options(&source, world.as_ref(), indexes)?;
+        let mut options = self.options(&source, world.as_ref(), indexes)?;
+        let most_rows = epochs.iter().map(|epoch| source.records(*epoch)).max().unwrap_or(0);
+        let forecast = self.levels.and_then(|levels| levels.forecast(&options, most_rows, row_bytes));
+        options.levels_if_new = forecast.map_or(0, |forecast| forecast.levels);
         let ranks = options.ranks;
         let mut notes = source.notes().to_vec();
         let leads = world.as_ref().is_none_or(|world| world.rank() == 0);
         let mut job = Job::open(&self.out, schema, options, world.as_ref())?;
         notes.extend(job.lock_notice());
+        if let Some(forecast) = forecast.filter(|_| leads) {
+            notes.push(level_count::note(&self.out, forecast)?);
+        }
         if !as_json && leads {
             notes.iter().for_each(|note| complain(&format!("turbidite: {note}")));
         }
@@ -420,7 +427,7 @@ impl Ingest {
         };
         let mut options = WriteOptions::new(ranks);
         options.indexes = indexes;
-        options.levels = self.levels.unwrap_or(0);
+        options.levels = self.levels.map_or(0, LevelCount::stated);
         if let Some(world) = world {
             options.topology = world.topology();
             options.stall_limit = Some(Duration::from_secs(self.tuning.stall.unwrap_or(STALL_S)));

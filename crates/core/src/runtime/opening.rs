@@ -31,8 +31,11 @@ pub(crate) fn open_dataset(
     options: &WriteOptions,
 ) -> Result<Opened> {
     let schema = options.with_levels(schema)?;
+    let of_new = options.with_levels_if_new(&schema)?;
     check_vacant(&**storage, paths)?;
     let (lock, notice) = WriterLock::acquire(storage, paths, options.break_lock)?;
+    let is_new = || matches!(DatasetDescriptor::read(&**storage, paths), Err(Error::NotADataset { .. }));
+    let schema = of_new.filter(|_| is_new()).unwrap_or(schema);
     let wanted = DatasetDescriptor {
         derivations: options.derivations.clone(),
         source: options.source.clone(),

@@ -6,7 +6,7 @@ use super::process::memory::MIN_MEMTABLE_BYTES;
 use crate::error::UsageError;
 use crate::format::{MAX_ROW_GROUPS, PartOptions};
 use crate::index::{BitmapDefinition, EntryLayout, IndexDefinition, SecondaryIndex};
-use crate::schema::{Levels, Schema, SchemaError};
+use crate::schema::{Levels, MAX_LEVELS, Schema, SchemaError};
 use crate::shuffle::{EngineOptions, Prior, Renegotiation, Routing, Topology};
 use crate::store::{DatasetDescriptor, IfExists};
 use crate::writer::{MAX_RUN_ROWS, MEMTABLES, WriterOptions};
@@ -63,6 +63,9 @@ pub struct WriteOptions {
     /// Number of levels of detail above level 0, for a dataset that is clustered by space. 0 for those that the dataset
     /// has, and for none in a new dataset.
     pub levels: u8,
+    /// Number of levels of detail above level 0 if the dataset is new. An existing one keeps those that it has. Used if
+    /// `levels` is 0, and on rank 0.
+    pub levels_if_new: u8,
     /// Derivations that computed the columns, recorded in dataset.json.
     pub derivations: Vec<String>,
     /// Indexes to make while records are written. They are committed before the records.
@@ -91,6 +94,10 @@ const BINNING_BYTES: usize = 9 << 18;
 /// readers, and a receiver sorts and writes while records still arrive.
 pub const MEMTABLES_PER_PART: u64 = 4;
 
+/// Number of pages of a receiver's records that a forecast of levels leaves the highest level. A file with fewer is
+/// mostly metadata.
+const FEW_PAGES: u64 = 2;
+
 impl WriteOptions {
     /// Returns the defaults for a job of `ranks`. All ranks receive.
     pub fn new(ranks: u32) -> Self {
@@ -118,6 +125,7 @@ impl WriteOptions {
             match_source: false,
             must_be_empty: false,
             levels: 0,
+            levels_if_new: 0,
             derivations: Vec::new(),
             indexes: Vec::new(),
         }
@@ -211,6 +219,28 @@ impl WriteOptions {
         schema.with_levels(Levels::new(self.levels))
     }
 
+    /// Returns the schema with the levels of detail of a new dataset, if they are stated for new ones only.
+    ///
+    /// # Errors
+    /// Those of [`WriteOptions::with_levels`].
+    pub(super) fn with_levels_if_new(&self, schema: &Schema) -> Result<Option<Schema>, SchemaError> {
+        if self.levels_if_new == 0 || schema.levels().is_some() {
+            return Ok(None);
+        }
+        schema.clone().with_levels(Levels::new(self.levels_if_new)).map(Some)
+    }
+
+    /// Returns the levels of detail for epochs of up to `rows` records of `row_bytes` bytes: as many as leave the
+    /// highest a few pages of each receiver's records, and at least one.
+    pub fn forecast_levels(&self, rows: u64, row_bytes: usize) -> LevelForecast {
+        let receivers = self.engine(0).receivers_of(rows.saturating_mul(row_bytes as u64));
+        let of_receiver = rows / u64::from(receivers.max(1));
+        let rows_at = |level: u8| of_receiver >> (3 * u32::from(level));
+        let few = FEW_PAGES * u64::from(self.page_rows);
+        let levels = (2..=MAX_LEVELS).take_while(|level| rows_at(*level) >= few).last().unwrap_or(1);
+        LevelForecast { levels, receivers, highest_rows: rows_at(levels) }
+    }
+
     /// Checks that every value is within its range.
     pub(crate) fn check(&self) -> Result<(), UsageError> {
         let within = |option: &'static str, value: usize, low: usize, high: usize| {
@@ -277,6 +307,18 @@ impl WriteOptions {
     }
 }
 
+/// A forecast of the levels of detail that suit a dataset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LevelForecast {
+    /// Number of levels above level 0.
+    pub levels: u8,
+    /// Number of ranks that store an epoch.
+    pub receivers: u32,
+    /// Number of rows of the highest level that each of them stores.
+    pub highest_rows: u64,
+}
+
 /// The result of beginning an epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EpochStart {
@@ -289,6 +331,24 @@ pub enum EpochStart {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_highest_level_has_a_few_pages_of_each_receiver() {
+        let options = WriteOptions::new(64);
+        let forecast = |rows: u64, row_bytes: usize| {
+            let found = options.forecast_levels(rows, row_bytes);
+            (found.levels, found.receivers, found.highest_rows)
+        };
+        // A receiver has 28 MiB.
+        assert_eq!(forecast(13_000_000, 36), (2, 16, 12_695));
+        assert_eq!(forecast(13_000_000, 200), (1, 64, 25_390));
+        assert_eq!(forecast(1 << 40, 36), (6, 64, 65_536), "more receivers are not possible");
+        assert_eq!(forecast(2048 * 2 * 64, 36), (2, 1, 4096));
+        assert_eq!(forecast(2048 * 2 * 64 - 1, 36), (1, 1, 32_767));
+        assert_eq!((forecast(100, 36), forecast(0, 36)), ((1, 1, 12), (1, 1, 0)));
+        let widest = WriteOptions { part_bytes: Some(0), ..options };
+        assert_eq!(widest.forecast_levels(2_600_000, 36).receivers, 64);
+    }
 
     /// The memory of a rank with indexes is that of a rank without: memtables give what the stages need.
     #[test]

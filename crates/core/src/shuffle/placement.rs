@@ -1,6 +1,6 @@
 //! Assigns an epoch's partitions to ranks.
 
-use super::options::EngineOptions;
+use super::options::{EngineOptions, Renegotiation};
 
 /// The size of a receiver's share of an epoch from which on the epoch has outgrown its receivers, in parts of the usual
 /// size.
@@ -13,6 +13,14 @@ pub(super) struct Placement {
     /// Number of ranks by which the receivers are shifted. `None` if as many ranks receive as the options permit. These
     /// are the same in each epoch.
     shift: Option<u32>,
+}
+
+impl EngineOptions {
+    /// Returns the number of ranks that store an epoch if its size in bytes is known when it begins.
+    pub fn receivers_of(&self, bytes: u64) -> u32 {
+        let known = Some(bytes).filter(|_| self.renegotiation == Renegotiation::Adaptive);
+        Placement::by_volume(self, known, 0).partitions()
+    }
 }
 
 impl Placement {

@@ -20,7 +20,7 @@ from turbidite import _core
 from turbidite._progress import Progress
 from turbidite.cursor import Cursor, CursorBatch, CursorStep
 from turbidite.dataset import Dataset, Query
-from turbidite.distributions import Histogram, Quantile
+from turbidite.distributions import Estimate, Histogram, Quantile
 from turbidite.errors import CorruptionError, OperationError, TurbiditeError, UsageError
 from turbidite.indexes import Index, Indexes
 from turbidite.ingest import ingest
@@ -37,6 +37,7 @@ __all__ = [
     "CursorBatch",
     "CursorStep",
     "Dataset",
+    "Estimate",
     "Histogram",
     "Index",
     "Indexes",

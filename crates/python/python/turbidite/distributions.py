@@ -12,12 +12,15 @@ from turbidite import _tables, pictures
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Histogram", "Quantile", "number"]
+__all__ = ["Estimate", "Histogram", "Quantile", "number"]
 
 
 @dataclass(frozen=True, eq=False)
 class Histogram:
-    """The rows of a column by bins. Without ``exact=True`` the counts are estimates within guaranteed bounds."""
+    """The rows of a column by bins. Without ``exact=True`` the counts are estimates within guaranteed bounds.
+
+    Those from a level of detail have standard errors, too.
+    """
 
     column: str
     edges: numpy.ndarray[Any, Any]
@@ -48,9 +51,17 @@ class Histogram:
     """The labels of the epochs."""
     log: bool = False
     """Whether the bins have equal ratios instead of equal widths."""
+    errors: numpy.ndarray[Any, Any] | None = None
+    """The standard error of each bin's `rows`, if they are estimated from a level of detail."""
+    level: int | None = None
+    """Rows of this level of detail and above were read."""
+    sampled: int | None = None
+    """The number of these rows that match."""
+    unplaced: tuple[int, int] = (0, 0)
+    """Rows with a NaN coordinate, which are in no sample and in no estimate: at least, at most."""
 
     def plot(self, ax: Axes | None = None, **options: Any) -> Axes:
-        """Draws the rows of each bin with their bounds, and returns the axes. `options` are those of ``Axes.stairs``.
+        """Draws the rows of each bin with their bounds or errors, and returns the axes. `options` are those of ``Axes.stairs``.
 
         >>> dataset.histogram("energy", bins=10).plot().get_xlabel()
         'energy'
@@ -59,6 +70,28 @@ class Histogram:
 
     def _repr_html_(self) -> str:
         return _tables.of_histogram(self)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number of rows that is estimated from a level of detail.
+
+    The true number lies within 1.96 errors with a probability of 0.95 or more.
+    """
+
+    rows: int
+    error: float
+    """The standard error; 0 if statistics prove the number."""
+    least: int
+    """At least so many rows match."""
+    most: int
+    """At most so many rows match."""
+    level: int
+    """Rows of this level of detail and above were read."""
+    sampled: int
+    """The number of these rows that match."""
+    unplaced: tuple[int, int]
+    """Rows with a NaN coordinate, which are in no sample and not in the estimate: at least, at most."""
 
 
 @dataclass(frozen=True)

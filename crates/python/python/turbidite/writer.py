@@ -36,11 +36,17 @@ def _texts(stated: Sequence[str] | str) -> list[str]:
     return [stated] if isinstance(stated, str) else list(stated)
 
 
-def _levels(stated: int | None) -> int:
+def _levels(stated: int | str | None) -> int:
     """Returns the number of levels of detail, 0 for none."""
-    if stated is not None and not 1 <= natural("levels", stated) <= 6:
+    if stated is None:
+        return 0
+    if stated == "auto":
+        what = "epoch sizes are not known before they are written; state 1 to 6, or use turbidite ingest --levels auto"
+        raise UsageError(f"levels: {what}")
+    count = natural("levels", stated)
+    if not 1 <= count <= 6:
         raise UsageError(f"levels: a dataset has 1 to 6 levels of detail, not {stated}")
-    return stated or 0
+    return count
 
 
 class Writer:
