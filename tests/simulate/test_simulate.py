@@ -126,6 +126,7 @@ def test_a_trace_of_ids_gives_the_loads_that_ingesting_it_has(tmp_path):
         (("--storage-gb-per-s", 0), "must be above 0"),
         (("--latency-us", "nan"), "must be 0 or more"),
         (("--key", "energy"), "SOURCE"),
+        (("--key", "space:x,y"), "SOURCE"),
         (("--key", "hash:id", "--drift", 2), "ids do not grow"),
         (("--key", "hash:id", "--distribution", "uniform"), "cannot be used with"),
         (("--key", "hash:id", "--record-bytes", 7), "at least 8, the size of the key"),
@@ -189,6 +190,46 @@ def test_later_epochs_of_a_trace_are_forecast_as_they_are_ingested(tmp_path):
         assert close(steady["messages"], later["messages"], 1.2), (steady["messages"], later["messages"])
         assert abs(steady["load_imbalance"] - later["load_imbalance"]) < 0.02, (steady["load_imbalance"], later["load_imbalance"])
         assert (steady["spills"], later["spills"]) == (0, 0)
+
+
+def places_of(random, rank: int, count: int) -> numpy.ndarray:
+    """A slab of a domain that is dense at its lower end, in the order of its cells."""
+    rows = numpy.empty(count, numpy.dtype([("x", "<f4"), ("y", "<f8"), ("z", "<f4")]))
+    rows["x"] = rank + random.random(count)
+    rows["y"] = 100 * random.random(count) ** 3
+    rows["z"] = random.normal(size=count)
+    return rows[numpy.argsort(rows["y"] // 10, kind="stable")]
+
+
+def test_a_trace_of_places_gives_the_balance_that_ingesting_it_has(tmp_path):
+    """Records that are clustered by space: the forecast of the first epoch and of the second is that of an ingest."""
+    random = numpy.random.default_rng(9)
+    epochs = {epoch: [places_of(random, rank, 20_000) for rank in range(16)] for epoch in (1, 2)}
+    layout = raw.write_source(tmp_path, epochs)
+    size = ("--ranks-per-node", 16, "--cores", 1, "--records", 20_000, "--record-bytes", 16, "--part-bytes", 0)
+    for key in ("space:x,y,z", "space:y,x"):
+        target = tmp_path / key.replace(":", "-")
+        ingested = answer(*raw.ingest_arguments(tmp_path, target, key, "--threads", 1, "--part-bytes", 0))["epochs"]
+        found = simulate(tmp_path, "--layout", layout, "--key", key, *size)
+        for done, forecast_of in zip(ingested, (found["forecast"], found["steady"]), strict=True):
+            assert forecast_of["clustering"] == "space" and forecast_of["files"] == 16
+            assert done["spills"] == 0 and forecast_of["spills"] == 0
+            assert abs(forecast_of["load_imbalance"] - done["load_imbalance"]) < 0.02, (forecast_of, done)
+            assert abs(forecast_of["strays"] - done["strays"] / done["rows"]) < 0.01, (forecast_of, done)
+            assert abs(forecast_of["tables"] - done["renegotiations"]) <= 1, (forecast_of, done)
+            assert close(forecast_of["messages"], done["messages"], 1.2), (forecast_of, done)
+
+
+def test_keys_by_space_that_cannot_be_forecast_are_refused(tmp_path):
+    layout = raw.write_source(tmp_path, {1: [places_of(numpy.random.default_rng(1), 0, 100)]})
+    for key, complaint in [
+        ("space:x", "a key by space 2 or 3"),
+        ("space:x,x", "'x' is named twice"),
+        ("space:x,w", "'w' is not a column; the columns are x, y, z"),
+        ("hash:x,y", "one column of a trace"),
+    ]:
+        words = turbidite("simulate", tmp_path, "--layout", layout, "--key", key, expect=USAGE).stderr
+        assert complaint in words, words
 
 
 def test_the_first_epoch_and_later_ones_stand_beside_each_other():

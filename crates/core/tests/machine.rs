@@ -4,10 +4,11 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use turbidite::format::{EpochStatistics, RunKind};
 use turbidite::runtime::machine::{Machine, MachineJob, MachineOptions, MachineReport, Program};
-use turbidite::{Prior, Renegotiation, Routing};
+use turbidite::{Column, DataType, Prior, Renegotiation, Routing, Schema};
 
 mod virtual_ranks;
 
@@ -263,5 +264,51 @@ fn receivers_follow_the_volume_of_the_epoch_before() {
     for report in &reports[1..3] {
         assert!(report.tables() <= 2, "{} tables", report.tables());
         assert!(imbalance(report) <= imbalance(&reports[0]), "{} {}", imbalance(report), imbalance(&reports[0]));
+    }
+}
+
+/// Places in two dimensions, the same in each epoch. Every rank has a square of the domain, in which records are dense at
+/// the lower corner of each of a few clumps, and appends them clump by clump.
+struct Clumps {
+    records: u64,
+}
+
+impl Clumps {
+    const CLUMPS: u64 = 8;
+}
+
+impl Program for Clumps {
+    fn rows(&self, _rank: u32) -> u64 {
+        self.records
+    }
+
+    fn fill(&mut self, rank: u32, first: u64, count: u64, out: &mut Vec<u8>) {
+        let unit = |random: u64| (random >> 40) as f32 / (1u64 << 24) as f32;
+        for number in first..first + count {
+            let random = bits(u64::from(rank) << 40 | number);
+            let clump = number * Self::CLUMPS / self.records;
+            let corner = unit(bits(u64::from(rank) << 20 | clump)) * 0.5;
+            let within = (clump as f32 + corner + 0.4 * unit(bits(random)).powi(4)) / Self::CLUMPS as f32;
+            let x = (rank % 16) as f32 + corner + 0.4 * unit(random).powi(3);
+            let y = (rank / 16) as f32 + within;
+            [x, y, number as f32].iter().for_each(|value| out.extend_from_slice(&value.to_le_bytes()));
+        }
+    }
+}
+
+/// The first records of a rank are of one place, so they do not resemble the rank's last epoch, and the partitions that
+/// they fill do not tell where others will be. The second epoch keeps the table of the first one nevertheless.
+#[test]
+fn an_epoch_in_space_that_resembles_the_last_one_is_balanced_in_any_order() {
+    let (ranks, records) = (256, 4000);
+    let columns = ["x", "y", "id"].map(|name| Column::new(name, DataType::F32)).to_vec();
+    let schema = Arc::new(Schema::new(columns, "space:x,y").unwrap());
+    let options = MachineOptions { rows_per_s: 60e3, ..options(ranks, 32, 1) };
+    let mut job = MachineJob::new(options, schema);
+    let mut epoch = || job.run(&mut Clumps { records }, &mut |_, _, _| {}, &mut |_| {}).unwrap();
+    epoch();
+    for report in [epoch(), epoch()] {
+        assert!(report.tables() <= 2, "{} tables", report.tables());
+        assert!(imbalance(&report) <= 0.02, "{}", imbalance(&report));
     }
 }

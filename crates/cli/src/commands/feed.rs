@@ -106,16 +106,18 @@ impl RecordMapping<'_> {
         Ok(())
     }
 
-    /// Returns the packed values of one stored column, from the beginning of the source, up to `most` values.
-    pub(super) fn values(&self, epoch: u64, ranks: u32, column: usize, most: usize) -> Result<Vec<u8>, Failure> {
+    /// Returns the packed values of the stored columns, row by row, from the beginning of the source, up to `most`
+    /// rows.
+    pub(super) fn values(&self, epoch: u64, ranks: u32, most: usize) -> Result<Vec<u8>, Failure> {
         let (mut records, mut filler, mut values, mut taken) = (Vec::new(), Vec::new(), Vec::new(), 0);
         for mut reader in RankReader::of_epoch(self.source, epoch, ranks) {
             while taken < most {
                 let Some(chunk) = reader.next((most - taken).min(LONGEST_TURN as usize), &mut records)? else { break };
                 taken += chunk.records;
                 self.append(epoch, &chunk, &records, &mut filler, |columns| {
-                    let Some(view) = columns.get(column) else { return Ok(()) };
-                    (0..chunk.records).for_each(|row| values.extend_from_slice(view.value(row)));
+                    for row in 0..chunk.records {
+                        columns.iter().for_each(|view| values.extend_from_slice(view.value(row)));
+                    }
                     Ok(())
                 })?;
             }

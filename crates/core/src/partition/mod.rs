@@ -48,7 +48,7 @@ pub use frame::Frame;
 pub use methods::partitioner;
 pub use partitioner::Partitioner;
 pub use pivots::{Atom, Pivots};
-pub use planner::{TablePlanner, TablePlannerOptions, even_table, history_slots};
+pub use planner::{ROUGH_SLOTS, SMOOTH_SLOTS, TablePlanner, TablePlannerOptions, even_table, history_slots};
 pub use point_sample::PointSample;
 pub use profile::{KeyDistance, KeyProfile};
 pub use sample_order::{block_records, sample_order};

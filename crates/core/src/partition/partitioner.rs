@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 
 use super::frame::Frame;
+use super::planner::SMOOTH_SLOTS;
 use super::point_sample::PointSample;
 use super::table::PartitionTable;
 use crate::random::Random;
@@ -34,6 +35,12 @@ pub trait Partitioner: Debug + Send + Sync {
     /// Returns the smallest and largest key that a partition with these bounds may contain. `None` if a partition is no
     /// interval of keys.
     fn bounds(&self, ordinals: (u64, u64)) -> Option<(Value, Value)>;
+
+    /// Returns the maximum size of a summary of many ranks' ordinals, in numbers. Between two of them, mass is assumed
+    /// to be spread evenly.
+    fn most_slots(&self) -> usize {
+        SMOOTH_SLOTS
+    }
 
     /// Returns whether ordinals depend on a frame of the epoch's records. All records have one ordinal until it is set.
     fn divides_a_frame(&self) -> bool {

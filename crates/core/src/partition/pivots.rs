@@ -44,7 +44,10 @@ pub(crate) struct Entries<'a> {
     pub(crate) mass: u64,
 }
 
-/// Minimum size of a message in numbers: the header, which counts as four, and some points.
+/// The size of the header of a message, in numbers.
+const HEADER_SLOTS: usize = 4;
+
+/// Minimum size of a message in numbers: the header, and some points.
 const MINIMUM_SLOTS: usize = 16;
 
 /// Size of a message before the atoms, in bytes: mass, extremes, phase, two counts and scale.
@@ -68,7 +71,7 @@ impl Split {
     }
 
     fn points(&self, atoms: usize) -> usize {
-        self.slots - 4 - 2 * atoms
+        self.slots - HEADER_SLOTS - 2 * atoms
     }
 }
 
@@ -104,6 +107,11 @@ impl Pivots {
     /// Returns the number of summarised records.
     pub fn mass(&self) -> u64 {
         self.mass
+    }
+
+    /// Returns the size of the message, in numbers.
+    pub fn slots(&self) -> usize {
+        HEADER_SLOTS + 2 * self.atoms.len() + self.points.len()
     }
 
     /// Returns the size in memory, in bytes.

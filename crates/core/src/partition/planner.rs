@@ -20,11 +20,14 @@ pub struct TablePlannerOptions {
     pub limit: f64,
     /// Weight of the keys of all earlier intervals, relative to the last interval, in the predicted distribution.
     pub memory: f64,
+    /// Maximum size of the summary of earlier intervals, in numbers
+    /// ([`Partitioner::most_slots`](super::Partitioner::most_slots)).
+    pub most_slots: usize,
 }
 
 impl Default for TablePlannerOptions {
     fn default() -> Self {
-        Self { offset: 0.5, remainder: 0.0, limit: 1.0, memory: 0.5 }
+        Self { offset: 0.5, remainder: 0.0, limit: 1.0, memory: 0.5, most_slots: SMOOTH_SLOTS }
     }
 }
 
@@ -35,8 +38,14 @@ const MIN_LEFT: f64 = 1.0 / 8.0;
 /// Limit of the correction ([`TablePlannerOptions::limit`]) once partitions were divided.
 const DIVIDED_LIMIT: f64 = 8.0;
 
-/// Limits of the size of the summary of earlier intervals at the root, in numbers.
-const HISTORY_SLOTS: std::ops::RangeInclusive<usize> = 256..=2048;
+/// Minimum size of the summary of earlier intervals at the root, in numbers.
+const MIN_HISTORY_SLOTS: usize = 256;
+
+/// Maximum size of a summary of many ranks' keys whose density changes little between neighbours, in numbers.
+pub const SMOOTH_SLOTS: usize = 2048;
+
+/// The same for ordinals whose density may change anywhere: 128 KiB.
+pub const ROUGH_SLOTS: usize = 16_384;
 
 /// Size of this summary in numbers per partition.
 const HISTORY_SLOTS_PER_PARTITION: usize = 32;
@@ -151,7 +160,7 @@ impl TablePlanner {
             vec![CutPoint { ordinal: u64::MAX, tie: u32::MAX }; self.partitions as usize - 1]
         };
         if self.options.memory > 0.0 {
-            self.history = Pivots::merge(&all, history_slots(self.partitions), 0.5);
+            self.history = Pivots::merge(&all, history_slots(self.partitions, self.options.most_slots), 0.5);
         }
         let version = self.next_version;
         self.next_version = version.wrapping_add(1);
@@ -196,10 +205,11 @@ impl TablePlanner {
     }
 }
 
-/// Returns the size of the summary of many ranks' keys that rank 0 keeps, in numbers.
-pub fn history_slots(partitions: u32) -> usize {
+/// Returns the size of the summary of many ranks' keys that rank 0 keeps, in numbers, of which it has at most
+/// `most_slots`.
+pub fn history_slots(partitions: u32, most_slots: usize) -> usize {
     let slots = (partitions as usize).saturating_mul(HISTORY_SLOTS_PER_PARTITION);
-    slots.clamp(*HISTORY_SLOTS.start(), *HISTORY_SLOTS.end())
+    slots.max(MIN_HISTORY_SLOTS).min(most_slots)
 }
 
 /// Returns a table whose partitions have equal shares of the summarised keys.

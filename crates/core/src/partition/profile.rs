@@ -63,6 +63,25 @@ impl KeyProfile {
         found
     }
 
+    /// Returns the share of `keys` in excess of the keys that this distribution has in the same places, if it has
+    /// `mass` keys in all. It is small for any part of these keys, in any order. Without keys, the excess is 0, and
+    /// without a distribution it is 1.
+    pub fn excess(&self, keys: &[u64], mass: u64) -> f64 {
+        if keys.is_empty() || self.points.is_empty() {
+            return if keys.is_empty() { 0.0 } else { 1.0 };
+        }
+        // All keys below a point, and the share of the distribution below it, beginning before the first point.
+        let counts = self.counts_below(keys);
+        let shares = self.points.iter().map(|(_, share)| *share).chain([1.0]);
+        let (mut before, mut excess) = ((0, 0.0), 0.0);
+        for (below, share) in counts.into_iter().zip(shares) {
+            let (found, expected) = (f64::from(below - before.0), (share - before.1) * mass as f64);
+            excess += (found - expected).max(0.0);
+            before = (below, share);
+        }
+        excess / keys.len() as f64
+    }
+
     /// Returns the distance between this distribution and the summarised keys. Without keys, the distance is 0, and
     /// without a distribution it is 1.
     pub fn distance(&self, pivots: &[Pivots]) -> f64 {
@@ -175,6 +194,23 @@ mod tests {
         let sorted: Vec<u64> = (0..1000).map(|key| skewed(f64::from(key) / 1000.0)).collect();
         assert!(of.compare(&sorted).drift > 0.95);
         assert_eq!(of.compare(&[1]).drift, 0.0);
+    }
+
+    #[test]
+    fn parts_of_the_keys_do_not_exceed_them() {
+        let skewed = |unit: f64| (unit.powi(4) * 1e15) as u64;
+        let mut sorted = draw(1, 10_000, skewed);
+        let of = profile(&sorted);
+        sorted.sort_unstable();
+        for part in [0..500, 4_000..4_700, 9_300..10_000, 0..10_000] {
+            let excess = of.excess(&sorted[part.clone()], 10_000);
+            assert!(excess < 0.03, "{part:?}: {excess}");
+        }
+        // Five times as many keys as one or two of 64 intervals have.
+        let dense = of.excess(&sorted[5_000..5_100].repeat(5), 10_000);
+        assert!((0.3..0.75).contains(&dense), "{dense}");
+        assert!(of.excess(&[1 << 60; 10], 10_000) > 0.99 && of.excess(&[sorted[77]; 600], 600) > 0.9);
+        assert_eq!((of.excess(&[], 5), KeyProfile::default().excess(&[1], 5)), (0.0, 1.0));
     }
 
     #[test]

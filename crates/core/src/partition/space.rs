@@ -12,6 +12,7 @@
 
 use super::frame::Frame;
 use super::partitioner::Partitioner;
+use super::planner::ROUGH_SLOTS;
 use super::point_sample::PointSample;
 use super::table::PartitionTable;
 use crate::random::Random;
@@ -166,6 +167,11 @@ impl Partitioner for SpacePartitioner {
 
     fn bounds(&self, _ordinals: (u64, u64)) -> Option<(Value, Value)> {
         None
+    }
+
+    /// The cells of neighbouring paths may be as different as any two.
+    fn most_slots(&self) -> usize {
+        ROUGH_SLOTS
     }
 
     fn divides_a_frame(&self) -> bool {

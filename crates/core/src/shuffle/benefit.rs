@@ -33,6 +33,8 @@ pub(super) struct EpochProgress<'a> {
     pub(super) expected: Option<u64>,
     /// Maximum number of records in a batch.
     pub(super) batch_rows: u64,
+    /// Whether records come in an order, so that the loads so far do not tell those at the end.
+    pub(super) in_order: bool,
 }
 
 /// Tolerated load imbalance at the end of the epoch, beyond chance, once the records have doubled since the last table.
@@ -49,6 +51,9 @@ const TOLERATED_EXCESS_OF_MOVING_KEYS: f64 = 0.05;
 
 /// The number of tables from which on the keys of an epoch are taken to move. Those of other epochs need fewer.
 const MANY_TABLES: u32 = 8;
+
+/// The distance between the loads of an epoch whose records come in an order and even ones (Kolmogorov-Smirnov).
+const LOCAL_DIFFERENCES: f64 = 0.05;
 
 /// Tolerated share of keys outside the known range, beyond chance.
 const OUTSIDE_TOLERANCE: f64 = 0.001;
@@ -95,10 +100,25 @@ pub(super) fn was_short(seen_at_last_round: u64, seen: u64) -> bool {
     seen.saturating_sub(seen_at_last_round) < seen_at_last_round / MIN_GROWTH
 }
 
+/// Returns whether loads may be those of an epoch with `expected` records that come in an order, under a table that
+/// divides all of them evenly: no partition has more than it should have at the end, and the differences are local.
+pub(super) fn suit_an_order(loads: &[u64], expected: u64) -> bool {
+    let received = loads.iter().map(|&load| load as f64).sum::<f64>();
+    let mean = received.max(expected as f64) / loads.len().max(1) as f64;
+    let largest = loads.iter().copied().max().unwrap_or(0) as f64;
+    let (mut below, mut distance) = (0.0, 0.0f64);
+    for (partition, load) in loads.iter().enumerate() {
+        below += *load as f64;
+        let share = (partition + 1) as f64 / loads.len() as f64;
+        distance = distance.max((below - share * received).abs());
+    }
+    largest <= mean * (1.0 + TOLERATED_EXCESS) + 4.0 * mean.sqrt() && distance <= LOCAL_DIFFERENCES * received
+}
+
 impl EpochProgress<'_> {
     /// Returns whether the epoch needs another table.
     pub(super) fn needs_table(&self) -> bool {
-        self.loads.len() > 1 && (self.is_outgrown() || (self.has_grown() && self.is_unbalanced()))
+        self.loads.len() > 1 && (self.is_outgrown() || (!self.in_order && self.has_grown() && self.is_unbalanced()))
     }
 
     /// Returns whether the loads show the effect of the table in force. A table planned from fewer records corrects a
@@ -180,6 +200,7 @@ mod tests {
             tables: 1,
             expected: None,
             batch_rows: 500,
+            in_order: false,
         }
     }
 
@@ -244,6 +265,18 @@ mod tests {
         assert!(!ended.needs_table());
         assert!(EpochProgress { planned: Planned { seen: 90_000, ..planned }, ..ended }.needs_table());
         assert!(was_short(100_000, 108_000) && !was_short(100_000, 109_000) && !was_short(0, 256));
+    }
+
+    #[test]
+    fn records_in_an_order_load_partitions_in_turn() {
+        let in_turn: Vec<u64> = (0..64).map(|partition| [100_000, 0, 90_000, 10_000][partition % 4]).collect();
+        let ordered = EpochProgress { expected: Some(6_400_000), in_order: true, ..progress(&in_turn) };
+        assert!(!ordered.needs_table() && EpochProgress { in_order: false, ..ordered }.needs_table());
+        assert!(EpochProgress { outside: 1_000_000, ..ordered }.needs_table());
+        assert!(suit_an_order(&in_turn, 6_400_000) && suit_an_order(&[], 0));
+        assert!(!suit_an_order(&in_turn, 5_000_000), "some have more than all of theirs");
+        let swept: Vec<u64> = (0..64).map(|partition| if partition < 32 { 100_000 } else { 0 }).collect();
+        assert!(!suit_an_order(&swept, 6_400_000), "the first half of the domain");
     }
 
     /// Loads of a faulty rank may have any size.

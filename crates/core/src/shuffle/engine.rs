@@ -116,12 +116,12 @@ struct Scratch {
 
 /// Returns the planner's options. If tables are rare, a table balances the loads over an interval like the last one. If
 /// they come in quick succession, it must not try to balance them over so short an interval.
-fn planner_options(options: &EngineOptions) -> TablePlannerOptions {
+fn planner_options(options: &EngineOptions, most_slots: usize) -> TablePlannerOptions {
     let remainder = match options.renegotiation {
         Renegotiation::Adaptive => ADAPTIVE_REMAINDER,
         Renegotiation::Every(_) | Renegotiation::OnRequest => 0.0,
     };
-    TablePlannerOptions { remainder, ..TablePlannerOptions::default() }
+    TablePlannerOptions { remainder, most_slots, ..TablePlannerOptions::default() }
 }
 
 /// Minimum number of records over which an adaptive table balances the loads, as a multiple of the records before.

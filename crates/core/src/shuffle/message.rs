@@ -123,8 +123,13 @@ impl Summary {
 impl Report {
     fn encode(&self, fields: FieldWriter) -> FieldWriter {
         let fields = fields.u32(self.version).u32(self.contributors).u64(self.seen).u64(self.outside);
-        let fields = fields.u8(u8::from(self.urgent)).u64(self.compared.agreeing).u64(self.compared.differing);
-        let fields = fields.u64(self.range.0).u64(self.range.1).u64(self.backlog);
+        let fields = fields.u8(u8::from(self.urgent)).u64(self.compared.agreeing);
+        let fields = fields
+            .u64(self.compared.in_order)
+            .u64(self.compared.differing)
+            .u64(self.range.0)
+            .u64(self.range.1)
+            .u64(self.backlog);
         let loads = self.loads.iter();
         let fields =
             loads.fold(fields.count(self.loads.len()), |fields, (partition, rows)| fields.u32(*partition).u64(*rows));
@@ -142,7 +147,7 @@ impl Report {
             seen: fields.u64()?,
             outside: fields.u64()?,
             urgent: fields.flag()?,
-            compared: Compared { agreeing: fields.u64()?, differing: fields.u64()? },
+            compared: Compared { agreeing: fields.u64()?, in_order: fields.u64()?, differing: fields.u64()? },
             range: (fields.u64()?, fields.u64()?),
             backlog: fields.u64()?,
             loads: {
@@ -437,7 +442,7 @@ mod tests {
                 seen: 12,
                 outside: 3,
                 urgent: true,
-                compared: Compared { agreeing: 8, differing: u64::MAX },
+                compared: Compared { agreeing: 8, in_order: 7, differing: u64::MAX },
                 range: (1, 2),
                 backlog: 6,
                 loads: vec![(3, 4), (5, 6)],

@@ -37,6 +37,8 @@ impl Round {
 pub(super) struct Compared {
     /// Number of records of ranks whose keys agree.
     pub(super) agreeing: u64,
+    /// Number of these records that are of ranks whose keys come in an order.
+    pub(super) in_order: u64,
     /// Number of records of ranks whose keys differ.
     pub(super) differing: u64,
 }
@@ -44,10 +46,20 @@ pub(super) struct Compared {
 /// The epoch differs from the last one if more than one in so many records is of a rank whose keys differ.
 const DIFFERING_SHARE: u64 = 8;
 
+/// Records come in an order if more than one in so many is of a rank whose keys do.
+const ORDERED_SHARE: u64 = 8;
+
 impl Compared {
     pub(super) fn add(&mut self, more: Self) {
         self.agreeing = self.agreeing.saturating_add(more.agreeing);
+        self.in_order = self.in_order.saturating_add(more.in_order);
         self.differing = self.differing.saturating_add(more.differing);
+    }
+
+    /// Returns whether the keys of more than a few ranks come in an order, so that the first ones do not resemble the
+    /// later ones.
+    pub(super) fn in_order(self) -> bool {
+        self.in_order > self.agreeing / ORDERED_SHARE
     }
 
     /// Returns whether the epoch differs from the last one. The keys of a few ranks do not suffice.

@@ -35,11 +35,13 @@ times, messages and files are then scaled up, and the output says so.
 
   turbidite simulate --nodes 32 --ranks-per-node 64 --records 1000000 --record-bytes 64
   turbidite simulate --nodes 32 --ranks-per-node 64 --records 1000000 --key hash:id
+  turbidite simulate dumps --key space:x,y,z --nodes 16 --ranks-per-node 128
   turbidite simulate dumps --key energy --derive 'energy=sqrt(1+ux*ux+uy*uy+uz*uz)-1' --nodes 16 --ranks-per-node 128")]
 pub(crate) struct Simulate {
     /// A folder or file with a trace of keys, in the order of its records; without it, keys come from --distribution
     source: Option<PathBuf>,
-    /// The cluster key: a column of the trace, or the hash of a column; without a trace, hash:id has random ids
+    /// The cluster key: a column of the trace, the hash of a column, or space:X,Y,Z, two or three coordinates; without
+    /// a trace, hash:id has random ids
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
     /// A column of the trace to compute, as for `ingest` (may be repeated)
@@ -145,7 +147,7 @@ impl Simulate {
         self.check()?;
         let ranks = self.nodes * self.ranks_per_node;
         let (records, indexes) = self.records()?;
-        let plan = self.plan(&indexes.options(ranks));
+        let plan = self.plan(records.clustering(), &indexes.options(ranks));
         let simulated = plan.simulated_records(ranks);
         let bar = progress_bar(simulated * u64::from(ranks) * plan.epochs(&records), as_json);
         bar.set_message("the run");
@@ -199,7 +201,9 @@ impl Simulate {
     }
 
     /// Returns the plan of a job whose indexes `options` name.
-    fn plan(&self, options: &WriteOptions) -> Plan {
+    fn plan(&self, clustering: Clustering, options: &WriteOptions) -> Plan {
+        let costs = Costs::of_rows(self.record_bytes);
+        let costs = if clustering == Clustering::Space { costs.by_space() } else { costs };
         let defaults = Machine::cluster(self.ranks_per_node);
         let machine = Machine {
             cores_per_node: self.model.cores.unwrap_or(self.ranks_per_node).max(1),
@@ -214,7 +218,7 @@ impl Simulate {
         };
         Plan {
             machine,
-            costs: Costs::of_rows(self.record_bytes).faster(self.model.speed),
+            costs: costs.faster(self.model.speed),
             speed: self.model.speed,
             // A job on one node is one process, whose memory is not divided among its indexes.
             memtable_bytes: match self.nodes {
@@ -241,9 +245,6 @@ impl Simulate {
         if clustering == Clustering::Hash && self.drift != 1.0 {
             return Err(Failure::Usage("--drift: keys that are ids do not grow".into()));
         }
-        if clustering == Clustering::Space {
-            return Err(Failure::Usage("--key: a simulation has one key, and not the coordinates of space:".into()));
-        }
         let records = |keys| Records::new(keys, clustering, self.record_bytes, self.drift, self.seed);
         let definitions = self.index.iter().map(|text| text.parse()).collect::<Result<Vec<SecondaryIndex>, _>>()?;
         let Some(path) = &self.source else {
@@ -265,18 +266,16 @@ impl Simulate {
         let Some(key) = key else {
             return Err(Failure::Usage("--key is required with a trace: the name of its key column".into()));
         };
-        let [name] = &key.columns[..] else {
-            return Err(Failure::Usage("--key: a simulation takes one column of a trace".into()));
-        };
+        if clustering == Clustering::Hash && key.columns.len() > 1 {
+            let what = "--key: a simulation hashes one column of a trace; name one whose values are distinct";
+            return Err(Failure::Usage(what.into()));
+        }
         let trace = self.trace(path)?;
-        let traced = |epoch| -> Result<Keys, Failure> {
-            let TracedColumn { data_type, values } = trace.column(epoch, "--key", name, true)?;
-            Ok(Keys::Traced { data_type, values })
-        };
-        let knows_prior = clustering == Clustering::Range && self.prior == PriorEpoch::Last;
+        let traced = |epoch| trace.keys(epoch, &key.columns);
+        let knows_prior = clustering != Clustering::Hash && self.prior == PriorEpoch::Last;
         let next = trace.next_epoch().filter(|_| knows_prior).map(traced).transpose()?;
         let records = records(traced(trace.epoch)?)?.followed_by(next);
-        let of_index = |name: &str, is_indexed: bool| trace.column(trace.epoch, "--index", name, is_indexed);
+        let of_index = |name: &str, is_indexed: bool| trace.column(trace.epoch, name, is_indexed);
         Ok((records, PlannedIndexes::new(&definitions, of_index)?))
     }
 
@@ -310,25 +309,46 @@ impl Trace {
         self.source.epochs().find(|next| *next > self.epoch && self.source.records(*next) > 0)
     }
 
-    /// Returns a column of an epoch that `option` names, with its values if they are wanted.
-    fn column(&self, epoch: u64, option: &str, name: &str, with_values: bool) -> Result<TracedColumn, Failure> {
+    /// Returns the keys of an epoch.
+    fn keys(&self, epoch: u64, names: &[String]) -> Result<Keys, Failure> {
+        if let Some((_, name)) = names.iter().enumerate().find(|(number, name)| names[..*number].contains(name)) {
+            return Err(Failure::Usage(format!("--key: '{name}' is named twice; name each coordinate once")));
+        }
+        let (recipe, types) = self.stored("--key", names)?;
+        let values = recipe.values(epoch, self.source.ranks().max(1), MOST_TRACED)?;
+        Ok(Keys::Traced { types, values })
+    }
+
+    /// Returns a column of an epoch that an index names, with its values if they are wanted.
+    fn column(&self, epoch: u64, name: &str, with_values: bool) -> Result<TracedColumn, Failure> {
+        let (recipe, types) = self.stored("--index", &[name.to_owned()])?;
+        let ranks = self.source.ranks().max(1);
+        let values = if with_values { recipe.values(epoch, ranks, MOST_TRACED)? } else { Vec::new() };
+        let data_type = types.first().copied().ok_or_else(|| Failure::Internal(format!("'{name}' has no type")))?;
+        Ok(TracedColumn { data_type, values })
+    }
+
+    /// Returns the recipe of the columns that `option` names, and their types.
+    fn stored(&self, option: &str, names: &[String]) -> Result<(RecordMapping<'_>, Vec<DataType>), Failure> {
         let source = &self.source;
         let known = |name: &str| source.constant(name).map(|_| 0.0);
         let derivations = DerivationSet::parse(&self.derive, &source.columns(), &known)
             .map_err(|error| Failure::Usage(format!("--derive: {error}")))?;
         let mut recipe = RecordMapping { source, derivations, stored: Vec::new() };
         let columns = recipe.columns();
-        let Some(index) = columns.iter().position(|column| column.name == *name) else {
-            let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
-            return Err(Failure::Usage(format!(
-                "{option}: '{name}' is not a column; the columns are {}",
-                names.join(", ")
-            )));
-        };
-        recipe.stored = vec![index];
-        let ranks = source.ranks().max(1);
-        let values = if with_values { recipe.values(epoch, ranks, 0, MOST_TRACED)? } else { Vec::new() };
-        Ok(TracedColumn { data_type: columns[index].data_type, values })
+        let mut types = Vec::with_capacity(names.len());
+        for name in names {
+            let Some(index) = columns.iter().position(|column| column.name == *name) else {
+                let known: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+                return Err(Failure::Usage(format!(
+                    "{option}: '{name}' is not a column; the columns are {}",
+                    known.join(", ")
+                )));
+            };
+            recipe.stored.push(index);
+            types.push(columns[index].data_type);
+        }
+        Ok((recipe, types))
     }
 }
 

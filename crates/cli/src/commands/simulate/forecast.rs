@@ -77,7 +77,7 @@ pub(super) struct Forecast {
     pub(super) runs: u64,
     pub(super) manifest_bytes: u64,
     pub(super) stored_bytes: u64,
-    /// Method by which the records are clustered: `range` or `hash`.
+    /// Method by which the records are clustered: `range`, `hash` or `space`.
     pub(super) clustering: &'static str,
     /// Size of the Bloom filters of a dataset that is clustered by hash.
     pub(super) filter_bytes: u64,

@@ -33,9 +33,9 @@ pub(super) enum Keys {
     Named(Distribution),
     /// Random ids of 64 bits.
     Ids,
-    /// Packed keys in the order of the trace.
+    /// Packed keys in the order of the trace, of one column or several.
     Traced {
-        data_type: DataType,
+        types: Vec<DataType>,
         values: Vec<u8>,
     },
 }
@@ -52,7 +52,7 @@ impl TracedColumn {
     /// Returns the values as keys: random ids without a trace.
     pub(super) fn keys(self) -> Keys {
         let Self { data_type, values } = self;
-        if values.is_empty() { Keys::Ids } else { Keys::Traced { data_type, values } }
+        if values.is_empty() { Keys::Ids } else { Keys::Traced { types: vec![data_type], values } }
     }
 }
 
@@ -62,8 +62,8 @@ impl Keys {
         match self {
             Self::Named(distribution) => out.extend_from_slice(&(distribution.key(random) as f32).to_le_bytes()),
             Self::Ids => out.extend_from_slice(&random.to_le_bytes()),
-            Self::Traced { data_type, values } => {
-                let width = data_type.width();
+            Self::Traced { types, values } => {
+                let width = width_of(types);
                 let start = (random % (values.len() / width).max(1) as u64) as usize * width;
                 out.extend_from_slice(values.get(start..start + width).unwrap_or_default());
             }
@@ -91,24 +91,25 @@ impl Records {
         drift: f64,
         seed: u64,
     ) -> Result<Self, Failure> {
-        let data_type = match &keys {
-            Keys::Named(_) => DataType::F32,
-            Keys::Ids => DataType::U64,
-            Keys::Traced { data_type, .. } => *data_type,
+        let types = match &keys {
+            Keys::Named(_) => vec![DataType::F32],
+            Keys::Ids => vec![DataType::U64],
+            Keys::Traced { types, .. } => types.clone(),
         };
-        if record_bytes < data_type.width() {
-            let what = format!("--record-bytes: must be at least {}, the size of the key", data_type.width());
-            return Err(Failure::Usage(what));
+        let width = width_of(&types);
+        if record_bytes < width {
+            return Err(Failure::Usage(format!("--record-bytes: must be at least {width}, the size of the key")));
         }
-        let mut columns = vec![Column::new("key", data_type)];
+        let named = |(number, data_type): (usize, &DataType)| Column::new(format!("key{number}"), *data_type);
+        let mut columns: Vec<Column> = types.iter().enumerate().map(named).collect();
+        let key = ClusterKey { clustering, columns: columns.iter().map(|column| column.name.clone()).collect() };
         // A schema limits the width of a `fixed_bytes(n)` column, so several columns hold the payload.
-        let mut rest = record_bytes - data_type.width();
+        let mut rest = record_bytes - width;
         while rest > 0 {
             let bytes = rest.min(turbidite::MAX_FIXED_BYTES as usize);
             columns.push(Column::new(format!("rest{}", columns.len()), DataType::FixedBytes(bytes as u32)));
             rest -= bytes;
         }
-        let key = ClusterKey { clustering, columns: vec!["key".to_owned()] };
         let schema = Arc::new(Schema::new(columns, &key.to_string())?);
         Ok(Self { keys, next_keys: None, schema, drift, seed })
     }
@@ -137,8 +138,8 @@ impl Records {
                 out.extend_from_slice(&(key as f32).to_le_bytes());
             }
             Keys::Ids => out.extend_from_slice(&random.to_le_bytes()),
-            Keys::Traced { data_type, values } => {
-                let width = data_type.width();
+            Keys::Traced { types, values } => {
+                let width = width_of(types);
                 let count = (values.len() / width) as u64;
                 // Each rank begins at its share of the trace, and continues at the trace's beginning after its end.
                 let place = (u64::from(rank) * count / u64::from(ranks) + number) % count.max(1);
@@ -149,19 +150,32 @@ impl Records {
                     let copy = (u64::from(rank) * rows + number) / count.max(1);
                     return out.extend(other_id(value, copy));
                 }
-                match (growth != 1.0, data_type) {
-                    (true, DataType::F32) => {
-                        let value = Value::from_stored(*data_type, value).as_f64() * growth;
-                        out.extend_from_slice(&(value as f32).to_le_bytes());
-                    }
-                    (true, DataType::F64) => {
-                        let value = Value::from_stored(*data_type, value).as_f64() * growth;
-                        out.extend_from_slice(&value.to_le_bytes());
-                    }
-                    _ => out.extend_from_slice(value),
+                if growth == 1.0 {
+                    return out.extend_from_slice(value);
+                }
+                let mut rest = value;
+                for data_type in types {
+                    let (value, more) = rest.split_at(data_type.width());
+                    grow(*data_type, value, growth, out);
+                    rest = more;
                 }
             }
         }
+    }
+}
+
+/// Returns the number of bytes of a key of these types.
+fn width_of(types: &[DataType]) -> usize {
+    types.iter().map(|data_type| data_type.width()).sum()
+}
+
+/// Appends a value to `out`, which has grown by a factor if it is a float.
+fn grow(data_type: DataType, value: &[u8], growth: f64, out: &mut Vec<u8>) {
+    let grown = || Value::from_stored(data_type, value).as_f64() * growth;
+    match data_type {
+        DataType::F32 => out.extend_from_slice(&(grown() as f32).to_le_bytes()),
+        DataType::F64 => out.extend_from_slice(&grown().to_le_bytes()),
+        _ => out.extend_from_slice(value),
     }
 }
 
@@ -240,7 +254,7 @@ mod tests {
     #[test]
     fn a_trace_is_shared_out_and_drifts() {
         let values: Vec<u8> = (0..8u32).flat_map(|value| (value as f32).to_le_bytes()).collect();
-        let keys = Keys::Traced { data_type: DataType::F32, values };
+        let keys = Keys::Traced { types: vec![DataType::F32], values };
         let records = Records::new(keys, Clustering::Range, 6, 4.0, 1).unwrap();
         let mut rows = Vec::new();
         records.of_job(0, 2, 4).fill(1, 0, 4, &mut rows);
@@ -253,18 +267,38 @@ mod tests {
         let mut same = Vec::new();
         records.of_job(1, 2, 4).fill(1, 0, 4, &mut same);
         assert_eq!(same, rows);
-        let next = Keys::Traced { data_type: DataType::F32, values: 9f32.to_le_bytes().to_vec() };
+        let next = Keys::Traced { types: vec![DataType::F32], values: 9f32.to_le_bytes().to_vec() };
         records.followed_by(Some(next)).of_job(1, 2, 4).fill(1, 0, 1, &mut same);
         assert_eq!(same[24..28], 9f32.to_le_bytes());
         let narrow = Records::new(Keys::Named(Distribution::Uniform), Clustering::Range, 3, 1.0, 1);
         assert!(narrow.is_err(), "no room for the key");
     }
 
+    #[test]
+    fn places_grow_along_all_axes() {
+        let mut values = Vec::new();
+        for place in 0..4u8 {
+            values.extend_from_slice(&f32::from(place).to_le_bytes());
+            values.extend_from_slice(&(f64::from(place) * 2.0).to_le_bytes());
+        }
+        let keys = Keys::Traced { types: vec![DataType::F32, DataType::F64], values };
+        let records = Records::new(keys, Clustering::Space, 20, 4.0, 1).unwrap();
+        assert_eq!(records.schema.cluster_key().to_string(), "space:key0,key1");
+        let mut rows = Vec::new();
+        records.of_job(0, 2, 4).fill(1, 0, 4, &mut rows);
+        // Rank 1 of 2 begins with the third place, and the third record has grown by a factor of two.
+        let (first, third) = (&rows[..12], &rows[40..52]);
+        assert_eq!(first, [2f32.to_le_bytes().as_slice(), &4f64.to_le_bytes()].concat());
+        assert_eq!(third, [0f32.to_le_bytes().as_slice(), &0f64.to_le_bytes()].concat());
+        let second = f32::from_le_bytes(*rows[20..].first_chunk().unwrap());
+        assert!((second - 3.0 * 4f32.powf(0.25)).abs() < 1e-4, "{second}");
+    }
+
     /// A run that is four times as long as the trace has as many ids as records, and those of the trace first.
     #[test]
     fn ids_of_a_trace_stay_distinct() {
         let values: Vec<u8> = (0..1_000u32).flat_map(u32::to_le_bytes).collect();
-        let keys = Keys::Traced { data_type: DataType::U32, values };
+        let keys = Keys::Traced { types: vec![DataType::U32], values };
         let records = Records::new(keys, Clustering::Hash, 4, 1.0, 1).unwrap();
         let mut rows = Vec::new();
         (0..4).for_each(|rank| records.of_job(0, 4, 1_000).fill(rank, 0, 1_000, &mut rows));

@@ -36,10 +36,11 @@ fn encoded_bytes(schema: &Schema, parts: u32, row_groups: u32) -> Result<u64> {
         nan_count: 0,
     };
     let by_hash = schema.clustering() == Clustering::Hash;
+    let by_range = schema.clustering() == Clustering::Range;
     // Pages of a dataset that is clustered by hash have a quarter of the rows.
     let (page_rows, sampled_pages, filter_bytes) =
         if by_hash { (512, 4 * SAMPLED_PAGES, 1 << 16) } else { (2048, SAMPLED_PAGES, 0) };
-    let first_keys = Some(vec![0; sampled_pages - 1]);
+    let first_keys = (by_hash || by_range).then(|| vec![0; sampled_pages - 1]);
     let pages = PageDirectory { page_rows, first_keys, filter_bytes, ..PageDirectory::default() };
     let run = |number: u32| RowGroupEntry {
         level: 0,
@@ -51,7 +52,7 @@ fn encoded_bytes(schema: &Schema, parts: u32, row_groups: u32) -> Result<u64> {
         rows: 1 << 17,
         kind: RunKind::Regular,
         table_version: 1,
-        bounds: (!by_hash).then(|| schema.key_order().extremes()),
+        bounds: by_range.then(|| schema.key_order().extremes()),
         checksum: u64::MAX,
         columns: schema.columns().iter().map(summary).collect(),
         pages: Some(pages.clone()),

@@ -30,6 +30,10 @@ pub struct Costs {
     pub table_ns: f64,
 }
 
+/// Time to compute the path of a record's place, and to divide a run at medians instead of sorting it, in nanoseconds a
+/// record. An ingest by space then takes as much longer than one by a key as `make bench` measures (docs/space.md).
+const PATH_NS: f64 = 5.0;
+
 /// Time to hash an id and to enter it in a filter, in nanoseconds.
 const HASH_NS: f64 = 10.0;
 
@@ -61,6 +65,12 @@ impl Costs {
         let costs = Self::of_rows(row_bytes);
         let hash_ns = if by_hash { HASH_NS } else { 0.0 };
         Self { encode_ns: 20.0 + 0.35 * row_bytes as f64 + hash_ns, ..costs }
+    }
+
+    /// Returns the costs of records that are clustered by space.
+    #[must_use]
+    pub fn by_space(self) -> Self {
+        Self { append_ns: self.append_ns + PATH_NS, ..self }
     }
 
     /// Returns these costs divided by `speed`, for faster processors.

@@ -6,10 +6,10 @@
 //! summary, merges its children's summaries into its own, and sends the result up. Rank 0 plans the table and sends it
 //! down. At most one round is in progress. Meanwhile, records are routed by the old table.
 
-use super::session::{Comparison, EMPTY_RANGE, Installed, Phase, Requested};
+use super::session::{Comparison, EMPTY_RANGE, Installed, Phase, Requested, Resemblance};
 use super::{Engine, Renegotiation, planner_options};
 use crate::partition::{PartitionTable, Pivots, PointSample, TablePlanner};
-use crate::shuffle::benefit::{EpochProgress, Planned, interval_rows, keys_move, was_short};
+use crate::shuffle::benefit::{EpochProgress, Planned, interval_rows, keys_move, suit_an_order, was_short};
 use crate::shuffle::message::{Control, Report};
 use crate::shuffle::receiver::Receiver;
 use crate::shuffle::round::{Compared, Loads, Round};
@@ -21,6 +21,9 @@ const PIVOTS_PER_PARTITION: usize = 16;
 
 /// Minimum number of pivots, within the limit of the options.
 const MIN_PIVOTS: usize = 64;
+
+/// The size of a message whose ordinals are rough, over that of others.
+const ROUGH_FACTOR: usize = 4;
 
 /// The epoch differs from the last one if more than one in so many keys is outside the last one's range.
 const OUTSIDE_SHARE: u64 = 8;
@@ -55,6 +58,8 @@ impl Engine {
         let negotiation = &self.session.negotiation;
         let outside = negotiation.outside - negotiation.outside_reported;
         let urgent = match (&self.session.installed, self.options.renegotiation) {
+            // A frame of the first records of one rank would suit hardly any other rank.
+            (None, _) if self.lacks_frame() && self.held.len() < self.options.hold_bytes / 2 => return,
             (None, _) if held_rows >= self.options.out_of_bounds_rows || self.hold_is_full() => true,
             (Some(_), _) if self.session.comparison == Comparison::Differs => true,
             (Some(_), Renegotiation::Every(rows)) if negotiation.observed >= rows => true,
@@ -169,7 +174,8 @@ impl Engine {
     /// Returns the size of this rank's message of pivots, in numbers.
     pub(super) fn pivot_slots(&self) -> usize {
         let wanted = (self.options.receivers as usize).saturating_mul(PIVOTS_PER_PARTITION).max(MIN_PIVOTS);
-        wanted.min(self.options.pivots as usize)
+        let slots = wanted.min(self.options.pivots as usize);
+        if self.has_rough_keys() { slots.max((slots * ROUGH_FACTOR).min(self.partitioner.most_slots())) } else { slots }
     }
 
     /// Returns the keys since the last round with pivots. A rank that has settled has already summarized them.
@@ -230,7 +236,7 @@ impl Engine {
         let pivots = round.with_pivots.then(|| {
             let phase = self.sampling_phase();
             let mut encoded = Vec::new();
-            Pivots::merge(&round.pivots, self.pivot_slots(), phase).encode(&mut encoded);
+            Pivots::merge(&round.pivots, self.merged_slots(&round.pivots), phase).encode(&mut encoded);
             encoded
         });
         Report {
@@ -261,6 +267,7 @@ impl Engine {
             tables: self.table_version(),
             expected: self.expected_rows_of_all(round.seen),
             batch_rows: (self.options.batch_bytes / self.schema.row_bytes()) as u64,
+            in_order: self.comes_in_order(round),
         };
         if round.urgent || progress.needs_table() || self.needs_receivers(round.seen) {
             self.start_round(round.version, true);
@@ -311,30 +318,38 @@ impl Engine {
         let received = round.loads.of_all().iter().copied().fold(0, u64::saturating_add);
         let has_changed = was_known && self.is_early(received) && self.has_changed(&round);
         self.session.negotiation.differs_from_last_epoch |= has_changed;
+        let in_order = self.comes_in_order(&round);
         let expected = self.expected_rows_of_all(round.seen);
         let factor = self.divide_partitions(round.seen);
         let interval_rows = self.next_interval_rows(&round, expected);
+        let (options, partitions) = (&self.options, self.session.placement.partitions());
         let negotiation = &mut self.session.negotiation;
-        let range = widen(negotiation.seen_range, round.range);
-        negotiation.seen_range = range;
+        let last =
+            self.last.as_ref().and_then(|last| last.whole.as_ref()).filter(|_| !negotiation.differs_from_last_epoch);
+        negotiation.seen_range = widen(negotiation.seen_range, round.range);
+        let range = widen(negotiation.seen_range, last.map_or(EMPTY_RANGE, |last| last.range));
         let mass = round.pivots.iter().map(Pivots::mass).fold(0, u64::saturating_add);
         let keys = if has_changed { mass } else { negotiation.planned.keys.saturating_add(mass) };
         negotiation.planned = Planned { seen: round.seen, keys };
         // This table also routes the waiting records, like the expected keys.
         let weight = 1.0 + round.backlog as f64 / mass.max(1) as f64;
         let pivots: Vec<Pivots> = round.pivots.into_iter().map(|pivots| pivots.scaled(weight)).collect();
-        let (options, partitions) = (&self.options, self.session.placement.partitions());
-        let last =
-            self.last.as_ref().and_then(|last| last.whole.as_ref()).filter(|_| !negotiation.differs_from_last_epoch);
         let planner = negotiation.planner.get_or_insert_with(|| {
             let earlier = last.map_or_else(Pivots::default, |whole| whole.keys.clone());
-            TablePlanner::new(partitions, round.version, planner_options(options)).after(earlier)
+            let options = planner_options(options, self.partitioner.most_slots());
+            TablePlanner::new(partitions, round.version, options).after(earlier)
         });
         if has_changed {
             planner.forget();
         }
-        planner.expect(expected);
-        let table = planner.plan_with_loads(&pivots, &divided_loads(round.loads.of_all(), factor));
+        let table = if in_order && factor == 1 {
+            // The records that are still to come are those of the last epoch without these, and fill the partitions up.
+            planner.expect(None);
+            planner.plan_with_loads(&[], &vec![0; partitions as usize])
+        } else {
+            planner.expect(expected);
+            planner.plan_with_loads(&pivots, &divided_loads(round.loads.of_all(), factor))
+        };
         let mut encoded = Vec::new();
         table.encode(&mut encoded);
         self.tell_children(&Control::Table { interval_rows, range, table: encoded });
@@ -361,15 +376,27 @@ impl Engine {
             || (self.table_version() == 1 && round.outside > round.seen / OUTSIDE_SHARE)
     }
 
+    /// Returns whether the epoch resembles the last one, but ranks append their records in an order. A partition is
+    /// then judged by the load that it should have at the end.
+    fn comes_in_order(&self, round: &Round) -> bool {
+        let expected = self.expected_total(round.seen).unwrap_or(round.seen);
+        round.compared.in_order()
+            && self.last_whole().is_some()
+            && !self.session.negotiation.differs_from_last_epoch
+            && suit_an_order(round.loads.of_all(), expected)
+    }
+
     /// Returns the result of this rank's comparison with the last epoch. It counts as many records as the rank had
     /// then, or has now.
     fn own_comparison(&self) -> Compared {
         let now = self.session.own_keys.mass().saturating_add(self.sketch.mass());
         let rows = self.own_keys_before().max(now);
-        match self.session.negotiation.agrees {
-            Some(true) => Compared { agreeing: rows, differing: 0 },
-            Some(false) => Compared { agreeing: 0, differing: rows },
-            None => Compared::default(),
+        let none = Compared::default();
+        match self.session.negotiation.resemblance {
+            Some(Resemblance::Alike) => Compared { agreeing: rows, ..none },
+            Some(Resemblance::InOrder) => Compared { agreeing: rows, in_order: rows, ..none },
+            Some(Resemblance::Different) => Compared { differing: rows, ..none },
+            None => none,
         }
     }
 

@@ -9,8 +9,10 @@
 //! and the layout, and no result of a query.
 
 use super::Engine;
-use super::session::{Comparison, EMPTY_RANGE, Installed};
-use crate::partition::{KeyDistance, KeyProfile, PartitionTable, Pivots, PointSample, even_table, history_slots};
+use super::session::{Comparison, EMPTY_RANGE, Installed, Resemblance};
+use crate::partition::{
+    KeyDistance, KeyProfile, PartitionTable, Pivots, PointSample, SMOOTH_SLOTS, even_table, history_slots,
+};
 use crate::shuffle::benefit::{Planned, interval_rows};
 use crate::shuffle::last_epoch::{LastEpoch, Whole};
 use crate::shuffle::message::{FirstTable, Summary};
@@ -37,6 +39,18 @@ const CHANCE: f64 = 1.5;
 
 /// The distance up to which keys may agree although they resemble their neighbours.
 const DRIFTING_AGREEMENT: f64 = 0.5;
+
+/// The denominator of the share of a rank's keys of the last epoch from which on keys of one place tell whether they
+/// are a part of these.
+const MANY_OWN_KEYS: u64 = 4;
+
+/// The size of the summary of a rank's own keys in an epoch over that of a message, if ordinals are rough. The keys of
+/// every round are merged into it.
+const OWN_FACTOR: usize = 2;
+
+/// The size of the summaries that a rank receives at the end of an epoch, in numbers, if it has as many children as its
+/// parent: 512 KiB.
+const CHILDREN_SLOTS: usize = 1 << 16;
 
 impl Engine {
     /// Makes the next epoch follow one with `rows` records, of whose keys nothing is known, or none. It then begins
@@ -161,13 +175,13 @@ impl Engine {
             return;
         }
         let ordinals = self.held_keys();
-        let agrees = self.agree(&ordinals, must_decide);
+        let found = self.resemblance(&ordinals, must_decide);
         let has_keys = !ordinals.is_empty();
         self.scratch.ordinals = ordinals;
-        match agrees {
-            Some(agrees) => {
-                self.session.negotiation.agrees = has_keys.then_some(agrees);
-                self.end_comparison(agrees);
+        match found {
+            Some(found) => {
+                self.session.negotiation.resemblance = has_keys.then_some(found);
+                self.end_comparison(found != Resemblance::Different);
             }
             None => self.session.comparison = Comparison::Running { compared_bytes: self.held.len() },
         }
@@ -189,13 +203,16 @@ impl Engine {
             return;
         }
         let ordinals = self.held_keys();
-        self.session.negotiation.agrees = self.agree(&ordinals, false);
+        self.session.negotiation.resemblance = self.resemblance(&ordinals, false);
         self.scratch.ordinals = ordinals;
     }
 
-    /// Returns whether `ordinals`, which are not NaN, agree with this rank's last epoch. Returns `None` if more keys
-    /// are needed, unless it must decide.
-    fn agree(&self, ordinals: &[u64], must_decide: bool) -> Option<bool> {
+    /// Compares `ordinals`, which are not NaN, with this rank's last epoch. Returns `None` if more keys are needed,
+    /// unless it must decide.
+    ///
+    /// Ranks usually store the records of a cell beside each other, and append them in that order. The first ones then
+    /// do not resemble all of them, but nowhere are more than the last epoch had there.
+    fn resemblance(&self, ordinals: &[u64], must_decide: bool) -> Option<Resemblance> {
         if !must_decide && ordinals.len() < self.options.out_of_bounds_rows {
             return None;
         }
@@ -206,12 +223,20 @@ impl Engine {
         // The halves of independent keys are hardly farther apart than by chance.
         let noise = if drift > 2.0 * chance { drift } else { chance };
         if distance <= AGREEMENT + chance || (distance <= AGREEMENT + noise && distance <= DRIFTING_AGREEMENT) {
-            Some(true)
-        } else if must_decide || distance >= DISAGREEMENT + noise {
-            Some(false)
-        } else {
-            None
+            return Some(Resemblance::Alike);
         }
+        if self.partitioner.divides_a_frame() {
+            let before = self.own_keys_before();
+            let is_part = profile.excess(ordinals, before) <= AGREEMENT + chance;
+            // Keys that do not drift may all be of the first cell, or of a new distribution.
+            let is_many = ordinals.len() as u64 >= before / MANY_OWN_KEYS;
+            match is_part {
+                true if noise > chance || is_many => return Some(Resemblance::InOrder),
+                true if !must_decide => return None,
+                _ => {}
+            }
+        }
+        (must_decide || distance >= DISAGREEMENT + noise).then_some(Resemblance::Different)
     }
 
     /// Routes the records held back if the keys agree with the last epoch, and otherwise requests a table.
@@ -234,7 +259,13 @@ impl Engine {
         }
         self.session.unsent_keys = self.summarize_interval();
         let points = std::mem::take(&mut self.session.points);
-        Summary { contributors, range, pivots: self.session.own_keys.clone(), points }
+        let (own, slots) = (&self.session.own_keys, self.pivot_slots());
+        let pivots = if own.slots() <= slots {
+            own.clone()
+        } else {
+            Pivots::merge(std::slice::from_ref(own), slots, self.random.fraction())
+        };
+        Summary { contributors, range, pivots, points }
     }
 
     /// Returns the keys since the last summary as pivots, and adds them to those of the epoch.
@@ -248,9 +279,26 @@ impl Engine {
             recent.clone()
         } else {
             let phase = self.sampling_phase();
-            Pivots::merge(&[earlier, recent.clone()], self.pivot_slots(), phase)
+            let factor = if self.has_rough_keys() { OWN_FACTOR } else { 1 };
+            Pivots::merge(&[earlier, recent.clone()], factor * self.pivot_slots(), phase)
         };
         recent
+    }
+
+    /// Returns the size of the summary of this rank's subtree, into which `summaries` are merged, in numbers. It is
+    /// that of one rank's keys, unless the ordinals need more. All children's messages together are limited, too.
+    pub(super) fn merged_slots(&self, summaries: &[Pivots]) -> usize {
+        if !self.has_rough_keys() {
+            return self.pivot_slots();
+        }
+        let sum = summaries.iter().map(Pivots::slots).sum::<usize>();
+        let share = CHILDREN_SLOTS / (self.place.children().len() + 1);
+        self.pivot_slots().max(sum.min(share).min(self.partitioner.most_slots()))
+    }
+
+    /// Returns whether the density of ordinals may change anywhere, so that summaries need more numbers.
+    pub(super) fn has_rough_keys(&self) -> bool {
+        self.partitioner.most_slots() > SMOOTH_SLOTS
     }
 
     /// Merges the summaries of this rank and its children. That of rank 0 has more numbers.
@@ -267,8 +315,10 @@ impl Engine {
         pivots.retain(|pivots| pivots.mass() > 0);
         let pivots = if pivots.len() > 1 {
             let phase = self.sampling_phase();
-            let slots =
-                if self.place.parent().is_some() { self.pivot_slots() } else { history_slots(self.options.receivers) };
+            let slots = match self.place.parent() {
+                Some(_) => self.merged_slots(&pivots),
+                None => history_slots(self.options.receivers, self.partitioner.most_slots()),
+            };
             Pivots::merge(&pivots, slots, phase)
         } else {
             pivots.pop().unwrap_or_default()

@@ -55,6 +55,17 @@ pub(in crate::shuffle) enum Comparison {
     Differs,
 }
 
+/// The result of comparing a rank's first keys with its keys of the last epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::shuffle) enum Resemblance {
+    /// They have the same distribution.
+    Alike,
+    /// They are a part of the keys of the last epoch, and come in an order.
+    InOrder,
+    /// They differ.
+    Different,
+}
+
 /// One session of a rank.
 #[derive(Debug, Default)]
 pub(in crate::shuffle) struct Session {
@@ -136,7 +147,7 @@ pub(in crate::shuffle) struct Negotiation {
     /// Number of records appended at the last round that rank 0 decided on. Used on rank 0 only.
     pub(in crate::shuffle) seen_at_last_round: u64,
     /// The result of this rank's comparison with the last epoch, if it has ended.
-    pub(in crate::shuffle) agrees: Option<bool>,
+    pub(in crate::shuffle) resemblance: Option<Resemblance>,
     /// Whether a table planned before three eighths of the last epoch's records showed that this epoch differs from it.
     /// Used on rank 0 only.
     pub(in crate::shuffle) differs_from_last_epoch: bool,
@@ -165,7 +176,7 @@ impl Default for Negotiation {
             seen_range: EMPTY_RANGE,
             planned: Planned::default(),
             seen_at_last_round: 0,
-            agrees: None,
+            resemblance: None,
             differs_from_last_epoch: false,
         }
     }

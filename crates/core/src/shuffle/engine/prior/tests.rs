@@ -142,9 +142,9 @@ fn the_first_keys_suffice_for_a_table_after_a_large_epoch() {
 #[test]
 fn few_differing_ranks_keep_the_last_epoch() {
     for (compared, discards) in [
-        (Compared { agreeing: 1 << 20, differing: 1 << 10 }, false),
-        (Compared { agreeing: 1 << 20, differing: 1 << 20 }, true),
-        (Compared { agreeing: 0, differing: 1 }, true),
+        (Compared { agreeing: 1 << 20, in_order: 0, differing: 1 << 10 }, false),
+        (Compared { agreeing: 1 << 20, in_order: 1 << 20, differing: 1 << 20 }, true),
+        (Compared { agreeing: 0, in_order: 0, differing: 1 }, true),
     ] {
         let (mut engine, mut peer) = root(1 << 20);
         let request = Control::Request { version: 1, urgent: true };
@@ -190,7 +190,7 @@ fn numbers_of_any_size_are_refused_or_limited() {
         contributors: u32::MAX,
         seen: u64::MAX,
         outside: u64::MAX,
-        compared: Compared { agreeing: u64::MAX, differing: u64::MAX },
+        compared: Compared { agreeing: u64::MAX, in_order: u64::MAX, differing: u64::MAX },
         range: (0, u64::MAX),
         backlog: u64::MAX,
         loads: vec![(0, u64::MAX), (1, u64::MAX), (u32::MAX, u64::MAX)],
