@@ -51,7 +51,7 @@ struct Add {
     /// COLUMN is sorted, and finds ranges and single values; hash:COLUMN finds single values. Each ',with=COLUMN' after
     /// it carries another column: queries for indexed and carried columns alone read no records. bitmap:A,B,… answers
     /// conditions on several columns, in bins whose edges have at most 2 digits, or as many as precision=DIGITS says.
-    /// space:X,Y[,Z] copies the records by place, with levels of detail
+    /// space:X,Y or space:X,Y,Z copies the records by place, with levels of detail
     #[arg(value_name = "COLUMN[,with=COLUMN…]|bitmap:A,B,…[,precision=DIGITS]|space:X,Y[,Z]")]
     definition: String,
     /// Levels of detail of space:X,Y,Z above level 0, 1 to 6, each an eighth of the one below [default: 3]

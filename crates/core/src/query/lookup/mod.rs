@@ -2,10 +2,10 @@
 //!
 //! A plan judges the statistics of row groups and pages, opens parts and announces reads. A lookup needs none of this
 //! once the metadata is in memory. The hash of a key names its partition, and the filters name the row group; or the
-//! ranges of the row groups name those of a key. The first keys of pages name the page. A lookup therefore uses what the plans of earlier queries have left in the caches of the
-//! dataset, and reads no metadata. If anything is not there, or a page is not in memory, the epoch is planned like that
-//! of any other query, and the caches have it afterwards. Corruption of metadata is thus found and reported by plans
-//! alone.
+//! ranges of the row groups name those of a key. The first keys of pages name the page. A lookup therefore uses what
+//! the plans of earlier queries have left in the caches of the dataset, and reads no metadata. If anything is not
+//! there, or a page is not in memory, the epoch is planned like that of any other query, and the caches have it
+//! afterwards. Corruption of metadata is thus found and reported by plans alone.
 //!
 //! Rows, their order and errors are those of a plan. A lookup of several keys may read fewer pages than a plan, since
 //! each row group is searched only for the keys that its filter has.

@@ -150,7 +150,8 @@ fn runs_of_large_memtables_are_cut_alike() {
     let records = Dataset::open_with(Arc::new(storage.clone()), "ds").unwrap();
     let entries = EntryLayout::new(&definition, records.schema()).unwrap().schema;
     let mut row_groups = Vec::new();
-    // 160,000 entries of 32 bytes, a tenth of them without a value, are two parts of a few runs of 36,000, or of one run.
+    // 160,000 entries of 32 bytes, a tenth of them without a value, are two parts of a few runs of 36,000, or of one
+    // run.
     for (most, expected) in [(1, 4..7), (32, 2..3)] {
         let memory = (36_000 * 32, most);
         let alone = add(&storage, &definition, 0, 1, memory);
