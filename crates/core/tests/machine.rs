@@ -267,8 +267,8 @@ fn receivers_follow_the_volume_of_the_epoch_before() {
     }
 }
 
-/// Places in two dimensions, the same in each epoch. Every rank has a square of the domain, in which records are dense at
-/// the lower corner of each of a few clumps, and appends them clump by clump.
+/// Places in two dimensions, the same in each epoch. Every rank has a square of the domain, in which records are dense
+/// at the lower corner of each of a few clumps, and appends them clump by clump.
 struct Clumps {
     records: u64,
 }
