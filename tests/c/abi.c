@@ -148,6 +148,9 @@ static void histograms(void) {
     FIELD(turbidite_bins, low);
     FIELD(turbidite_bins, high);
     FIELD(turbidite_bins, edges);
+    FIELD(turbidite_bins, errors);
+    FIELD(turbidite_bins, level);
+    FIELD(turbidite_bins, reserved);
     STRUCT(turbidite_histogram_metrics);
     FIELD(turbidite_histogram_metrics, struct_size);
     FIELD(turbidite_histogram_metrics, epochs);

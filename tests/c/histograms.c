@@ -1,10 +1,11 @@
 /*
  * Counts rows in bins.
  *
- *     histograms DATASET exact|bounds WHERE EPOCHS X COUNT LOW HIGH [Y COUNT LOW HIGH]
+ *     histograms DATASET exact|bounds|LEVEL WHERE EPOCHS X COUNT LOW HIGH [Y COUNT LOW HIGH]
  *     histograms DATASET mistakes
  *
- * "-" stands for NULL. Prints the metrics, then the edges of each axis, then the counts: at least, and at most.
+ * "-" stands for NULL. Prints the metrics, then the edges of each axis, then the counts: at least, and at most; or with the
+ * number of a level of detail the estimates and their errors.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -41,7 +42,7 @@ static void show_edges(const turbidite_bins *axis, uint64_t count) {
 }
 
 static void count(turbidite_reader *reader, int argc, char **argv) {
-    int exact = strcmp(argv[2], "exact") == 0;
+    int bounds = strcmp(argv[2], "bounds") == 0;
     turbidite_request request = {sizeof request, .where = or_null(argv[3]), .epochs = or_null(argv[4])};
     turbidite_bins x = bins(argv + 5), y = {0};
     int has_y = argc == 13;
@@ -50,9 +51,13 @@ static void count(turbidite_reader *reader, int argc, char **argv) {
         y = bins(argv + 9);
     }
     size_t room = x.count * (has_y ? y.count : 1);
+    if (!bounds && strcmp(argv[2], "exact") != 0) {
+        x.level = (uint32_t)strtoul(argv[2], NULL, 10);
+        x.errors = calloc(room, sizeof *x.errors);
+    }
     uint64_t *least = calloc(room, sizeof *least), *most = calloc(room, sizeof *most);
     turbidite_histogram_metrics metrics = {.struct_size = sizeof metrics};
-    CHECK(turbidite_histogram(reader, &request, &x, has_y ? &y : NULL, least, exact ? NULL : most, &metrics) == TURBIDITE_OK);
+    CHECK(turbidite_histogram(reader, &request, &x, has_y ? &y : NULL, least, bounds ? most : NULL, &metrics) == TURBIDITE_OK);
     printf("epochs %u\n", metrics.epochs);
     pair("rows", metrics.rows);
     pair("nan", metrics.nan);
@@ -63,11 +68,16 @@ static void count(turbidite_reader *reader, int argc, char **argv) {
     show_edges(&x, metrics.bins[0]);
     show_edges(&y, metrics.bins[1]);
     for (uint64_t i = 0; i < metrics.bins[0] * (has_y ? metrics.bins[1] : 1); i++) {
-        printf("%" PRIu64 " %" PRIu64 "\n", least[i], exact ? least[i] : most[i]);
+        if (x.errors) {
+            printf("%" PRIu64 " %.17g\n", least[i], x.errors[i]);
+        } else {
+            printf("%" PRIu64 " %" PRIu64 "\n", least[i], bounds ? most[i] : least[i]);
+        }
     }
     free(least);
     free(most);
     free(x.edges);
+    free(x.errors);
     free(y.edges);
 }
 
@@ -102,6 +112,18 @@ static void mistakes(turbidite_reader *reader) {
     turbidite_bins few = {sizeof few, .column = "i", .count = 64, .low = 1, .high = 4};
     CHECK(turbidite_histogram(reader, NULL, &few, NULL, least, NULL, NULL) == TURBIDITE_USAGE);
     CHECK(strstr(turbidite_last_error(), "4 of x"));
+    double errors[64];
+    turbidite_bins flat = {sizeof flat, .column = "energy", .errors = errors, .level = 1}, no_room = {sizeof no_room, .column = "energy", .level = 1};
+    CHECK(turbidite_histogram(reader, NULL, &flat, NULL, least, NULL, NULL) == TURBIDITE_USAGE);
+    CHECK(strstr(turbidite_last_error(), "no levels of detail"));
+    CHECK(turbidite_histogram(reader, NULL, &flat, NULL, least, least, NULL) == TURBIDITE_USAGE);
+    CHECK(strstr(turbidite_last_error(), "errors"));
+    CHECK(turbidite_histogram(reader, NULL, &x, &flat, least, NULL, NULL) == TURBIDITE_USAGE);
+    CHECK(turbidite_histogram(reader, NULL, &no_room, NULL, least, NULL, NULL) == TURBIDITE_USAGE);
+    CHECK(strstr(turbidite_last_error(), "no room for errors"));
+    /* The size of an earlier header. */
+    turbidite_bins earlier = {offsetof(turbidite_bins, errors), .column = "energy", .errors = (double *)1};
+    CHECK(turbidite_histogram(reader, NULL, &earlier, NULL, least, NULL, NULL) == TURBIDITE_OK);
     /* All defaults, without metrics. */
     CHECK(turbidite_histogram(reader, NULL, &x, NULL, least, NULL, NULL) == TURBIDITE_OK);
 }

@@ -54,6 +54,22 @@ def test_counts_are_those_of_numpy(dumps, program, indexed, where, axes):
         assert bounds["rows"][0] <= len(chosen) <= bounds["rows"][1]
 
 
+def test_estimates_have_errors(dumps, program, scratch):
+    dataset = scratch / "levels"
+    turbidite("ingest", dumps, "--out", dataset, "--key", "space:dx,dy,dz", "--ranks", 4, "--levels", 2)
+    for epoch, rows in vpic.read_dumps(dumps).items():
+        for level in (0, 1, 2):
+            lines = run(program, dataset, level, "-", epoch, *X).stdout.splitlines()
+            edges = numpy.array(lines[6].split(), float).astype("f4")
+            estimates, errors = numpy.array([line.split() for line in lines[8:]], float).T
+            expected, _ = numpy.histogram(rows["ux"].astype("f4"), edges)
+            if level == 0:
+                assert numpy.array_equal(estimates, expected) and not errors.any()
+            else:
+                deviations = abs(estimates - expected) / errors
+                assert deviations.max() < 5 and numpy.mean(deviations**2) < 1.5 and (errors > 8**level).all()
+
+
 def test_mistakes_are_named(program, indexed):
     run(program, indexed, "mistakes")
 

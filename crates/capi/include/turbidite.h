@@ -415,6 +415,10 @@ typedef struct turbidite_bins {
     double low;           /* ends of the bins, both included; 0 and 0: those of the column's finite values */
     double high;
     double *edges;        /* filled with the edges, if it is not NULL: room for count + 1 */
+    double *errors;       /* filled with the standard error of each bin, if it is not NULL: room for count. Counts are
+                           * then estimates from the rows of `level` and above, one in 8^level; no others are read */
+    uint32_t level;       /* a level of detail of the dataset; 0 without `errors` */
+    uint32_t reserved;
 } turbidite_bins;
 
 /* Metrics of a histogram. Counts are pairs: at least, at most. They are equal in exact histograms. */
@@ -437,7 +441,13 @@ typedef struct turbidite_histogram_metrics {
  * bitmap indexes tell which rows need not be read. If `most` has room for as many numbers, no record is read: `least`
  * and `most` are bounds from bitmap indexes and statistics, and equal where edges of bins are edges of an index.
  * `metrics` may be NULL if there are as many bins as requested, and state their number otherwise: a column of integers
- * may have fewer, and one without a finite value has none. How many rows have which velocities in step 4000:
+ * may have fewer, and one without a finite value has none.
+ *
+ * With `errors` in x, `least` is filled with estimates from a level of detail, and `y` and `most` are NULL. The true
+ * number lies within 1.96 errors of an estimate with a probability of 0.95 or more. Estimates leave out rows with a NaN
+ * coordinate, which are in no sample above level 0; the pairs of `metrics` are bounds that include them.
+ *
+ * How many rows have which velocities in step 4000:
  *
  *     uint64_t rows[64 * 64];
  *     turbidite_request request = {sizeof request, .epochs = "4000", .where = "energy > 10"};

@@ -3,7 +3,7 @@
 use std::ffi::c_char;
 use std::sync::atomic::Ordering;
 
-use turbidite::query::{BinScale, Bins, Bounded, Histogram, Histogram2d, Histogram2dBounds};
+use turbidite::query::{BinScale, Bins, Bounded, Dataset, Histogram, Histogram2d, Histogram2dBounds, Query};
 use turbidite::{Error, Value};
 
 use crate::reading::{self, CReader};
@@ -21,12 +21,15 @@ pub struct CBins {
     pub(crate) low: f64,
     pub(crate) high: f64,
     pub(crate) edges: *mut f64,
+    pub(crate) errors: *mut f64,
+    pub(crate) level: u32,
+    pub(crate) reserved: u32,
 }
 
 // SAFETY: the struct is numbers and pointers.
 unsafe impl Request for CBins {
     const NAME: &str = "turbidite_bins";
-    const EARLIER_BYTES: &[usize] = &[];
+    const EARLIER_BYTES: &[usize] = &[48];
 }
 
 /// Mirror of `turbidite_histogram_metrics`.
@@ -52,6 +55,8 @@ struct Axis {
     bins: Bins,
     /// The caller's memory for one more number than bins, or NULL.
     edges: *mut f64,
+    /// The caller's memory for a standard error of each bin, and the level to estimate from.
+    errors: Option<(*mut f64, u8)>,
 }
 
 impl Axis {
@@ -73,7 +78,16 @@ impl Axis {
         let has_range = stated.low != 0.0 || stated.high != 0.0;
         let range = has_range.then_some((Value::Float(stated.low), Value::Float(stated.high)));
         let scale = if stated.is_log != 0 { BinScale::Log } else { BinScale::Linear };
-        Ok(Some(Self { column: column.to_owned(), bins: Bins { count, range, scale }, edges: stated.edges }))
+        let bins = Bins { count, range, scale };
+        let errors = match (stated.errors.is_null(), u8::try_from(stated.level)) {
+            (true, Ok(0)) => None,
+            (true, _) => {
+                return Err(argument(name, format!("states the level {}, but no room for errors", stated.level)));
+            }
+            (false, Ok(level)) => Some((stated.errors, level)),
+            (false, Err(_)) => return Err(argument(name, format!("states the level {}", stated.level))),
+        };
+        Ok(Some(Self { column: column.to_owned(), bins, edges: stated.edges, errors }))
     }
 
     /// Hands the edges over to the caller.
@@ -95,6 +109,25 @@ struct Counts {
     metrics: CHistogramMetrics,
     edges: Vec<Vec<Value>>,
     bins: Vec<Bounded>,
+    /// Standard errors of the bins, if these are estimates from a level.
+    errors: Option<Vec<f64>>,
+}
+
+impl Counts {
+    /// Counts the rows of a query, or bounds or estimates their numbers.
+    fn of(dataset: &Dataset, query: &Query, x: &Axis, y: Option<&Axis>, has_most: bool) -> Result<Self, Error> {
+        let of_x = (x.column.as_str(), &x.bins);
+        Ok(match (y.map(|y| ((y.column.as_str(), &y.bins), y.errors)), x.errors) {
+            (None, Some((_, level))) if !has_most => {
+                dataset.histogram_from_level(query, &x.column, &x.bins, level)?.into()
+            }
+            (None, None) if has_most => dataset.histogram_bounds(query, &x.column, &x.bins)?.into(),
+            (None, None) => dataset.histogram_of(query, &x.column, &x.bins)?.into(),
+            (Some((of_y, None)), None) if has_most => dataset.histogram_2d_bounds(query, of_x, of_y)?.into(),
+            (Some((of_y, None)), None) => dataset.histogram_2d(query, of_x, of_y, None)?.into(),
+            _ => return Err(argument("errors", "are those of estimates of x alone; y and most must be NULL")),
+        })
+    }
 }
 
 /// Returns the sum of two counts as bounds.
@@ -119,7 +152,8 @@ impl From<Histogram> for Counts {
             bytes_read: found.metrics.bytes_read,
             ..CHistogramMetrics::default()
         };
-        Self { metrics, edges: vec![found.edges], bins: found.bins }
+        let errors = found.errors.map(|errors| errors.bins);
+        Self { metrics, edges: vec![found.edges], bins: found.bins, errors }
     }
 }
 
@@ -141,7 +175,7 @@ impl From<Histogram2d> for Counts {
             ..CHistogramMetrics::default()
         };
         let bins = found.bins.into_iter().map(Bounded::exactly).collect();
-        Self { metrics, edges: found.edges.into(), bins }
+        Self { metrics, edges: found.edges.into(), bins, errors: None }
     }
 }
 
@@ -157,7 +191,7 @@ impl From<Histogram2dBounds> for Counts {
             bytes_read: found.metrics.bytes_read,
             ..CHistogramMetrics::default()
         };
-        Self { metrics, edges: found.edges.into(), bins: found.bins }
+        Self { metrics, edges: found.edges.into(), bins: found.bins, errors: None }
     }
 }
 
@@ -187,13 +221,7 @@ pub unsafe extern "C" fn turbidite_histogram(
             (reading::whole_query("turbidite_histogram", request)?, Axis::read("x", x)?, Axis::read("y", y)?)
         };
         let x = x.ok_or_else(|| argument("x", "is NULL"))?;
-        let dataset = &reader.dataset;
-        let counts: Counts = match (&y, most.is_null()) {
-            (None, true) => dataset.histogram_of(&query, &x.column, &x.bins)?.into(),
-            (None, false) => dataset.histogram_bounds(&query, &x.column, &x.bins)?.into(),
-            (Some(y), true) => dataset.histogram_2d(&query, (&x.column, &x.bins), (&y.column, &y.bins), None)?.into(),
-            (Some(y), false) => dataset.histogram_2d_bounds(&query, (&x.column, &x.bins), (&y.column, &y.bins))?.into(),
-        };
+        let counts = Counts::of(&reader.dataset, &query, &x, y.as_ref(), !most.is_null())?;
         let requested = [x.bins.count as u64, y.as_ref().map_or(0, |y| y.bins.count as u64)];
         if metrics.is_null() && counts.metrics.bins != requested {
             let [found, of_y] = counts.metrics.bins;
@@ -206,10 +234,14 @@ pub unsafe extern "C" fn turbidite_histogram(
         // has been checked.
         unsafe {
             for (place, count) in counts.bins.iter().enumerate() {
-                least.add(place).write(count.least);
+                least.add(place).write(if counts.errors.is_some() { count.estimate } else { count.least });
                 if !most.is_null() {
                     most.add(place).write(count.most);
                 }
+            }
+            if let Some((place, _)) = x.errors {
+                let errors = counts.errors.unwrap_or_default();
+                std::ptr::copy_nonoverlapping(errors.as_ptr(), place, errors.len());
             }
             for (axis, edges) in [Some(&x), y.as_ref()].into_iter().flatten().zip(&counts.edges) {
                 axis.hand_over(edges);

@@ -1,5 +1,5 @@
 //! Cursors over datasets that jobs have written: every record once at any places, and estimates without bias over the
-//! seeds of many epochs.
+//! seeds of many epochs. Estimates from a level lie within their standard errors.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -8,10 +8,10 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type, Int32Type, UInt32Type};
 use places::{ROOT, Records, options, schema, verify};
-use turbidite::query::{Cursor, CursorBatch, CursorRequest, Step};
+use turbidite::query::{Bins, Cursor, CursorBatch, CursorRequest, Step};
 use turbidite::random::Random;
 use turbidite::storage::{MemoryStorage, Storage};
-use turbidite::{Dataset, Levels, LocalJob, Query};
+use turbidite::{Dataset, Levels, LocalJob, Query, Value};
 
 #[path = "support/places.rs"]
 mod places;
@@ -131,6 +131,74 @@ fn counts_in_cells_have_no_bias_over_the_seeds() {
         for (cell, (sum, squares)) in sums.into_iter().enumerate() {
             let (mean, error) = (sum / SEEDS as f64, squares.sqrt() / SEEDS as f64);
             assert!(mean.abs() < 4.5 * error, "quality {quality}, cell {cell} of {}: {mean} +- {error}", truth[cell]);
+        }
+    }
+}
+
+/// The deviations of estimates from the truth over the seeds of many epochs.
+#[derive(Default)]
+struct Deviations {
+    count: f64,
+    /// Deviations of at most 1.96 standard errors.
+    covered: f64,
+    sum: f64,
+    squares: f64,
+    /// Sum of the squares of the standard errors.
+    squared_errors: f64,
+}
+
+impl Deviations {
+    fn add(&mut self, estimate: u64, truth: u64, error: f64) {
+        let deviation = estimate as f64 - truth as f64;
+        self.count += 1.0;
+        self.covered += f64::from(u8::from(deviation.abs() <= 1.96 * error));
+        self.sum += deviation;
+        self.squares += deviation * deviation;
+        self.squared_errors += error * error;
+    }
+}
+
+/// Neighbours are alike in `x`, and have nothing in common in the last digits of their numbers.
+#[test]
+fn true_numbers_lie_within_the_errors_of_a_level() {
+    const SEEDS: u64 = 200;
+    let records = || {
+        let mut random = Random::new(23);
+        let place = |number: usize| [(); 3].map(|()| random.fraction() * if number < 2_000 { 1000.0 } else { 300.0 });
+        Records::new((0..4_000).map(place).collect())
+    };
+    let dataset = write(2, &(0..SEEDS).map(|_| records()).collect::<Vec<_>>());
+    let bins = Bins { range: Some((Value::Float(0.0), Value::Float(1000.0))), ..Bins::new(10) };
+    for (filter, sides) in [(None, None), (Some("number % 5 = 3"), None), (None, Some("100:450,:,50:900"))] {
+        let query = |epoch: u64| {
+            Query::new().epochs(epoch).restricted(filter.map(str::to_owned), sides.map(str::to_owned), None)
+        };
+        let truth = dataset.histogram_of(&query(0), "x", &bins).unwrap();
+        for level in [1, 2] {
+            let (mut of_bins, mut of_rows) = (Deviations::default(), Deviations::default());
+            for epoch in 0..SEEDS {
+                let found = dataset.histogram_from_level(&query(epoch), "x", &bins, level).unwrap();
+                let errors = found.errors.unwrap();
+                for ((found, error), truth) in found.bins.iter().zip(&errors.bins).zip(&truth.bins) {
+                    of_bins.add(found.estimate, truth.estimate, *error);
+                }
+                let counted = dataset.count_from_level(&query(epoch), level).unwrap();
+                assert_eq!((counted.rows, counted.error), (found.rows, errors.rows));
+                if !counted.rows.is_exact() {
+                    of_rows.add(counted.rows.estimate, truth.rows.estimate, counted.error);
+                }
+            }
+            for (what, found) in [("bins", of_bins), ("all rows", of_rows)] {
+                if found.count == 0.0 {
+                    continue;
+                }
+                let (covered, spread) = (found.covered / found.count, f64::sqrt(found.squares / found.squared_errors));
+                let what = format!("level {level}, {what} where {filter:?} within {sides:?}");
+                println!("{what}: {:.1}% within 1.96 errors; deviations are {spread:.2} errors", 100.0 * covered);
+                assert!(covered >= 0.95 && (0.1..1.0).contains(&spread), "{what}: {covered}, {spread}");
+                let (mean, deviation) = (found.sum / found.count, f64::sqrt(found.squares / found.count));
+                assert!(mean.abs() < 4.5 * deviation / f64::sqrt(SEEDS as f64), "{what}: {mean} of {deviation}");
+            }
         }
     }
 }

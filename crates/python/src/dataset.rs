@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use serde_json::{Value as Json, json};
 use turbidite::Error;
-use turbidite::query::{Bounded, CursorRequest, ParticleId, Piece, Precision, Query, TrackRequest, Use};
+use turbidite::query::{Bounded, CursorRequest, ParticleId, Piece, Precision, Query, SampledRows, TrackRequest, Use};
 
 use crate::counting::{self, Counted, PhaseSpaceArguments};
 use crate::cursor::Cursor;
@@ -81,6 +81,9 @@ struct HistogramArguments {
     access: Option<String>,
     #[pyo3(item)]
     exact: bool,
+    /// The level of detail to estimate from.
+    #[pyo3(item)]
+    level: Option<u64>,
 }
 
 /// The particles to follow: those that satisfy an expression, if it is stated, at an epoch, or those with some ids.
@@ -182,6 +185,15 @@ fn precision(exact: bool) -> Precision {
 
 fn count(bounded: &Bounded) -> Json {
     json!([bounded.least, bounded.estimate, bounded.most])
+}
+
+/// Returns a level of detail.
+fn level_of(py: Python<'_>, level: u64) -> PyResult<u8> {
+    u8::try_from(level).map_err(|_| usage(py, format!("level: no dataset has a level {level}")))
+}
+
+fn sample(sample: &SampledRows) -> Json {
+    json!({"level": sample.level, "rows": sample.matched, "unplaced": count(&sample.unplaced)})
 }
 
 /// Opens a dataset, unless an interrupt ends the call.
@@ -293,6 +305,15 @@ impl Dataset {
         self.run(py, tell, move |dataset| dataset.count(&query)).map(|(rows, _)| rows)
     }
 
+    /// Estimates the number of rows of a query from a level of detail, as JSON.
+    #[pyo3(signature = (arguments, level, tell = None))]
+    fn estimate(&self, py: Python<'_>, arguments: Arguments, level: u64, tell: Option<Py<PyAny>>) -> PyResult<String> {
+        let (query, level) = (arguments.query(py)?, level_of(py, level)?);
+        let found = self.run(py, tell, move |dataset| dataset.count_from_level(&query, level))?;
+        let answer = json!({"rows": count(&found.rows), "error": found.error, "sample": sample(&found.sample)});
+        Ok(answer.to_string())
+    }
+
     /// Explains a query: as text, and as JSON.
     fn explain(&self, py: Python<'_>, arguments: Arguments) -> PyResult<(String, String)> {
         let query = arguments.query(py)?;
@@ -330,20 +351,22 @@ impl Dataset {
     /// A histogram of a column, as JSON.
     #[pyo3(signature = (arguments, tell = None))]
     fn histogram(&self, py: Python<'_>, arguments: HistogramArguments, tell: Option<Py<PyAny>>) -> PyResult<String> {
-        let HistogramArguments { column, bins, range, log, filter, sides, periods, epochs, access, exact } = arguments;
+        let HistogramArguments { column, bins, range, log, filter, sides, periods, epochs, access, .. } = arguments;
+        let (exact, level) = (arguments.exact, arguments.level.map(|level| level_of(py, level)).transpose()?);
         let bins = bins_of(bins, range, log);
         let epochs = selection(epochs);
         let work = move |dataset: &turbidite::Dataset| {
-            if filter.is_none() && sides.is_none() && access.is_none() {
+            if filter.is_none() && sides.is_none() && access.is_none() && level.is_none() {
                 return dataset.histogram(&column, &bins, epochs, precision(exact));
             }
             let mut query = Query::new().epochs(epochs).restricted(filter, sides, periods);
             if let Some(access) = access {
                 query = query.using(Use::named(&access));
             }
-            match exact {
-                true => dataset.histogram_of(&query, &column, &bins),
-                false => dataset.histogram_bounds(&query, &column, &bins),
+            match (level, exact) {
+                (Some(level), _) => dataset.histogram_from_level(&query, &column, &bins, level),
+                (None, true) => dataset.histogram_of(&query, &column, &bins),
+                (None, false) => dataset.histogram_bounds(&query, &column, &bins),
             }
         };
         let found = self.run(py, tell, work)?;
@@ -356,6 +379,8 @@ impl Dataset {
             "above": count(&found.above),
             "negative_infinity": count(&found.negative_infinity),
             "positive_infinity": count(&found.positive_infinity),
+            "errors": found.errors.as_ref().map(|errors| &errors.bins),
+            "sample": found.errors.as_ref().map(|errors| sample(&errors.sample)),
         });
         Ok(answer.to_string())
     }

@@ -13,6 +13,7 @@ use super::answers::{
 };
 use super::boxes::{self, BoxOptions};
 use super::epochs::of_epochs;
+use super::hist_level;
 use super::pairs::Pairs;
 use crate::failure::Failure;
 use crate::text;
@@ -24,8 +25,9 @@ const BAR_WIDTH: usize = 40;
 ///
 /// Estimated from manifests and bitmap indexes alone, with guaranteed bounds. They are narrow for the key, and exact
 /// for columns with a bitmap index where the edges of the bins are decimals of its precision; otherwise they are wide
-/// for columns that the data is not clustered by. --where and --box select rows. --exact reads what is in doubt. NaN,
-/// infinities and values outside the range are counted separately.
+/// for columns that the data is not clustered by. --where and --box select rows. --exact reads what is in doubt.
+/// --level K estimates from one row in 8^K of a dataset with levels of detail. NaN, infinities and values outside the
+/// range are counted separately.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 A bin includes its lower edge and excludes its upper edge; the last bin includes both. Bins of an integer column are
@@ -34,6 +36,7 @@ printed with their first and last integer, and there are at most as many bins as
   turbidite hist particles --column energy --log
   turbidite hist particles --column ux --bins 40 --range -5..5 --epoch 4000 --exact
   turbidite hist particles --column energy --log --box x=0:10,z=-5:5 --exact
+  turbidite hist particles --column ux --box 0:10,-5:5,: --level 2
   turbidite hist particles --column ux --by uy --bins 64 --range -1.6..1.6 --by-range -1.6..1.6")]
 pub(crate) struct Hist {
     /// The dataset
@@ -73,6 +76,9 @@ pub(crate) struct Hist {
     /// Count exactly, reading only what manifests and indexes leave in doubt
     #[arg(long)]
     exact: bool,
+    /// Estimate from the rows of this level of detail and above, one in 8^K, with standard errors
+    #[arg(long, value_name = "K", conflicts_with_all = ["by", "exact", "access"])]
+    level: Option<u8>,
     /// Use the index NAME, or 'scan' without any [default: whatever reads least]
     #[arg(long = "use", value_name = "NAME")]
     access: Option<String>,
@@ -115,16 +121,20 @@ impl Hist {
             return say(&pairs.in_words(&dataset, &of_epochs(pairs.epochs, self.epoch)));
         }
         let is_selected = self.is_selected() || self.access.is_some();
-        let histogram = match (is_selected, self.exact) {
-            (true, true) => dataset.histogram_of(&self.query(), column, &bins).map_err(wrong)?,
-            (true, false) => dataset.histogram_bounds(&self.query(), column, &bins).map_err(wrong)?,
-            (false, _) => {
+        let histogram = match (self.level, is_selected, self.exact) {
+            (Some(level), ..) => dataset.histogram_from_level(&self.query(), column, &bins, level).map_err(wrong)?,
+            (None, true, true) => dataset.histogram_of(&self.query(), column, &bins).map_err(wrong)?,
+            (None, true, false) => dataset.histogram_bounds(&self.query(), column, &bins).map_err(wrong)?,
+            (None, false, _) => {
                 let precision = if self.exact { Precision::Exact } else { Precision::Bounded };
                 dataset.histogram(column, &bins, self.epoch.unwrap_or(EpochRange::ALL), precision)?
             }
         };
         if as_json {
-            return say_json(&self.document(&histogram));
+            return say_json(&match &histogram.errors {
+                Some(errors) => hist_level::document(&histogram, errors),
+                None => self.document(&histogram),
+            });
         }
         report_ignored(&histogram.metrics);
         say(&self.in_words(&dataset, &histogram))
@@ -182,28 +192,22 @@ impl Hist {
     fn in_words(&self, dataset: &Dataset, histogram: &Histogram) -> String {
         let stated = dataset.schema().columns().iter().find(|column| column.name == histogram.column);
         let unit = stated.and_then(|column| column.unit.as_ref()).map(|unit| format!(" ({unit})")).unwrap_or_default();
-        let mut lines = vec![format!(
-            "{}{unit} {}: {}, {}",
-            histogram.column,
-            of_epochs(histogram.epochs, self.epoch),
-            rows_in_words(histogram.rows),
-            source_in_words(self.exact).to_owned()
-                + if self.exact { "" } else { "; 'least' and 'most' are guaranteed bounds" },
-        )];
+        let (rows, source) = match &histogram.errors {
+            Some(errors) => hist_level::headline(histogram.rows, errors),
+            None if self.exact => (rows_in_words(histogram.rows), source_in_words(true).to_owned()),
+            None => {
+                let source = source_in_words(false);
+                (rows_in_words(histogram.rows), format!("{source}; 'least' and 'most' are guaranteed bounds"))
+            }
+        };
+        let epochs = of_epochs(histogram.epochs, self.epoch);
+        let mut lines = vec![format!("{}{unit} {epochs}: {rows}, {source}", histogram.column)];
         lines.push(String::new());
         lines.push(if histogram.bins.is_empty() { "no finite values".to_owned() } else { self.bars(histogram) });
-        let apart = [
-            ("NaN", histogram.nan),
-            ("-inf", histogram.negative_infinity),
-            ("below the range", histogram.below),
-            ("above the range", histogram.above),
-            ("inf", histogram.positive_infinity),
-        ];
-        let stated: Vec<String> = apart
-            .into_iter()
-            .filter(|(_, rows)| rows.most > 0)
-            .map(|(name, rows)| format!("{name}: {}", bounded(rows)))
-            .collect();
+        let stated = match &histogram.errors {
+            Some(errors) => hist_level::apart(histogram, errors),
+            None => apart(histogram),
+        };
         if !stated.is_empty() {
             lines.push(String::new());
             lines.push(stated.join("; "));
@@ -213,9 +217,14 @@ impl Hist {
 
     fn bars(&self, histogram: &Histogram) -> String {
         let is_integer = matches!(histogram.edges.first(), Some(Value::Int(_)));
+        let errors = histogram.errors.as_ref().map(|errors| &errors.bins);
         let counted = if self.exact { "rows" } else { "about" };
         let mut names = vec!["from", if is_integer { "to" } else { "below" }, counted];
-        names.extend(if self.exact { &[][..] } else { &["least", "most"][..] });
+        names.extend(match (errors, self.exact) {
+            (Some(_), _) => &["error"][..],
+            (None, true) => &[],
+            (None, false) => &["least", "most"],
+        });
         let mut rows = vec![names.into_iter().map(str::to_owned).collect::<Vec<_>>()];
         let last = histogram.bins.len().saturating_sub(1);
         for (number, (edges, bin)) in histogram.edges.windows(2).zip(&histogram.bins).enumerate() {
@@ -224,8 +233,10 @@ impl Hist {
                 other => other,
             };
             let mut row = vec![edge_text(edges[0]), edge_text(to), text::count(bin.estimate)];
-            if !self.exact {
-                row.extend([text::count(bin.least), text::count(bin.most)]);
+            match errors.map(|errors| errors[number]) {
+                Some(error) => row.push(text::count(error.ceil() as u64)),
+                None if self.exact => {}
+                None => row.extend([text::count(bin.least), text::count(bin.most)]),
             }
             rows.push(row);
         }
@@ -234,11 +245,27 @@ impl Hist {
             row[0] = format!("{:>widest$}", row[0]);
         }
         let longest = histogram.bins.iter().map(|bin| bin.estimate).max().unwrap_or(0);
-        let bars = histogram.bins.iter().map(|bin| bar(*bin, longest));
+        let bars = histogram.bins.iter().enumerate().map(|(number, bin)| match errors.map(|errors| errors[number]) {
+            Some(error) => bar(Bounded { most: bin.estimate.saturating_add(error.ceil() as u64), ..*bin }, longest),
+            None => bar(*bin, longest),
+        });
         let lines = aligned(&rows);
         let paired = lines.lines().zip([String::new()].into_iter().chain(bars));
         paired.map(|(line, bar)| format!("{line}  {bar}").trim_end().to_owned()).collect::<Vec<_>>().join("\n")
     }
+}
+
+/// Returns the rows that are in no bin, in words.
+fn apart(histogram: &Histogram) -> Vec<String> {
+    let apart = [
+        ("NaN", histogram.nan),
+        ("-inf", histogram.negative_infinity),
+        ("below the range", histogram.below),
+        ("above the range", histogram.above),
+        ("inf", histogram.positive_infinity),
+    ];
+    let present = apart.into_iter().filter(|(_, rows)| rows.most > 0);
+    present.map(|(name, rows)| format!("{name}: {}", bounded(rows))).collect()
 }
 
 fn bins_of(count: usize, range: Option<ValueRange>, is_log: bool) -> Bins {
@@ -249,7 +276,8 @@ fn bins_of(count: usize, range: Option<ValueRange>, is_log: bool) -> Bins {
     }
 }
 
-/// Returns a bar of the estimate, in eighths of a block. A light bar continues it to the upper bound, or to the margin.
+/// Returns a bar of the estimate, in eighths of a block. A light bar continues it to the upper bound or by the standard
+/// error, but not beyond the margin.
 fn bar(rows: Bounded, longest: u64) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let eighths = |number: u64| text::share(number, longest) * (8 * BAR_WIDTH) as f64;

@@ -3,8 +3,9 @@
 //!
 //! Shared modules: `answers` prints results, `epochs` chooses epochs, and `epoch_statistics` derives statistics from
 //! manifests. `feed` and `job` append records for `ingest` and `simulate`, and `level_count` is an option of the
-//! former. `trajectories` prints those that `tracks` and `get` find, and `pairs` histograms of two columns.
-//! `batch` implements `query --batch`, and `spooled` implements `salvage --spool`.
+//! former. `trajectories` prints those that `tracks` and `get` find, `pairs` histograms of two columns, and
+//! `hist_level` estimates from levels of detail. `batch` implements `query --batch`, and `spooled` implements
+//! `salvage --spool`.
 
 mod answers;
 mod batch;
@@ -16,6 +17,7 @@ mod epochs;
 mod feed;
 pub(crate) mod get;
 pub(crate) mod hist;
+mod hist_level;
 pub(crate) mod index;
 pub(crate) mod ingest;
 pub(crate) mod inspect;

@@ -16,6 +16,7 @@ use turbidite::store::EpochRange;
 use super::answers::{report_ignored, say, say_json, to_json};
 use super::batch;
 use super::boxes::{self, BoxOptions};
+use super::hist_level;
 use crate::failure::{Failure, complain};
 use crate::output::{FileFormat, RowWriter, TextFormat};
 use crate::progress::ProgressLines;
@@ -45,6 +46,7 @@ spread evenly, from the coarsest level. A row of a sample of quality 0.1 stands 
 
   --epoch 400 --box 0:10,-5:5,: --quality 0.1
   --epoch 400 --rows 50000 --near 3,4,0
+  --where 'energy > 10' --count --level 2
 
 Each line of a --batch file is a query 'epoch,begin,end': all rows of the epoch whose key is from begin to end, both
 included, in key order. The log has one line per query: epoch, begin, end, matches, runs, bytes_read, read_s, filter_s,
@@ -84,6 +86,10 @@ pub(crate) struct QueryCommand {
     /// Print bounds of the number of matching rows, from manifests and bitmap indexes, without reading a record
     #[arg(long, requires = "count")]
     bounds: bool,
+    /// Estimate the number of matching rows from those of this level of detail and above, one in 8^K, with its standard
+    /// error
+    #[arg(long, value_name = "K", requires = "count", conflicts_with_all = ["bounds", "access"])]
+    level: Option<u8>,
     /// Explain what the query would read, and why, without reading it
     #[arg(long, conflicts_with = "output")]
     explain: bool,
@@ -202,6 +208,20 @@ impl QueryCommand {
                 true => bounds.most.to_string(),
                 false => format!("{} to {}", bounds.least, bounds.most),
             });
+        }
+        if let Some(level) = self.level {
+            let found = dataset.count_from_level(query, level).map_err(|error| self.wrong(error))?;
+            let answer = || self.answer(dataset, found.rows.estimate, begun, found.metrics);
+            if as_json {
+                let mut document = hist_level::count_document(&found);
+                document["cost"] = json!(answer()?);
+                return say_json(&document);
+            }
+            let (rows, left_out) = hist_level::count_in_words(&found);
+            say(&rows)?;
+            left_out.iter().for_each(|words| complain(words));
+            report_ignored(&found.metrics);
+            return if self.tells() { answer().map(|answer| self.tell(&answer)) } else { Ok(()) };
         }
         let (rows, metrics) = dataset.count(query).map_err(|error| self.wrong(error))?;
         if as_json {

@@ -17,6 +17,7 @@ use crate::query::analytics::distribution::{self, Histogram, Precision, Quantile
 use crate::query::analytics::frequent::{self, FrequentKey};
 use crate::query::analytics::histogram_2d::{self, Histogram2d, Histogram2dBounds};
 use crate::query::analytics::histogram_of_rows;
+use crate::query::analytics::level_estimate::{self, CountEstimate};
 use crate::query::analytics::profile::{self, KeyProfile};
 use crate::query::analytics::tracks::{self, TrackProgress, TrackRequest, Tracks};
 use crate::query::cursor::{self, Cursor, CursorRequest};
@@ -155,6 +156,25 @@ impl Dataset {
         let resolved = ResolvedQuery::resolve(&bare(query), &self.catalog.schema)?;
         let epochs = self.catalog.select_epochs(&query.epochs)?;
         count_bounds::count_bounds(&self.catalog, &resolved, &epochs, &self.counters())
+    }
+
+    /// Estimates the number of matching rows from the rows of a level of detail and above, one row in 8^level, and
+    /// reads no others. The query's columns, order, limit and access paths are ignored.
+    ///
+    /// # Errors
+    /// The errors of [`Dataset::run`] and of its stream; usage errors for a dataset without levels, a level that it
+    /// does not have, and a piece.
+    ///
+    /// ```no_run
+    /// use turbidite::query::{Dataset, Query};
+    /// let dataset = Dataset::open("particles.tbd")?;
+    /// let found = dataset.count_from_level(&Query::new().within("0:10,-5:5,:"), 2)?;
+    /// println!("{} rows, with a standard error of {}", found.rows.estimate, found.error);
+    /// # Ok::<(), turbidite::Error>(())
+    /// ```
+    pub fn count_from_level(&self, query: &Query, level: u8) -> Result<CountEstimate> {
+        let epochs = self.catalog.select_epochs(&query.epochs)?;
+        level_estimate::count(&self.catalog, query, level, &epochs, &self.counters())
     }
 
     /// Cuts a query into pieces for other processes. Each piece reads at most about `bytes` of values, but at least one
@@ -346,6 +366,32 @@ impl Dataset {
     pub fn histogram_2d_bounds(&self, query: &Query, x: (&str, &Bins), y: (&str, &Bins)) -> Result<Histogram2dBounds> {
         let epochs = self.catalog.select_epochs(&query.epochs)?;
         histogram_2d::histogram_2d_bounds(&self.catalog, query, [x, y], &epochs, &self.counters())
+    }
+
+    /// Estimates a histogram of the rows of a query from those of a level of detail and above, one row in 8^level, and
+    /// reads no others. `errors` of the result has a standard error for each count. The query's columns, order, limit
+    /// and access paths are ignored.
+    ///
+    /// If the bins have no range, it is that of the finite values of the epochs in the manifests, or with a predicate
+    /// that of the matching rows that are read.
+    ///
+    /// # Errors
+    /// The errors of [`Dataset::histogram_of`]; usage errors for a dataset without levels, a level that it does not
+    /// have, and a piece.
+    ///
+    /// ```no_run
+    /// use turbidite::query::{Bins, Dataset, Query};
+    /// let dataset = Dataset::open("particles.tbd")?;
+    /// let query = Query::new().epochs(4000).within("0:10,-5:5,:");
+    /// let found = dataset.histogram_from_level(&query, "energy", &Bins::new(20), 2)?;
+    /// for (rows, error) in found.bins.iter().zip(found.errors.iter().flat_map(|errors| &errors.bins)) {
+    ///     println!("{} +- {error}", rows.estimate);
+    /// }
+    /// # Ok::<(), turbidite::Error>(())
+    /// ```
+    pub fn histogram_from_level(&self, query: &Query, column: &str, bins: &Bins, level: u8) -> Result<Histogram> {
+        let epochs = self.catalog.select_epochs(&query.epochs)?;
+        level_estimate::histogram(&self.catalog, query, (column, bins), level, &epochs, &self.counters())
     }
 
     /// Returns quantiles of a column for the given shares: bounds from the manifests alone, or exact values.

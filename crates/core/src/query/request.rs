@@ -110,6 +110,8 @@ pub struct Query {
     pub(super) check: bool,
     pub(super) piece: Option<Piece>,
     pub(super) access: Use,
+    /// The lowest level of detail whose rows are used.
+    pub(super) least_level: u8,
 }
 
 impl Default for Query {
@@ -128,6 +130,7 @@ impl Default for Query {
             check: true,
             piece: None,
             access: Use::Automatic,
+            least_level: 0,
         }
     }
 }
@@ -344,6 +347,8 @@ pub(super) struct ResolvedQuery {
     pub(super) check: bool,
     pub(super) piece: Option<Piece>,
     pub(super) access: Use,
+    /// The lowest level of detail whose rows are used.
+    pub(super) least_level: u8,
     /// The keys that the predicate requires, if the dataset is clustered by hash.
     pub(super) keys: Option<RequiredKeys>,
     /// Commit of the records, if the query reads entries of an index.
@@ -424,6 +429,7 @@ impl ResolvedQuery {
             check: query.check,
             piece: query.piece.clone(),
             access: query.access.clone(),
+            least_level: query.least_level,
             indexed_commit: None,
             by_page: false,
         })
@@ -451,6 +457,7 @@ impl ResolvedQuery {
             check: self.check,
             piece: None,
             access: self.access.clone(),
+            least_level: self.least_level,
             keys: RequiredKeys::of(&self.schema, self.predicate.as_ref()),
             indexed_commit: None,
             by_page: false,

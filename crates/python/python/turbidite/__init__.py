@@ -19,7 +19,7 @@ import os
 from turbidite import _core
 from turbidite._progress import Progress
 from turbidite.cursor import Cursor, CursorBatch, CursorStep
-from turbidite.dataset import Column, Dataset, Histogram, Quantile, Query, Schema
+from turbidite.dataset import Column, Dataset, Estimate, Histogram, Quantile, Query, Schema
 from turbidite.errors import CorruptionError, OperationError, TurbiditeError, UsageError
 from turbidite.indexes import Index, Indexes
 from turbidite.ingest import ingest
@@ -35,6 +35,7 @@ __all__ = [
     "CursorBatch",
     "CursorStep",
     "Dataset",
+    "Estimate",
     "Histogram",
     "Index",
     "Indexes",

@@ -35,6 +35,7 @@ class HistogramArguments(TypedDict):
     epochs: list[int] | None
     use: str | None
     exact: bool
+    level: int | None
 
 
 class TrackArguments(TypedDict):

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+import numpy
+
 from turbidite._axes import unit_text
 
 if TYPE_CHECKING:
@@ -81,10 +83,16 @@ def of_query(path: str, arguments: Arguments, selection: list[int] | slice | Non
 
 def of_histogram(histogram: Histogram) -> str:
     """Returns the bins as a table."""
-    bins = list(zip(histogram.edges[:-1], histogram.edges[1:], histogram.least, histogram.rows, histogram.most, strict=True))
+    counts: tuple[Any, ...] = (histogram.least, histogram.rows, histogram.most)
+    head: tuple[str, ...] = ("at least", "about", "at most")
+    if histogram.errors is not None:
+        counts, head = (histogram.rows, numpy.ceil(histogram.errors)), ("about", "error")
+    bins = list(zip(histogram.edges[:-1], histogram.edges[1:], *counts, strict=True))
     rows = [
-        ("…",) * 5 if one is None else (f"{one[0]:.6g}", f"{one[1]:.6g}", *(f"{int(count):,}" for count in one[2:]))
+        ("…",) * (2 + len(counts))
+        if one is None
+        else (f"{one[0]:.6g}", f"{one[1]:.6g}", *(f"{int(count):,}" for count in one[2:]))
         for one in _ends(bins)
     ]
     named = f"{histogram.column} ({unit_text(histogram.unit)})" if histogram.unit else histogram.column
-    return _table(f"{named}: rows by bins", ("from", "to", "at least", "about", "at most"), rows)
+    return _table(f"{named}: rows by bins", ("from", "to", *head), rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy
@@ -27,7 +27,7 @@ from turbidite.tracks import Tracks
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Column", "Dataset", "Histogram", "Quantile", "Query", "Schema"]
+__all__ = ["Column", "Dataset", "Estimate", "Histogram", "Quantile", "Query", "Schema"]
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,10 @@ class Schema:
 
 @dataclass(frozen=True, eq=False)
 class Histogram:
-    """The rows of a column by bins. Without ``exact=True`` the counts are estimates within guaranteed bounds."""
+    """The rows of a column by bins. Without ``exact=True`` the counts are estimates within guaranteed bounds.
+
+    Those from a level of detail have standard errors, too.
+    """
 
     column: str
     edges: numpy.ndarray[Any, Any]
@@ -88,9 +91,17 @@ class Histogram:
     """The labels of the epochs."""
     log: bool = False
     """Whether the bins have equal ratios instead of equal widths."""
+    errors: numpy.ndarray[Any, Any] | None = None
+    """The standard error of each bin's `rows`, if they are estimated from a level of detail."""
+    level: int | None = None
+    """Rows of this level of detail and above were read."""
+    sampled: int | None = None
+    """The number of these rows that match."""
+    unplaced: tuple[int, int] = (0, 0)
+    """Rows with a NaN coordinate, which are in no sample and in no estimate: at least, at most."""
 
     def plot(self, ax: Axes | None = None, **options: Any) -> Axes:
-        """Draws the rows of each bin with their bounds, and returns the axes. `options` are those of ``Axes.stairs``.
+        """Draws the rows of each bin with their bounds or errors, and returns the axes. `options` are those of ``Axes.stairs``.
 
         >>> dataset.histogram("energy", bins=10).plot().get_xlabel()
         'energy'
@@ -99,6 +110,28 @@ class Histogram:
 
     def _repr_html_(self) -> str:
         return _tables.of_histogram(self)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number of rows that is estimated from a level of detail.
+
+    The true number lies within 1.96 errors with a probability of 0.95 or more.
+    """
+
+    rows: int
+    error: float
+    """The standard error; 0 if statistics prove the number."""
+    least: int
+    """At least so many rows match."""
+    most: int
+    """At most so many rows match."""
+    level: int
+    """Rows of this level of detail and above were read."""
+    sampled: int
+    """The number of these rows that match."""
+    unplaced: tuple[int, int]
+    """Rows with a NaN coordinate, which are in no sample and not in the estimate: at least, at most."""
 
 
 @dataclass(frozen=True)
@@ -145,6 +178,22 @@ class Query(Result):
         with watching(self._progress, "row groups") as tell:
             rows, limit = self._dataset._core.count(self._resolved(), tell), self._arguments["limit"]
         return rows if limit is None else min(rows, limit)
+
+    def estimate(self, level: int) -> Estimate:
+        """Estimates the number of rows from those of a level of detail and above, one in ``8**level``; reads no others.
+
+        The dataset needs levels of detail (``turbidite ingest --levels``). A limit is ignored.
+
+        >>> found = turbidite.open("space.tbd").query("x < 4").estimate(level=1)
+        >>> abs(found.rows - 2000) < 4 * found.error
+        True
+        """
+        with watching(self._progress, "row groups") as tell:
+            found = json.loads(self._dataset._core.estimate(self._resolved(), natural("level", level), tell))
+        least, rows, most = found["rows"]
+        sample = found["sample"]
+        unplaced = (sample["unplaced"][0], sample["unplaced"][2])
+        return Estimate(rows, found["error"], least, most, sample["level"], sample["rows"], unplaced)
 
     def explain(self) -> str:
         """Returns what the query would read, and why, as text.
@@ -480,6 +529,7 @@ class Dataset:
         epochs: Epochs = None,
         exact: bool = False,
         use: str | None = None,
+        level: int | None = None,
     ) -> Histogram: ...
 
     @overload
@@ -513,19 +563,28 @@ class Dataset:
         epochs: Epochs = None,
         exact: bool = False,
         use: str | None = None,
+        level: int | None = None,
     ) -> Histogram | PhaseSpace:
-        """Returns the distribution of a column, or of the pairs of two: bounds, or with `exact` counts.
+        """Returns the distribution of a column, or of the pairs of two: bounds, or with `exact` counts, or with `level` estimates.
 
         Bounds come from manifests and bitmap indexes alone. They are equal where the edges of all bins, and those of the
         predicate, are edges of the index: decimals of its precision. `exact` reads what is in doubt. `where`, `box`, `period`
         and `use` are those of :meth:`query`. With a second column, `bins`, `range` and `log` are those of
         :meth:`phase_space`.
 
+        In a dataset with levels of detail, `level` reads only the rows of this level and above, one in ``8**level``, and
+        estimates the rows of each bin, with a standard error in `errors`.
+
         >>> dataset.histogram("energy", bins=4, range=(0, 8), epochs=200, exact=True).rows
         array([200, 200, 200, 201], dtype=uint64)
         >>> dataset.histogram("energy", "id", bins=(2, 1), where="energy < 6", epochs=200, exact=True).rows
         600
+        >>> sample = turbidite.open("space.tbd").histogram("x", bins=4, range=(0, 8), level=1)
+        >>> bool((abs(sample.rows.astype("f8") - 1000) < 4 * sample.errors).all())
+        True
         """
+        if level is not None and (by is not None or exact or use is not None):
+            raise UsageError("level: estimates are of one column, and exclude exact and use")
         labels = self._labels(selection(epochs))
         if by is not None:
             pairs = phase_space.arguments(
@@ -556,6 +615,7 @@ class Dataset:
             "epochs": labels,
             "use": use,
             "exact": exact,
+            "level": optional("level", level),
         }
         with watching(self.progress, "row groups") as tell:
             found = json.loads(self._core.histogram(arguments, tell))
@@ -570,7 +630,12 @@ class Dataset:
         least_nan, nan, most_nan = found["nan"]
         total = found["rows"]
         ends = (below, above, negative, positive, nan, (least_nan, most_nan), (total[0], total[1], total[2]))
-        return Histogram(column, edges, rows, least, most, *ends, unit, self._sorted(labels), log)
+        histogram = Histogram(column, edges, rows, least, most, *ends, unit, self._sorted(labels), log)
+        if found["sample"] is None:
+            return histogram
+        sample, errors = found["sample"], numpy.array(found["errors"], dtype="f8")
+        unplaced = (sample["unplaced"][0], sample["unplaced"][2])
+        return replace(histogram, errors=errors, level=sample["level"], sampled=sample["rows"], unplaced=unplaced)
 
     def phase_space(
         self,

@@ -54,10 +54,15 @@ def _headline(ax: Axes, epochs: Sequence[int], *details: str | None) -> None:
 
 
 def draw_histogram(histogram: Histogram, ax: Axes | None = None, **options: Any) -> Axes:
-    """Draws the rows of each bin as steps, and their bounds as a band. `options` are those of ``Axes.stairs``."""
+    """Draws the rows of each bin as steps, and their bounds or errors as a band. `options` are those of ``Axes.stairs``."""
     ax = axes_of(ax, 6.4, 4.0)
     edges = drawn_edges(histogram.edges, histogram.log)
-    most = int(histogram.most.max(initial=0))
+    low, high, words = histogram.least, histogram.most, "guaranteed bounds"
+    if histogram.errors is not None:
+        rows = histogram.rows.astype("f8")
+        low, high = numpy.maximum(rows - histogram.errors, histogram.least), rows + histogram.errors
+        words = "± one standard error"
+    most = int(high.max(initial=0))
     if most == 0:
         say(ax, "no rows")
     if len(edges):
@@ -66,8 +71,8 @@ def draw_histogram(histogram: Histogram, ax: Axes | None = None, **options: Any)
         if is_exact:
             ax.stairs(histogram.rows, edges, fill=True, **{**options, "alpha": 0.25, "linewidth": 0})
         else:
-            band = {"color": options["color"], "alpha": 0.25, "linewidth": 0, "label": "guaranteed bounds"}
-            ax.stairs(histogram.most, edges, baseline=histogram.least, fill=True, **band)
+            band = {"color": options["color"], "alpha": 0.25, "linewidth": 0, "label": words}
+            ax.stairs(high, edges, baseline=low, fill=True, **band)
         ax.stairs(histogram.rows, edges, **{"label": "rows" if is_exact else "estimate", **options})
         if not is_exact:
             ax.legend(frameon=False)

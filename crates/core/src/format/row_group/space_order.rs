@@ -131,8 +131,8 @@ mod tests {
         is_left_of_division(places, places.len(), &divided)
     }
 
-    /// Returns whether the `places` that are left of `rows` divided rows lie as the tree has divided all of them. Of each
-    /// unit of rows, this many places are left: fewer of the last one.
+    /// Returns whether the `places` that are left of `rows` divided rows lie as the tree has divided all of them. Of
+    /// each unit of rows, this many places are left: fewer of the last one.
     fn is_left_of_division(places: &[[f64; 3]], rows: usize, units: &[[usize; 2]]) -> bool {
         let Some((&[unit, left], finer)) = units.split_first() else { return true };
         let count = rows.div_ceil(unit);

@@ -30,6 +30,7 @@ use crate::query::analytics::bounded::Bounded;
 use crate::query::analytics::estimate::{Estimator, Located, position};
 use crate::query::analytics::grid::{Axis, Grid};
 use crate::query::analytics::grid_bounds::GridBounds;
+use crate::query::analytics::level_errors::HistogramErrors;
 use crate::query::analytics::matching::MatchingRows;
 use crate::query::analytics::tally::{CellCounts, CellSelection, tally};
 use crate::query::catalog::Catalog;
@@ -79,6 +80,8 @@ pub struct Histogram {
     pub edges: Vec<Value>,
     /// Rows of each bin, from its lower edge to below its upper edge. The last bin includes its upper edge.
     pub bins: Vec<Bounded>,
+    /// Standard errors of the estimates, if they are those of a level of detail.
+    pub errors: Option<HistogramErrors>,
     /// Statistics of the reads; zero for bounds.
     pub metrics: QueryMetrics,
 }
@@ -272,7 +275,20 @@ impl Histogram {
         let (negative_infinity, below) = (next(), next());
         let bins = edges.windows(2).map(|_| next()).collect();
         let (above, positive_infinity, nan) = (next(), next(), next());
-        Self { column, epochs, rows, nan, negative_infinity, positive_infinity, below, above, edges, bins, metrics }
+        Self {
+            column,
+            epochs,
+            rows,
+            nan,
+            negative_infinity,
+            positive_infinity,
+            below,
+            above,
+            edges,
+            bins,
+            errors: None,
+            metrics,
+        }
     }
 }
 

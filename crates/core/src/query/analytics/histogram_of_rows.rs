@@ -36,14 +36,7 @@ pub(in crate::query) fn histogram_of(
     let mut counts = vec![0u64; grid.places()];
     let all = epochs.iter().map(|epoch| (*epoch, None));
     let left = request.by_bins(&[index], &grid)?.count(all, |rows| rows.add_to(&mut counts))?;
-    let mut scan = request.of_epochs(&left).scan(&[index], move |rows, slots| {
-        let mut counts = vec![0u64; grid.places()];
-        grid.locate(rows, slots).into_iter().for_each(|place| counts[place as usize] += 1);
-        counts
-    })?;
-    while let Some(piece) = scan.next_piece()? {
-        counts.iter_mut().zip(piece).for_each(|(sum, count)| *sum += count);
-    }
+    request.of_epochs(&left).count_places(index, &grid, &mut counts)?;
     let rows = Bounded::exactly(counts.iter().sum());
     let of = (dataset.schema().columns()[index].name.clone(), epochs.len());
     let places = counts.into_iter().map(Bounded::exactly).collect();

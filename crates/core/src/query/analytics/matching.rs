@@ -56,6 +56,20 @@ impl MatchingRows<'_> {
         Ok(Scan::finishing(dataset, resolved, counters, self.epochs.to_vec(), finish))
     }
 
+    /// Reads the rows, and adds them to the counts of the places of a grid of one column.
+    pub(super) fn count_places(&self, column: usize, grid: &Arc<Grid>, counts: &mut [u64]) -> Result<()> {
+        let grid = grid.clone();
+        let mut scan = self.scan(&[column], move |rows, slots| {
+            let mut counts = vec![0u64; grid.places()];
+            grid.locate(rows, slots).into_iter().for_each(|place| counts[place as usize] += 1);
+            counts
+        })?;
+        while let Some(piece) = scan.next_piece()? {
+            counts.iter_mut().zip(piece).for_each(|(sum, count)| *sum += count);
+        }
+        Ok(())
+    }
+
     /// Resolves the query for some columns. The result states where each of them is among the columns of a piece.
     pub(super) fn resolve(&self, columns: &[usize]) -> Result<(Arc<ResolvedQuery>, Vec<usize>)> {
         let schema = self.dataset.schema();

@@ -3,9 +3,9 @@
 //! Map: `distribution` computes histograms and quantiles, bounded by statistics or exact, with `bins` (edges),
 //! `estimate` (bounds and estimates) and `tally` (exact counts). `histogram_2d` counts the rows of a query by two
 //! columns, and `histogram_of_rows` by one; `matching` reads them, and `by_bins` counts them by bitmap indexes, for the
-//! places of a `grid`, or bounds them (`grid_bounds`). `count_bounds` bounds a number of rows. `profile` computes the
-//! row groups that a look-up of one key touches. `frequent` finds keys that have many rows. `tracks` follows particles
-//! through all epochs.
+//! places of a `grid`, or bounds them (`grid_bounds`). `count_bounds` bounds a number of rows. `level_estimate`
+//! estimates both from levels of detail, with `level_errors`. `profile` computes the row groups that a look-up of one
+//! key touches. `frequent` finds keys that have many rows. `tracks` follows particles through all epochs.
 
 pub(super) mod bins;
 pub(super) mod bounded;
@@ -18,6 +18,8 @@ mod grid;
 mod grid_bounds;
 pub(super) mod histogram_2d;
 pub(super) mod histogram_of_rows;
+pub(super) mod level_errors;
+pub(super) mod level_estimate;
 mod matching;
 pub(super) mod profile;
 pub(super) mod tally;

@@ -72,9 +72,9 @@ pub(super) fn unfit(what: impl Into<String>) -> crate::Error {
 #[non_exhaustive]
 pub enum Step {
     /// Returns rows until at least this many have been returned in this step, or none is left. A cursor returns all
-    /// matching rows of a page, so the step may return the rows of one page more, or of several if pages of a column
-    /// of wide values seldom end with those of the coordinates. With a predicate, the number of matching rows in pages
-    /// is estimated, and the step may return more by a few pages.
+    /// matching rows of a page, so the step may return the rows of one page more, or of several if pages of a column of
+    /// wide values seldom end with those of the coordinates. With a predicate, the number of matching rows in pages is
+    /// estimated, and the step may return more by a few pages.
     Rows(u64),
     /// Returns rows until this share of the matching rows, from 0 to 1, has been returned by all steps together, to
     /// about one page for each part. Everything is returned at 1.

@@ -160,6 +160,9 @@ pub(in crate::query) fn choose(
     if let Some(piece) = &resolved.piece {
         choices.retain(|choice| piece.contains(choice.entry));
     }
+    if resolved.least_level > 0 {
+        choices.retain(|choice| manifest.row_groups[choice.entry].level >= resolved.least_level);
+    }
     choices
 }
 

@@ -19,16 +19,16 @@ const TAG_UNIT_ROWS: u64 = 14 * 9;
 
 /// A record at a place.
 #[derive(Debug, Clone, Copy)]
-struct Point {
-    id: u64,
-    x: f32,
-    y: f32,
-    v: f32,
-    level: u8,
+pub(super) struct Point {
+    pub(super) id: u64,
+    pub(super) x: f32,
+    pub(super) y: f32,
+    pub(super) v: f32,
+    pub(super) level: u8,
 }
 
 /// The records of a run of a receiver.
-type PointRun = (u32, u32, Vec<Point>);
+pub(super) type PointRun = (u32, u32, Vec<Point>);
 
 fn point_schema(levels: Option<Levels>) -> Schema {
     let columns = vec![
@@ -43,7 +43,7 @@ fn point_schema(levels: Option<Levels>) -> Schema {
 }
 
 /// Writes epoch 1 of a new dataset, or replaces it.
-fn write_points(storage: &Arc<dyn Storage>, levels: Option<Levels>, runs: &[PointRun]) {
+pub(super) fn write_points(storage: &Arc<dyn Storage>, levels: Option<Levels>, runs: &[PointRun]) {
     write_pages(storage, levels, runs, PAGE_ROWS);
 }
 
@@ -104,7 +104,7 @@ fn write_pages(storage: &Arc<dyn Storage>, levels: Option<Levels>, runs: &[Point
 
 /// Returns runs of random points of receivers that divide the domain of 64 x 8 along x. A row is at level k or above
 /// with the probability of 8^-k. Each receiver has a run of NaN.
-fn points(seed: u64, levels: u8, (receivers, runs, rows): (u32, u32, u32)) -> Vec<PointRun> {
+pub(super) fn points(seed: u64, levels: u8, (receivers, runs, rows): (u32, u32, u32)) -> Vec<PointRun> {
     let mut random = Random::new(seed ^ 0x5EED);
     let mut found = Vec::new();
     let mut id = 0;
@@ -123,15 +123,15 @@ fn points(seed: u64, levels: u8, (receivers, runs, rows): (u32, u32, u32)) -> Ve
     found
 }
 
-fn memory() -> Arc<dyn Storage> {
+pub(super) fn memory() -> Arc<dyn Storage> {
     Arc::new(MemoryStorage::new())
 }
 
-fn open(storage: &Arc<dyn Storage>) -> Dataset {
+pub(super) fn open(storage: &Arc<dyn Storage>) -> Dataset {
     Dataset::open_with(storage.clone(), ROOT).unwrap()
 }
 
-fn ids(rows: &RecordBatch) -> Vec<u64> {
+pub(super) fn ids(rows: &RecordBatch) -> Vec<u64> {
     rows.column_by_name("id").unwrap().as_primitive::<UInt64Type>().values().to_vec()
 }
 

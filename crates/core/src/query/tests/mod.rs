@@ -10,6 +10,7 @@ mod damage;
 mod distribution;
 mod effort;
 mod histogram_2d;
+mod level_estimates;
 mod merged;
 mod progress;
 mod shares;

@@ -1,0 +1,121 @@
+"""Estimates from a level of detail through the command and Python: what NumPy counts lies within the errors, NaN is known."""
+
+import matplotlib
+import numpy
+import pytest
+import turbidite
+
+from support import raw
+from support.command import USAGE, answer
+from support.command import turbidite as command
+
+matplotlib.use("Agg")
+
+ROWS, RANKS, EPOCH, SIDE, LEVELS = 200_000, 4, 4000, 128.0, 2
+RECORD = numpy.dtype([("id", "<u8"), ("x", "<f4"), ("y", "<f4"), ("z", "<f4"), ("ux", "<f4")])
+
+
+@pytest.fixture(scope="module")
+def records() -> numpy.ndarray:
+    """Momenta depend on the place. Each 1,000th particle is in no place."""
+    random = numpy.random.default_rng(23)
+    rows = numpy.empty(ROWS, RECORD)
+    for name in ("x", "y", "z"):
+        rows[name] = random.random(ROWS) * SIDE
+    rows["ux"] = rows["x"] / SIDE + 0.3 * random.standard_normal(ROWS)
+    rows["x"][::1000] = numpy.nan
+    rows["id"] = numpy.arange(ROWS)
+    return rows
+
+
+@pytest.fixture(scope="module")
+def path(records, scratch):
+    source, path = scratch / "estimate-source", scratch / "estimate.tbd"
+    raw.write_source(source, {EPOCH: numpy.array_split(records, RANKS)})
+    answer(*raw.ingest_arguments(source, path, "space:x,y,z", "--ranks", RANKS, "--levels", LEVELS))
+    return path
+
+
+def check(estimates, errors, expected):
+    deviations = abs(numpy.asarray(estimates, "f8") - expected) / numpy.asarray(errors)
+    assert deviations.max() < 4.5 and numpy.mean(deviations**2) < 2, deviations
+
+
+def test_the_command_estimates_histograms(path, records):
+    placed = records[~numpy.isnan(records["x"])]
+    for level in (1, 2):
+        found = answer("hist", path, "--column", "ux", "--bins", 12, "--range=-0.4..1.4", "--level", level)
+        edges = numpy.array([found["bins"][0]["from"], *(one["to"] for one in found["bins"])], "f4")
+        expected, _ = numpy.histogram(placed["ux"], edges)
+        check([one["estimate"] for one in found["bins"]], [one["error"] for one in found["bins"]], expected)
+        check([found["below"]["estimate"]], [found["below"]["error"]], (placed["ux"] < edges[0]).sum())
+        assert found["rows"] == {"estimate": ROWS, "error": 0, "least": ROWS, "most": ROWS}
+        unplaced = ROWS // 1000
+        assert found["sample"]["unplaced"] == {"least": unplaced, "estimate": unplaced, "most": unplaced}
+        assert found["sample"]["level"] == level and found["sample"]["stands_for"] == 8**level
+        assert abs(found["sample"]["matched"] - ROWS / 8**level) < 0.02 * ROWS / 8**level + 50
+    said = command("hist", path, "--column", "ux", "--level", 1, "--box", "0:64,:,:").stdout
+    assert "rows of level 1 and above" in said and "error" in said and "\u2591" in said
+    said = command("hist", path, "--column", "x", "--level", 1).stdout
+    assert f"NaN: {unplaced}" in said and f"with a NaN coordinate, in no sample: {unplaced}" in said
+
+
+def test_the_command_estimates_numbers(path, records):
+    inside = (records["x"] < 64) & (records["ux"] > 0.5)
+    for level in (0, 1, 2):
+        found = answer("query", path, "--where", "ux > 0.5", "--box", "x=:64", "--count", "--level", level)
+        assert found["least"] <= inside.sum() <= found["most"]
+        if level == 0:
+            assert found["estimate"] == inside.sum() and found["error"] == 0
+        else:
+            check([found["estimate"]], [found["error"]], inside.sum())
+    said = command("query", path, "--where", "ux > 0.5", "--count", "--level", 1)
+    estimate, sign, error = said.stdout.split()
+    assert sign == "\u00b1" and int(error) > 8
+    check([int(estimate)], [int(error)], ((records["ux"] > 0.5) & ~numpy.isnan(records["x"])).sum())
+    assert "with a NaN coordinate, in no sample: up to" in said.stderr
+    assert command("query", path, "--count", "--level", 2).stdout.strip() == str(ROWS), "manifests know it"
+
+
+def test_python_estimates_too(path, records):
+    dataset = turbidite.open(path)
+    box = {"x": (0, 64), "z": (10, None)}
+    inside = records[(records["x"] < 64) & (records["z"] >= 10)]
+    for level in (1, 2):
+        histogram = dataset.histogram("ux", bins=10, range=(-0.5, 1.5), box=box, level=level)
+        expected, _ = numpy.histogram(inside["ux"], histogram.edges.astype("f4"))
+        check(histogram.rows, histogram.errors, expected)
+        assert (histogram.least <= expected).all() and (expected <= histogram.most).all()
+        assert histogram.level == level and histogram.least.sum() <= histogram.sampled and histogram.unplaced == (0, 0)
+        assert "<th style='text-align: left'>error</th>" in histogram._repr_html_()
+        drawn = [text.get_text() for text in histogram.plot().get_legend().get_texts()]
+        assert "\u00b1 one standard error" in drawn
+        found = dataset.query("ux > 0.5", box=box).estimate(level)
+        check([found.rows], [found.error], (inside["ux"] > numpy.float32(0.5)).sum())
+    exact = dataset.histogram("ux", bins=10, range=(-0.5, 1.5), box=box, exact=True)
+    assert exact.errors is None and exact.level is None
+    for arguments in ({"by": "y"}, {"exact": True}, {"use": "scan"}, {"level": -1}, {"level": 3}, {"level": 300}):
+        with pytest.raises(turbidite.UsageError, match="level"):
+            dataset.histogram("ux", **{"level": 1, **arguments})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["hist", "--column", "ux", "--level", 3], "the dataset has the levels 0 to 2, and no level 3"),
+        (["hist", "--column", "ux", "--level", 1, "--exact"], "cannot be used with"),
+        (["hist", "--column", "ux", "--level", 1, "--by", "y"], "cannot be used with"),
+        (["query", "--count", "--level", 1, "--bounds"], "cannot be used with"),
+        (["query", "--level", 1], "--count"),
+    ],
+)
+def test_mistakes_are_told(path, arguments, message):
+    failed = command(arguments[0], path, *arguments[1:], expect=USAGE)
+    assert message in failed.stderr, failed.stderr
+
+
+def test_datasets_without_levels_are_refused(records, tmp_path):
+    with turbidite.Writer(tmp_path / "plain.tbd", {"x": "f4", "y": "f4"}, key="space:x,y") as writer, writer.epoch(1):
+        writer.append(records[["x", "y"]][:100])
+    failed = command("hist", tmp_path / "plain.tbd", "--column", "x", "--level", 1, expect=USAGE)
+    assert "no levels of detail" in failed.stderr and "--levels" in failed.stderr
