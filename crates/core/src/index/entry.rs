@@ -7,6 +7,7 @@ use crate::format::PartId;
 use crate::schema::{Column, ColumnView, DataType, Schema};
 use crate::store::DatasetDescriptor;
 
+use super::columns::position;
 use super::definition::IndexDefinition;
 
 /// Number of low bits of an entry's part that number the files of one rank.
@@ -62,11 +63,7 @@ impl EntryLayout {
     pub(crate) fn new(definition: &IndexDefinition, records: &Schema) -> Result<Self> {
         let mut columns = Vec::with_capacity(1 + definition.carried().len());
         for name in std::iter::once(definition.column()).chain(definition.carried().iter().map(String::as_str)) {
-            let Some(column) = records.columns().iter().position(|column| column.name == name) else {
-                let known = records.columns().iter().map(|column| column.name.clone()).collect();
-                return Err(UsageError::Column { name: name.to_owned(), known }.into());
-            };
-            columns.push(column);
+            columns.push(position(records, name)?);
         }
         let of_records: Vec<Column> = columns.iter().map(|column| records.columns()[*column].clone()).collect();
         let place = |wanted: &str| {

@@ -13,6 +13,7 @@
 //! uses indexes through [`query::access`](crate::query), and [`index_build`](crate::index_build) makes them.
 
 mod bitmap;
+mod columns;
 mod definition;
 mod entry;
 mod secondary;

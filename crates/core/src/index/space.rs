@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::columns::{check_names, position};
 use super::entry::IndexedValues;
 use crate::error::{Error, Result, UsageError};
 use crate::schema::{ClusterKey, Clustering, Levels, MAX_LEVELS, Schema};
@@ -53,14 +54,7 @@ impl SpaceDefinition {
         if !(2..=3).contains(&columns.len()) {
             return wrong(format!("an index by space has two or three columns, not {}: space:x,y,z", columns.len()));
         }
-        for (number, column) in columns.iter().enumerate() {
-            if column.is_empty() || column.contains(['/', '\\', '\0', ',', '=']) {
-                return wrong(format!("'{column}' cannot be a column of an index by space, whose folder has its name"));
-            }
-            if columns[..number].contains(column) {
-                return wrong(format!("'{column}' is listed twice"));
-            }
-        }
+        check_names(&columns, "an index by space")?;
         let definition = Self { columns, levels: None };
         if definition.name().len() > MOST_NAME_BYTES {
             return wrong(format!("the name of an index by space has at most {MOST_NAME_BYTES} bytes"));
@@ -111,14 +105,8 @@ impl SpaceDefinition {
     /// # Errors
     /// A usage error if there is no such column.
     pub(crate) fn positions(&self, records: &Schema) -> Result<Vec<usize>> {
-        let position = |name: &String| {
-            let found = records.columns().iter().position(|column| column.name == *name);
-            found.ok_or_else(|| {
-                let known = records.columns().iter().map(|column| column.name.clone()).collect();
-                UsageError::Column { name: name.clone(), known }.into()
-            })
-        };
-        self.columns.iter().map(position).collect()
+        let found = self.columns.iter().map(|name| position(records, name));
+        Ok(found.collect::<Result<_, _>>()?)
     }
 
     /// Checks that records with a schema can be copied.

@@ -14,6 +14,7 @@ use super::access::index_handle::IndexDataset;
 use super::access::path::AccessPath;
 use super::access::space_copy::SpaceCopy;
 use super::cache::Cache;
+use super::part_cache::PartCache;
 use super::request::EpochSelection;
 use crate::error::{Error, Result};
 use crate::format::{EpochManifest, FormatVersion, PartFilters, PartId, PartIdentity, PartReader};
@@ -27,36 +28,11 @@ use crate::store::{
     load_scan_manifest,
 };
 
-/// Budgets of the caches of a dataset, or of an index.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct CacheBudgets {
-    /// Row groups over all cached manifests. A row group takes a few hundred bytes of memory.
-    row_groups: u64,
-    /// Number of open parts. Each holds a file descriptor.
-    parts: usize,
-    /// Bytes of footers on disk. A parsed footer takes about as many bytes of memory.
-    footer_bytes: u64,
-    /// Bytes of filters.
-    filter_bytes: u64,
-}
+/// Maximum number of row groups over all cached manifests of a dataset. A row group takes a few hundred bytes of memory.
+const ROW_GROUPS: u64 = 1 << 18;
 
-impl CacheBudgets {
-    /// The budgets of a dataset.
-    pub(super) const RECORDS: Self =
-        Self { row_groups: 1 << 18, parts: 384, footer_bytes: 128 << 20, filter_bytes: 256 << 20 };
-
-    /// Returns the budgets of each of a dataset's indexes. A dataset may have dozens of them, and a process often has
-    /// 1,024 descriptors.
-    pub(super) fn of_indexes(indexes: usize) -> Self {
-        let each = |all: u64, least: u64| (all / indexes.max(1) as u64).max(least);
-        Self {
-            row_groups: each(Self::RECORDS.row_groups, 1 << 15),
-            parts: each(Self::RECORDS.parts as u64, 16) as usize,
-            footer_bytes: each(Self::RECORDS.footer_bytes, 8 << 20),
-            filter_bytes: each(Self::RECORDS.filter_bytes, 16 << 20),
-        }
-    }
-}
+/// The same for each of a dataset's indexes.
+const ROW_GROUPS_OF_INDEX: u64 = 1 << 16;
 
 /// Number of bytes of other manifest content that count as one row group.
 const CACHED_RUN_BYTES: usize = 256;
@@ -76,8 +52,8 @@ pub(super) struct Catalog {
     key_ranges: Mutex<Cache<Uuid, Arc<KeyRanges>>>,
     /// Row groups by partition of the cached manifests, by commit.
     partition_groups: Mutex<Cache<Uuid, Arc<PartitionGroups>>>,
-    parts: Mutex<Cache<(Uuid, PartId), Arc<PartReader>>>,
-    filters: Mutex<Cache<(Uuid, PartId), Arc<PartFilters>>>,
+    /// Open parts, which the dataset shares with its indexes.
+    parts: Arc<PartCache>,
     /// The indexes of the dataset, in the order of their names.
     indexes: Vec<Box<dyn AccessPath>>,
     /// The bitmap indexes of the dataset, in the order of their names.
@@ -110,7 +86,11 @@ impl KnownManifest {
 
 impl Catalog {
     /// Opens a dataset. Reads only the descriptor.
-    pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, budgets: CacheBudgets) -> Result<Self> {
+    pub(super) fn open(storage: Arc<dyn Storage>, path: &Path) -> Result<Self> {
+        Self::open_sharing(storage, path, Arc::default(), ROW_GROUPS)
+    }
+
+    fn open_sharing(storage: Arc<dyn Storage>, path: &Path, parts: Arc<PartCache>, row_groups: u64) -> Result<Self> {
         let paths = DatasetPaths::new(path);
         let descriptor = DatasetDescriptor::read(storage.as_ref(), &paths)?;
         let schema = descriptor.schema.clone();
@@ -119,11 +99,10 @@ impl Catalog {
             paths,
             descriptor,
             schema,
-            manifests: Mutex::new(Cache::new(usize::MAX, budgets.row_groups)),
-            key_ranges: Mutex::new(Cache::new(usize::MAX, budgets.row_groups)),
-            partition_groups: Mutex::new(Cache::new(usize::MAX, budgets.row_groups)),
-            parts: Mutex::new(Cache::new(budgets.parts, budgets.footer_bytes)),
-            filters: Mutex::new(Cache::new(usize::MAX, budgets.filter_bytes)),
+            manifests: Mutex::new(Cache::new(usize::MAX, row_groups)),
+            key_ranges: Mutex::new(Cache::new(usize::MAX, row_groups)),
+            partition_groups: Mutex::new(Cache::new(usize::MAX, row_groups)),
+            parts,
             indexes: Vec::new(),
             bitmaps: Vec::new(),
             copies: Vec::new(),
@@ -169,6 +148,11 @@ impl Catalog {
     pub(super) fn index_names(&self) -> impl Iterator<Item = &str> {
         let entries = self.indexes.iter().map(|path| path.name());
         entries.chain(self.bitmaps.iter().map(BitmapIndex::name)).chain(self.copies.iter().map(SpaceCopy::name))
+    }
+
+    /// Returns the open parts, which the dataset shares with its indexes.
+    pub(super) fn parts(&self) -> &Arc<PartCache> {
+        &self.parts
     }
 
     pub(super) fn descriptor(&self) -> &DatasetDescriptor {
@@ -350,7 +334,7 @@ impl Catalog {
 
     /// Returns a part from the cache, if it is already open.
     pub(super) fn cached_part(&self, manifest: &EpochManifest, part: PartId) -> Option<Arc<PartReader>> {
-        lock(&self.parts).get(&(manifest.commit, part))
+        self.parts.part((manifest.commit, part))
     }
 
     /// Returns a part from the cache, or opens it.
@@ -383,14 +367,14 @@ impl Catalog {
         });
         // The pages of all row groups take about as much memory as the footer that states them.
         let footer_bytes = entry.bytes.saturating_sub(entry.footer_offset);
-        lock(&self.parts).insert((manifest.commit, part), open.clone(), footer_bytes);
+        self.parts.add_part((manifest.commit, part), open.clone(), footer_bytes);
         Ok(open)
     }
 }
 
 impl IndexDataset for Catalog {
-    fn open_index(storage: Arc<dyn Storage>, path: &Path, indexes: usize) -> Result<Self> {
-        Self::open(storage, path, CacheBudgets::of_indexes(indexes))
+    fn open_index(storage: Arc<dyn Storage>, path: &Path, parts: Arc<PartCache>) -> Result<Self> {
+        Self::open_sharing(storage, path, parts, ROW_GROUPS_OF_INDEX)
     }
 
     fn description(&self) -> &DatasetDescriptor {
@@ -401,7 +385,7 @@ impl IndexDataset for Catalog {
 impl Catalog {
     /// Returns the Bloom filters of a part, if they are in the cache.
     pub(super) fn known_filters(&self, manifest: &EpochManifest, part: PartId) -> Option<Arc<PartFilters>> {
-        lock(&self.filters).get(&(manifest.commit, part))
+        self.parts.filters((manifest.commit, part))
     }
 
     /// Returns the Bloom filters of a part from the cache, or reads them.
@@ -421,8 +405,7 @@ impl Catalog {
             self.ignore_corruption(1);
         }
         let filters = Arc::new(read?);
-        let weight = filters.memory_bytes() as u64;
-        lock(&self.filters).insert((manifest.commit, part), filters.clone(), weight);
+        self.parts.add_filters((manifest.commit, part), filters.clone());
         Ok(filters)
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::access::bitmap::index::find_bitmaps;
 use super::access::entries::find_indexes;
 use super::access::space::find_copies;
-use super::catalog::{CacheBudgets, Catalog};
+use super::catalog::Catalog;
 use super::metrics::{Counters, QueryMetrics};
 use super::progress::QueryProgress;
 use super::request::{EpochSelection, MOST_BATCH_ROWS, Query, ResolvedQuery, cores};
@@ -64,7 +64,7 @@ impl Dataset {
     pub fn open_with(storage: Arc<dyn Storage>, path: impl AsRef<Path>) -> Result<Self> {
         // A fork in the middle of the first call would leave the child waiting for the number for ever.
         cores();
-        let catalog = Catalog::open(Arc::clone(&storage), path.as_ref(), CacheBudgets::RECORDS)?;
+        let catalog = Catalog::open(Arc::clone(&storage), path.as_ref())?;
         let paths = DatasetPaths::new(path.as_ref());
         let indexes = find_indexes(&storage, &paths, &catalog);
         let found = indexes.and_then(|indexes| {

@@ -41,6 +41,7 @@ mod dataset;
 mod execution;
 mod lookup;
 mod metrics;
+mod part_cache;
 mod piece;
 mod planning;
 mod progress;

@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use crate::error::{Error, Result, UsageError};
 use crate::format::bitmap::bin_numbers::Encoding;
+use crate::index::columns::{check_names, position};
 use crate::schema::{KeyOrder, Schema};
 use crate::store::SidecarDescriptor;
 
@@ -53,14 +54,7 @@ impl BitmapDefinition {
         if !(1..=MOST_PRECISION).contains(&precision) {
             return wrong(format!("a bitmap index has a precision of 1 to {MOST_PRECISION} digits, not {precision}"));
         }
-        for (number, column) in columns.iter().enumerate() {
-            if column.is_empty() || column.contains(['/', '\\', '\0', ',', '=']) {
-                return wrong(format!("'{column}' cannot be a column of a bitmap index, whose folder has its name"));
-            }
-            if columns[..number].contains(column) {
-                return wrong(format!("'{column}' is listed twice"));
-            }
-        }
+        check_names(&columns, "a bitmap index")?;
         let definition = Self { columns, precision, encoding: None };
         if definition.columns.is_empty() {
             return wrong("a bitmap index needs a column: bitmap:ux,uy,uz".to_owned());
@@ -108,10 +102,7 @@ impl BitmapDefinition {
     /// A usage error if there is no such column, or it has no numbers.
     pub(crate) fn positions(&self, schema: &Schema) -> Result<Vec<usize>> {
         let position = |name: &String| {
-            let Some(position) = schema.columns().iter().position(|column| column.name == *name) else {
-                let known = schema.columns().iter().map(|column| column.name.clone()).collect();
-                return Err(UsageError::Column { name: name.clone(), known }.into());
-            };
+            let position = position(schema, name)?;
             if KeyOrder::new(schema.columns()[position].data_type).is_none() {
                 let what = format!("column '{name}' has no numbers, so it cannot have a bitmap index");
                 return Err(Error::from(UsageError::Option { option: "index", what }));

@@ -50,12 +50,10 @@ pub(in crate::query) fn find_indexes(
     dataset: &Catalog,
 ) -> Result<Vec<Box<dyn AccessPath>>> {
     let mut found: Vec<Box<dyn AccessPath>> = Vec::new();
-    let names = list_indexes(&**storage, paths)?;
-    let indexes = names.len();
-    for name in names {
+    for name in list_indexes(&**storage, paths)? {
         let Some(column) = dataset.schema.columns().iter().position(|column| column.name == name) else { continue };
         found.push(Box::new(EntryIndex {
-            entries: IndexHandle::new(storage, paths.index(&name), dataset.descriptor(), indexes),
+            entries: IndexHandle::new(storage, paths.index(&name), dataset.descriptor(), dataset.parts()),
             name,
             records: dataset.schema.clone(),
             column,

@@ -5,17 +5,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::{Error, IoContext, Result};
 use crate::index::EntryLayout;
+use crate::query::part_cache::PartCache;
 use crate::schema::Schema;
 use crate::storage::Storage;
 use crate::store::{DatasetDescriptor, DatasetPaths};
 
 /// A dataset of an index, as it is opened: of entries, or of copies.
 pub(in crate::query) trait IndexDataset: Sized {
-    /// Opens the dataset in a folder. Reads only its description. So many indexes share the budgets of caches.
+    /// Opens the dataset in a folder. Reads only its description. Its open parts are added to `parts`.
     ///
     /// # Errors
     /// If there is no dataset, or its description is corrupt.
-    fn open_index(storage: Arc<dyn Storage>, path: &Path, indexes: usize) -> Result<Self>;
+    fn open_index(storage: Arc<dyn Storage>, path: &Path, parts: Arc<PartCache>) -> Result<Self>;
 
     /// Returns its description.
     fn description(&self) -> &DatasetDescriptor;
@@ -28,28 +29,28 @@ pub(in crate::query) struct IndexHandle<D> {
     paths: DatasetPaths,
     /// The source that the index must state.
     source: String,
-    /// Number of indexes of the dataset, which share its budgets.
-    indexes: usize,
+    /// Open parts, which the index shares with the records.
+    parts: Arc<PartCache>,
     /// The dataset, once it has been opened.
     opened: Mutex<Option<Arc<D>>>,
 }
 
 impl<D: IndexDataset> IndexHandle<D> {
-    /// Creates the handle of one of so many `indexes` of `records`, in a folder. Does not open it.
+    /// Creates the handle of an index of `records` in a folder, which shares their open parts. Does not open it.
     pub(in crate::query) fn new(
         storage: &Arc<dyn Storage>,
         paths: DatasetPaths,
         records: &DatasetDescriptor,
-        indexes: usize,
+        parts: &Arc<PartCache>,
     ) -> Self {
         let source = EntryLayout::source(records);
-        Self { storage: Arc::clone(storage), paths, source, indexes, opened: Mutex::new(None) }
+        Self { storage: Arc::clone(storage), paths, source, parts: Arc::clone(parts), opened: Mutex::new(None) }
     }
 
     /// Opens the dataset, and checks that it is an index of these records that `fits` them.
     fn open(&self, fits: &dyn Fn(&Schema) -> bool) -> Result<Arc<D>> {
         let path = self.paths.root();
-        let opened = D::open_index(Arc::clone(&self.storage), path, self.indexes)?;
+        let opened = D::open_index(Arc::clone(&self.storage), path, Arc::clone(&self.parts))?;
         let is_ours = opened.description().source.as_ref() == Some(&self.source);
         if !is_ours || !fits(&opened.description().schema) {
             return Err(Error::corruption(path, "it is not an index of this dataset"));

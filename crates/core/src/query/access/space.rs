@@ -34,13 +34,11 @@ pub(in crate::query) fn find_copies(
     dataset: &Catalog,
 ) -> Result<Vec<SpaceCopy<Catalog>>> {
     let mut found = Vec::new();
-    let names = list_indexes(&**storage, paths)?;
-    let indexes = names.len();
-    for name in names {
+    for name in list_indexes(&**storage, paths)? {
         let definition = name.parse::<SpaceDefinition>();
         let positions = definition.and_then(|definition| definition.positions(&dataset.schema));
         let Ok(coordinates) = positions else { continue };
-        let copy = IndexHandle::new(storage, paths.index(&name), dataset.descriptor(), indexes);
+        let copy = IndexHandle::new(storage, paths.index(&name), dataset.descriptor(), dataset.parts());
         found.push(SpaceCopy::new(name, coordinates, dataset.schema.clone(), copy));
     }
     Ok(found)

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::{IndexLookup, KeyLookup};
 use crate::query::access::entries::find_indexes;
-use crate::query::catalog::{CacheBudgets, Catalog};
+use crate::query::catalog::Catalog;
 use crate::query::execution::stream;
 use crate::query::metrics::{Counters, QueryMetrics};
 use crate::query::request::{BATCH_ROWS, Query, ResolvedQuery, Use};
@@ -207,7 +207,7 @@ proptest! {
     #[test]
     fn lookups_return_what_plans_do(setup in setups()) {
         let storage = setup.write();
-        let open = || Arc::new(Catalog::open(storage.clone(), "/ds".as_ref(), CacheBudgets::RECORDS).unwrap());
+        let open = || Arc::new(Catalog::open(storage.clone(), "/ds".as_ref()).unwrap());
         let (dataset, planned) = (open(), open());
         let mut random = Random::new(!setup.seed);
         for _ in 0..60 {
@@ -242,7 +242,7 @@ fn warm_lookups_need_no_plan() {
     let hashed = hashed.map(|(key, page_rows)| unique(key, page_rows));
     let ranged = [U64, I64].map(|key| Setup { clustering: Clustering::Range, ..unique(vec![key], 64) });
     for setup in hashed.into_iter().chain(ranged) {
-        let dataset = Catalog::open(setup.write(), "/ds".as_ref(), CacheBudgets::RECORDS).unwrap();
+        let dataset = Catalog::open(setup.write(), "/ds".as_ref()).unwrap();
         let dataset = Arc::new(dataset);
         let mut random = Random::new(setup.seed);
         for number in (0..40).map(|_| random.below(setup.keys)) {
@@ -263,7 +263,7 @@ fn warm_lookups_need_no_plan() {
 fn other_queries_are_planned() {
     let setup = unique(vec![U32], 64);
     let storage = setup.write();
-    let open = || Arc::new(Catalog::open(storage.clone(), "/ds".as_ref(), CacheBudgets::RECORDS).unwrap());
+    let open = || Arc::new(Catalog::open(storage.clone(), "/ds".as_ref()).unwrap());
     let lookup = Query::new().filter(setup.condition(&[7, 8]));
     assert!(!is_looked_up(&open(), &lookup), "nothing is in memory");
     let dataset = open();
@@ -288,7 +288,7 @@ fn other_queries_are_planned() {
 #[test]
 fn keys_with_many_rows_are_planned() {
     let setup = Setup { rows: 240_000, keys: 20, spills: false, row_groups_per_part: 1000, ..unique(vec![U32], 64) };
-    let dataset = Arc::new(Catalog::open(setup.write(), "/ds".as_ref(), CacheBudgets::RECORDS).unwrap());
+    let dataset = Arc::new(Catalog::open(setup.write(), "/ds".as_ref()).unwrap());
     let query = Query::new().epochs(0).filter(setup.condition(&[1])).threads(1);
     let (rows, metrics) = answer(&dataset, &query);
     let count: usize = rows.iter().map(RecordBatch::num_rows).sum();
@@ -316,7 +316,7 @@ fn indexed(definition: &str) -> Arc<Catalog> {
         job.end_epoch().unwrap();
     }
     job.close().unwrap();
-    let catalog = Catalog::open(storage.clone(), "/ds".as_ref(), CacheBudgets::RECORDS).unwrap();
+    let catalog = Catalog::open(storage.clone(), "/ds".as_ref()).unwrap();
     let indexes = find_indexes(&storage, &DatasetPaths::new("/ds"), &catalog).unwrap();
     Arc::new(catalog.with_indexes(indexes))
 }
