@@ -28,7 +28,8 @@ use crate::store::{
     load_scan_manifest,
 };
 
-/// Maximum number of row groups over all cached manifests of a dataset. A row group takes a few hundred bytes of memory.
+/// Maximum number of row groups over all cached manifests of a dataset. A row group takes a few hundred bytes of
+/// memory.
 const ROW_GROUPS: u64 = 1 << 18;
 
 /// The same for each of a dataset's indexes.

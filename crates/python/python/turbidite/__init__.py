@@ -19,13 +19,14 @@ import os
 from turbidite import _core
 from turbidite._progress import Progress
 from turbidite.cursor import Cursor, CursorBatch, CursorStep
-from turbidite.dataset import Dataset, Query
+from turbidite.dataset import Dataset
 from turbidite.distributions import Estimate, Histogram, Quantile
 from turbidite.errors import CorruptionError, OperationError, TurbiditeError, UsageError
 from turbidite.indexes import Index, Indexes
 from turbidite.ingest import ingest
 from turbidite.phase_space import PhaseSpace
 from turbidite.pieces import Piece
+from turbidite.query import Query
 from turbidite.schema import Column, Schema
 from turbidite.tracks import Tracks
 from turbidite.writer import Writer

@@ -1,4 +1,4 @@
-"""Reading: datasets and queries."""
+"""Datasets that are open for reading."""
 
 from __future__ import annotations
 
@@ -15,116 +15,21 @@ from turbidite._arguments import Arguments, HistogramArguments, TrackArguments
 from turbidite._boxes import Box, Period, box_texts
 from turbidite._checks import Epochs, Id, Ids, names, natural, optional, particle_ids, selection
 from turbidite._command import run
-from turbidite._progress import Progress, Tell, checked, watching
-from turbidite._result import Result
+from turbidite._progress import Progress, checked, watching
 from turbidite.cursor import Cursor, point
-from turbidite.distributions import Estimate, Histogram, Quantile, number
+from turbidite.distributions import Histogram, Quantile, number
 from turbidite.errors import UsageError
 from turbidite.indexes import Indexes
 from turbidite.phase_space import PhaseSpace
 from turbidite.pieces import Piece
+from turbidite.query import Query
 from turbidite.schema import Column, Schema
 from turbidite.tracks import Tracks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Dataset", "Query"]
-
-
-class Query(Result):
-    """A query. It is lazy, and can be run again: each use reads the dataset anew."""
-
-    def __init__(self, dataset: Dataset, selection: list[int] | slice | None, arguments: Arguments) -> None:
-        self._dataset = dataset
-        self._selection = selection
-        self._arguments = arguments
-        self._progress = dataset.progress
-
-    def _resolved(self) -> Arguments:
-        return {**self._arguments, "epochs": self._dataset._labels(self._selection)}
-
-    def _start(self, tell: Tell | None = None) -> _core.Stream:
-        return self._dataset._core.stream(self._resolved(), tell)
-
-    def count(self) -> int:
-        """Counts the rows. Reads only the pages that statistics leave open.
-
-        >>> hot.count()
-        2
-        """
-        with watching(self._progress, "row groups") as tell:
-            rows, limit = self._dataset._core.count(self._resolved(), tell), self._arguments["limit"]
-        return rows if limit is None else min(rows, limit)
-
-    def estimate(self, level: int) -> Estimate:
-        """Estimates the number of rows from those of a level of detail and above, one in ``8**level``; reads no others.
-
-        The dataset needs levels of detail (``turbidite ingest --levels``). A limit is ignored.
-
-        >>> found = turbidite.open("space.tbd").query("x < 4").estimate(level=1)
-        >>> abs(found.rows - 2000) < 4 * found.error
-        True
-        """
-        with watching(self._progress, "row groups") as tell:
-            found = json.loads(self._dataset._core.estimate(self._resolved(), natural("level", level), tell))
-        least, rows, most = found["rows"]
-        sample = found["sample"]
-        unplaced = (sample["unplaced"][0], sample["unplaced"][2])
-        return Estimate(rows, found["error"], least, most, sample["level"], sample["rows"], unplaced)
-
-    def explain(self) -> str:
-        """Returns what the query would read, and why, as text.
-
-        >>> print(hot.explain().splitlines()[0])
-        rows where energy >= 9.99
-        """
-        return self._dataset._core.explain(self._resolved())[0]
-
-    def plan(self) -> dict[str, Any]:
-        """Returns what the query would read as a dict, like ``turbidite query --explain --json``.
-
-        >>> hot.plan()["filter"]
-        'energy >= 9.99'
-        """
-        plan: dict[str, Any] = json.loads(self._dataset._core.explain(self._resolved())[1])
-        return plan
-
-    def write(self, path: str | os.PathLike[str]) -> dict[str, Any]:
-        """Writes the rows to a file, whose name ends in ``.parquet``, ``.arrow``, ``.csv`` or ``.jsonl``.
-
-        The file appears once it is complete. Returns the number of rows and the cost of the query.
-
-        >>> hot.write("hot.csv")["rows"]
-        2
-        """
-        arguments, where = self._resolved(), self._arguments["where"]
-        if arguments["epochs"] is not None:
-            labels = f"epoch in ({', '.join(map(str, arguments['epochs']))})" if arguments["epochs"] else "false"
-            where = labels if where is None else f"({where}) and {labels}"
-        options = ["query", "--json", f"--output={os.path.abspath(os.fsdecode(path))}"]
-        options += [] if where is None else [f"--where={where}"]
-        options += [f"--{name}={arguments[name]}" for name in ("box", "period") if arguments[name] is not None]
-        options += [] if arguments["columns"] is None else [f"--columns={','.join(arguments['columns'])}"]
-        options += [f"--{name}={arguments[name]}" for name in ("limit", "threads") if arguments[name] is not None]
-        options += [] if arguments["use"] is None else [f"--use={arguments['use']}"]
-        options += ["--order"] * arguments["ordered"] + ["--no-check"] * (not arguments["check"])
-        options += [] if arguments["order_by"] is None else [f"--order={arguments['order_by']}"]
-        with watching(self._progress, "row groups") as tell:
-            return run([*options, "--", self._dataset.path], tell)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Query, (self._dataset, self._selection, self._arguments)
-
-    def __repr__(self) -> str:
-        usual = {"check": True, "ordered": False}
-        stated = {name: value for name, value in self._arguments.items() if value != usual.get(name)}
-        if self._selection is not None:
-            stated["epochs"] = self._selection
-        return f"<Query of {self._dataset.path}: {stated or 'all rows'}>"
-
-    def _repr_html_(self) -> str:
-        return _tables.of_query(self._dataset.path, self._arguments, self._selection)
+__all__ = ["Dataset"]
 
 
 class Dataset:

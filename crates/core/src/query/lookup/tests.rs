@@ -7,6 +7,7 @@ use arrow_array::RecordBatch;
 use proptest::prelude::*;
 
 use super::{IndexLookup, KeyLookup};
+use crate::format::PartId;
 use crate::query::access::entries::find_indexes;
 use crate::query::catalog::Catalog;
 use crate::query::execution::stream;
@@ -297,8 +298,8 @@ fn keys_with_many_rows_are_planned() {
     assert_eq!(joined(&answer(&dataset, &query).0), joined(&rows));
 }
 
-/// A dataset of unique ids that is clustered by values, with an index of the ids.
-fn indexed(definition: &str) -> Arc<Catalog> {
+/// Writes a dataset of unique ids that is clustered by values, with an index of the ids.
+fn write_indexed(definition: &str) -> Arc<dyn Storage> {
     const ROWS: u64 = 40_000;
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
     let columns = vec![Column::new("value", U32), Column::new("id", U64), Column::new("small", U8)];
@@ -316,16 +317,35 @@ fn indexed(definition: &str) -> Arc<Catalog> {
         job.end_epoch().unwrap();
     }
     job.close().unwrap();
+    storage
+}
+
+/// Opens a dataset with its indexes.
+fn open_indexed(storage: &Arc<dyn Storage>) -> Arc<Catalog> {
     let catalog = Catalog::open(storage.clone(), "/ds".as_ref()).unwrap();
-    let indexes = find_indexes(&storage, &DatasetPaths::new("/ds"), &catalog).unwrap();
+    let indexes = find_indexes(storage, &DatasetPaths::new("/ds"), &catalog).unwrap();
     Arc::new(catalog.with_indexes(indexes))
+}
+
+/// The entries' parts stay open beside those of the records, within one limit.
+#[test]
+fn a_dataset_and_its_indexes_share_open_parts() {
+    let storage = write_indexed("id");
+    let dataset = open_indexed(&storage);
+    answer(&dataset, &Query::new().filter("id = 700").epochs(0).threads(1).using(Use::Index("id".to_owned())));
+    let entries = Catalog::open(storage, "/ds/_turbidite/index/id".as_ref()).unwrap();
+    for catalog in [&*dataset, &entries] {
+        let manifest = catalog.manifest(0).unwrap();
+        let is_open = |part: &PartId| dataset.parts().part((manifest.commit, *part)).is_some();
+        assert!(manifest.parts.iter().any(|entry| is_open(&entry.part)), "{}", catalog.root().display());
+    }
 }
 
 /// The second query of an id needs no plan of the records, and returns the rows of a scan.
 #[test]
 fn warm_lookups_by_an_index_need_no_plan_of_the_records() {
     for definition in ["id", "hash:id"] {
-        let dataset = indexed(definition);
+        let dataset = open_indexed(&write_indexed(definition));
         let mut random = Random::new(11);
         let mut found = 0;
         for round in 0..60 {
