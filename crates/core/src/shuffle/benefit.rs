@@ -52,8 +52,16 @@ const TOLERATED_EXCESS_OF_MOVING_KEYS: f64 = 0.05;
 /// The number of tables from which on the keys of an epoch are taken to move. Those of other epochs need fewer.
 const MANY_TABLES: u32 = 8;
 
-/// The distance between the loads of an epoch whose records come in an order and even ones (Kolmogorov-Smirnov).
+/// The distance between the loads of an epoch whose records come in an order and even ones (Kolmogorov-Smirnov), beyond
+/// chance.
 const LOCAL_DIFFERENCES: f64 = 0.05;
+
+/// The same by chance if each partition is full or empty, times the square root of the number of partitions. One in
+/// fifty such epochs exceeds it.
+const CHANCE_OF_FULL_PARTITIONS: f64 = 1.5;
+
+/// The distance from which on differences are not local.
+const WIDE_DIFFERENCES: f64 = 0.25;
 
 /// Tolerated share of keys outside the known range, beyond chance.
 const OUTSIDE_TOLERANCE: f64 = 0.001;
@@ -112,7 +120,8 @@ pub(super) fn suit_an_order(loads: &[u64], expected: u64) -> bool {
         let share = (partition + 1) as f64 / loads.len() as f64;
         distance = distance.max((below - share * received).abs());
     }
-    largest <= mean * (1.0 + TOLERATED_EXCESS) + 4.0 * mean.sqrt() && distance <= LOCAL_DIFFERENCES * received
+    let local = LOCAL_DIFFERENCES + CHANCE_OF_FULL_PARTITIONS / (loads.len().max(1) as f64).sqrt();
+    largest <= mean * (1.0 + TOLERATED_EXCESS) + 4.0 * mean.sqrt() && distance <= local.min(WIDE_DIFFERENCES) * received
 }
 
 impl EpochProgress<'_> {
@@ -277,6 +286,9 @@ mod tests {
         assert!(!suit_an_order(&in_turn, 5_000_000), "some have more than all of theirs");
         let swept: Vec<u64> = (0..64).map(|partition| if partition < 32 { 100_000 } else { 0 }).collect();
         assert!(!suit_an_order(&swept, 6_400_000), "the first half of the domain");
+        let scattered: Vec<u64> =
+            (0..64).map(|partition| 100_000 * (0x9D74_35C1_E826_B3A5_u64 >> partition & 1)).collect();
+        assert!(suit_an_order(&scattered, 6_400_000), "by chance, some ranks are done and others have not begun");
     }
 
     /// Loads of a faulty rank may have any size.

@@ -222,14 +222,16 @@ impl Engine {
         let chance = CHANCE / (ordinals.len().max(1) as f64).sqrt();
         // The halves of independent keys are hardly farther apart than by chance.
         let noise = if drift > 2.0 * chance { drift } else { chance };
+        let before = self.own_keys_before();
+        let is_many = ordinals.len() as u64 >= before / MANY_OWN_KEYS;
+        let by_place = self.partitioner.divides_a_frame();
         if distance <= AGREEMENT + chance || (distance <= AGREEMENT + noise && distance <= DRIFTING_AGREEMENT) {
-            return Some(Resemblance::Alike);
+            // A rank with few records has compared many of them. Loads then tell which ranks are ahead.
+            return Some(if by_place && is_many { Resemblance::InOrder } else { Resemblance::Alike });
         }
-        if self.partitioner.divides_a_frame() {
-            let before = self.own_keys_before();
+        if by_place {
             let is_part = profile.excess(ordinals, before) <= AGREEMENT + chance;
             // Keys that do not drift may all be of the first cell, or of a new distribution.
-            let is_many = ordinals.len() as u64 >= before / MANY_OWN_KEYS;
             match is_part {
                 true if noise > chance || is_many => return Some(Resemblance::InOrder),
                 true if !must_decide => return None,
