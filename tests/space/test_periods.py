@@ -107,11 +107,11 @@ def test_boxes_match_numpy(made, rows, request):
         held = {axis: period for axis, period in (PERIODS | stated).items() if period is not None}
         assert dataset.query(box=box, period=stated).count() == inside(rows, box, held).sum(), (box, stated)
         if number % 10 == 0:
-            histogram = dataset.histogram("ux", box=box, bins=5)
-            assert histogram.rows.least == histogram.rows.most == mask.sum()
+            histogram = dataset.histogram("ux", box=box, bins=5, exact=True)
+            assert numpy.array_equal(histogram.rows, numpy.histogram(rows["ux"][mask], histogram.edges)[0]), box
             pieces = [piece for share in range(3) for piece in dataset.share(share, 3, query)]
             assert sum(piece.count() for piece in pieces) == mask.sum()
-    assert wrapped > 15, wrapped
+    assert wrapped > 10, wrapped
     assert "period 128.0" in dataset.schema._repr_html_()
 
 
@@ -121,7 +121,7 @@ def test_the_command_wraps(by_command, rows):
         for periods, held in [((), PERIODS), (("--period", ",".join(["none"] * len(box))), {})]:
             expected = int(inside(rows, box, held).sum())
             assert int(command("query", path, "--box", sides(box), *periods, "--count").stdout) == expected
-            assert answer("hist", path, "--column", "ux", "--exact", "--box", sides(box), *periods)["rows"]["most"] == expected
+            assert answer("hist", path, "--column", "ux", "--exact", "--box", sides(box), *periods)["rows"] == expected
     explained = command("query", path, "--box", "120:138,:,:", "--explain").stdout
     assert "x % 128 >= 120 OR x % 128 >= -8 AND x % 128 < 10" in explained
     # A cursor near to a point across the boundary.

@@ -531,7 +531,7 @@ mod tests {
         // tests/c/abi.c prints the same sizes from the header on LP64 systems.
         assert_eq!(size_of::<CColumn>(), 24);
         assert_eq!(size_of::<CView>(), 16);
-        assert_eq!(size_of::<COptions>(), 56);
+        assert_eq!(size_of::<COptions>(), 64);
         assert_eq!(size_of::<CStatistics>(), 112);
         assert_eq!(size_of::<CRequest>(), 88);
         assert_eq!(size_of::<CGetRequest>(), 88);
