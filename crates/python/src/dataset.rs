@@ -179,6 +179,9 @@ impl Arguments {
 /// A column: name, type and unit.
 type SchemaColumn = (String, String, Option<String>);
 
+/// A periodic column and its period.
+type SchemaPeriod = (String, f64);
+
 fn precision(exact: bool) -> Precision {
     if exact { Precision::Exact } else { Precision::Bounded }
 }
@@ -253,7 +256,7 @@ impl Dataset {
     }
 
     /// The columns as (name, type, unit), the name of the key, and the periods of its columns, if any.
-    fn schema(&self, py: Python<'_>) -> PyResult<(Vec<SchemaColumn>, String, Vec<(String, f64)>)> {
+    fn schema(&self, py: Python<'_>) -> PyResult<(Vec<SchemaColumn>, String, Vec<SchemaPeriod>)> {
         let dataset = self.opened(py)?;
         let schema = dataset.schema();
         let columns = schema.columns().iter();
