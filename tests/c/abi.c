@@ -61,6 +61,7 @@ static void what_is_handed_over(void) {
     FIELD(turbidite_options, renegotiate);
     FIELD(turbidite_options, memtable_bytes);
     FIELD(turbidite_options, source);
+    FIELD(turbidite_options, period);
 }
 
 static void what_comes_back(void) {

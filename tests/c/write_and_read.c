@@ -274,6 +274,63 @@ static void hashed(const char *path) {
     turbidite_reader_close(reader);
 }
 
+static int64_t count_in_box(turbidite_reader *reader, const char *box, const char *period) {
+    turbidite_request request = {.struct_size = sizeof request, .box = box, .period = period};
+    struct ArrowArrayStream stream;
+    CHECK(turbidite_query(reader, &request, &stream) == TURBIDITE_OK);
+    int64_t rows = 0;
+    for (;;) {
+        struct ArrowArray batch;
+        CHECK(stream.get_next(&stream, &batch) == 0);
+        if (!batch.release)
+            break;
+        rows += batch.length;
+        batch.release(&batch);
+    }
+    stream.release(&stream);
+    return rows;
+}
+
+/* Boxes wrap at the periods that the dataset states. */
+static void periodic(const char *path) {
+    static const turbidite_column places[] = {{"x", TURBIDITE_F32, 0, NULL}, {"y", TURBIDITE_F64, 0, NULL}};
+    char folder[4096];
+    snprintf(folder, sizeof folder, "%s-periodic", path);
+    float x[100];
+    double y[100];
+    for (int i = 0; i < 100; i++) {
+        x[i] = (float)i;
+        y[i] = i % 10;
+    }
+    turbidite_options options;
+    turbidite_options_init(&options);
+    CHECK(options.period == NULL);
+    turbidite_dataset *dataset;
+    options.period = "100,-10";
+    CHECK(turbidite_open(folder, places, 2, "space:x,y", &options, NULL, &dataset) == TURBIDITE_USAGE);
+    CHECK(strstr(turbidite_last_error(), "finite and above zero, not -10"));
+    options.period = "100,10";
+    CHECK(turbidite_open(folder, places, 2, "space:x,y", &options, NULL, &dataset) == TURBIDITE_OK);
+    CHECK(turbidite_begin_epoch(dataset, 0) == TURBIDITE_OK);
+    turbidite_view views[] = {{x, sizeof x[0]}, {y, sizeof y[0]}};
+    CHECK(turbidite_append(dataset, views, 2, 100) == TURBIDITE_OK);
+    CHECK(turbidite_end_epoch(dataset, NULL) == TURBIDITE_OK);
+    CHECK(turbidite_close(dataset) == TURBIDITE_OK);
+    options.period = "100,";
+    CHECK(turbidite_open(folder, places, 2, "space:x,y", &options, NULL, &dataset) == TURBIDITE_FAILED);
+    CHECK(strstr(turbidite_last_error(), "it has the periods '100,10', but '100,' were requested"));
+    turbidite_reader *reader;
+    CHECK(turbidite_reader_open(folder, &reader) == TURBIDITE_OK);
+    double periods[3];
+    CHECK(turbidite_reader_periods(reader, periods) == TURBIDITE_OK);
+    CHECK(periods[0] == 100 && periods[1] == 10 && periods[2] == 0);
+    CHECK(count_in_box(reader, "95:115,:", NULL) == 20);
+    CHECK(count_in_box(reader, "95:115,8:11", NULL) == 6);
+    CHECK(count_in_box(reader, "95:115,8:11", ",none") == 4);
+    CHECK(count_in_box(reader, "95:115,8:11", "none,none") == 2);
+    turbidite_reader_close(reader);
+}
+
 int main(int argc, char **argv) {
     CHECK(argc == 2);
     CHECK(turbidite_abi_version() == TURBIDITE_ABI_VERSION && strlen(turbidite_version()) >= 5);
@@ -284,6 +341,7 @@ int main(int argc, char **argv) {
     occupied(argv[1]);
     restart(argv[1]);
     hashed(argv[1]);
+    periodic(argv[1]);
     puts("ok");
     return 0;
 }

@@ -10,6 +10,7 @@ program refusals
   real(c_float), target :: energy(20), none(0)
   integer(c_int64_t), target :: id(10), no_ids(0)
   character(len=1024) :: message, path
+  character(kind=c_char, len=5), target :: period = '128,'//c_null_char
   integer(c_int32_t) :: status
   integer :: i
 
@@ -66,6 +67,17 @@ program refusals
   call turbidite_begin_epoch(dataset, 1_c_int64_t, status, message)
   call expect(turbidite_skipped, '')
   call turbidite_close(dataset, status)
+  options%period = c_loc(period)
+  call turbidite_open(dataset, path, schema, 'energy', status, message, options)
+  call expect(turbidite_usage, 'only a key by space has periods')
+  call turbidite_open(dataset, trim(path)//'-periodic', schema, 'space:energy,id', status, message, options)
+  call expect(turbidite_ok, '')
+  call turbidite_close(dataset, status, message)
+  options%period = c_null_ptr
+  call turbidite_open(dataset, trim(path)//'-periodic', schema, 'space:energy,id', status, message, options)
+  call expect(turbidite_ok, '')
+  call turbidite_close(dataset, status, message)
+  call expect(turbidite_ok, '')
   print '(a)', 'ok'
 
 contains

@@ -33,7 +33,8 @@ module turbidite
   type, bind(c), public :: turbidite_options
     integer(c_int32_t) :: struct_size, if_exists, break_lock, receivers, pivots, patience_ms, stall_s, levels
     integer(c_int64_t) :: renegotiate, memtable_bytes
-    type(c_ptr) :: source
+    !> Addresses of NUL-terminated texts. `period` states the periods of the coordinates: '128,,64'.
+    type(c_ptr) :: source, period
   end type
 
   !> Statistics of an epoch. They are the same on every rank, except for the last six, which describe this rank.
@@ -81,9 +82,10 @@ module turbidite
   end type
 
   interface
-    subroutine turbidite_options_init(options) bind(c)
-      import :: turbidite_options
+    subroutine c_options_init(options, bytes) bind(c, name='turbidite_options_init_sized')
+      import :: c_size_t, turbidite_options
       type(turbidite_options), intent(out) :: options
+      integer(c_size_t), value :: bytes
     end subroutine
 
     function c_open(path, columns, column_count, key, options, transport, dataset) bind(c, name='turbidite_open')
@@ -179,6 +181,13 @@ module turbidite
   end interface
 
 contains
+
+  !> Sets all options to their defaults.
+  subroutine turbidite_options_init(options)
+    type(turbidite_options), intent(out) :: options
+
+    call c_options_init(options, c_sizeof(options))
+  end subroutine
 
   !> Opens or creates the dataset at `path`. turbidite_mpi_open creates the `transport`; without it, there is one rank.
   subroutine turbidite_open(dataset, path, columns, key, status, message, options, transport)

@@ -102,10 +102,15 @@ typedef struct turbidite_options {
     uint64_t renegotiate;    /* records per rank between two partition tables; 0: adaptive; UINT64_MAX: on request */
     uint64_t memtable_bytes; /* size of a memtable; a receiver has two */
     const char *source;      /* free text for dataset.json, or NULL */
+    const char *period;      /* periods of the coordinates of a new dataset with a key by space, in their order, and
+                              * nothing for one that is not periodic: "128,,64". Boxes wrap there. NULL for none. An
+                              * existing dataset keeps its periods, and refuses others */
 } turbidite_options;
 
-/* Sets all options to their defaults. */
-void turbidite_options_init(turbidite_options *options);
+/* Sets all options to their defaults. The struct grows at its end, so its size tells which version the program
+ * knows. */
+#define turbidite_options_init(options) turbidite_options_init_sized((options), sizeof(turbidite_options))
+void turbidite_options_init_sized(turbidite_options *options, size_t bytes);
 
 /* ---- Transport: how ranks reach each other ---- */
 
@@ -241,12 +246,17 @@ typedef struct turbidite_reader turbidite_reader;
 /* Opens the dataset at `path` for queries. Any process may read at any time, without a transport. */
 turbidite_status turbidite_reader_open(const char *path, turbidite_reader **reader);
 
+/* Returns the periods of the dataset's coordinates in their order, modulo which boxes are compared: 0 for a coordinate
+ * that is not periodic, and without a key by space. */
+turbidite_status turbidite_reader_periods(const turbidite_reader *reader, double periods[3]);
+
 /* A query. Zeroed memory with struct_size set selects every record.
  *
  * A box is a half-open range for each of its columns: "x=0:10,y=-5:5,z=:3". A bound may be left out; "z=:" accepts
- * every number but NaN. `period` lists the period of each range in the order of the box, or nothing for a column that
- * is not periodic: "128,,64". Values and their range are compared modulo the period. With the period 128, "x=120:138"
- * contains the values from 120 to 128 and from 0 to 10.
+ * every number but NaN. `period` lists the period of each range in the order of the box: a number, "none" for a column
+ * that is not periodic, or nothing for the period that the dataset states, if any: "128,,none". Values and their range
+ * are compared modulo the period. With the period 128, "x=120:138" contains the values from 120 to 128 and those from 0
+ * to 10.
  *
  * Shares divide a query among the ranks of a program, for example for a restart on any number of ranks. Each rank asks
  * for its own share, and no messages are sent:
@@ -266,7 +276,7 @@ typedef struct turbidite_request {
     const char *epochs;         /* "500" or "500..1500" (both included); NULL for all */
     uint64_t limit;             /* maximum number of records; 0 for no limit */
     const char *box;            /* "x=0:10,y=-5:5", or NULL */
-    const char *period;         /* "128," for this box; NULL if no column is periodic */
+    const char *period;         /* "128," for this box; NULL for the periods that the dataset states */
     uint64_t share;             /* 0 to shares - 1 */
     uint64_t shares;            /* number of shares; 0 for all records in one stream */
     const char *order_by;       /* a column in whose order the records of an epoch come, instead of `ordered`: with a
@@ -308,8 +318,8 @@ typedef struct turbidite_batch {
 
 /* Opens a cursor. The request has one epoch, no order, limit and shares. If `near` is not NULL, it has a number for
  * each coordinate of the dataset (without levels of detail: of the index by space whose coordinates the request limits
- * most), and the pages of each level come by their distance from this point. The cursor may outlive the reader. If the
- * epoch is replaced, the next step that opens a file fails. */
+ * most), and the pages of each level come by their distance from this point, modulo the periods of the dataset. The
+ * cursor may outlive the reader. If the epoch is replaced, the next step that opens a file fails. */
 turbidite_status turbidite_cursor_open(turbidite_reader *reader, const turbidite_request *request, const double *near,
                                        turbidite_cursor **cursor);
 

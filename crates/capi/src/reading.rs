@@ -8,10 +8,10 @@ use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
 use turbidite::query::{Piece, QueryStream};
-use turbidite::{Dataset, Error, Query};
+use turbidite::{Dataset, Error, Periods, Query};
 
 use crate::status::{OK, answer, argument};
-use crate::structs::{self, CRequest};
+use crate::structs::{self, COORDINATES, CRequest};
 use crate::text;
 
 /// A dataset that is open for queries: `turbidite_reader` of turbidite.h.
@@ -45,6 +45,27 @@ pub unsafe extern "C" fn turbidite_reader_open(path: *const c_char, reader: *mut
         let opened = Box::new(CReader::new(Dataset::open(path)?));
         // SAFETY: as above.
         unsafe { reader.write(Box::into_raw(opened)) };
+        Ok(OK)
+    })
+}
+
+/// Returns the periods of the coordinates.
+///
+/// # Safety
+/// The caller fulfils the contract of turbidite.h.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn turbidite_reader_periods(reader: *const CReader, periods: *mut [f64; COORDINATES]) -> i32 {
+    answer(|| {
+        // SAFETY: the header requires a handle or NULL.
+        let reader = unsafe { reader.as_ref() }.ok_or_else(|| argument("reader", "is NULL"))?;
+        if periods.is_null() {
+            return Err(argument("periods", "is NULL"));
+        }
+        let stated = reader.dataset.schema().periods().map_or(&[][..], Periods::as_slice);
+        let mut found = [0.0; COORDINATES];
+        found.iter_mut().zip(stated).for_each(|(found, period)| *found = period.unwrap_or(0.0));
+        // SAFETY: `periods` is not NULL, and the header requires three numbers.
+        unsafe { periods.write(found) };
         Ok(OK)
     })
 }

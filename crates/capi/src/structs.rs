@@ -11,7 +11,8 @@ use std::time::Duration;
 use turbidite::query::{CursorBatch, TrackMetrics};
 use turbidite::runtime::ExchangeStatistics;
 use turbidite::{
-    Column, ColumnView, DataType, EpochStatistics, Error, IfExists, MAX_LEVELS, Renegotiation, Schema, WriteOptions,
+    Column, ColumnView, DataType, EpochStatistics, Error, IfExists, MAX_LEVELS, Periods, Renegotiation, Schema,
+    WriteOptions,
 };
 
 use crate::status::argument;
@@ -48,6 +49,7 @@ pub struct COptions {
     pub(crate) renegotiate: u64,
     memtable_bytes: u64,
     source: *const c_char,
+    pub(crate) period: *const c_char,
 }
 
 /// Mirror of `turbidite_figures`.
@@ -132,7 +134,7 @@ pub struct CTrackMetrics {
 }
 
 /// Number of coordinates that a batch of a cursor may have.
-const COORDINATES: usize = 3;
+pub(crate) const COORDINATES: usize = 3;
 
 /// Mirror of `turbidite_batch`.
 #[repr(C)]
@@ -148,6 +150,9 @@ pub struct CBatch {
     pub(crate) lower: [f64; COORDINATES],
     pub(crate) upper: [f64; COORDINATES],
 }
+
+/// Size of the first version of `turbidite_options`, which ended with `source`.
+pub(crate) const FIRST_OPTIONS_BYTES: usize = 56;
 
 /// Default timeout of an append for a receiver's credit: long enough for a late rank, short compared with a dump.
 const CREDIT_TIMEOUT_MS: u32 = 200;
@@ -171,6 +176,7 @@ impl COptions {
             renegotiate: 0,
             memtable_bytes: defaults.memtable_bytes as u64,
             source: std::ptr::null(),
+            period: std::ptr::null(),
         }
     }
 
@@ -185,12 +191,6 @@ impl COptions {
             2 => IfExists::Skip,
             other => return Err(argument("if_exists", format!("{other} is not one of TURBIDITE_IF_EXISTS_..."))),
         };
-        if self.struct_size as usize != size_of::<Self>() {
-            return Err(argument(
-                "options",
-                "struct_size is not sizeof(turbidite_options); call turbidite_options_init first",
-            ));
-        }
         let levels = u8::try_from(self.levels).ok().filter(|levels| *levels <= MAX_LEVELS);
         let levels = levels.ok_or_else(|| {
             argument(
@@ -295,6 +295,10 @@ pub(crate) unsafe fn strided<'a>(
 pub(crate) unsafe trait Request: Sized {
     /// Name in turbidite.h.
     const NAME: &str;
+    /// Name of the argument that points to it.
+    const ARGUMENT: &'static str = "request";
+    /// What to do if the size is wrong, unless the caller states it.
+    const ADVICE: Option<&str> = None;
     /// Sizes that earlier versions of the header gave it. Fields that follow are zero.
     const EARLIER_BYTES: &[usize];
 }
@@ -303,6 +307,14 @@ pub(crate) unsafe trait Request: Sized {
 unsafe impl Request for CRequest {
     const NAME: &str = "turbidite_request";
     const EARLIER_BYTES: &[usize] = &[48, 80];
+}
+
+// SAFETY: as above.
+unsafe impl Request for COptions {
+    const NAME: &str = "turbidite_options";
+    const ARGUMENT: &str = "options";
+    const ADVICE: Option<&str> = Some("call turbidite_options_init first");
+    const EARLIER_BYTES: &[usize] = &[FIRST_OPTIONS_BYTES];
 }
 
 // SAFETY: as above.
@@ -330,8 +342,9 @@ pub(crate) unsafe fn request<T: Request>(request: *const T) -> Result<Option<T>,
     let bytes = struct_size as usize;
     if bytes != size_of::<T>() && !T::EARLIER_BYTES.contains(&bytes) {
         let (size, name) = (size_of::<T>(), T::NAME);
-        let advice = format!("set it to sizeof({name}), and compile with the turbidite.h of this release");
-        return Err(argument("request", format!("struct_size is {struct_size}, not {size}; {advice}")));
+        let set = || format!("set it to sizeof({name}), and compile with the turbidite.h of this release");
+        let advice = T::ADVICE.map_or_else(set, str::to_owned);
+        return Err(argument(T::ARGUMENT, format!("struct_size is {struct_size}, not {size}; {advice}")));
     }
     let mut copy = MaybeUninit::<T>::zeroed();
     // SAFETY: the caller guarantees that many bytes, no more than the copy has, which is another place. By the contract
@@ -345,8 +358,14 @@ pub(crate) unsafe fn request<T: Request>(request: *const T) -> Result<Option<T>,
 /// Returns the schema of the columns.
 ///
 /// # Safety
-/// `columns` points to `count` columns whose strings are NULL or C strings; `key` is NULL or a C string.
-pub(crate) unsafe fn schema(columns: *const CColumn, count: usize, key: *const c_char) -> Result<Schema, Error> {
+/// `columns` points to `count` columns whose strings are NULL or C strings; `key` and the options' strings are NULL or
+/// C strings.
+pub(crate) unsafe fn schema(
+    columns: *const CColumn,
+    count: usize,
+    key: *const c_char,
+    options: &COptions,
+) -> Result<Schema, Error> {
     if columns.is_null() || count == 0 {
         return Err(argument("columns", "is NULL or empty"));
     }
@@ -355,7 +374,11 @@ pub(crate) unsafe fn schema(columns: *const CColumn, count: usize, key: *const c
     // SAFETY: as above.
     let columns = columns.iter().map(|column| unsafe { column.resolve() }).collect::<Result<Vec<_>, _>>()?;
     // SAFETY: as above.
-    Ok(Schema::new(columns, unsafe { text::required("key", key) }?)?)
+    let (key, period) = unsafe { (text::required("key", key)?, text::optional("period", options.period)?) };
+    let schema = Schema::new(columns, key)?;
+    let Some(period) = period else { return Ok(schema) };
+    let periodic = period.parse().and_then(|periods: Periods| schema.with_periods(periods));
+    periodic.map_err(|error| argument("period", format!("is refused: {error}")))
 }
 
 /// Checks that numbers can be copied to a struct of the caller. `name` and `type_name` are the names of the argument
@@ -508,7 +531,7 @@ mod tests {
         // tests/c/abi.c prints the same sizes from the header on LP64 systems.
         assert_eq!(size_of::<CColumn>(), 24);
         assert_eq!(size_of::<CView>(), 16);
-        assert_eq!(size_of::<COptions>(), 56);
+        assert_eq!(size_of::<COptions>(), 64);
         assert_eq!(size_of::<CStatistics>(), 112);
         assert_eq!(size_of::<CRequest>(), 88);
         assert_eq!(size_of::<CGetRequest>(), 88);

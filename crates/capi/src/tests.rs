@@ -29,6 +29,7 @@ use crate::writing::{
 };
 
 mod cursors;
+mod periods;
 mod shares;
 
 const FAILED: i32 = 1;
@@ -53,7 +54,7 @@ fn columns() -> [CColumn; 2] {
 
 fn schema() -> Schema {
     // SAFETY: there are two columns, and all strings are NUL-terminated.
-    unsafe { structs::schema(columns().as_ptr(), 2, c"energy".as_ptr()) }.unwrap()
+    unsafe { structs::schema(columns().as_ptr(), 2, c"energy".as_ptr(), &COptions::new()) }.unwrap()
 }
 
 /// Returns options with sizes so small that a few hundred records fill several memtables and pages.

@@ -9,7 +9,7 @@ use turbidite::storage::FileSystem;
 use turbidite::{ColumnView, EpochStart, Error, RankJob, Schema, SecondaryIndex, Topology, WriteOptions};
 
 use crate::status::{OK, SKIPPED, answer, argument};
-use crate::structs::{self, CColumn, COptions, CStatistics, CView};
+use crate::structs::{self, CColumn, COptions, CStatistics, CView, FIRST_OPTIONS_BYTES};
 use crate::text;
 
 /// A dataset that is open for writing: `turbidite_dataset` of turbidite.h.
@@ -24,16 +24,32 @@ fn process() -> Arc<Process> {
     Arc::clone(PROCESS.get_or_init(Arc::default))
 }
 
-/// Sets all options to their defaults.
+/// Sets all options of the first version of the struct to their defaults, for programs that were compiled with its
+/// header. Its other versions are initialised by [`turbidite_options_init_sized`].
 ///
 /// # Safety
 /// `options` is NULL or points to a `turbidite_options`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn turbidite_options_init(options: *mut COptions) {
-    if !options.is_null() {
-        // SAFETY: the caller compiled its struct with this function's version of the header.
-        unsafe { options.write(COptions::new()) };
+    // SAFETY: all versions of the struct have at least this size.
+    unsafe { turbidite_options_init_sized(options, FIRST_OPTIONS_BYTES) };
+}
+
+/// Sets all options to their defaults, in a struct of `bytes` bytes.
+///
+/// # Safety
+/// `options` is NULL or points to a `turbidite_options` of `bytes` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn turbidite_options_init_sized(options: *mut COptions, bytes: usize) {
+    if options.is_null() {
+        return;
     }
+    // A size that no version has is refused when the dataset is opened.
+    let mut defaults = COptions::new();
+    defaults.struct_size = u32::try_from(bytes).unwrap_or(u32::MAX);
+    let known = bytes.min(size_of::<COptions>());
+    // SAFETY: the caller's struct has at least as many bytes, and does not overlap with ours.
+    unsafe { std::ptr::copy_nonoverlapping((&raw const defaults).cast::<u8>(), options.cast::<u8>(), known) };
 }
 
 /// Opens or creates a dataset.
@@ -188,8 +204,9 @@ unsafe fn wanted<'a>(
     // SAFETY: guaranteed by the caller.
     unsafe {
         let path = Path::new(text::required("path", path)?);
-        let schema = structs::schema(columns, column_count, key)?;
-        let options = options.as_ref().copied().unwrap_or_else(COptions::new).resolve(ranks)?;
+        let options = structs::request(options)?.unwrap_or_else(COptions::new);
+        let schema = structs::schema(columns, column_count, key, &options)?;
+        let options = options.resolve(ranks)?;
         Ok(Wanted { path, schema, options })
     }
 }

@@ -24,6 +24,7 @@
 //! # index = ["hash:id,with=energy", "uy"]  # columns to index while the records are written, and columns to carry;
 //! #                               # "bitmap:ux,uy,uz" answers conditions on several columns
 //! # levels = 3                  # levels of detail of a new dataset with a key by space
+//! # period = "128,,64"          # periods of the coordinates, with a key by space; nothing where it is not periodic
 //! # receivers = 64              # ranks that store each epoch; default: by its volume
 //! # memtable_bytes = 7340032    # size of a receiver's memtable
 //!
@@ -56,7 +57,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use turbidite::expr::DerivationSet;
-use turbidite::{Column, DataType, IfExists, Levels, Schema, SecondaryIndex};
+use turbidite::{Column, DataType, IfExists, Levels, Periods, Schema, SecondaryIndex};
 use turbidite_source::checks::{Checks, Texts};
 use turbidite_source::{Field, FieldLayout, PathPattern, lammps, vpic};
 
@@ -108,6 +109,7 @@ struct DatasetEntry {
     files_per_epoch: Option<u64>,
     #[serde(default)]
     levels: Option<LevelCount>,
+    period: Option<String>,
     receivers: Option<u32>,
     memtable_bytes: Option<usize>,
     stall_s: Option<u64>,
@@ -377,6 +379,13 @@ fn plan(written: DatasetEntry, config: &Path) -> Result<DatasetPlan, String> {
     let stored: Vec<usize> = (0..all.len()).filter(|&index| !written.drop.contains(&all[index].name)).collect();
     let kept = stored.iter().map(|&index| all[index].clone()).collect();
     let schema = Schema::new(kept, &written.key).map_err(|error| error.to_string())?;
+    let schema = match &written.period {
+        Some(text) => {
+            let periodic = text.parse().and_then(|periods: Periods| schema.with_periods(periods));
+            periodic.map_err(|error| format!("period: {error}"))?
+        }
+        None => schema,
+    };
     let LevelCount::Stated(levels) = written.levels.unwrap_or(LevelCount::Stated(0));
     if levels > 0 {
         // Rank 0 chooses the seed.
@@ -522,6 +531,8 @@ mod tests {
             ("records = 'u32@5'", "records = \"u32@5\" ends beyond the header of 8 bytes"),
             ("levels = 'auto'", "levels must be a number from 1 to 6"),
             ("levels = 2", "whose key is by space"),
+            ("period = '8'", "period: the periods '8' are not possible: the key is 'a', and only a key by space"),
+            ("period = 8", "invalid type: integer `8`"),
             ("records = 4", "invalid type: integer `4`"),
             ("magic = [['00@0']]", "expected a text such as"),
             ("magic = 'x@0'", "is not BYTES@OFFSET"),

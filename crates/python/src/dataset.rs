@@ -6,8 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use serde_json::{Value as Json, json};
-use turbidite::Error;
 use turbidite::query::{Bounded, CursorRequest, ParticleId, Piece, Precision, Query, SampledRows, TrackRequest, Use};
+use turbidite::{Error, Periods};
 
 use crate::counting::{self, Counted, PhaseSpaceArguments};
 use crate::cursor::Cursor;
@@ -179,6 +179,9 @@ impl Arguments {
 /// A column: name, type and unit.
 type SchemaColumn = (String, String, Option<String>);
 
+/// A periodic column and its period.
+type SchemaPeriod = (String, f64);
+
 fn precision(exact: bool) -> Precision {
     if exact { Precision::Exact } else { Precision::Bounded }
 }
@@ -252,13 +255,15 @@ impl Dataset {
         self.run(py, None, turbidite::Dataset::epochs)
     }
 
-    /// The columns as (name, type, unit), and the name of the key.
-    fn schema(&self, py: Python<'_>) -> PyResult<(Vec<SchemaColumn>, String)> {
+    /// The columns as (name, type, unit), the name of the key, and the periods of its columns, if any.
+    fn schema(&self, py: Python<'_>) -> PyResult<(Vec<SchemaColumn>, String, Vec<SchemaPeriod>)> {
         let dataset = self.opened(py)?;
         let schema = dataset.schema();
         let columns = schema.columns().iter();
         let columns = columns.map(|column| (column.name.clone(), column.data_type.to_string(), column.unit.clone()));
-        Ok((columns.collect(), schema.key().name.clone()))
+        let stated = schema.cluster_key().columns.into_iter().zip(schema.periods().map_or(&[][..], Periods::as_slice));
+        let periods = stated.filter_map(|(column, period)| Some((column, (*period)?)));
+        Ok((columns.collect(), schema.key().name.clone(), periods.collect()))
     }
 
     /// Whether rows can be ordered by the key.

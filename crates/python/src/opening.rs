@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use turbidite::{Column, IfExists, SecondaryIndex};
+use turbidite::{Column, IfExists, Periods, Schema, SecondaryIndex};
 
 use crate::arrays;
 use crate::errors::{exception, usage};
@@ -30,6 +30,14 @@ pub(crate) fn recipe(
         }
     }
     Ok(recipe)
+}
+
+/// Returns the schema of a dataset with this key, whose coordinates have these periods.
+pub(crate) fn schema(py: Python<'_>, recipe: &Recipe, key: &str, periods: Option<&str>) -> PyResult<Schema> {
+    let schema = recipe.schema(key).map_err(|error| exception(py, &error))?;
+    let Some(periods) = periods else { return Ok(schema) };
+    let periodic = periods.parse().and_then(|periods: Periods| schema.with_periods(periods));
+    periodic.map_err(|error| usage(py, format!("period: {error}")))
 }
 
 /// Returns what to do with an epoch that exists.

@@ -121,6 +121,7 @@ impl RankWriter {
         derive: Vec<String>,
         indexes: Vec<String>,
         levels: u8,
+        periods: Option<&str>,
         stall_limit: f64,
     ) -> PyResult<Self> {
         let mut options = WriteOptions::new(1);
@@ -134,7 +135,7 @@ impl RankWriter {
         options.ranks = ranks;
         options.receivers = ranks;
         let stated = opening::recipe(py, columns, units, derive).and_then(|recipe| {
-            let schema = recipe.schema(key).map_err(|error| exception(py, &error))?;
+            let schema = opening::schema(py, &recipe, key, periods)?;
             Ok((recipe, schema, opening::if_exists(py, if_exists)?, opening::indexes(py, &indexes)?))
         });
         let storage = Arc::new(FileSystem::new());

@@ -60,9 +60,10 @@ impl Writer {
         derive: Vec<String>,
         indexes: Vec<String>,
         levels: u8,
+        periods: Option<&str>,
     ) -> PyResult<Self> {
         let recipe = opening::recipe(py, columns, units, derive)?;
-        let schema = recipe.schema(key).map_err(|error| exception(py, &error))?;
+        let schema = opening::schema(py, &recipe, key, periods)?;
         let mut options = WriteOptions::new(ranks);
         options.if_exists = opening::if_exists(py, if_exists)?;
         options.derivations = recipe.texts();

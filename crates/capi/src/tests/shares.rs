@@ -170,7 +170,7 @@ fn mistakes_name_their_cause() {
         (c"0", "period '0': a period is finite and above zero"),
         (c"-1", "period '-1': a period is finite and above zero"),
         (c"inf", "period 'inf': a period is finite and above zero"),
-        (c"L", "period 'L': 'L' is not a number"),
+        (c"L", "period 'L': 'L' is neither a number nor 'none'"),
         (c"5,5", "period '5,5': the box has 1 side, not 2"),
         (c"\xff", "period: is not UTF-8"),
     ] {

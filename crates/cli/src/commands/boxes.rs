@@ -13,7 +13,8 @@ pub(super) struct BoxOptions {
     /// Use only rows within a box: a range for each of its columns, with the low end included and the high end excluded
     #[arg(long = "box", value_name = "X=A:B,…", allow_hyphen_values = true)]
     sides: Option<String>,
-    /// The period of each range of the box, in the same order, or nothing for a column that is not periodic
+    /// The period of each range of the box, in the same order: a number, 'none' for a column that is not periodic, or
+    /// nothing for the period that the dataset states, if any, which is the default
     #[arg(long = "period", value_name = "P,P,…", requires = "sides", allow_hyphen_values = true)]
     periods: Option<String>,
 }

@@ -11,7 +11,8 @@ use turbidite::format::EpochStatistics;
 use turbidite::store::EpochRange;
 use turbidite::writer::THREADS_PER_CORE;
 use turbidite::{
-    ClusterKey, EpochStart, Prior, Renegotiation, Routing, Schema, SchemaError, SecondaryIndex, WriteOptions, indexes,
+    ClusterKey, EpochStart, Periods, Prior, Renegotiation, Routing, Schema, SchemaError, SecondaryIndex, WriteOptions,
+    indexes,
 };
 
 use super::answers::{say, say_json};
@@ -80,6 +81,10 @@ pub(crate) struct Ingest {
     /// with. 'auto': as many as leave the highest level a few pages of each receiver, in the largest epoch to ingest
     #[arg(long, value_name = "N|auto")]
     levels: Option<LevelCount>,
+    /// The period of each coordinate, with a key by space, or nothing for one that is not periodic: boxes wrap there. A
+    /// dataset keeps those that it was created with
+    #[arg(long, value_name = "P,P,…", allow_hyphen_values = true)]
+    period: Option<Periods>,
     /// Index this column as well, while the records are written; may be repeated. COLUMN finds ranges and single
     /// values, hash:COLUMN single values; ',with=COLUMN' after it carries another column. bitmap:A,B,… answers
     /// conditions on several columns (see turbidite index)
@@ -405,10 +410,14 @@ impl Ingest {
                 names.join(", ")
             )));
         }
-        Schema::clustered(columns, &key).map_err(|error| match &error {
+        let schema = Schema::clustered(columns, &key).map_err(|error| match &error {
             SchemaError::Name { name } => Failure::Usage(format!("{error}; --drop '{name}' leaves it out")),
             _ => error.into(),
-        })
+        })?;
+        match self.period.clone() {
+            Some(periods) => schema.with_periods(periods).map_err(|error| Failure::Usage(format!("--period: {error}"))),
+            None => Ok(schema),
+        }
     }
 
     fn options(

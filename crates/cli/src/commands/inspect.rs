@@ -8,7 +8,7 @@ use serde_json::json;
 use turbidite::format::{EpochManifest, PartId, RowGroupEntry, RunKind};
 use turbidite::query::Dataset;
 use turbidite::store::{EpochRange, parse_epoch};
-use turbidite::{Clustering, DataType, Schema, Value, indexes};
+use turbidite::{Clustering, DataType, Periods, Schema, Value, indexes};
 
 use super::answers::{aligned, say, say_json};
 use super::epochs::chosen_epochs;
@@ -137,12 +137,21 @@ impl Inspect {
             "derivations": descriptor.derivations,
             "key": dataset.schema().cluster_key().to_string(),
             "levels": dataset.schema().top_level(),
+            "periods": dataset.schema().periods().map(Periods::as_slice),
             "row_bytes": dataset.schema().row_bytes(),
             "columns": dataset.schema().columns(),
             "epochs": epochs,
             "indexes": indexes(&target.dataset)?,
         }))
     }
+}
+
+/// Returns the coordinates that are periodic with their periods, if there are any.
+pub(super) fn periods_in_words(schema: &Schema) -> Option<String> {
+    let columns = schema.cluster_key().columns.into_iter();
+    let stated = columns.zip(schema.periods()?.as_slice());
+    let words = stated.filter_map(|(column, period)| period.map(|period| format!("{column} by {period}")));
+    Some(words.collect::<Vec<_>>().join(", "))
 }
 
 /// Returns the description of the dataset without its epochs.
@@ -168,6 +177,9 @@ fn describe(dataset: &Dataset, path: &Path) -> String {
             last,
             format!("levels of detail: 0 to {}, each with one of eight rows of the one below", levels.count),
         );
+    }
+    if let Some(periods) = periods_in_words(schema) {
+        lines.insert(lines.len() - 1, format!("periodic, so that boxes wrap: {periods}"));
     }
     let mut rows = Vec::new();
     for (index, column) in schema.columns().iter().enumerate() {

@@ -12,6 +12,7 @@ use turbidite::{Clustering, IndexSummary, indexes};
 use super::answers::{aligned, json_number, say, say_json};
 use super::epoch_statistics::{largest_load, write_amplification};
 use super::epochs::chosen_epochs;
+use super::inspect::periods_in_words;
 use crate::failure::Failure;
 use crate::text;
 
@@ -130,6 +131,9 @@ impl Stats {
             "seconds by stage, summed over threads:".to_owned(),
             stages(&epochs),
         ];
+        if let Some(periods) = periods_in_words(dataset.schema()) {
+            parts.push(format!("periodic, so that boxes wrap: {periods}"));
+        }
         if dataset.schema().levels().is_some() {
             parts.push("rows by level of detail:".to_owned());
             parts.push(levels(&epochs));

@@ -1,5 +1,6 @@
 //! Boxes: half-open ranges of several columns, such as `x=0:10,y=-5:5`. A column may be periodic. If records are
-//! clustered by space, sides without names are those of its coordinates: `0:10,-5:5,:`.
+//! clustered by space, sides without names are those of its coordinates: `0:10,-5:5,:`, and the dataset's periods hold
+//! where the box states none.
 //!
 //! A box becomes comparisons of the language. `x=0:10` is `x >= 0 AND x < 10`, with bounds rounded like any literal. A
 //! periodic side compares the remainder of the column by the period, which IEEE 754 computes exactly. The remainder
@@ -26,14 +27,39 @@ const MAX_BYTES: usize = 1 << 16;
 
 type Result<T> = std::result::Result<T, ExpressionError>;
 
-/// A box as stated, and the periods of its sides.
+/// A box as stated, with the periods of its sides and of the dataset.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SpaceText<'a> {
     /// Sides, separated by commas: `x=0:10,y=-5:5`.
     pub(crate) sides: &'a str,
-    /// One period for each side, separated by commas; empty where a side is not periodic: `128,`.
+    /// A period for each side, separated by commas, `none` where a side is not periodic, and nothing where the dataset
+    /// decides: `128,,none`.
     pub(crate) periods: Option<&'a str>,
+    /// The schema of the records. Its periods hold where none is stated. A copy of records has the same columns, and
+    /// may have fewer coordinates.
+    pub(crate) records: &'a Schema,
 }
+
+/// The period of a side as stated.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum StatedPeriod {
+    /// That of the dataset, if it has one for the column.
+    OfDataset,
+    /// None: the side is not periodic.
+    Without,
+    Number(Value),
+}
+
+/// The period of a side.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct SidePeriod {
+    value: Value,
+    /// Whether the dataset states it, and not the query.
+    is_of_dataset: bool,
+}
+
+/// The word for a side that is not periodic.
+const WITHOUT: &str = "none";
 
 /// A side of a box: a half-open range of a column.
 #[derive(Debug, Clone, PartialEq)]
@@ -67,7 +93,7 @@ pub(super) fn conditions(space: SpaceText<'_>, schema: &Schema) -> Result<Vec<Co
     let sides = sides.map(|(place, text)| parse_side(text, place, schema)).collect::<Result<Vec<_>>>()?;
     let periods = match space.periods {
         Some(text) => parse_periods(text, sides.len())?,
-        None => vec![None; sides.len()],
+        None => vec![StatedPeriod::OfDataset; sides.len()],
     };
     let mut columns = Vec::with_capacity(sides.len());
     let mut conditions = Vec::new();
@@ -77,6 +103,14 @@ pub(super) fn conditions(space: SpaceText<'_>, schema: &Schema) -> Result<Vec<Co
             return Err(side.wrong(format!("the box has two sides of '{}'; give each column one", column.name)));
         }
         columns.push(column.index);
+        let period = match period {
+            StatedPeriod::Without => None,
+            StatedPeriod::Number(value) => Some(SidePeriod { value, is_of_dataset: false }),
+            StatedPeriod::OfDataset => space
+                .records
+                .period_of(column.index)
+                .map(|period| SidePeriod { value: literal(period), is_of_dataset: true }),
+        };
         match condition(side, period, column)? {
             Condition::And(all) => conditions.extend(all),
             condition => conditions.push(condition),
@@ -186,7 +220,7 @@ fn shown(value: Value) -> String {
 }
 
 /// Parses one period for each of the sides.
-fn parse_periods(text: &str, sides: usize) -> Result<Vec<Option<Value>>> {
+fn parse_periods(text: &str, sides: usize) -> Result<Vec<StatedPeriod>> {
     let stated: Vec<&str> = text.split(',').map(str::trim).collect();
     if stated.len() != sides {
         let what = format!(
@@ -198,11 +232,15 @@ fn parse_periods(text: &str, sides: usize) -> Result<Vec<Option<Value>>> {
     }
     let period = |stated: &str| {
         if stated.is_empty() {
-            return Ok(None);
+            return Ok(StatedPeriod::OfDataset);
         }
-        let value = parse_number(stated).ok_or_else(|| wrong_period(text, format!("'{stated}' is not a number")))?;
+        if stated == WITHOUT {
+            return Ok(StatedPeriod::Without);
+        }
+        let value = parse_number(stated)
+            .ok_or_else(|| wrong_period(text, format!("'{stated}' is neither a number nor '{WITHOUT}'")))?;
         match value.as_f64() {
-            period if period.is_finite() && period > 0.0 => Ok(Some(value)),
+            period if period.is_finite() && period > 0.0 => Ok(StatedPeriod::Number(value)),
             _ => Err(wrong_period(text, format!("a period is finite and above zero, not {stated}"))),
         }
     };
@@ -231,14 +269,18 @@ fn column_of(side: &Side<'_>, columns: &[Column]) -> Result<ColumnRef> {
 }
 
 /// Returns the condition that a column lies within a side.
-fn condition(side: &Side<'_>, period: Option<Value>, column: ColumnRef) -> Result<Condition> {
+fn condition(side: &Side<'_>, period: Option<SidePeriod>, column: ColumnRef) -> Result<Condition> {
     check_order(side, period)?;
     let (low, high) = match (side.low, side.high, period) {
         (None, None, _) => return Ok(any_number(column)),
-        (Some(low), Some(high), Some(period)) => return periodic(side, (low, high), period, column),
-        (_, _, Some(period)) => {
-            let what = format!("a periodic side has two bounds or none; write both, at most {} apart", shown(period));
-            return Err(side.wrong(what));
+        (Some(low), Some(high), Some(period)) => return periodic(side, (low, high), period.value, column),
+        (_, _, Some(SidePeriod { value, is_of_dataset })) => {
+            let period = shown(value);
+            let what = format!("a periodic side has two bounds or none; write both, at most {period} apart");
+            return Err(side.wrong(match is_of_dataset {
+                false => what,
+                true => format!("{what}, or the period '{WITHOUT}': the dataset states that of '{}'", column.name),
+            }));
         }
         (low, high, None) => (low, high),
     };
@@ -249,7 +291,7 @@ fn condition(side: &Side<'_>, period: Option<Value>, column: ColumnRef) -> Resul
 }
 
 /// Refuses a side whose bounds are equal, or in descending order.
-fn check_order(side: &Side<'_>, period: Option<Value>) -> Result<()> {
+fn check_order(side: &Side<'_>, period: Option<SidePeriod>) -> Result<()> {
     let (Some(low), Some(high)) = (side.low, side.high) else { return Ok(()) };
     match (low.compare(high), period) {
         (Some(Ordering::Less), _) => Ok(()),
@@ -257,7 +299,7 @@ fn check_order(side: &Side<'_>, period: Option<Value>) -> Result<()> {
             Err(side.wrong("the side is empty, since the upper bound is not part of it; write a higher upper bound"))
         }
         (_, Some(period)) => {
-            let above = next_image(low, high, period);
+            let above = next_image(low, high, period.value);
             let advice = format!("to cross the period, write {}={}:{}", side.column, shown(low), shown(above));
             Err(side.wrong(format!("the bounds are in descending order; {advice}")))
         }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use super::columns::{check_names, position};
 use super::entry::IndexedValues;
 use crate::error::{Error, Result, UsageError};
-use crate::schema::{ClusterKey, Clustering, Levels, MAX_LEVELS, Schema};
+use crate::schema::{ClusterKey, Clustering, Levels, MAX_LEVELS, Periods, Schema};
 use crate::store::DatasetDescriptor;
 
 /// Number of levels of detail above level 0, by default.
@@ -134,13 +134,19 @@ impl CopyLayout {
         records: &DatasetDescriptor,
         existing: Option<&Schema>,
     ) -> Result<Self> {
-        definition.positions(&records.schema)?;
+        let coordinates = definition.positions(&records.schema)?;
         let known = existing.and_then(Schema::levels).map(|levels| levels.count);
         let count = definition.levels.or(known).unwrap_or(DEFAULT_LEVELS);
         let columns = records.schema.columns();
         let schema = Schema::clustered(columns.to_vec(), &definition.key())?;
         // All processes that make the copy choose the same rows.
         let schema = schema.with_levels(Levels::seeded(count, records.uuid))?;
+        // A box of the copy wraps where one of the records does.
+        let periods = coordinates.iter().map(|column| records.schema.stated_period(*column));
+        let schema = match Periods::inherited(periods) {
+            Some(periods) => schema.with_periods(periods)?,
+            None => schema,
+        };
         let types = columns.iter().map(|column| column.data_type).collect();
         let values = IndexedValues { columns: (0..columns.len()).collect(), types, has_places: false };
         Ok(Self { schema, values })
@@ -226,8 +232,25 @@ mod tests {
         let other = layout("space:y,x,levels=2", None).unwrap();
         assert_eq!(layout("space:y,x", Some(&other)).unwrap().levels(), other.levels());
         assert_eq!(SpaceDefinition::of_copy(&records.schema), None);
+        assert_eq!(copy.periods(), None);
         for text in ["space:x,tag", "space:x,z"] {
             assert!(layout(text, None).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn copies_have_the_periods_of_their_coordinates() {
+        let columns = ["x", "y", "z", "ux"].map(|name| Column::new(name, DataType::F32)).to_vec();
+        let schema = Schema::new(columns, "space:x,y,z").unwrap().with_periods("0.1,,64".parse().unwrap()).unwrap();
+        let records = DatasetDescriptor::new(schema.into());
+        let periods = |text: &str| {
+            let layout = CopyLayout::new(&text.parse().unwrap(), &records, None).unwrap();
+            layout.schema.rounded_periods().collect::<Vec<_>>()
+        };
+        let tenth = f64::from(0.1f32);
+        assert_eq!(periods("space:x,y,z"), [Some(tenth), None, Some(64.0)]);
+        assert_eq!(periods("space:z,x"), [Some(64.0), Some(tenth)]);
+        assert_eq!(periods("space:ux,z"), [None, Some(64.0)]);
+        assert_eq!(periods("space:y,ux"), [None; 2]);
     }
 }

@@ -174,9 +174,10 @@ impl Query {
         self
     }
 
-    /// Sets the periods of the box: one for each of its sides, separated by commas, and empty where a side is not
-    /// periodic. A side of a periodic column is compared modulo the period. Coordinates need not lie within a period. A
-    /// side of a whole period or more accepts every finite coordinate.
+    /// Sets the periods of the box: one for each of its sides, separated by commas. A period is a number, `none` for a
+    /// side that is not periodic, or nothing for that of the dataset ([`Schema::periods`]), which is also the default.
+    /// A side of a periodic column is compared modulo the period. Coordinates need not lie within a period. A side of a
+    /// whole period or more accepts every finite coordinate.
     #[must_use]
     pub fn periods(mut self, periods: impl Into<String>) -> Self {
         self.periods = Some(periods.into());
@@ -298,9 +299,9 @@ impl Query {
         }
     }
 
-    fn space_text(&self) -> Result<Option<SpaceText<'_>>> {
+    fn space_text<'a>(&'a self, records: &'a Schema) -> Result<Option<SpaceText<'a>>> {
         match (&self.space, &self.periods) {
-            (Some(sides), periods) => Ok(Some(SpaceText { sides, periods: periods.as_deref() })),
+            (Some(sides), periods) => Ok(Some(SpaceText { sides, periods: periods.as_deref(), records })),
             (None, None) => Ok(None),
             (None, Some(_)) => {
                 let what = "there is no box whose sides could be periodic".to_owned();
@@ -364,6 +365,15 @@ impl ResolvedQuery {
     /// # Errors
     /// Usage errors: unknown or repeated columns, options out of range, an invalid expression.
     pub(super) fn resolve(query: &Query, schema: &Arc<Schema>) -> Result<Self> {
+        Self::resolve_copy(query, schema, schema)
+    }
+
+    /// Resolves a query against the schema of a copy of records, or of the records themselves. Sides of a box that have
+    /// no name are those of the copy; periods are those of the records.
+    ///
+    /// # Errors
+    /// The errors of [`ResolvedQuery::resolve`].
+    pub(super) fn resolve_copy(query: &Query, schema: &Arc<Schema>, records: &Schema) -> Result<Self> {
         let threads = match query.threads {
             None => cores(),
             Some(0) => {
@@ -388,7 +398,7 @@ impl ResolvedQuery {
         let order = query.order_by.as_deref().map(|name| order_column(name, query, schema)).transpose()?;
         let by_key = order == Some(schema.key_index()) && schema.has_numeric_key();
         let (is_ordered, order) = (query.ordered || by_key, order.filter(|_| !by_key));
-        let predicate = Predicate::parse_within(query.filter.as_deref(), query.space_text()?, schema)?;
+        let predicate = Predicate::parse_within(query.filter.as_deref(), query.space_text(records)?, schema)?;
         let named = match &query.columns {
             None => (0..schema.columns().len()).map(Some).chain([None]).collect(),
             Some(names) => resolve_columns(names, schema)?,

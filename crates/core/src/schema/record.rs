@@ -11,6 +11,7 @@ use super::columns::{
 };
 use super::levels::{Levels, folder_name};
 use super::ordinal::KeyOrder;
+use super::periods::{Periods, in_type};
 
 /// The columns of a dataset and its key.
 ///
@@ -35,6 +36,7 @@ pub struct Schema {
     key_order: KeyOrder,
     clustering: Clustering,
     levels: Option<Levels>,
+    periods: Option<Periods>,
     fields: ArrowFields,
 }
 
@@ -127,7 +129,8 @@ impl Schema {
         }
         let (indexes, key_order) = find_key(&columns, key)?;
         let (clustering, fields) = (key.clustering, ArrowFields::default());
-        Ok(Self { columns, offsets, row_bytes, key: indexes, key_order, clustering, levels: None, fields })
+        let (levels, periods) = (None, None);
+        Ok(Self { columns, offsets, row_bytes, key: indexes, key_order, clustering, levels, periods, fields })
     }
 
     /// Returns the schema of a dataset with levels of detail.
@@ -142,6 +145,42 @@ impl Schema {
     /// Returns the levels of detail, if there are any.
     pub fn levels(&self) -> Option<Levels> {
         self.levels
+    }
+
+    /// Returns the schema of a dataset whose coordinates have periods.
+    ///
+    /// # Errors
+    /// [`SchemaError::Periods`] if the key is not by space, or has another number of coordinates, or a period is not
+    /// finite and above zero in the type of its coordinate.
+    pub fn with_periods(self, periods: Periods) -> Result<Self, SchemaError> {
+        if self.clustering != Clustering::Space {
+            let what = format!("the key is '{}', and only a key by space has periods: space:x,y,z", self.cluster_key());
+            return Err(periods.wrong(what));
+        }
+        periods.check(self.key.iter().map(|index| self.columns[*index].data_type))?;
+        Ok(Self { periods: Some(periods), ..self })
+    }
+
+    /// Returns the periods of the coordinates, if any of them is periodic.
+    pub fn periods(&self) -> Option<&Periods> {
+        self.periods.as_ref()
+    }
+
+    /// Returns the period of a column as stated. `None` if the column is not periodic.
+    pub(crate) fn stated_period(&self, column: usize) -> Option<f64> {
+        let periods = self.periods.as_ref()?.as_slice();
+        let place = self.key.iter().position(|index| *index == column)?;
+        periods.get(place).copied().flatten()
+    }
+
+    /// Returns the period of a column, rounded to the column's type. `None` if the column is not periodic.
+    pub fn period_of(&self, column: usize) -> Option<f64> {
+        self.stated_period(column).map(|period| in_type(self.columns[column].data_type, period))
+    }
+
+    /// Returns the period of each coordinate, rounded to its type.
+    pub(crate) fn rounded_periods(&self) -> impl Iterator<Item = Option<f64>> {
+        self.key.iter().map(|column| self.period_of(*column))
     }
 
     /// Returns the highest level of detail: 0 if there is one level only.

@@ -14,7 +14,7 @@ use super::files::{create_dir_synced, write_synced};
 use super::paths::DatasetPaths;
 use crate::error::{Error, IoContext, Result};
 use crate::format::FormatVersion;
-use crate::schema::{ClusterKey, Clustering, Column, Levels, Schema, SchemaError};
+use crate::schema::{ClusterKey, Clustering, Column, Levels, Periods, Schema, SchemaError};
 use crate::storage::{FileKind, Storage, read_all};
 
 /// Maximum size of `dataset.json` in bytes, sufficient for the largest schema.
@@ -55,6 +55,9 @@ struct Fields {
     /// Levels of detail, with the feature of this name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     levels: Option<StoredLevels>,
+    /// Periods of the coordinates, with the feature of this name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    periods: Option<Vec<Option<f64>>>,
     #[serde(default)]
     derivations: Vec<String>,
     #[serde(default)]
@@ -66,6 +69,12 @@ const WIDE_KEYS: &str = "wide_keys";
 
 /// The feature of datasets with levels of detail. Older releases do not look for parts in folders of levels.
 const LEVELS: &str = "levels";
+
+/// The feature of datasets whose coordinates have periods. Older releases would not wrap boxes.
+const PERIODS: &str = "periods";
+
+/// Features that `requires` may name.
+const KNOWN_FEATURES: [&str; 3] = [WIDE_KEYS, LEVELS, PERIODS];
 
 /// Names of the features that a dataset of format version 2 uses.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -128,7 +137,8 @@ impl DatasetDescriptor {
                 let clustering = StoredClustering { method: clustering.name().to_owned(), columns };
                 let is_wide = clustering.method == Clustering::Hash.name() && !self.schema.has_numeric_key();
                 let has_levels = self.schema.levels().is_some();
-                let features = [(WIDE_KEYS, is_wide), (LEVELS, has_levels)].into_iter();
+                let is_periodic = self.schema.periods().is_some();
+                let features = [(WIDE_KEYS, is_wide), (LEVELS, has_levels), (PERIODS, is_periodic)].into_iter();
                 let requires = features.filter(|(_, is_used)| *is_used).map(|(name, _)| name.to_owned()).collect();
                 (Some(Features { requires, requires_to_write }), None, Some(clustering))
             }
@@ -142,6 +152,7 @@ impl DatasetDescriptor {
             key,
             clustering,
             levels: self.stored_levels(),
+            periods: self.schema.periods().map(|periods| periods.as_slice().to_vec()),
             derivations: self.derivations.clone(),
             source: self.source.clone(),
         };
@@ -174,7 +185,7 @@ impl DatasetDescriptor {
             serde_json::from_slice(bytes).map_err(|error| corruption(&format!("it has no format version: {error}")))?;
         let format_version = FormatVersion::stated(header.format_version, path)?;
         let unknown = |feature: &String| Error::Feature { path: path.to_owned(), feature: feature.clone() };
-        if let Some(feature) = header.requires.iter().find(|feature| ![WIDE_KEYS, LEVELS].contains(&feature.as_str())) {
+        if let Some(feature) = header.requires.iter().find(|feature| !KNOWN_FEATURES.contains(&feature.as_str())) {
             return Err(unknown(feature));
         }
         let fields: Fields =
@@ -196,8 +207,8 @@ impl DatasetDescriptor {
             }
             error => corruption(&error.to_string()),
         })?;
-        let has_levels = header.requires.iter().any(|feature| feature == LEVELS);
-        let schema = match fields.levels.filter(|_| has_levels) {
+        let requires = |name: &str| header.requires.iter().any(|feature| feature == name);
+        let schema = match fields.levels.filter(|_| requires(LEVELS)) {
             Some(StoredLevels { folder, seed, count }) => {
                 let schema = schema.with_levels(Levels { count, seed });
                 let schema = schema.map_err(|error| corruption(&error.to_string()))?;
@@ -206,7 +217,14 @@ impl DatasetDescriptor {
                 }
                 schema
             }
-            None if has_levels => return Err(corruption("it does not state its levels")),
+            None if requires(LEVELS) => return Err(corruption("it does not state its levels")),
+            None => schema,
+        };
+        let schema = match fields.periods.filter(|_| requires(PERIODS)) {
+            Some(periods) => Periods::new(periods)
+                .and_then(|periods| schema.with_periods(periods))
+                .map_err(|error| corruption(&error.to_string()))?,
+            None if requires(PERIODS) => return Err(corruption("it does not state its periods")),
             None => schema,
         };
         let uuid = Uuid::try_parse(&fields.uuid).map_err(|error| corruption(&error.to_string()))?;
@@ -259,8 +277,8 @@ impl DatasetDescriptor {
     /// may call this function.
     ///
     /// # Errors
-    /// [`Error::Mismatch`] if the dataset exists with other columns, another key, other levels or derivations; the
-    /// errors of [`DatasetDescriptor::read`].
+    /// [`Error::Mismatch`] if the dataset exists with other columns, another key, other levels, periods or derivations;
+    /// the errors of [`DatasetDescriptor::read`].
     pub fn open_or_create(storage: &dyn Storage, paths: &DatasetPaths, wanted: &Self) -> Result<Self> {
         match Self::read(storage, paths) {
             Ok(found) => {
@@ -305,8 +323,8 @@ impl DatasetDescriptor {
         self.requires_to_write.first().map_or(Ok(()), |feature| Err(unknown(feature)))
     }
 
-    /// Checks that this dataset has the columns and key of `wanted`, and its levels of detail and derivations if there
-    /// are any.
+    /// Checks that this dataset has the columns and key of `wanted`, and its levels of detail, periods and derivations
+    /// if there are any.
     ///
     /// # Errors
     /// [`Error::Mismatch`] with the first difference.
@@ -338,6 +356,12 @@ impl DatasetDescriptor {
                 return mismatch(format!("it has {found}, but {} were requested", wanted.count));
             }
             _ => {}
+        }
+        if let Some(asked) = theirs.periods()
+            && !ours.rounded_periods().eq(theirs.rounded_periods())
+        {
+            let found = ours.periods().map_or("no periods".to_owned(), |found| format!("the periods '{found}'"));
+            return mismatch(format!("it has {found}, but '{asked}' were requested"));
         }
         if !wanted.derivations.is_empty() && self.derivations != wanted.derivations {
             return mismatch(format!(

@@ -13,8 +13,8 @@ from turbidite.errors import UsageError
 Box = Mapping[str, tuple[float | None, float | None]]
 """The sides of a box: ``{"x": (0, 10), "y": (None, 5)}``. A lower bound is included, an upper bound excluded."""
 
-Period = Mapping[str, float]
-"""The periods of columns of a box: ``{"x": 128}``."""
+Period = Mapping[str, float | None]
+"""The periods of columns of a box: ``{"x": 128}``; None for a column that is not periodic, whatever the dataset states."""
 
 
 def box_texts(box: Box | None, period: Period | None) -> tuple[str | None, str | None]:
@@ -33,7 +33,28 @@ def box_texts(box: Box | None, period: Period | None) -> tuple[str | None, str |
     for column in period:
         if column not in box:
             raise UsageError(f"period: the box has no side {column!r}; its sides are {', '.join(box)}")
-    return sides, ",".join(_number("period", period[column]) if column in period else "" for column in box)
+    return sides, ",".join(_period(period[column]) if column in period else "" for column in box)
+
+
+def period_text(period: Period | None, key: str) -> str | None:
+    """Returns the text of the periods of a new dataset, in the order of its coordinates."""
+    if period is None:
+        return None
+    if not isinstance(period, Mapping):
+        raise UsageError(f"period: a period by column is needed, such as {{'x': 128}}, not {period!r}")
+    method, _, names = key.partition(":")
+    if method != "space":
+        raise UsageError(f"period: only a key by space has periods, such as 'space:x,y,z', not {key!r}")
+    coordinates = names.split(",")
+    for column in period:
+        if column not in coordinates:
+            raise UsageError(f"period: {column!r} is not a coordinate; the coordinates are {', '.join(coordinates)}")
+    stated = [period.get(column) for column in coordinates]
+    return ",".join("" if number is None else _number("period", number) for number in stated)
+
+
+def _period(period: float | None) -> str:
+    return "none" if period is None else _number("period", period)
 
 
 def _side(column: Any, ends: Any) -> str:

@@ -217,6 +217,7 @@ class RankWriter:
         derive: Callable[[], list[str]],
         indexes: Callable[[], list[str]],
         levels: Callable[[], int],
+        periods: Callable[[], str | None],
         stall_limit: float | None,
     ) -> None:
         self._mpi = _mpi_of(comm)
@@ -225,12 +226,13 @@ class RankWriter:
         self._thread = threading.get_ident() if self._mpi.Query_thread() < self._mpi.THREAD_SERIALIZED else None
         self._in_epoch = False
 
-        def prepare() -> tuple[Transport, dict[str, Any], dict[str, str], list[str], list[str], int, float]:
+        def prepare() -> tuple[Transport, dict[str, Any], dict[str, str], list[str], list[str], int, str | None, float]:
             if not (isinstance(key, str) and isinstance(if_exists, str)):
                 raise UsageError(f"key and if_exists are text, not {key!r} and {if_exists!r}")
-            return Transport(self._mpi), schema(), units(), derive(), indexes(), levels(), _limit(stall_limit)
+            stated = schema(), units(), derive(), indexes(), levels(), periods()
+            return Transport(self._mpi), *stated, _limit(stall_limit)
 
-        self._transport, columns, stated, derived, indexed, detail, limit = _agree(self._mpi, comm, prepare)
+        self._transport, columns, stated, derived, indexed, detail, domain, limit = _agree(self._mpi, comm, prepare)
         most: int = comm.allreduce(len(indexed), op=self._mpi.MAX)
         if most != comm.allreduce(len(indexed), op=self._mpi.MIN):
             raise UsageError(f"indexes: the ranks state different ones; here {indexed}")
@@ -240,7 +242,7 @@ class RankWriter:
         try:
             self._addresses.extend(self._transport.open(comm) for _ in range(1 + most))
             self._core = _core.RankWriter(
-                self._addresses, path, columns, key, if_exists, stated, derived, indexed, detail, limit
+                self._addresses, path, columns, key, if_exists, stated, derived, indexed, detail, domain, limit
             )
         except Exception:
             # All ranks are here, since opening fails on all or none. The reason is the exception to raise.

@@ -40,8 +40,13 @@ def _ends(items: Sequence[Any]) -> list[Any]:
 
 def of_schema(schema: Schema) -> str:
     """Returns the columns as a table."""
+
+    def remarks(name: str) -> str:
+        period = [f"period {schema.periods[name]}"] if name in schema.periods else []
+        return ", ".join((["key"] if name == schema.key else []) + period)
+
     rows = [
-        (column.name, column.type, unit_text(column.unit) if column.unit else "", "key" if column.name == schema.key else "")
+        (column.name, column.type, unit_text(column.unit) if column.unit else "", remarks(column.name))
         for column in schema.columns
     ]
     return _table(f"{len(rows)} columns", ("column", "type", "unit", ""), rows)

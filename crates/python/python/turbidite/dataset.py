@@ -68,9 +68,9 @@ class Dataset:
 
     @property
     def schema(self) -> Schema:
-        """The columns and the key."""
-        columns, key = self._core.schema()
-        return Schema(tuple(Column(*column) for column in columns), key)
+        """The columns, the key and, if records are clustered by space, the periods."""
+        columns, key, periods = self._core.schema()
+        return Schema(tuple(Column(*column) for column in columns), key, dict(periods))
 
     @property
     def indexes(self) -> Indexes:
@@ -119,7 +119,8 @@ class Dataset:
         """Returns a query: the rows that satisfy `where`, an expression such as ``"energy >= 1.5 and abs(ux) < 1"``.
 
         `box` keeps the rows within ranges of columns, ``{"x": (0, 10), "y": (None, 5)}``: a lower bound is included, an
-        upper bound excluded, and NaN is in no range. Columns of `period`, such as ``{"x": 128}``, are compared modulo it.
+        upper bound excluded, and NaN is in no range. Columns of `period`, such as ``{"x": 128}``, are compared modulo it; by
+        default, those of ``schema.periods``, except for columns whose period is None.
 
         `columns` are those to return (default: all, and the epoch), `limit` ends the result early. `order="key"` orders
         rows by epoch and key, `order="ux"` by epoch and that column: by its index if it has one, or, up to the limit, by

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from turbidite import _tables
 
@@ -24,6 +24,8 @@ class Schema:
 
     columns: tuple[Column, ...]
     key: str
+    periods: dict[str, float] = field(default_factory=dict, hash=False)
+    """The periods of the coordinates that are periodic, modulo which boxes are compared."""
 
     @property
     def names(self) -> list[str]:

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from turbidite import _core
+from turbidite._boxes import Period, period_text
 from turbidite._checks import natural
 from turbidite.errors import UsageError
 
@@ -58,7 +59,8 @@ class Writer:
     the number of threads that append at the same time, each as a rank of its own. `if_exists` says what to do with an epoch
     that exists: ``"error"``, ``"skip"`` or ``"replace"``. `indexes` are columns to index while the rows are written: ``"uy"``
     finds ranges and single values, ``"hash:id"`` single values, ``"bitmap:ux,uy,uz"`` answers conditions on several columns.
-    `levels` are levels of detail, 1 to 6, of a new dataset whose key is by space.
+    `levels` are levels of detail, 1 to 6, of a new dataset whose key is by space. `period` has the periods of its coordinates,
+    such as ``{"x": 128}``, modulo which boxes are then compared.
 
     With `comm`, an intracommunicator of mpi4py, the processes of a parallel program write one dataset. Opening, closing and
     the beginning and end of epochs are collective: all ranks call them in the same order. Each rank appends its own rows. A
@@ -82,6 +84,7 @@ class Writer:
         derive: Sequence[str] | str = (),
         indexes: Sequence[str] | str = (),
         levels: int | None = None,
+        period: Period | None = None,
         stall_limit: float | None = 1800,
     ) -> None:
         self.path = os.path.abspath(os.fsdecode(path))
@@ -102,6 +105,7 @@ class Writer:
                 _texts(derive),
                 _texts(indexes),
                 _levels(levels),
+                period_text(period, key),
             )
             return
         if ranks is not None:
@@ -118,6 +122,7 @@ class Writer:
             lambda: _texts(derive),
             lambda: _texts(indexes),
             lambda: _levels(levels),
+            lambda: period_text(period, key),
             stall_limit,
         )
 

@@ -34,7 +34,7 @@ fn schema() -> Schema {
 }
 
 fn within(sides: &str, periods: Option<&str>, schema: &Schema) -> Result<Predicate, ExpressionError> {
-    Predicate::parse_within(None, Some(SpaceText { sides, periods }), schema).map(Option::unwrap)
+    Predicate::parse_within(None, Some(SpaceText { sides, periods, records: schema }), schema).map(Option::unwrap)
 }
 
 fn text(sides: &str, periods: Option<&str>) -> String {
@@ -53,8 +53,9 @@ fn a_box_is_an_expression() {
         "\"odd, \"\"=:\"\" name\" >= 0.0 AND \"odd, \"\"=:\"\" name\" < 1.0 AND node >= 2"
     );
     let joined = |filter: &str| {
-        let space = SpaceText { sides: "x=0:10", periods: None };
-        Predicate::parse_within(Some(filter), Some(space), &schema()).unwrap().unwrap().to_string()
+        let schema = schema();
+        let space = SpaceText { sides: "x=0:10", periods: None, records: &schema };
+        Predicate::parse_within(Some(filter), Some(space), &schema).unwrap().unwrap().to_string()
     };
     assert_eq!(joined("y > 1 AND node = 3"), "y > 1.0 AND node = 3 AND x >= 0.0 AND x < 10.0");
     assert_eq!(joined("y > 1 OR node = 3"), "(y > 1.0 OR node = 3) AND x >= 0.0 AND x < 10.0");
@@ -81,6 +82,38 @@ fn a_periodic_side_compares_remainders() {
     assert_eq!(text("x=1:1.00000001", Some("128")), "FALSE");
     // The width is a period only if it is rounded.
     assert_ne!(text("y=1e-20:128", Some("128")), "y > -inf AND y < inf");
+}
+
+#[test]
+fn a_box_has_the_periods_of_the_dataset_unless_it_states_others() {
+    let columns = [("x", DataType::F32), ("y", DataType::F64), ("z", DataType::I32), ("ux", DataType::F32)];
+    let columns = columns.map(|(name, data_type)| Column::new(name, data_type)).to_vec();
+    let flat = Schema::new(columns, "space:z,x,y").unwrap();
+    let periodic = flat.clone().with_periods("64,0.1,".parse().unwrap()).unwrap();
+    let asked = |sides, periods, schema| within(sides, periods, schema).unwrap().to_string();
+    for (sides, stated, explicit) in [
+        ("60:70,0.05:0.12,0:1", None, "64,0.1,"),
+        ("60:70,0.05:0.12,0:1", Some(",,"), "64,0.1,"),
+        ("x=0.05:0.12,ux=0:1,z=60:70", None, "0.1,,64"),
+        ("x=0.05:0.12,ux=0:1,z=60:70", Some(",2,"), "0.1,2,64"),
+        ("60:70,0.05:0.12,0:1", Some("none,,8"), ",0.1,8"),
+        ("60:70,0.05:0.12,0:1", Some("32, none ,none"), "32,,"),
+        ("60:70,0.05:0.12,0:1", Some("none,none,none"), ",,"),
+        (":,-1:1,0:", None, "64,0.1,"),
+    ] {
+        assert_eq!(asked(sides, stated, &periodic), asked(sides, Some(explicit), &flat), "{sides} {stated:?}");
+    }
+    let refused = |sides, periods| within(sides, periods, &periodic).unwrap_err().to_string();
+    let open = refused("60:,:,:", None);
+    assert!(open.contains("at most 64 apart, or the period 'none': the dataset states that of 'z'"), "{open}");
+    let inverted = refused("60:6,:,:", None);
+    assert!(inverted.contains("to cross the period, write z=60:70"), "{inverted}");
+    assert_eq!(asked("60:,:,:", Some("none,,"), &periodic), "z >= 60 AND x >= -inf AND y >= -inf");
+    // A copy of these records has other coordinates, which keep the periods of the records.
+    let copy = Schema::new(periodic.columns().to_vec(), "space:ux,x").unwrap();
+    let space = SpaceText { sides: "0:1,0.05:0.12,z=60:70", periods: None, records: &periodic };
+    let found = Predicate::parse_within(None, Some(space), &copy).unwrap().unwrap().to_string();
+    assert_eq!(found, asked("ux=0:1,x=0.05:0.12,z=60:70", Some(",0.1,64"), &flat));
 }
 
 #[test]
@@ -123,7 +156,8 @@ fn each_mistake_has_its_message() {
         ("x=0:1", Some("-3"), "period '-3': a period is finite and above zero"),
         ("x=0:1", Some("nan"), "period 'nan': a period is finite and above zero"),
         ("x=0:1", Some("inf"), "period 'inf': a period is finite and above zero"),
-        ("x=0:1", Some("L"), "period 'L': 'L' is not a number"),
+        ("x=0:1", Some("L"), "period 'L': 'L' is neither a number nor 'none'"),
+        ("x=0:1", Some("None"), "period 'None': 'None' is neither a number nor 'none'"),
         ("x=0:1", Some("1e-60"), "period '1e-60': the period of 'x' is 0 when rounded to f32"),
         ("x=0:1", Some("1e60"), "the period of 'x' is inf when rounded to f32"),
         ("x=0:1e60", Some("8"), "box 'x=0:1e60': a bound is infinite when rounded to f32"),

@@ -123,7 +123,8 @@ impl LevelPlan {
     }
 }
 
-/// Returns the units of a level in the order of their turns, or by the distance of their boxes from a point.
+/// Returns the units of a level in the order of their turns, or by the distance of their boxes from a point, modulo the
+/// periods of the dataset.
 fn units_by_turns(
     dataset: &Catalog,
     resolved: &ResolvedQuery,
@@ -136,6 +137,7 @@ fn units_by_turns(
     let groups = &scan.manifest.row_groups;
     let run_of = |choice: &GroupChoice| (groups[choice.entry].part.rank, groups[choice.entry].run);
     let mut group = 0u32;
+    let periods: Vec<Option<f64>> = resolved.schema.rounded_periods().collect();
     // The row groups of a run follow each other.
     for choices in scan.choices.chunk_by(|one, other| run_of(one) == run_of(other)) {
         let (receiver, run) = run_of(&choices[0]);
@@ -146,7 +148,7 @@ fn units_by_turns(
                 let distance = match near {
                     None => 0.0,
                     Some(point) => bounds_of(&plan.group, resolved, &(unit.start..unit.end))?
-                        .map_or(f64::INFINITY, |bounds| distance(point, &bounds)),
+                        .map_or(f64::INFINITY, |bounds| distance(point, &bounds, &periods)),
                 };
                 visits.push((distance, tie(run, beginning), unit));
             }

@@ -66,10 +66,28 @@ pub(super) fn stands_for(level: u8, share: f64, top: u8) -> f64 {
     1.0 / (coarser + share * (probability(level) - coarser))
 }
 
-/// Returns the distance of a point from a box.
-pub(super) fn distance(point: &[f64], bounds: &[(f64, f64)]) -> f64 {
-    let along = |(at, (low, high)): (&f64, &(f64, f64))| (low - at).max(at - high).max(0.0);
-    point.iter().zip(bounds).map(along).fold(0.0, f64::hypot)
+/// Returns the distance of a point from a box. Along a periodic coordinate, it is that from the nearest image of the
+/// box.
+pub(super) fn distance(point: &[f64], bounds: &[(f64, f64)], periods: &[Option<f64>]) -> f64 {
+    let along = |((at, (low, high)), period): ((&f64, &(f64, f64)), &Option<f64>)| match period {
+        Some(period) => distance_modulo(*at, (*low, *high), *period),
+        None => (low - at).max(at - high).max(0.0),
+    };
+    point.iter().zip(bounds).zip(periods).map(along).fold(0.0, f64::hypot)
+}
+
+/// Returns the distance of a number from the images of an interval, which lie a period apart.
+fn distance_modulo(at: f64, (low, high): (f64, f64), period: f64) -> f64 {
+    let width = high - low;
+    if width >= period {
+        return 0.0;
+    }
+    // How far the number is above the image that begins below it. NaN if the interval is infinity, which has no images.
+    let above = (at - low).rem_euclid(period);
+    if above.is_nan() {
+        return f64::INFINITY;
+    }
+    (above - width).min(period - above).max(0.0)
 }
 
 #[cfg(test)]
@@ -140,8 +158,32 @@ mod tests {
     #[test]
     fn distances_are_those_to_the_nearest_point_of_a_box() {
         let bounds = [(0.0, 2.0), (-1.0, f64::INFINITY)];
-        assert_eq!(distance(&[1.0, 5.0], &bounds), 0.0);
-        assert_eq!(distance(&[5.0, -5.0], &bounds), 5.0);
-        assert_eq!(distance(&[-2.0, 1e300], &bounds), 2.0);
+        let distance = |point: &[f64]| distance(point, &bounds, &[None; 2]);
+        assert_eq!(distance(&[1.0, 5.0]), 0.0);
+        assert_eq!(distance(&[5.0, -5.0]), 5.0);
+        assert_eq!(distance(&[-2.0, 1e300]), 2.0);
+    }
+
+    #[test]
+    fn distances_along_periodic_coordinates_are_those_to_the_nearest_image() {
+        let from = |at: f64, low: f64, high: f64| distance(&[at], &[(low, high)], &[Some(10.0)]);
+        for (at, low, high, expected) in [
+            (1.0, 0.0, 2.0, 0.0),
+            (9.0, 0.0, 2.0, 1.0),
+            (5.0, 0.0, 2.0, 3.0),
+            (7.0, 0.0, 2.0, 3.0),
+            (6.0, 0.0, 2.0, 4.0),
+            (-1.0, 0.0, 2.0, 1.0),
+            (101.0, -20.0, -18.0, 0.0),
+            (4.0, 9.0, 19.0, 0.0),
+            (4.0, 9.0, f64::INFINITY, 0.0),
+            (4.0, f64::INFINITY, f64::INFINITY, f64::INFINITY),
+            (4.0, f64::NEG_INFINITY, f64::NEG_INFINITY, f64::INFINITY),
+            (4.0, f64::NEG_INFINITY, f64::INFINITY, 0.0),
+            (4.0, 7.0, 7.0, 3.0),
+        ] {
+            assert_eq!(from(at, low, high), expected, "{at} from {low} to {high}");
+        }
+        assert_eq!(distance(&[9.0, 9.0], &[(0.0, 2.0), (0.0, 5.0)], &[Some(12.0), None]), 5.0);
     }
 }

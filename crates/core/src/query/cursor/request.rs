@@ -33,7 +33,7 @@ impl CursorRequest {
     }
 
     /// Orders the pages of each level by the distance of their boxes from a point, the nearest first. The point has one
-    /// number for each coordinate. Periods of a box do not count.
+    /// number for each coordinate. Distances are those modulo the periods of the dataset, not of a box.
     #[must_use]
     pub fn near(mut self, point: impl Into<Vec<f64>>) -> Self {
         self.near = Some(point.into());

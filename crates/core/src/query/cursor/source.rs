@@ -10,7 +10,7 @@ use crate::query::catalog::Catalog;
 use crate::query::cursor::request::{CursorRequest, unfit};
 use crate::query::metrics::{Counters, add};
 use crate::query::request::{ResolvedQuery, Use};
-use crate::schema::Levels;
+use crate::schema::{Levels, Schema};
 
 /// The levels of detail that a cursor reads.
 pub(super) struct Source {
@@ -31,7 +31,7 @@ pub(super) fn find(dataset: &Arc<Catalog>, request: &CursorRequest, counters: &C
         Use::Automatic | Use::Scan => None,
     };
     if let (None, Some(levels)) = (wanted, dataset.schema.levels()) {
-        let resolved = resolve(dataset, request)?;
+        let resolved = resolve(dataset, request, &dataset.schema)?;
         let manifest = dataset.manifest_of_now(only_epoch(dataset, request)?)?;
         return Ok(Source { catalog: dataset.clone(), resolved, manifest, levels });
     }
@@ -73,7 +73,7 @@ fn of_copies(
     let mut best: Option<(usize, Source)> = None;
     let mut failure = None;
     for copy in candidates {
-        match source_of(copy, request, &records) {
+        match source_of(copy, request, &records, &dataset.schema) {
             Ok(Some(source)) => {
                 let is_limited = |column: &&usize| source.resolved.predicate_columns().contains(column);
                 let limited = copy.coordinates().iter().filter(is_limited).count();
@@ -106,20 +106,26 @@ fn of_copies(
     }
 }
 
-/// Returns a copy of this commit of an epoch, if there is one.
-fn source_of(copy: &SpaceCopy<Catalog>, request: &CursorRequest, records: &EpochManifest) -> Result<Option<Source>> {
+/// Returns a copy of this commit of an epoch, if there is one. `schema` is that of the records.
+fn source_of(
+    copy: &SpaceCopy<Catalog>,
+    request: &CursorRequest,
+    records: &EpochManifest,
+    schema: &Schema,
+) -> Result<Option<Source>> {
     let Some((catalog, _)) = copy_of(copy, records, &[])? else { return Ok(None) };
-    let resolved = resolve(&catalog, request)?;
+    let resolved = resolve(&catalog, request, schema)?;
     let Some((catalog, manifest)) = copy_of(copy, records, resolved.predicate_columns())? else { return Ok(None) };
     let levels = catalog.schema.levels();
     Ok(levels.map(|levels| Source { catalog, resolved, manifest, levels }))
 }
 
-/// Resolves a request against what would be read. A box without names has its coordinates.
-fn resolve(catalog: &Catalog, request: &CursorRequest) -> Result<ResolvedQuery> {
+/// Resolves a request against what would be read. A box without names has its coordinates, and the periods of the
+/// records, of which a copy may have fewer.
+fn resolve(catalog: &Catalog, request: &CursorRequest, records: &Schema) -> Result<ResolvedQuery> {
     request.check(&catalog.schema)?;
     // Entries of indexes would be read again for each level.
-    ResolvedQuery::resolve(&request.query.clone().using(Use::Scan), &catalog.schema)
+    ResolvedQuery::resolve_copy(&request.query.clone().using(Use::Scan), &catalog.schema, records)
 }
 
 /// Returns the only epoch of a request.

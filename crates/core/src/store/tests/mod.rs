@@ -4,6 +4,7 @@ mod commits;
 mod crashes;
 mod discarded;
 mod locks;
+mod periods;
 mod recovered;
 mod settled;
 mod verified;
