@@ -67,6 +67,10 @@ const WIDE_KEYS: &str = "wide_keys";
 /// The feature of datasets with levels of detail. Older releases do not look for parts in folders of levels.
 const LEVELS: &str = "levels";
 
+/// The feature of datasets whose levels of detail are in proportion to a column. Older releases would take them for
+/// even.
+const LEVEL_WEIGHTS: &str = "level_weights";
+
 /// Names of the features that a dataset of format version 2 uses.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Features {
@@ -81,12 +85,15 @@ struct StoredClustering {
     columns: Vec<String>,
 }
 
-/// Levels of detail: the name of their folders, the seed of the sample, and the number of levels above level 0.
+/// Levels of detail: the name of their folders, the seed of the sample, the number of levels above level 0, and the
+/// column to which they are in proportion, with the feature of this name.
 #[derive(Debug, Serialize, Deserialize)]
 struct StoredLevels {
     folder: String,
     seed: u64,
     count: u8,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    weight: Option<String>,
 }
 
 /// The fields that decide whether this release can decode the others.
@@ -127,9 +134,10 @@ impl DatasetDescriptor {
                 let ClusterKey { clustering, columns } = self.schema.cluster_key();
                 let clustering = StoredClustering { method: clustering.name().to_owned(), columns };
                 let is_wide = clustering.method == Clustering::Hash.name() && !self.schema.has_numeric_key();
-                let has_levels = self.schema.levels().is_some();
-                let features = [(WIDE_KEYS, is_wide), (LEVELS, has_levels)].into_iter();
-                let requires = features.filter(|(_, is_used)| *is_used).map(|(name, _)| name.to_owned()).collect();
+                let (has_levels, is_weighted) = (self.schema.levels().is_some(), self.schema.level_weight().is_some());
+                let features = [(WIDE_KEYS, is_wide), (LEVELS, has_levels), (LEVEL_WEIGHTS, is_weighted)];
+                let requires =
+                    features.into_iter().filter(|(_, is_used)| *is_used).map(|(name, _)| name.to_owned()).collect();
                 (Some(Features { requires, requires_to_write }), None, Some(clustering))
             }
         };
@@ -155,7 +163,8 @@ impl DatasetDescriptor {
 
     fn stored_levels(&self) -> Option<StoredLevels> {
         let Levels { count, seed } = self.schema.levels()?;
-        Some(StoredLevels { folder: self.schema.level_folders()?, seed, count })
+        let weight = self.schema.level_weight_name().map(str::to_owned);
+        Some(StoredLevels { folder: self.schema.level_folders()?, seed, count, weight })
     }
 
     /// Decodes `dataset.json`. `path` is the path of the file, for error messages.
@@ -174,7 +183,9 @@ impl DatasetDescriptor {
             serde_json::from_slice(bytes).map_err(|error| corruption(&format!("it has no format version: {error}")))?;
         let format_version = FormatVersion::stated(header.format_version, path)?;
         let unknown = |feature: &String| Error::Feature { path: path.to_owned(), feature: feature.clone() };
-        if let Some(feature) = header.requires.iter().find(|feature| ![WIDE_KEYS, LEVELS].contains(&feature.as_str())) {
+        let requires = |name: &str| header.requires.iter().any(|feature| feature == name);
+        let is_known = |feature: &&String| [WIDE_KEYS, LEVELS, LEVEL_WEIGHTS].contains(&feature.as_str());
+        if let Some(feature) = header.requires.iter().find(|feature| !is_known(feature)) {
             return Err(unknown(feature));
         }
         let fields: Fields =
@@ -196,9 +207,14 @@ impl DatasetDescriptor {
             }
             error => corruption(&error.to_string()),
         })?;
-        let has_levels = header.requires.iter().any(|feature| feature == LEVELS);
+        let has_levels = requires(LEVELS);
+        let weight =
+            fields.levels.as_ref().and_then(|levels| levels.weight.clone()).filter(|_| requires(LEVEL_WEIGHTS));
+        if requires(LEVEL_WEIGHTS) && weight.is_none() {
+            return Err(corruption("it does not state the weight of its levels"));
+        }
         let schema = match fields.levels.filter(|_| has_levels) {
-            Some(StoredLevels { folder, seed, count }) => {
+            Some(StoredLevels { folder, seed, count, .. }) => {
                 let schema = schema.with_levels(Levels { count, seed });
                 let schema = schema.map_err(|error| corruption(&error.to_string()))?;
                 if schema.level_folders().as_ref() != Some(&folder) {
@@ -207,6 +223,10 @@ impl DatasetDescriptor {
                 schema
             }
             None if has_levels => return Err(corruption("it does not state its levels")),
+            None => schema,
+        };
+        let schema = match weight {
+            Some(weight) => schema.with_level_weight(&weight).map_err(|error| corruption(&error.to_string()))?,
             None => schema,
         };
         let uuid = Uuid::try_parse(&fields.uuid).map_err(|error| corruption(&error.to_string()))?;
@@ -339,6 +359,7 @@ impl DatasetDescriptor {
             }
             _ => {}
         }
+        self.check_level_weight(paths, theirs.level_weight_name())?;
         if !wanted.derivations.is_empty() && self.derivations != wanted.derivations {
             return mismatch(format!(
                 "its derivations are [{}], but [{}] were requested",
@@ -347,6 +368,20 @@ impl DatasetDescriptor {
             ));
         }
         Ok(())
+    }
+
+    /// Checks that the levels of detail are in proportion to this column, if one is stated.
+    ///
+    /// # Errors
+    /// [`Error::Mismatch`] if they are not.
+    pub(crate) fn check_level_weight(&self, paths: &DatasetPaths, wanted: Option<&str>) -> Result<()> {
+        let (Some(wanted), found) = (wanted, self.schema.level_weight_name()) else { return Ok(()) };
+        if found == Some(wanted) {
+            return Ok(());
+        }
+        let found = found.map_or("even".to_owned(), |found| format!("in proportion to '{found}'"));
+        let what = format!("its levels of detail are {found}, but levels in proportion to '{wanted}' were requested");
+        Err(Error::Mismatch { path: paths.root().to_owned(), what })
     }
 
     /// Checks that records from the source of `wanted` may be added to this dataset. The scheme of a source is its text
@@ -444,6 +479,27 @@ mod tests {
         decode(&signed(&format!("{covered},\n  \"later\": 1"))).unwrap();
         let nonsense = signed("{\n  \"format_version\": 1");
         assert!(matches!(decode(&nonsense), Err(Error::Corruption { .. })));
+    }
+
+    #[test]
+    fn weights_of_levels_are_a_feature_and_columns_of_numbers() {
+        let columns = ["x", "y", "energy"].map(|name| Column::new(name, DataType::F32)).to_vec();
+        let schema = Schema::new(columns, "space:x,y").unwrap().with_levels(Levels { count: 2, seed: 7 }).unwrap();
+        let even = DatasetDescriptor::new(Arc::new(schema.clone()));
+        assert!(!String::from_utf8(even.encode().unwrap()).unwrap().contains("weight"), "even levels state none");
+        let descriptor = DatasetDescriptor::new(Arc::new(schema.with_level_weight("energy").unwrap()));
+        let text = String::from_utf8(descriptor.encode().unwrap()).unwrap();
+        assert_eq!(decode(text.as_bytes()).unwrap(), descriptor);
+        let covered = text.split_once(",\n  \"checksum\"").unwrap().0;
+        for (from, to) in [
+            ("\"weight\": \"energy\"", "\"weight\": \"ux\""),
+            ("\"weight\": \"energy\"", "\"weight\": null"),
+            ("\"weight\": \"energy\"", "\"weight\": 7"),
+            ("\"levels\",\n", "\n"),
+        ] {
+            assert!(covered.contains(from), "{covered}");
+            assert!(matches!(decode(&signed(&covered.replacen(from, to, 1))), Err(Error::Corruption { .. })), "{to}");
+        }
     }
 
     #[test]
