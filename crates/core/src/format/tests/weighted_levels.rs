@@ -123,14 +123,15 @@ fn rows_reach_a_level_as_often_as_they_say() {
         }
         let mut by_weight: Vec<usize> = (0..weights.len()).collect();
         by_weight.sort_by(|one, other| weights[*one].1.total_cmp(&weights[*other].1));
-        for level in 0..usize::from(LEVELS) {
+        for level in 1..=LEVELS {
+            let place = usize::from(level) - 1;
             for rows in by_weight.chunks(60) {
                 let count = rows.len() as f64;
-                let deviations = || rows.iter().map(|row| found[*row][level].0 - 1.0);
-                let variance = rows.iter().map(|row| found[*row][level].1).sum::<f64>() / count / SEEDS as f64;
+                let deviations = || rows.iter().map(|row| found[*row][place].0 - 1.0);
+                let variance = rows.iter().map(|row| found[*row][place].1).sum::<f64>() / count / SEEDS as f64;
                 let mean = deviations().sum::<f64>() / count;
                 let error = f64::sqrt(variance / count);
-                let what = format!("{name}, level {}", level + 1);
+                let what = format!("{name}, level {level}");
                 assert!(mean.abs() < 4.0 * error, "{what}: {mean} from 1, of {error}");
                 // Rows that are an interval apart are in the same samples, so as many rows tell as an interval has.
                 let spread = deviations().map(|deviation| deviation * deviation).sum::<f64>() / count / variance;
