@@ -182,6 +182,14 @@ turbidite_status turbidite_open_indexed(const char *path, const turbidite_column
                                         const turbidite_options *options, const turbidite_transport *const *transports,
                                         turbidite_dataset **dataset);
 
+/* Opens a dataset like turbidite_open_indexed, whose levels of detail (options->levels of them) are in proportion to
+ * the column of numbers `level_weight`: rows with large values move up more often. NULL for even levels. An existing
+ * dataset must have this weight. `index_count` may be 0, and `indexes` then NULL. */
+turbidite_status turbidite_open_weighted(const char *path, const turbidite_column *columns, size_t column_count,
+                                         const char *key, const char *level_weight, const char *const *indexes,
+                                         size_t index_count, const turbidite_options *options,
+                                         const turbidite_transport *const *transports, turbidite_dataset **dataset);
+
 /* Begins an epoch. `epoch` is, for example, the number of the timestep. Collective. May return TURBIDITE_SKIPPED, see
  * above. */
 turbidite_status turbidite_begin_epoch(turbidite_dataset *dataset, uint64_t epoch);
@@ -336,8 +344,21 @@ turbidite_status turbidite_cursor_batch(const turbidite_cursor *cursor, turbidit
 
 /* Returns the number of rows that each row of all steps stands for: their counts and sums, times this number, are
  * unbiased estimates for any place and predicate. 0 if no estimate is possible: before the first step, and in the
- * middle of a level that is read from a point outwards. */
+ * middle of a level that is read from a point outwards. Also 0, up to the end, if levels are in proportion to a column:
+ * rows then stand for different numbers, see turbidite_cursor_stand_for. */
 double turbidite_cursor_stands_for(const turbidite_cursor *cursor);
+
+/* Returns the lowest level of detail of which all rows have been read, as have been those of all coarser levels. -1
+ * before the coarsest level is complete. */
+int32_t turbidite_cursor_complete_level(const turbidite_cursor *cursor);
+
+/* Writes the number of rows that each row of the batch which the stream has returned last stands for, among the rows of
+ * a level and above, to `numbers`. `count` is the number of rows of the batch. The numbers are 8^level, or follow from
+ * the column to which levels are in proportion; they are 0 if the batch is of a lower level. With the level that is
+ * complete, sums of the numbers over all batches are unbiased counts, and sums of their products with a column unbiased
+ * sums, for any place and predicate. */
+turbidite_status turbidite_cursor_stand_for(const turbidite_cursor *cursor, uint32_t level, double *numbers,
+                                            uint64_t count);
 
 /* Returns the maximum number of rows that further steps return. 0 at the end. */
 uint64_t turbidite_cursor_rows_most(const turbidite_cursor *cursor);

@@ -16,7 +16,7 @@ use crate::structs::{self, CBatch, CRequest};
 /// A cursor and the last batch that a stream of it has returned.
 struct Shared {
     cursor: Cursor,
-    last: Option<CBatch>,
+    last: Option<CursorBatch>,
     /// Bytes of pages that the cursor had read when they were last counted.
     counted: u64,
     bytes_read: Arc<AtomicU64>,
@@ -28,13 +28,13 @@ impl Shared {
         let bytes = self.cursor.metrics().bytes_read;
         self.bytes_read.fetch_add(bytes - self.counted, Ordering::Relaxed);
         self.counted = bytes;
-        self.last = match &next {
-            Some(Ok(batch)) => Some(CBatch::of(batch)),
-            _ => None,
-        };
+        self.last = next.as_ref().and_then(|batch| batch.as_ref().ok()).cloned();
         next.map(|batch| batch.map(|CursorBatch { rows, .. }| rows))
     }
 }
+
+/// The error of a function that needs a batch.
+const NO_BATCH: &str = "there is none: no stream of this step has returned one";
 
 /// A cursor: `turbidite_cursor` of turbidite.h. Its streams share it.
 pub struct CCursor(Arc<Mutex<Shared>>);
@@ -148,12 +148,54 @@ pub unsafe extern "C" fn turbidite_cursor_batch(cursor: *const CCursor, batch: *
         }
         // SAFETY: the header requires a struct that begins with its size.
         unsafe { CBatch::check(batch) }?;
-        let last = lock(shared).last;
-        let last = last.ok_or_else(|| argument("batch", "there is none: no stream of this step has returned one"))?;
+        let last = lock(shared).last.as_ref().map(CBatch::of);
+        let last = last.ok_or_else(|| argument("batch", NO_BATCH))?;
         // SAFETY: as above.
         unsafe { last.hand_over(batch) };
         Ok(OK)
     })
+}
+
+/// Writes what each row of the batch that a stream of the cursor has returned last stands for.
+///
+/// # Safety
+/// The caller fulfils the contract of turbidite.h.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn turbidite_cursor_stand_for(
+    cursor: *const CCursor,
+    level: u32,
+    numbers: *mut c_double,
+    count: u64,
+) -> i32 {
+    answer(|| {
+        // SAFETY: the header requires a handle or NULL.
+        let CCursor(shared) = unsafe { cursor.as_ref() }.ok_or_else(|| argument("cursor", "is NULL"))?;
+        if numbers.is_null() {
+            return Err(argument("numbers", "is NULL"));
+        }
+        let locked = lock(shared);
+        let last = locked.last.as_ref().ok_or_else(|| argument("batch", NO_BATCH))?;
+        let rows = last.rows.num_rows();
+        if count != rows as u64 {
+            return Err(argument("count", format!("is {count}, but the batch has {rows} rows")));
+        }
+        let level = u8::try_from(level).unwrap_or(u8::MAX);
+        let found = last.stand_for(level).unwrap_or_else(|| vec![0.0; rows]);
+        // SAFETY: the header requires memory for `count` numbers, which are as many as have been found.
+        unsafe { std::slice::from_raw_parts_mut(numbers, rows) }.copy_from_slice(&found);
+        Ok(OK)
+    })
+}
+
+/// Returns the lowest level of detail of which all rows have been returned, or -1.
+///
+/// # Safety
+/// `cursor` is NULL or an open handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn turbidite_cursor_complete_level(cursor: *const CCursor) -> i32 {
+    // SAFETY: guaranteed by the caller.
+    let level = unsafe { cursor.as_ref() }.and_then(|cursor| lock(&cursor.0).cursor.complete_level());
+    level.map_or(-1, i32::from)
 }
 
 /// Returns the number of rows that each row returned so far stands for, or 0 if no estimate is possible.

@@ -19,9 +19,13 @@ mod places;
 const KEY: &str = "space:x,y,z";
 
 fn write(levels: u8, epochs: &[Records]) -> Dataset {
+    write_weighted(levels, None, epochs)
+}
+
+fn write_weighted(levels: u8, weight: Option<&str>, epochs: &[Records]) -> Dataset {
     let storage = Arc::new(MemoryStorage::new());
     let mut options = options();
-    options.part_bytes = Some(0);
+    (options.part_bytes, options.level_weight) = (Some(0), weight.map(str::to_owned));
     let schema = schema(KEY).with_levels(Levels { count: levels, seed: 22 }).unwrap();
     let job = LocalJob::open_with(storage.clone(), ROOT, schema, options).unwrap();
     for (epoch, records) in (0..).zip(epochs) {
@@ -58,9 +62,11 @@ fn each_record_is_returned_once_wherever_it_is() {
     let mut short = Records::even(3, 0.0, 1000.0);
     short.truncate(5_000);
     let epochs = [Records::hostile(1), one_point, Records::new(Vec::new()), few, short];
-    let dataset = write(3, &epochs);
+    let datasets = [write(3, &epochs), write_weighted(3, Some("y"), &epochs)];
     let mut random = Random::new(4);
-    for (epoch, records) in (0..).zip(&epochs) {
+    for (dataset, (epoch, records)) in
+        datasets.iter().flat_map(|dataset| (0..).zip(&epochs).map(move |of| (dataset, of)))
+    {
         for sides in [None, Some("0:400,10:700,-3:77")] {
             let query = Query::new().epochs(epoch).restricted(None, sides.map(str::to_owned), None);
             let mut cursor = dataset.cursor(&CursorRequest::new(query)).unwrap();
@@ -89,7 +95,7 @@ fn each_record_is_returned_once_wherever_it_is() {
             };
             let expected: Vec<u32> = (0..records.number.len()).filter(inside).map(|row| records.number[row]).collect();
             assert_eq!(found, expected, "epoch {epoch}, {sides:?}");
-            assert_eq!(cursor.stands_for(), Some(1.0));
+            assert_eq!((cursor.stands_for(), cursor.complete_level()), (Some(1.0), Some(0)));
         }
     }
 }
@@ -135,6 +141,73 @@ fn counts_in_cells_have_no_bias_over_the_seeds() {
     }
 }
 
+/// The weight grows with `x`, so the corner with half of the records has the lightest ones.
+#[test]
+fn weighted_rows_of_complete_levels_have_no_bias_over_the_seeds() {
+    const SEEDS: u64 = 200;
+    let records = || {
+        let mut random = Random::new(17);
+        let place = |number: usize| [(); 3].map(|()| random.fraction() * if number < 2_000 { 1000.0 } else { 300.0 });
+        Records::new((0..4_000).map(place).collect())
+    };
+    let dataset = write_weighted(2, Some("number"), &(0..SEEDS).map(|_| records()).collect::<Vec<_>>());
+    let cell = |place: [f64; 3]| place.iter().fold(0, |cell, at| 2 * cell + usize::from(*at >= 300.0));
+    // Counts of the cells, and then sums of the weights.
+    let mut truth = [0.0; 16];
+    let of_epoch = records();
+    for row in 0..of_epoch.number.len() {
+        let cell = cell([of_epoch.x[row].into(), of_epoch.y[row], of_epoch.z[row].into()]);
+        truth[cell] += 1.0;
+        truth[8 + cell] += f64::from(of_epoch.number[row]);
+    }
+    let mut sums = [[(0.0f64, 0.0f64); 16]; 2];
+    for epoch in 0..SEEDS {
+        // The weight is read, even if it is not asked for.
+        let columns = if epoch % 2 == 0 { vec!["x", "y", "z"] } else { vec!["number", "x", "y", "z"] };
+        let query = Query::new().epochs(epoch).columns(columns);
+        let mut cursor = dataset.cursor(&CursorRequest::new(query)).unwrap();
+        let mut batches = Vec::new();
+        for (quality, complete) in
+            [(0.001, None), (1.0 / 64.0, Some(2)), (0.05, Some(2)), (0.125, Some(1)), (1.0, Some(0))]
+        {
+            batches.extend(take(&mut cursor, Step::Quality(quality)));
+            assert_eq!(cursor.complete_level(), complete, "at {quality}");
+            assert_eq!(cursor.stands_for(), (quality == 1.0).then_some(1.0));
+            let Some(level) = complete else { continue };
+            let mut counts = [0.0; 16];
+            for batch in &batches {
+                assert!(batch.stands_for().is_none() && batch.stand_for(batch.level + 1).is_none());
+                let Some(stand_for) = batch.stand_for(level) else { continue };
+                let weights = batch.rows.column_by_name("number").map(|_| numbers(batch));
+                for (row, (place, stands_for)) in places_of(batch).into_iter().zip(stand_for).enumerate() {
+                    counts[cell(place)] += stands_for;
+                    counts[8 + cell(place)] += stands_for * weights.map_or(0.0, |weights| weights[row].into());
+                }
+            }
+            if level == 0 {
+                assert_eq!(counts[..8], truth[..8]);
+                continue;
+            }
+            if quality == 0.05 {
+                continue;
+            }
+            for (number, (sum, truth)) in sums[usize::from(level) - 1].iter_mut().zip(truth).enumerate() {
+                // Sums of the weights are known in every other epoch.
+                if number < 8 || epoch % 2 == 1 {
+                    let deviation = counts[number] - truth;
+                    *sum = (sum.0 + deviation, sum.1 + deviation * deviation);
+                }
+            }
+        }
+    }
+    for (level, sums) in (1..).zip(sums) {
+        for (number, (sum, squares)) in sums.into_iter().enumerate() {
+            let error = 4.5 * squares.sqrt();
+            assert!(sum.abs() < error, "level {level}, number {number} of {}: {sum} +- {error}", truth[number]);
+        }
+    }
+}
+
 /// The deviations of estimates from the truth over the seeds of many epochs.
 #[derive(Default)]
 struct Deviations {
@@ -167,7 +240,12 @@ fn true_numbers_lie_within_the_errors_of_a_level() {
         let place = |number: usize| [(); 3].map(|()| random.fraction() * if number < 2_000 { 1000.0 } else { 300.0 });
         Records::new((0..4_000).map(place).collect())
     };
-    let dataset = write(2, &(0..SEEDS).map(|_| records()).collect::<Vec<_>>());
+    let epochs: Vec<Records> = (0..SEEDS).map(|_| records()).collect();
+    check_errors("even", &write(2, &epochs), SEEDS);
+    check_errors("in proportion to 'number'", &write_weighted(2, Some("number"), &epochs), SEEDS);
+}
+
+fn check_errors(how: &str, dataset: &Dataset, seeds: u64) {
     let bins = Bins { range: Some((Value::Float(0.0), Value::Float(1000.0))), ..Bins::new(10) };
     for (filter, sides) in [(None, None), (Some("number % 5 = 3"), None), (None, Some("100:450,:,50:900"))] {
         let query = |epoch: u64| {
@@ -176,7 +254,7 @@ fn true_numbers_lie_within_the_errors_of_a_level() {
         let truth = dataset.histogram_of(&query(0), "x", &bins).unwrap();
         for level in [1, 2] {
             let (mut of_bins, mut of_rows) = (Deviations::default(), Deviations::default());
-            for epoch in 0..SEEDS {
+            for epoch in 0..seeds {
                 let found = dataset.histogram_from_level(&query(epoch), "x", &bins, level).unwrap();
                 let errors = found.errors.unwrap();
                 for ((found, error), truth) in found.bins.iter().zip(&errors.bins).zip(&truth.bins) {
@@ -193,11 +271,11 @@ fn true_numbers_lie_within_the_errors_of_a_level() {
                     continue;
                 }
                 let (covered, spread) = (found.covered / found.count, f64::sqrt(found.squares / found.squared_errors));
-                let what = format!("level {level}, {what} where {filter:?} within {sides:?}");
+                let what = format!("{how}: level {level}, {what} where {filter:?} within {sides:?}");
                 println!("{what}: {:.1}% within 1.96 errors; deviations are {spread:.2} errors", 100.0 * covered);
-                assert!(covered >= 0.95 && (0.1..1.0).contains(&spread), "{what}: {covered}, {spread}");
+                assert!(covered >= 0.95 && (0.05..1.0).contains(&spread), "{what}: {covered}, {spread}");
                 let (mean, deviation) = (found.sum / found.count, f64::sqrt(found.squares / found.count));
-                assert!(mean.abs() < 4.5 * deviation / f64::sqrt(SEEDS as f64), "{what}: {mean} of {deviation}");
+                assert!(mean.abs() < 4.5 * deviation / f64::sqrt(seeds as f64), "{what}: {mean} of {deviation}");
             }
         }
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt32Type;
 use places::{ROOT, ROWS, Records, options, schema, verify};
-use turbidite::format::{EpochManifest, RunKind, SealedRun, scan_seals};
+use turbidite::format::{EpochManifest, RowGroupEntry, RunKind, SealedRun, scan_seals};
 use turbidite::storage::{Fault, FaultStorage, MemoryStorage, Storage};
 use turbidite::store::{DatasetDescriptor, DatasetPaths, IfExists, list_epochs, load_manifest, salvage, verify_on};
 use turbidite::{Column, DataType, Dataset, Error, LocalJob, Query, Schema, VerifyOptions, WriteOptions};
@@ -123,6 +123,128 @@ fn records_are_at_one_level_wherever_they_are() {
         let most = manifest(&storage, 0).parts.iter().map(|part| part.level).max();
         assert!(most.is_some_and(|most| most == levels.min(3) || most > 2), "{most:?} of {levels} levels are used");
     }
+}
+
+fn weighted(column: &str) -> WriteOptions {
+    let mut options = with_levels(2);
+    options.level_weight = Some(column.to_owned());
+    options
+}
+
+/// Coordinates are weights as good as any: floats with NaN and infinities, integers of both signs.
+#[test]
+fn levels_may_be_in_proportion_to_any_column_of_numbers() {
+    let few = Records::new(vec![[1.0; 3], [2.0; 3], [f64::NAN; 3]]);
+    let epochs = [Records::hostile(1), Records::new(Vec::new()), few, Records::new(vec![[3.0; 3]; 5_000])];
+    for weight in ["number", "x", "y", "z"] {
+        let storage = write(weighted(weight), &epochs);
+        assert_eq!(findings(&storage), "");
+        assert_eq!(describe(&storage).schema.level_weight_name(), Some(weight));
+        let text = storage.open(&DatasetPaths::new(ROOT).descriptor()).unwrap();
+        let mut bytes = vec![0; text.bytes() as usize];
+        text.read_at(0, &mut bytes).unwrap();
+        let text: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+        assert_eq!(text["requires"], serde_json::json!(["levels", "level_weights"]));
+        assert_eq!(text["levels"]["weight"], weight);
+        for (epoch, records) in (0..).zip(&epochs) {
+            assert_eq!(numbers(&storage, &Query::new().epochs(epoch)), records.number);
+            let mut runs: BTreeMap<(u32, u32), [u64; 3]> = BTreeMap::new();
+            for group in &manifest(&storage, epoch).row_groups {
+                let stated = group.intervals.as_ref().map(|intervals| intervals.stands_for(1, f64::NAN));
+                assert_eq!(stated.is_some(), group.level > 0, "level {}", group.level);
+                // A row without a valid weight stands for the mean size's share: 8, or less if others are certain.
+                assert!(stated.is_none_or(|rows| (1.0..=8.001).contains(&rows)), "{stated:?}");
+                if group.kind != RunKind::NanKey {
+                    runs.entry((group.part.rank, group.run)).or_default()[usize::from(group.level)] += group.rows;
+                }
+            }
+            for (run, rows) in runs {
+                for level in 1..rows.len() {
+                    let (lower, upper) = (rows[level - 1..].iter().sum::<u64>(), rows[level..].iter().sum::<u64>());
+                    assert!(upper.abs_diff(lower / 8) <= 2, "{run:?}, level {level}: {rows:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn jobs_go_on_with_the_weight_that_a_dataset_has() {
+    let storage = write(weighted("number"), &[Records::even(1, 0.0, 10.0)]);
+    for options in [with_levels(0), with_levels(2), weighted("number")] {
+        let mut options = options;
+        options.if_exists = IfExists::Replace;
+        let job = open(&storage, options).unwrap();
+        write_epoch(&job, 1, &Records::even(2, 0.0, 10.0));
+        write_epoch(&job, 2, &Records::even(3, 0.0, 10.0));
+        job.truncate_after(1).unwrap();
+        job.close().unwrap();
+        assert_eq!(findings(&storage), "");
+        let groups = manifest(&storage, 1).row_groups;
+        assert!(groups.iter().any(|group| group.level == 2 && group.intervals.is_some()));
+    }
+    let mut auto = weighted("x");
+    (auto.levels, auto.levels_if_new) = (0, 3);
+    let even = write(with_levels(2), &[]);
+    for (storage, options, cause) in [
+        (&storage, weighted("x"), "in proportion to 'number', but levels in proportion to 'x' were requested"),
+        (&storage, auto.clone(), "in proportion to 'number', but levels in proportion to 'x'"),
+        (&even, weighted("x"), "are even, but levels in proportion to 'x' were requested"),
+        (&even, auto, "are even, but"),
+    ] {
+        let refused = open(storage, options).unwrap_err().to_string();
+        assert!(refused.contains(cause), "{refused}");
+    }
+}
+
+#[test]
+fn weights_that_cannot_be_are_refused() {
+    let storage = Arc::new(MemoryStorage::new());
+    let mut lone = options();
+    lone.level_weight = Some("x".to_owned());
+    let refused = open(&storage, lone).unwrap_err().to_string();
+    assert!(refused.contains("there are no levels of detail; state their number"), "{refused}");
+    let refused = open(&storage, weighted("energy")).unwrap_err().to_string();
+    assert!(refused.contains("'energy': it is not one of the columns"), "{refused}");
+    let mut columns = schema(KEY).columns().to_vec();
+    columns.push(Column::new("name", DataType::FixedBytes(9)));
+    let schema = Schema::new(columns, KEY).unwrap();
+    let refused = LocalJob::open_with(storage.clone(), ROOT, schema, weighted("name")).unwrap_err().to_string();
+    assert!(refused.contains("'name': it has byte strings"), "{refused}");
+    assert!(storage.kind(Path::new(ROOT)).unwrap().is_none(), "nothing was created");
+}
+
+#[test]
+fn wrong_intervals_of_a_manifest_are_found() {
+    let storage = write(weighted("number"), &[Records::even(1, 0.0, 100.0)]);
+    let (paths, descriptor, stated) = (DatasetPaths::new(ROOT), describe(&storage), manifest(&storage, 0));
+    let path = paths.manifest(0, stated.commit);
+    let replace = |change: &dyn Fn(&mut RowGroupEntry)| {
+        let mut changed = stated.clone();
+        changed.row_groups.to_mut().iter_mut().filter(|group| group.level > 0).for_each(change);
+        storage.remove_file(&path).unwrap();
+        let encoded = changed.encode(&descriptor.schema, descriptor.format_version).unwrap();
+        storage.create(&path).unwrap().write_at(0, &encoded).unwrap();
+        findings(&storage)
+    };
+    let other = stated.row_groups.iter().filter(|group| group.level == 2).last().unwrap().intervals.clone();
+    let found = replace(&|group: &mut RowGroupEntry| {
+        if group.level == 2 {
+            group.intervals.clone_from(&other);
+        }
+    });
+    assert!(found.contains("seal of run") && found.contains("does not match the run"), "{found}");
+    let name = path.file_name().unwrap().to_str().unwrap();
+    let without = |group: &mut RowGroupEntry| group.intervals = None;
+    let of_other_level = |group: &mut RowGroupEntry| group.intervals.clone_from(&other);
+    for change in [&without as &dyn Fn(&mut RowGroupEntry), &of_other_level] {
+        let found = replace(change);
+        assert!(found.contains("a row group has intervals that no sample has") && found.contains(name), "{found}");
+        let dataset = Dataset::open_with(storage.clone() as Arc<dyn Storage>, ROOT).unwrap();
+        let read = dataset.run(&Query::new()).and_then(|stream| stream.collect::<Result<Vec<_>, _>>());
+        assert!(read.unwrap_err().to_string().contains(name));
+    }
+    assert_eq!(replace(&|_| ()), "");
 }
 
 #[test]
@@ -298,11 +420,22 @@ fn flipped_bytes_are_found_at_every_level() {
 
 #[test]
 fn killed_epochs_are_salvaged_at_their_levels() {
+    salvage_epoch(with_levels(2));
+}
+
+#[test]
+fn killed_epochs_are_salvaged_with_the_intervals_of_their_levels() {
+    salvage_epoch(weighted("number"));
+}
+
+fn salvage_epoch(options: WriteOptions) {
     let records = [Records::even(4, 0.0, 100.0), Records::even(5, 0.0, 100.0), Records::even(6, 0.0, 100.0)];
-    let storage = write(with_levels(2), &records);
+    let storage = write(options, &records);
     let (paths, descriptor) = (DatasetPaths::new(ROOT), describe(&storage));
+    let is_weighted = descriptor.schema.level_weight().is_some();
     // As if the job had been killed before it committed the last epoch.
-    let commit = manifest(&storage, 2).commit;
+    let written = manifest(&storage, 2);
+    let commit = written.commit;
     storage.rename(&paths.epoch(2), &paths.attempt(2, commit)).unwrap();
     storage.remove_file(&paths.manifest(2, commit)).unwrap();
     // The attempt outlives the next writer, since it has sealed runs.
@@ -324,6 +457,14 @@ fn killed_epochs_are_salvaged_at_their_levels() {
             let file = storage.open(&path).unwrap();
             let runs = scan_seals(&*file, &path, &descriptor.schema).unwrap();
             assert!(!runs.is_empty() && runs.iter().all(|run| run.level == level));
+            for run in &runs {
+                let same = |group: &&RowGroupEntry| (group.part, group.run) == (run.part, run.run);
+                let group = written.row_groups.iter().find(same).unwrap();
+                assert_eq!(
+                    (run.intervals, run.intervals.is_some()),
+                    (group.intervals.as_deref().copied(), is_weighted && level > 0)
+                );
+            }
             found += runs.iter().map(SealedRun::rows).sum::<u64>();
         }
     }

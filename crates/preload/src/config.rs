@@ -24,6 +24,7 @@
 //! # index = ["hash:id,with=energy", "uy"]  # columns to index while the records are written, and columns to carry;
 //! #                               # "bitmap:ux,uy,uz" answers conditions on several columns
 //! # levels = 3                  # levels of detail of a new dataset with a key by space
+//! # level_weight = "energy"     # the column to which they are in proportion; default: levels are even
 //! # period = "128,,64"          # periods of the coordinates, with a key by space; nothing where it is not periodic
 //! # receivers = 64              # ranks that store each epoch; default: by its volume
 //! # memtable_bytes = 7340032    # size of a receiver's memtable
@@ -109,6 +110,7 @@ struct DatasetEntry {
     files_per_epoch: Option<u64>,
     #[serde(default)]
     levels: Option<LevelCount>,
+    level_weight: Option<String>,
     period: Option<String>,
     receivers: Option<u32>,
     memtable_bytes: Option<usize>,
@@ -193,6 +195,8 @@ pub(crate) struct DatasetPlan {
     pub(crate) files_per_epoch: Option<u64>,
     /// Number of levels of detail of a new dataset. 0 for none, and for those of an existing one.
     pub(crate) levels: u8,
+    /// The column to which the levels are in proportion.
+    pub(crate) level_weight: Option<String>,
     pub(crate) receivers: Option<u32>,
     /// Columns that are indexed while records are written.
     pub(crate) indexes: Vec<SecondaryIndex>,
@@ -390,7 +394,12 @@ fn plan(written: DatasetEntry, config: &Path) -> Result<DatasetPlan, String> {
     if levels > 0 {
         // Rank 0 chooses the seed.
         let levels = Levels { count: levels, seed: 0 };
-        schema.clone().with_levels(levels).map_err(|error| error.to_string())?;
+        let schema = schema.clone().with_levels(levels).map_err(|error| error.to_string())?;
+        if let Some(weight) = &written.level_weight {
+            schema.with_level_weight(weight).map_err(|error| error.to_string())?;
+        }
+    } else if written.level_weight.is_some() {
+        return Err("level_weight: state the number of levels, too, as levels = 3".to_owned());
     }
     let indexes = indexes(&written.index, &schema)?;
     let absolute = |path: PathBuf| std::path::absolute(&path).map_err(|error| format!("{}: {error}", path.display()));
@@ -421,6 +430,7 @@ fn plan(written: DatasetEntry, config: &Path) -> Result<DatasetPlan, String> {
         break_lock: written.break_lock,
         files_per_epoch: written.files_per_epoch,
         levels,
+        level_weight: written.level_weight,
         receivers: written.receivers,
         indexes,
         memtable_bytes: written.memtable_bytes,
@@ -452,7 +462,8 @@ impl DatasetPlan {
                 (&self.pattern, &self.out, &self.schema, &self.derivation_texts, self.format, &self.checks),
                 (self.header_bytes, self.record_bytes, &self.fields, &self.constants, &self.stored),
                 (self.if_exists, self.truncate_after, self.any_source, self.break_lock),
-                (self.files_per_epoch, self.levels, self.receivers, self.memtable_bytes, &self.indexes),
+                (self.files_per_epoch, self.receivers, self.memtable_bytes, &self.indexes),
+                (self.levels, &self.level_weight),
             )
         )
     }
@@ -531,6 +542,7 @@ mod tests {
             ("records = 'u32@5'", "records = \"u32@5\" ends beyond the header of 8 bytes"),
             ("levels = 'auto'", "levels must be a number from 1 to 6"),
             ("levels = 2", "whose key is by space"),
+            ("level_weight = 'ux'", "state the number of levels, too"),
             ("period = '8'", "period: the periods '8' are not possible: the key is 'a', and only a key by space"),
             ("period = 8", "invalid type: integer `8`"),
             ("records = 4", "invalid type: integer `4`"),

@@ -226,6 +226,7 @@ impl Dataset {
         options.topology = world.topology();
         options.indexes = self.plan.indexes.clone();
         options.levels = self.plan.levels;
+        options.level_weight.clone_from(&self.plan.level_weight);
         let (process, storage) = (Arc::clone(&self.process), Arc::new(FileSystem::new()));
         let opened = match world.transport(options.credit_batches, options.index_connections()) {
             None => RankJob::open_alone_on(process, storage, out, schema.clone(), options),

@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use turbidite::query::{CursorBatch, Step};
 
 use crate::errors::{exception, usage};
@@ -110,6 +111,12 @@ impl Cursor {
         self.state(py, turbidite::query::Cursor::stands_for)
     }
 
+    /// The lowest level of detail of which all rows have been returned.
+    #[getter]
+    fn complete_level(&self, py: Python<'_>) -> PyResult<Option<u8>> {
+        self.state(py, turbidite::query::Cursor::complete_level)
+    }
+
     /// The maximum number of rows that further steps may return.
     #[getter]
     fn rows_most(&self, py: Python<'_>) -> PyResult<u64> {
@@ -125,8 +132,9 @@ pub(crate) struct CursorStep {
     batches: Vec<CursorBatch>,
 }
 
-/// The level of a batch, its number of rows, the bounds of its coordinates, its receiver and its run.
-type Described = (u8, usize, Option<Vec<(f64, f64)>>, (u32, u32));
+/// The level of a batch, its number of rows, the bounds of its coordinates, its receiver and its run, and the number of
+/// rows that each of its rows stands for.
+type Described = (u8, usize, Option<Vec<(f64, f64)>>, (u32, u32), Option<u64>);
 
 #[pymethods]
 impl CursorStep {
@@ -138,7 +146,16 @@ impl CursorStep {
 
     /// What is known of each batch.
     fn batches(&self) -> Vec<Described> {
-        let described = |batch: &CursorBatch| (batch.level, batch.rows.num_rows(), batch.bounds.clone(), batch.run);
+        let described = |batch: &CursorBatch| {
+            (batch.level, batch.rows.num_rows(), batch.bounds.clone(), batch.run, batch.stands_for())
+        };
         self.batches.iter().map(described).collect()
+    }
+
+    /// What each row stands for among the rows of a level and above, 0 for rows below: packed numbers of type f64.
+    fn stand_for<'py>(&self, py: Python<'py>, level: u8) -> Bound<'py, PyBytes> {
+        let of_batch = |batch: &CursorBatch| batch.stand_for(level).unwrap_or_else(|| vec![0.0; batch.rows.num_rows()]);
+        let numbers: Vec<u8> = self.batches.iter().flat_map(of_batch).flat_map(f64::to_le_bytes).collect();
+        PyBytes::new(py, &numbers)
     }
 }

@@ -121,6 +121,7 @@ impl RankWriter {
         derive: Vec<String>,
         indexes: Vec<String>,
         levels: u8,
+        level_weight: Option<String>,
         periods: Option<&str>,
         stall_limit: f64,
     ) -> PyResult<Self> {
@@ -156,7 +157,7 @@ impl RankWriter {
         options.if_exists = if_exists;
         options.derivations = recipe.texts();
         options.indexes = indexes;
-        options.levels = levels;
+        (options.levels, options.level_weight) = (levels, level_weight);
         let job = py
             .detach(|| RankJob::open_on(process(), storage, path, schema, options, rank, transport))
             .map_err(|error| exception(py, &error))?;

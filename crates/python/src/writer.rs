@@ -60,6 +60,7 @@ impl Writer {
         derive: Vec<String>,
         indexes: Vec<String>,
         levels: u8,
+        level_weight: Option<String>,
         periods: Option<&str>,
     ) -> PyResult<Self> {
         let recipe = opening::recipe(py, columns, units, derive)?;
@@ -68,7 +69,7 @@ impl Writer {
         options.if_exists = opening::if_exists(py, if_exists)?;
         options.derivations = recipe.texts();
         options.indexes = opening::indexes(py, &indexes)?;
-        options.levels = levels;
+        (options.levels, options.level_weight) = (levels, level_weight);
         let job = py.detach(|| LocalJob::open(&path, schema, options)).map_err(|error| exception(py, &error))?;
         let open = Open { job: Mutex::new(Some(Arc::new(job))), appends: Appends::default() };
         Ok(Self { open: Owned::new(open), recipe, ranks })

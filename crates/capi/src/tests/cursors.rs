@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::cursors::{
-    CCursor, turbidite_cursor_advance, turbidite_cursor_batch, turbidite_cursor_close, turbidite_cursor_open,
-    turbidite_cursor_rows_most, turbidite_cursor_stands_for,
+    CCursor, turbidite_cursor_advance, turbidite_cursor_batch, turbidite_cursor_close, turbidite_cursor_complete_level,
+    turbidite_cursor_open, turbidite_cursor_rows_most, turbidite_cursor_stand_for, turbidite_cursor_stands_for,
 };
 use crate::structs::CBatch;
 use turbidite::{Column, DataType};
@@ -12,12 +12,16 @@ const ROWS: u64 = 3_000;
 
 /// Writes an epoch of places on a diagonal, whose ids ascend along it.
 fn diagonal(levels: u8) -> Arc<dyn Storage> {
+    diagonal_by(levels, None)
+}
+
+fn diagonal_by(levels: u8, weight: Option<&str>) -> Arc<dyn Storage> {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
     let columns =
         vec![Column::new("x", DataType::F32), Column::new("y", DataType::F32), Column::new("id", DataType::U64)];
     let schema = Schema::new(columns, "space:x,y").unwrap();
     let mut options = options(1);
-    options.levels = levels;
+    (options.levels, options.level_weight) = (levels, weight.map(str::to_owned));
     let job = LocalJob::open_with(Arc::clone(&storage), "ds", schema, options).unwrap();
     let ids: Vec<u64> = (0..ROWS).collect();
     let places: Vec<f32> = ids.iter().map(|id| *id as f32).collect();
@@ -98,6 +102,55 @@ fn steps_return_each_row_once() {
             assert_eq!(ids, (0..ROWS).collect::<Vec<_>>());
             assert_eq!((turbidite_cursor_stands_for(cursor), turbidite_cursor_rows_most(cursor)), (1.0, 0));
             assert!(step(cursor, 5, 0.0).is_empty());
+            turbidite_cursor_close(cursor);
+        }
+    }
+}
+
+/// Takes a step up to a quality. Returns the sum of what its rows stand for among those of a level and above.
+fn weigh(cursor: *mut CCursor, quality: f64, level: u32) -> f64 {
+    let mut stream = FFI_ArrowArrayStream::empty();
+    // SAFETY: the cursor is open, and the stream may be overwritten.
+    let batches = unsafe {
+        assert_eq!(turbidite_cursor_advance(cursor, 0, quality, &raw mut stream), OK, "{}", said());
+        ArrowArrayStreamReader::from_raw(&raw mut stream).unwrap()
+    };
+    let mut sum = 0.0;
+    for batch in batches {
+        let mut numbers = vec![f64::NAN; batch.unwrap().num_rows()];
+        let count = numbers.len() as u64;
+        // SAFETY: the cursor is open, and there is a number for each row.
+        unsafe {
+            assert_eq!(turbidite_cursor_stand_for(cursor, level, numbers.as_mut_ptr(), count), OK, "{}", said());
+            assert_eq!(turbidite_cursor_stand_for(cursor, level, numbers.as_mut_ptr(), count + 1), USAGE);
+            assert!(said().contains("but the batch has"), "{}", said());
+        }
+        sum += numbers.iter().sum::<f64>();
+    }
+    sum
+}
+
+#[test]
+fn rows_of_levels_by_weight_stand_for_numbers_of_their_own() {
+    for (weight, stands_for) in [(None, [64.0, 1.0]), (Some("id"), [0.0, 1.0])] {
+        let cursor = open(&diagonal_by(2, weight), &everything(), null());
+        // SAFETY: the cursor is open until it is closed.
+        unsafe {
+            assert_eq!(turbidite_cursor_complete_level(cursor), -1);
+            let coarse = weigh(cursor, 1.0 / 64.0, 2);
+            assert!((coarse / ROWS as f64 - 1.0).abs() < 0.5, "{coarse}");
+            assert_eq!(
+                (turbidite_cursor_complete_level(cursor), turbidite_cursor_stands_for(cursor)),
+                (2, stands_for[0])
+            );
+            assert_eq!(weigh(cursor, 0.125, 2), 0.0, "rows of level 1 are in no sample of level 2");
+            let rest = turbidite_cursor_rows_most(cursor);
+            assert_eq!((weigh(cursor, 1.0, 0), turbidite_cursor_complete_level(cursor)), (rest as f64, 0));
+            assert_eq!(turbidite_cursor_stands_for(cursor), stands_for[1]);
+            let mut number = 0.0;
+            assert_eq!(turbidite_cursor_stand_for(cursor, 0, std::ptr::null_mut(), 1), USAGE);
+            assert_eq!(turbidite_cursor_stand_for(std::ptr::null(), 0, &raw mut number, 1), USAGE);
+            assert_eq!(turbidite_cursor_complete_level(null()), -1);
             turbidite_cursor_close(cursor);
         }
     }

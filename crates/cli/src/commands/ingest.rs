@@ -81,6 +81,11 @@ pub(crate) struct Ingest {
     /// with. 'auto': as many as leave the highest level a few pages of each receiver, in the largest epoch to ingest
     #[arg(long, value_name = "N|auto")]
     levels: Option<LevelCount>,
+    /// Choose the rows that move up a level in proportion to this column of numbers, instead of evenly: those with
+    /// large values are found at high levels, and estimates of sums of the column hardly vary. Half of the rows move up
+    /// evenly, as do those whose value is not finite and positive
+    #[arg(long, value_name = "COLUMN", requires = "levels")]
+    level_weight: Option<String>,
     /// The period of each coordinate, with a key by space, or nothing for one that is not periodic: boxes wrap there. A
     /// dataset keeps those that it was created with
     #[arg(long, value_name = "P,P,…", allow_hyphen_values = true)]
@@ -410,6 +415,15 @@ impl Ingest {
                 names.join(", ")
             )));
         }
+        if let Some(weight) = &self.level_weight
+            && columns.iter().all(|column| column.name != *weight)
+        {
+            let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+            return Err(Failure::Usage(format!(
+                "--level-weight: '{weight}' is not a stored column; the columns are {}; --derive computes others",
+                names.join(", ")
+            )));
+        }
         let schema = Schema::clustered(columns, &key).map_err(|error| match &error {
             SchemaError::Name { name } => Failure::Usage(format!("{error}; --drop '{name}' leaves it out")),
             _ => error.into(),
@@ -437,6 +451,7 @@ impl Ingest {
         let mut options = WriteOptions::new(ranks);
         options.indexes = indexes;
         options.levels = self.levels.map_or(0, LevelCount::stated);
+        options.level_weight.clone_from(&self.level_weight);
         if let Some(world) = world {
             options.topology = world.topology();
             options.stall_limit = Some(Duration::from_secs(self.tuning.stall.unwrap_or(STALL_S)));

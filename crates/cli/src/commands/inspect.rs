@@ -137,6 +137,7 @@ impl Inspect {
             "derivations": descriptor.derivations,
             "key": dataset.schema().cluster_key().to_string(),
             "levels": dataset.schema().top_level(),
+            "level_weight": dataset.schema().level_weight_name(),
             "periods": dataset.schema().periods().map(Periods::as_slice),
             "row_bytes": dataset.schema().row_bytes(),
             "columns": dataset.schema().columns(),
@@ -175,7 +176,13 @@ fn describe(dataset: &Dataset, path: &Path) -> String {
         let last = lines.len() - 1;
         lines.insert(
             last,
-            format!("levels of detail: 0 to {}, each with one of eight rows of the one below", levels.count),
+            match schema.level_weight_name() {
+                None => format!("levels of detail: 0 to {}, each with one of eight rows of the one below", levels.count),
+                Some(weight) => format!(
+                    "levels of detail: 0 to {}, each with one of eight rows of the one below, in proportion to '{weight}'",
+                    levels.count
+                ),
+            },
         );
     }
     if let Some(periods) = periods_in_words(schema) {

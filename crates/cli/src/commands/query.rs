@@ -271,9 +271,16 @@ impl QueryCommand {
         }
         let rows = writer.finish()?;
         self.conclude(dataset, rows, begun, cursor.metrics(), as_json)?;
-        match cursor.stands_for() {
-            Some(number) if !as_json && self.tells() => complain(&format!("each row stands for {number:.4} rows")),
-            _ => {}
+        if as_json || !self.tells() {
+            return Ok(());
+        }
+        match (cursor.stands_for(), dataset.schema().level_weight_name()) {
+            (Some(number), _) => complain(&format!("each row stands for {number:.4} rows")),
+            (None, Some(weight)) => complain(&format!(
+                "rows were chosen in proportion to '{weight}', so each stands for a number of rows of its own: cursors in \
+                 Python and C return it"
+            )),
+            (None, None) => {}
         }
         Ok(())
     }

@@ -135,7 +135,9 @@ impl Stats {
             parts.push(format!("periodic, so that boxes wrap: {periods}"));
         }
         if dataset.schema().levels().is_some() {
-            parts.push("rows by level of detail:".to_owned());
+            let weight = dataset.schema().level_weight_name();
+            let how = weight.map_or_else(String::new, |weight| format!(", in proportion to '{weight}'"));
+            parts.push(format!("rows by level of detail{how}:"));
             parts.push(levels(&epochs));
         }
         if epochs.iter().any(|epoch| !epoch.hot_ids.is_empty()) {

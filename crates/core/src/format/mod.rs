@@ -48,6 +48,7 @@ pub use part::salvage::{RecoveredPart, recover_part};
 pub(crate) use part::seal::{MAX_GAP_BYTES, padding};
 pub use part::seal::{SealedRowGroup, SealedRun, has_seal, scan_seals};
 pub use row_group::column_table::ColumnTable;
+pub use row_group::level_intervals::LevelIntervals;
 pub use row_group::level_sample::LevelSample;
 pub use row_group::memtable::{BucketBounds, Memtable};
 pub use row_group::tap::{ColumnTap, TappedGroup};

@@ -282,6 +282,7 @@ mod tests {
             report.manifest.row_groups.to_mut().push(RowGroupEntry {
                 part,
                 level: 0,
+                intervals: None,
                 run: 0,
                 row_group: 0,
                 offset: 4,

@@ -42,6 +42,7 @@ pub(crate) fn open_dataset(
         ..DatasetDescriptor::new(Arc::new(schema))
     };
     let descriptor = DatasetDescriptor::open_or_create(&**storage, paths, &wanted)?;
+    descriptor.check_level_weight(paths, options.level_weight.as_deref())?;
     if options.match_source {
         descriptor.check_source(paths, &wanted)?;
     }

@@ -66,6 +66,9 @@ pub struct WriteOptions {
     /// Number of levels of detail above level 0 if the dataset is new. An existing one keeps those that it has. Used if
     /// `levels` is 0, and on rank 0.
     pub levels_if_new: u8,
+    /// The column to which levels of detail are in proportion, stated with their number. `None` for even levels, and
+    /// for those that the dataset has.
+    pub level_weight: Option<String>,
     /// Derivations that computed the columns, recorded in dataset.json.
     pub derivations: Vec<String>,
     /// Indexes to make while records are written. They are committed before the records.
@@ -126,6 +129,7 @@ impl WriteOptions {
             must_be_empty: false,
             levels: 0,
             levels_if_new: 0,
+            level_weight: None,
             derivations: Vec::new(),
             indexes: Vec::new(),
         }
@@ -211,12 +215,23 @@ impl WriteOptions {
     /// Returns the schema with the levels of detail that are asked for.
     ///
     /// # Errors
-    /// If the key is not by space, or the number of levels is too large.
+    /// If the key is not by space, the number of levels is too large, or the weight is not a column of numbers, or is
+    /// stated without levels.
     pub(super) fn with_levels(&self, schema: Schema) -> Result<Schema, SchemaError> {
-        if self.levels == 0 || schema.levels().is_some() {
+        if self.levels == 0 && self.levels_if_new > 0 {
             return Ok(schema);
         }
-        schema.with_levels(Levels::new(self.levels))
+        let has_none = self.levels == 0 || schema.levels().is_some();
+        let schema = if has_none { schema } else { schema.with_levels(Levels::new(self.levels))? };
+        self.weighted(schema)
+    }
+
+    /// Returns the schema with the weight of the levels that is asked for.
+    fn weighted(&self, schema: Schema) -> Result<Schema, SchemaError> {
+        match &self.level_weight {
+            Some(column) => schema.with_level_weight(column),
+            None => Ok(schema),
+        }
     }
 
     /// Returns the schema with the levels of detail of a new dataset, if they are stated for new ones only.
@@ -227,7 +242,7 @@ impl WriteOptions {
         if self.levels_if_new == 0 || schema.levels().is_some() {
             return Ok(None);
         }
-        schema.clone().with_levels(Levels::new(self.levels_if_new)).map(Some)
+        self.weighted(schema.clone().with_levels(Levels::new(self.levels_if_new))?).map(Some)
     }
 
     /// Returns the levels of detail for epochs of up to `rows` records of `row_bytes` bytes: as many as leave the

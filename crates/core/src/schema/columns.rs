@@ -212,6 +212,8 @@ pub enum SchemaError {
         "levels of detail: a dataset whose key is by space has 1 to {MAX_LEVELS} of them, {count} with the key '{key}' are not possible"
     )]
     Levels { key: String, count: u8 },
+    #[error("levels of detail in proportion to the column '{name}': {what}")]
+    LevelWeight { name: String, what: &'static str },
     #[error("the periods '{text}' are not possible: {what}")]
     Periods { text: String, what: String },
     #[error("'{text}' is not a type; types are i8 to i64, u8 to u64, f32, f64 and fixed_bytes(n)")]

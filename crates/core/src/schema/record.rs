@@ -36,6 +36,8 @@ pub struct Schema {
     key_order: KeyOrder,
     clustering: Clustering,
     levels: Option<Levels>,
+    /// The column to which the levels are in proportion.
+    level_weight: Option<usize>,
     periods: Option<Periods>,
     fields: ArrowFields,
 }
@@ -129,8 +131,9 @@ impl Schema {
         }
         let (indexes, key_order) = find_key(&columns, key)?;
         let (clustering, fields) = (key.clustering, ArrowFields::default());
-        let (levels, periods) = (None, None);
-        Ok(Self { columns, offsets, row_bytes, key: indexes, key_order, clustering, levels, periods, fields })
+        let (levels, level_weight, periods) = (None, None, None);
+        let key = indexes;
+        Ok(Self { columns, offsets, row_bytes, key, key_order, clustering, levels, level_weight, periods, fields })
     }
 
     /// Returns the schema of a dataset with levels of detail.
@@ -140,6 +143,31 @@ impl Schema {
     pub fn with_levels(self, levels: Levels) -> Result<Self, SchemaError> {
         levels.check(self.cluster_key(), self.clustering == Clustering::Space)?;
         Ok(Self { levels: Some(levels), ..self })
+    }
+
+    /// Returns the schema of a dataset whose levels of detail are in proportion to a column.
+    ///
+    /// # Errors
+    /// [`SchemaError::LevelWeight`] if there are no levels, or the column is missing or has no numbers.
+    pub fn with_level_weight(self, column: &str) -> Result<Self, SchemaError> {
+        let refuse = |what| Err(SchemaError::LevelWeight { name: column.to_owned(), what });
+        match self.index_of(column) {
+            _ if self.levels.is_none() => refuse("there are no levels of detail; state their number, too"),
+            None => refuse("it is not one of the columns"),
+            Some(index) if !self.columns[index].data_type.is_numeric() => refuse("it has byte strings, not numbers"),
+            index => Ok(Self { level_weight: index, ..self }),
+        }
+    }
+
+    /// Returns the column to which the levels of detail are in proportion. Returns `None` if they are even, or if there
+    /// are none.
+    pub fn level_weight(&self) -> Option<usize> {
+        self.level_weight
+    }
+
+    /// Returns the name of the column to which the levels of detail are in proportion.
+    pub fn level_weight_name(&self) -> Option<&str> {
+        self.level_weight.map(|index| self.columns[index].name.as_str())
     }
 
     /// Returns the levels of detail, if there are any.

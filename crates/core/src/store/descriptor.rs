@@ -70,11 +70,15 @@ const WIDE_KEYS: &str = "wide_keys";
 /// The feature of datasets with levels of detail. Older releases do not look for parts in folders of levels.
 const LEVELS: &str = "levels";
 
+/// The feature of datasets whose levels of detail are in proportion to a column. Older releases would take them for
+/// even.
+const LEVEL_WEIGHTS: &str = "level_weights";
+
 /// The feature of datasets whose coordinates have periods. Older releases would not wrap boxes.
 const PERIODS: &str = "periods";
 
 /// Features that `requires` may name.
-const KNOWN_FEATURES: [&str; 3] = [WIDE_KEYS, LEVELS, PERIODS];
+const KNOWN_FEATURES: [&str; 4] = [WIDE_KEYS, LEVELS, LEVEL_WEIGHTS, PERIODS];
 
 /// Names of the features that a dataset of format version 2 uses.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -90,12 +94,15 @@ struct StoredClustering {
     columns: Vec<String>,
 }
 
-/// Levels of detail: the name of their folders, the seed of the sample, and the number of levels above level 0.
+/// Levels of detail: the name of their folders, the seed of the sample, the number of levels above level 0, and the
+/// column to which they are in proportion, with the feature of this name.
 #[derive(Debug, Serialize, Deserialize)]
 struct StoredLevels {
     folder: String,
     seed: u64,
     count: u8,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    weight: Option<String>,
 }
 
 /// The fields that decide whether this release can decode the others.
@@ -136,10 +143,12 @@ impl DatasetDescriptor {
                 let ClusterKey { clustering, columns } = self.schema.cluster_key();
                 let clustering = StoredClustering { method: clustering.name().to_owned(), columns };
                 let is_wide = clustering.method == Clustering::Hash.name() && !self.schema.has_numeric_key();
-                let has_levels = self.schema.levels().is_some();
+                let (has_levels, is_weighted) = (self.schema.levels().is_some(), self.schema.level_weight().is_some());
                 let is_periodic = self.schema.periods().is_some();
-                let features = [(WIDE_KEYS, is_wide), (LEVELS, has_levels), (PERIODS, is_periodic)].into_iter();
-                let requires = features.filter(|(_, is_used)| *is_used).map(|(name, _)| name.to_owned()).collect();
+                let features =
+                    [(WIDE_KEYS, is_wide), (LEVELS, has_levels), (LEVEL_WEIGHTS, is_weighted), (PERIODS, is_periodic)];
+                let used = features.into_iter().filter(|(_, is_used)| *is_used);
+                let requires = used.map(|(name, _)| name.to_owned()).collect();
                 (Some(Features { requires, requires_to_write }), None, Some(clustering))
             }
         };
@@ -166,7 +175,8 @@ impl DatasetDescriptor {
 
     fn stored_levels(&self) -> Option<StoredLevels> {
         let Levels { count, seed } = self.schema.levels()?;
-        Some(StoredLevels { folder: self.schema.level_folders()?, seed, count })
+        let weight = self.schema.level_weight_name().map(str::to_owned);
+        Some(StoredLevels { folder: self.schema.level_folders()?, seed, count, weight })
     }
 
     /// Decodes `dataset.json`. `path` is the path of the file, for error messages.
@@ -208,8 +218,13 @@ impl DatasetDescriptor {
             error => corruption(&error.to_string()),
         })?;
         let requires = |name: &str| header.requires.iter().any(|feature| feature == name);
+        let weight =
+            fields.levels.as_ref().and_then(|levels| levels.weight.clone()).filter(|_| requires(LEVEL_WEIGHTS));
+        if requires(LEVEL_WEIGHTS) && weight.is_none() {
+            return Err(corruption("it does not state the weight of its levels"));
+        }
         let schema = match fields.levels.filter(|_| requires(LEVELS)) {
-            Some(StoredLevels { folder, seed, count }) => {
+            Some(StoredLevels { folder, seed, count, .. }) => {
                 let schema = schema.with_levels(Levels { count, seed });
                 let schema = schema.map_err(|error| corruption(&error.to_string()))?;
                 if schema.level_folders().as_ref() != Some(&folder) {
@@ -225,6 +240,10 @@ impl DatasetDescriptor {
                 .and_then(|periods| schema.with_periods(periods))
                 .map_err(|error| corruption(&error.to_string()))?,
             None if requires(PERIODS) => return Err(corruption("it does not state its periods")),
+            None => schema,
+        };
+        let schema = match weight {
+            Some(weight) => schema.with_level_weight(&weight).map_err(|error| corruption(&error.to_string()))?,
             None => schema,
         };
         let uuid = Uuid::try_parse(&fields.uuid).map_err(|error| corruption(&error.to_string()))?;
@@ -357,6 +376,7 @@ impl DatasetDescriptor {
             }
             _ => {}
         }
+        self.check_level_weight(paths, theirs.level_weight_name())?;
         if let Some(asked) = theirs.periods()
             && !ours.rounded_periods().eq(theirs.rounded_periods())
         {
@@ -371,6 +391,20 @@ impl DatasetDescriptor {
             ));
         }
         Ok(())
+    }
+
+    /// Checks that the levels of detail are in proportion to this column, if one is stated.
+    ///
+    /// # Errors
+    /// [`Error::Mismatch`] if they are not.
+    pub(crate) fn check_level_weight(&self, paths: &DatasetPaths, wanted: Option<&str>) -> Result<()> {
+        let (Some(wanted), found) = (wanted, self.schema.level_weight_name()) else { return Ok(()) };
+        if found == Some(wanted) {
+            return Ok(());
+        }
+        let found = found.map_or("even".to_owned(), |found| format!("in proportion to '{found}'"));
+        let what = format!("its levels of detail are {found}, but levels in proportion to '{wanted}' were requested");
+        Err(Error::Mismatch { path: paths.root().to_owned(), what })
     }
 
     /// Checks that records from the source of `wanted` may be added to this dataset. The scheme of a source is its text
@@ -468,6 +502,27 @@ mod tests {
         decode(&signed(&format!("{covered},\n  \"later\": 1"))).unwrap();
         let nonsense = signed("{\n  \"format_version\": 1");
         assert!(matches!(decode(&nonsense), Err(Error::Corruption { .. })));
+    }
+
+    #[test]
+    fn weights_of_levels_are_a_feature_and_columns_of_numbers() {
+        let columns = ["x", "y", "energy"].map(|name| Column::new(name, DataType::F32)).to_vec();
+        let schema = Schema::new(columns, "space:x,y").unwrap().with_levels(Levels { count: 2, seed: 7 }).unwrap();
+        let even = DatasetDescriptor::new(Arc::new(schema.clone()));
+        assert!(!String::from_utf8(even.encode().unwrap()).unwrap().contains("weight"), "even levels state none");
+        let descriptor = DatasetDescriptor::new(Arc::new(schema.with_level_weight("energy").unwrap()));
+        let text = String::from_utf8(descriptor.encode().unwrap()).unwrap();
+        assert_eq!(decode(text.as_bytes()).unwrap(), descriptor);
+        let covered = text.split_once(",\n  \"checksum\"").unwrap().0;
+        for (from, to) in [
+            ("\"weight\": \"energy\"", "\"weight\": \"ux\""),
+            ("\"weight\": \"energy\"", "\"weight\": null"),
+            ("\"weight\": \"energy\"", "\"weight\": 7"),
+            ("\"levels\",\n", "\n"),
+        ] {
+            assert!(covered.contains(from), "{covered}");
+            assert!(matches!(decode(&signed(&covered.replacen(from, to, 1))), Err(Error::Corruption { .. })), "{to}");
+        }
     }
 
     #[test]

@@ -434,6 +434,7 @@ fn expected_seal(identity: PartIdentity, run: &[&RowGroupEntry]) -> SealedRun {
         identity,
         part: first.part,
         level: first.level,
+        intervals: first.intervals.as_deref().copied(),
         run: first.run,
         kind: first.kind,
         table_version: first.table_version,

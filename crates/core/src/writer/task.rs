@@ -98,13 +98,13 @@ impl PartFactory {
             return parts.append(0, self, statistics, |part| part.append_run_with(rows, context, buffers));
         };
         let sample = LevelSample::of_run(levels, self.identity.epoch, parts.rank(), context.run);
-        let (counts, sort_s) = buffers.divide(rows, &self.schema, context.kind, sample, &self.options);
+        let ((counts, intervals), sort_s) = buffers.divide(rows, &self.schema, context.kind, sample, &self.options);
         statistics.sort_s += sort_s;
         let (mut entries, mut first) = (Vec::new(), 0);
         for (level, count) in (0..).zip(counts).filter(|(_, count)| *count > 0) {
             let places = first..first + count;
             first = places.end;
-            let append = |part: &mut PartWriter| part.append_level(rows, places, context, buffers);
+            let append = |part: &mut PartWriter| part.append_level(rows, places, (context, intervals), buffers);
             entries.extend(parts.append(level, self, statistics, append)?);
         }
         Ok(entries)

@@ -223,7 +223,7 @@ fn check(storage: &MemoryStorage, epoch: u64, records: &[(u64, u32)], coverage: 
         if manifest.statistics.nan_keys > 0 {
             coverage.met("space: NaN coordinates");
         }
-        check_levels(&manifest, schema.top_level(), coverage)?;
+        check_levels(&manifest, schema, coverage)?;
     }
     check_figures(&manifest, records.len() as u64, coverage)?;
     by_hash.map_or(Ok(()), |by_hash| by_hash.finish(coverage))
@@ -234,17 +234,23 @@ fn folder_of(entry: &PartEntry, schema: &Schema) -> String {
     schema.levels().map(|_| format!("level={}", entry.level)).unwrap_or_default()
 }
 
-/// Checks that of the rows of each run, an eighth is one level up: one more or less for an incomplete group.
-fn check_levels(manifest: &EpochManifest, top: u8, coverage: &mut Coverage) -> Result<(), String> {
+/// Checks that of the rows of each run, an eighth is one level up: one more or less for an incomplete group, or for the
+/// rounding of sums of weights.
+fn check_levels(manifest: &EpochManifest, schema: &Schema, coverage: &mut Coverage) -> Result<(), String> {
+    let (top, is_weighted) = (schema.top_level(), schema.level_weight().is_some());
+    let excess = u64::from(is_weighted);
     let mut runs: BTreeMap<(u32, u32), (RunKind, Vec<u64>)> = BTreeMap::new();
     for entry in &manifest.row_groups {
         let fresh = || (entry.kind, vec![0; usize::from(top) + 1]);
         let (_, rows) = runs.entry((entry.part.rank, entry.run)).or_insert_with(fresh);
+        if entry.intervals.is_some() != (is_weighted && entry.level > 0) {
+            return Err(format!("a row group of level {} states how it was sampled, or does not", entry.level));
+        }
         *rows.get_mut(usize::from(entry.level)).ok_or("a level that the dataset does not have")? += entry.rows;
     }
     for ((rank, run), (kind, rows)) in &runs {
-        let least = |lower: u64| if *kind == RunKind::NanKey { 0 } else { lower / 8 };
-        let most = |lower: u64| if *kind == RunKind::NanKey { 0 } else { lower.div_ceil(8) };
+        let least = |lower: u64| if *kind == RunKind::NanKey { 0 } else { (lower / 8).saturating_sub(excess) };
+        let most = |lower: u64| if *kind == RunKind::NanKey { 0 } else { lower.div_ceil(8) + excess };
         for level in 1..rows.len() {
             let (lower, upper) = (rows[level - 1..].iter().sum(), rows[level..].iter().sum::<u64>());
             if !(least(lower)..=most(lower)).contains(&upper) {
@@ -253,6 +259,9 @@ fn check_levels(manifest: &EpochManifest, top: u8, coverage: &mut Coverage) -> R
         }
         if rows.len() > 1 && rows[rows.len() - 1] > 0 {
             coverage.met("space: rows at the highest level");
+            if is_weighted {
+                coverage.met("space: rows at the highest level by weight");
+            }
         }
         if rows.len() > 1 && *kind == RunKind::Stray && rows[1] > 0 {
             coverage.met("space: strays above level 0");

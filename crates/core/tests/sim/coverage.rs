@@ -95,6 +95,7 @@ pub(crate) const REQUIRED: &[&str] = &[
     "space: several partitions",
     "space: NaN coordinates",
     "space: rows at the highest level",
+    "space: rows at the highest level by weight",
     "space: strays above level 0",
     // Indexes that are made while records are written.
     "index: one entry for each record",

@@ -145,7 +145,14 @@ pub(crate) fn run(seed: u64, loud: bool) -> Report {
         4 if clustering == Clustering::Space => Some(Levels { count: 6, seed }),
         _ => None,
     };
-    let model = Arc::new(Mutex::new(Model::new(clustering, levels)));
+    // Half of them are in proportion to a column: one with NaN, infinities and negative numbers, or large integers.
+    let weight = match mix(seed ^ 0x0166) % 4 {
+        0 => Some("key"),
+        1 => Some("id"),
+        _ => None,
+    };
+    let detail = levels.map(|levels| (levels, weight));
+    let model = Arc::new(Mutex::new(Model::new(clustering, detail)));
     let mut history = History { random, settings, memory, model, trace, report: Report::default(), writings: 0 };
     let launches = history.random.between(2, 5);
     let outcome = (0..launches).try_for_each(|number| history.launch_again(number + 1 == launches));

@@ -116,11 +116,11 @@ impl Launch {
         let disk = Disk { shared: Arc::clone(&self.shared), rank };
         let host = Arc::new(SimHost::new(self.world(), rank));
         let link = Link::new(self.world(), rank);
-        let (clustering, levels) = {
+        let (clustering, detail) = {
             let model = self.model();
-            (model.clustering, model.levels)
+            (model.clustering, model.detail)
         };
-        let Ok(schema) = schema(clustering, levels) else { return calls };
+        let Ok(schema) = schema(clustering, detail) else { return calls };
         let opened = RankJob::open_on(host, Arc::new(disk), ROOT, schema, self.options.clone(), rank, Box::new(link));
         let (job, stated) = self.tell(rank, opened, |_| "opened".to_owned());
         match &stated {

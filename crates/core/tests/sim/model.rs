@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use turbidite::{Clustering, Levels};
+use turbidite::Clustering;
 
 use crate::disk::ROOT;
-use crate::workload::Writing;
+use crate::workload::{Detail, Writing};
 
 /// An index into [`Model::writings`], or `None` if the epoch does not exist.
 pub(crate) type Content = Option<usize>;
@@ -35,7 +35,7 @@ pub(crate) type Written = (Writing, Arc<Vec<(u64, u32)>>);
 pub(crate) struct Model {
     pub(crate) clustering: Clustering,
     /// Levels of detail, if the dataset has some. Their seed is the same in every run of a history.
-    pub(crate) levels: Option<Levels>,
+    pub(crate) detail: Option<Detail>,
     pub(crate) writings: Vec<Written>,
     pub(crate) epochs: BTreeMap<u64, Epoch>,
     /// The writing in the folder of each attempt.
@@ -60,10 +60,10 @@ fn lies_in_tmp(path: &Path) -> bool {
 }
 
 impl Model {
-    pub(crate) fn new(clustering: Clustering, levels: Option<Levels>) -> Self {
+    pub(crate) fn new(clustering: Clustering, detail: Option<Detail>) -> Self {
         Self {
             clustering,
-            levels,
+            detail,
             writings: Vec::new(),
             epochs: BTreeMap::new(),
             attempts: HashMap::new(),

@@ -8,16 +8,21 @@ use crate::random::{Random, mix};
 /// Bytes of a stored record: an f32 key and a u64 ID.
 pub(crate) const ROW_BYTES: usize = 12;
 
+/// Levels of detail, and the column to which they are in proportion unless they are even.
+pub(crate) type Detail = (Levels, Option<&'static str>);
+
 /// Returns the schema of a dataset that is clustered by ranges of the key, by the hash of the ID, or by space, perhaps
 /// with levels of detail.
-pub(crate) fn schema(clustering: Clustering, levels: Option<Levels>) -> Result<Schema, turbidite::SchemaError> {
+pub(crate) fn schema(clustering: Clustering, detail: Option<Detail>) -> Result<Schema, turbidite::SchemaError> {
     let key = match clustering {
         Clustering::Range => "key",
         Clustering::Hash => "hash:id",
         Clustering::Space => "space:key,id",
     };
     let schema = Schema::new(vec![Column::new("key", DataType::F32), Column::new("id", DataType::U64)], key)?;
-    levels.map_or(Ok(schema.clone()), |levels| schema.with_levels(levels))
+    let Some((levels, weight)) = detail else { return Ok(schema) };
+    let schema = schema.with_levels(levels)?;
+    weight.map_or(Ok(schema.clone()), |weight| schema.with_level_weight(weight))
 }
 
 /// The distribution of keys.

@@ -216,7 +216,7 @@ class RankWriter:
         units: Callable[[], dict[str, str]],
         derive: Callable[[], list[str]],
         indexes: Callable[[], list[str]],
-        levels: Callable[[], int],
+        levels: Callable[[], tuple[int, str | None]],
         periods: Callable[[], str | None],
         stall_limit: float | None,
     ) -> None:
@@ -226,7 +226,9 @@ class RankWriter:
         self._thread = threading.get_ident() if self._mpi.Query_thread() < self._mpi.THREAD_SERIALIZED else None
         self._in_epoch = False
 
-        def prepare() -> tuple[Transport, dict[str, Any], dict[str, str], list[str], list[str], int, str | None, float]:
+        def prepare() -> tuple[
+            Transport, dict[str, Any], dict[str, str], list[str], list[str], tuple[int, str | None], str | None, float
+        ]:
             if not (isinstance(key, str) and isinstance(if_exists, str)):
                 raise UsageError(f"key and if_exists are text, not {key!r} and {if_exists!r}")
             stated = schema(), units(), derive(), indexes(), levels(), periods()
@@ -242,7 +244,7 @@ class RankWriter:
         try:
             self._addresses.extend(self._transport.open(comm) for _ in range(1 + most))
             self._core = _core.RankWriter(
-                self._addresses, path, columns, key, if_exists, stated, derived, indexed, detail, domain, limit
+                self._addresses, path, columns, key, if_exists, stated, derived, indexed, *detail, domain, limit
             )
         except Exception:
             # All ranks are here, since opening fails on all or none. The reason is the exception to raise.

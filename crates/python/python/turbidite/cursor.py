@@ -29,14 +29,12 @@ class CursorBatch:
     """Lower and upper bound of each coordinate, both included. `None` for rows with a NaN coordinate."""
     run: tuple[int, int]
     """The receiver that has stored the rows, and the number of its run. All levels of a run share it."""
+    stands_for: int | None
+    """The number of rows that each of these rows stands for: ``8**level``.
 
-    @property
-    def stands_for(self) -> int:
-        """The number of rows that each of these rows stands for: ``8**level``.
-
-        Rows of coarser levels of the same run that lie within the bounds stand for as many, once this batch is returned.
-        """
-        return int(8**self.level)
+    Rows of coarser levels of the same run that lie within the bounds stand for as many, once this batch is returned. `None` if
+    levels are in proportion to a column: see `CursorStep.stand_for`.
+    """
 
 
 class CursorStep(Result):
@@ -45,8 +43,8 @@ class CursorStep(Result):
     def __init__(self, step: _core.CursorStep, stands_for: float | None) -> None:
         self._step = step
         self.batches = tuple(
-            CursorBatch(rows, level, None if bounds is None else tuple(bounds), run)
-            for level, rows, bounds, run in step.batches()
+            CursorBatch(rows, level, None if bounds is None else tuple(bounds), run, stands_for)
+            for level, rows, bounds, run, stands_for in step.batches()
         )
         """What is known of each batch, in the order in which iteration returns the batches."""
         self.stands_for = stands_for
@@ -66,6 +64,17 @@ class CursorStep(Result):
         """
         levels = numpy.array([batch.level for batch in self.batches], dtype=numpy.uint8)
         return numpy.repeat(levels, [batch.rows for batch in self.batches])
+
+    def stand_for(self, level: int) -> numpy.ndarray[Any, Any]:
+        """Returns the number of rows that each row stands for among the rows of a level and above; 0 for rows below it.
+
+        With the level of `Cursor.complete_level`, sums of these numbers over all steps are unbiased counts of rows, for any box
+        and predicate, and sums of their products with a column are unbiased sums of the column.
+
+        >>> float(sample.stand_for(1).sum()) == 8 * len(sample)
+        True
+        """
+        return numpy.frombuffer(self._step.stand_for(min(natural("level", level), 255)), dtype="<f8")
 
     def __repr__(self) -> str:
         return f"<CursorStep of {len(self):,} rows in {len(self.batches):,} batches>"
@@ -121,9 +130,18 @@ class Cursor:
         """The number of rows that each row of all steps so far stands for, wherever it is.
 
         Counts and sums of the returned rows, times this number, are unbiased estimates, for any box and predicate. `None`
-        before the first rows, and in the middle of a level that is read from a point outwards.
+        before the first rows, and in the middle of a level that is read from a point outwards. If levels are in proportion to
+        a column, it is `None` up to the end: rows stand for different numbers, which `CursorStep.stand_for` returns.
         """
         return self._cursor.stands_for
+
+    @property
+    def complete_level(self) -> int | None:
+        """The lowest level of detail of which all rows have been returned, as have been those of all coarser levels.
+
+        `None` before the coarsest level is complete.
+        """
+        return self._cursor.complete_level
 
     @property
     def rows_most(self) -> int:

@@ -50,6 +50,13 @@ def _levels(stated: int | str | None) -> int:
     return count
 
 
+def _detail(levels: int | str | None, weight: str | None) -> tuple[int, str | None]:
+    """Returns the number of levels of detail, and the column to which they are in proportion."""
+    if weight is not None and not isinstance(weight, str):
+        raise UsageError(f"level_weight: the name of a column is needed, not {weight!r}")
+    return _levels(levels), weight
+
+
 class Writer:
     """Writes a dataset, epoch by epoch. Records are partitioned and sorted by `key` on their way to storage.
 
@@ -59,8 +66,9 @@ class Writer:
     the number of threads that append at the same time, each as a rank of its own. `if_exists` says what to do with an epoch
     that exists: ``"error"``, ``"skip"`` or ``"replace"``. `indexes` are columns to index while the rows are written: ``"uy"``
     finds ranges and single values, ``"hash:id"`` single values, ``"bitmap:ux,uy,uz"`` answers conditions on several columns.
-    `levels` are levels of detail, 1 to 6, of a new dataset whose key is by space. `period` has the periods of its coordinates,
-    such as ``{"x": 128}``, modulo which boxes are then compared.
+    `levels` are levels of detail, 1 to 6, of a new dataset whose key is by space. With `level_weight`, the rows of a level are
+    chosen in proportion to this column of numbers, and not evenly. `period` has the periods of its
+    coordinates, such as ``{"x": 128}``, modulo which boxes are then compared.
 
     With `comm`, an intracommunicator of mpi4py, the processes of a parallel program write one dataset. Opening, closing and
     the beginning and end of epochs are collective: all ranks call them in the same order. Each rank appends its own rows. A
@@ -84,6 +92,7 @@ class Writer:
         derive: Sequence[str] | str = (),
         indexes: Sequence[str] | str = (),
         levels: int | None = None,
+        level_weight: str | None = None,
         period: Period | None = None,
         stall_limit: float | None = 1800,
     ) -> None:
@@ -104,7 +113,7 @@ class Writer:
                 dict(units or {}),
                 _texts(derive),
                 _texts(indexes),
-                _levels(levels),
+                *_detail(levels, level_weight),
                 period_text(period, key),
             )
             return
@@ -121,7 +130,7 @@ class Writer:
             lambda: dict(units or {}),
             lambda: _texts(derive),
             lambda: _texts(indexes),
-            lambda: _levels(levels),
+            lambda: _detail(levels, level_weight),
             lambda: period_text(period, key),
             stall_limit,
         )

@@ -3,6 +3,7 @@
 use crate::format::manifest::entries::{PartId, RunKind};
 use crate::format::manifest::page_directory::PageDirectory;
 use crate::format::manifest::row_group_statistics::RowGroupStatistics;
+use crate::format::row_group::level_intervals::LevelIntervals;
 use crate::schema::Value;
 
 /// A row group: its location, and the statistics used for pruning.
@@ -14,6 +15,8 @@ pub struct RowGroupEntry {
     pub part: PartId,
     /// Level of detail of the part. 0 in datasets without levels.
     pub level: u8,
+    /// How the level was sampled, if it is above 0 and levels are in proportion to a column.
+    pub intervals: Option<Box<LevelIntervals>>,
     /// Number of the run, counted per receiver and epoch. The rows of a memtable at different levels share it.
     pub run: u32,
     /// Index of the row group in its file.

@@ -13,6 +13,7 @@ use crate::format::manifest::page_directory::PageDirectory;
 use crate::format::manifest::row_group_entry::RowGroupEntry;
 use crate::format::manifest::row_group_statistics::RowGroupStatistics;
 use crate::format::manifest::stored_statistics::{StoredColumn, StoredRange, StoredStatistics};
+use crate::format::row_group::level_intervals::LevelIntervals;
 use crate::schema::{KeyOrder, Schema};
 
 /// The location of a row group.
@@ -32,6 +33,8 @@ pub(in crate::format) struct StoredRowGroups {
     pub(in crate::format) rolls: ScalarBuffer<u32>,
     /// Levels of detail. `None` if all row groups are of level 0.
     pub(in crate::format) levels: Option<ScalarBuffer<u8>>,
+    /// How levels were sampled, by row group. Empty unless levels are in proportion to a column.
+    pub(in crate::format) intervals: Vec<Option<Box<LevelIntervals>>>,
     pub(in crate::format) runs: ScalarBuffer<u32>,
     pub(in crate::format) row_groups: ScalarBuffer<u32>,
     pub(in crate::format) offsets: ScalarBuffer<u64>,
@@ -135,6 +138,7 @@ impl StoredRowGroups {
             ranks,
             rolls,
             levels: None,
+            intervals: Vec::new(),
             runs,
             row_groups,
             offsets,
@@ -167,6 +171,7 @@ impl StoredRowGroups {
         RowGroupEntry {
             part,
             level,
+            intervals: self.intervals.get(row).cloned().flatten(),
             run: self.runs[row],
             row_group: self.row_groups[row],
             offset,

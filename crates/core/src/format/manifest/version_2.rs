@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow_array::types::{UInt8Type, UInt32Type, UInt64Type};
+use arrow_array::types::{Float64Type, UInt8Type, UInt32Type, UInt64Type};
 use arrow_array::{Array, ArrayRef, ListArray, PrimitiveArray};
 use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType as ArrowType, Field};
@@ -23,6 +23,7 @@ use crate::format::manifest::row_group_entry::RowGroupEntry;
 use crate::format::manifest::stored_row_groups::{StoredIndexes, StoredOrigin, StoredPages, StoredRowGroups};
 use crate::format::manifest::stored_statistics::{StoredColumn, StoredRange, StoredStatistics};
 use crate::format::manifest::version_1::{self, refused};
+use crate::format::row_group::level_intervals::LevelIntervals;
 use crate::schema::{Clustering, Column, MAX_LEVELS, Schema};
 
 /// Names of the sections.
@@ -39,6 +40,9 @@ const FILTER_CHECKSUM: &str = "filter_checksum";
 
 /// Name of a column of datasets with levels of detail.
 const LEVEL: &str = "level";
+
+/// Name of a column of datasets whose levels of detail are in proportion to a column.
+const LEVEL_INTERVALS: &str = "level_intervals";
 
 /// First keys of pages are stored if they take at most this share of the pages' bytes.
 const FIRST_KEYS_SHARE: u64 = 500;
@@ -85,6 +89,11 @@ pub(super) fn encode(manifest: &EpochManifest, schema: &Schema) -> Result<Vec<u8
         fields.push(Field::new(LEVEL, ArrowType::UInt8, false));
         arrays.push(Arc::new(levels.collect::<PrimitiveArray<UInt8Type>>()));
     }
+    let is_weighted = |entry: &RowGroupEntry| entry.intervals.is_some();
+    if schema.level_weight().is_some() || has_levels && manifest.row_groups.iter().any(is_weighted) {
+        fields.push(Field::new(LEVEL_INTERVALS, intervals_type(), false));
+        arrays.push(interval_lists(manifest));
+    }
     let row_groups = arrow_columns::encode(fields, arrays).map_err(|error| refused(&error))?;
     let mut builder = ContainerBuilder::default();
     builder.append(ROW_GROUPS, &row_groups);
@@ -129,6 +138,23 @@ fn encode_parts(parts: &[PartEntry], by_hash: bool, has_levels: bool) -> Result<
         arrays.push(Arc::new(parts.iter().map(|part| Some(part.level)).collect::<PrimitiveArray<UInt8Type>>()));
     }
     arrow_columns::encode(fields, arrays).map_err(|error| refused(&error))
+}
+
+/// Returns the type of the column of intervals: lists of the numbers of a row group.
+fn intervals_type() -> ArrowType {
+    ArrowType::List(Arc::new(Field::new_list_field(ArrowType::Float64, false)))
+}
+
+/// Returns the numbers that tell how each row group was sampled. Lists of level 0 are empty.
+fn interval_lists(manifest: &EpochManifest) -> ArrayRef {
+    let lists = manifest.row_groups.iter().map(|entry| {
+        let numbers: Vec<f64> = entry.intervals.iter().flat_map(|intervals| intervals.numbers()).collect();
+        numbers
+    });
+    let lists: Vec<Vec<f64>> = lists.collect();
+    let offsets = OffsetBuffer::from_lengths(lists.iter().map(Vec::len));
+    let values: ArrayRef = Arc::new(PrimitiveArray::<Float64Type>::from_iter_values(lists.into_iter().flatten()));
+    Arc::new(ListArray::new(Arc::new(Field::new_list_field(ArrowType::Float64, false)), offsets, values, None))
 }
 
 /// Returns the columns that version 1 lacks: the places and the first keys of pages.
@@ -218,7 +244,8 @@ pub(super) fn decode(
             .ok_or_else(|| corruption("the statistics of the epoch cannot be decoded"))?,
     };
     let stored = group_places.take(&container, row_groups.rows(), schema);
-    let stored = stored.ok_or_else(|| corruption("a row group cannot be decoded"))?;
+    let mut stored = stored.ok_or_else(|| corruption("a row group cannot be decoded"))?;
+    stored.intervals = intervals_of(&container, group_places.intervals, &stored, schema).map_err(corruption)?;
     if stored.has_excess_nans() {
         return Err(corruption("a row group has more NaN values than rows"));
     }
@@ -306,6 +333,7 @@ struct GroupPlaces<'a> {
     u64s: [&'a ColumnPlace; 3],
     kinds: &'a ColumnPlace,
     levels: Option<&'a ColumnPlace>,
+    intervals: Option<&'a ColumnPlace>,
     first_keys: &'a ColumnPlace,
     /// Version of the partition table, checksum, bounds. A scan does not read them.
     origin: Option<[&'a ColumnPlace; 4]>,
@@ -332,6 +360,31 @@ fn levels_of(container: &Container, place: Option<&ColumnPlace>) -> Option<Optio
         Some(place) => plain::<UInt8Type>(container, place).map(Some),
         None => Some(None),
     }
+}
+
+/// Returns how row groups were sampled. Every row group above level 0 states it if levels are in proportion to a
+/// column.
+fn intervals_of(
+    container: &Container,
+    place: Option<&ColumnPlace>,
+    groups: &StoredRowGroups,
+    schema: &Schema,
+) -> Result<Vec<Option<Box<LevelIntervals>>>, &'static str> {
+    let Some(place) = place else {
+        return if schema.level_weight().is_none() { Ok(Vec::new()) } else { Err("it lacks the intervals of levels") };
+    };
+    let lists = Lists::of(container, place, size_of::<f64>()).ok_or("the intervals of levels cannot be decoded")?;
+    let of_group = |row: usize| {
+        let level = groups.place(row).level;
+        let list = lists.get(row).unwrap_or_default();
+        let numbers: Vec<f64> = list.as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect();
+        if numbers.is_empty() && (level == 0 || schema.level_weight().is_none()) {
+            return Ok(None);
+        }
+        let intervals = LevelIntervals::of_numbers(&numbers).filter(|found| level > 0 && found.levels() == level);
+        intervals.map(|intervals| Some(Box::new(intervals))).ok_or("a row group has intervals that no sample has")
+    };
+    (0..groups.len()).map(of_group).collect()
 }
 
 struct StatisticsPlaces<'a> {
@@ -378,6 +431,7 @@ impl<'a> GroupPlaces<'a> {
             u64s: [u64s("offset")?, u64s("bytes")?, u64s("rows")?],
             kinds: columns.place("kind", &ArrowType::UInt8)?,
             levels: columns.place(LEVEL, &ArrowType::UInt8),
+            intervals: columns.place(LEVEL_INTERVALS, &intervals_type()),
             first_keys,
             filters: filters.0.zip(filters.1).map(|(bytes, checksums)| [bytes, checksums]),
             origin,
@@ -395,6 +449,7 @@ impl<'a> GroupPlaces<'a> {
             .chain(self.index.into_iter().flatten())
             .chain(self.filters.into_iter().flatten())
             .chain(self.levels)
+            .chain(self.intervals)
             .chain(statistics)
             .collect()
     }
@@ -458,6 +513,7 @@ impl<'a> GroupPlaces<'a> {
             ranks: u32s(ranks)?,
             rolls: u32s(rolls)?,
             levels: levels_of(container, self.levels)?,
+            intervals: Vec::new(),
             runs: u32s(runs)?,
             row_groups: u32s(row_groups)?,
             offsets: u64s(offsets)?,

@@ -21,10 +21,12 @@ use crate::format::part::seal::{SealedRowGroup, SealedRun, encode_seal};
 use crate::format::part::stream::{AlignedBuffer, AlignedStream};
 use crate::format::row_group::column_table::ColumnTable;
 use crate::format::row_group::drain::Drain;
+use crate::format::row_group::level_intervals::LevelIntervals;
 use crate::format::row_group::level_sample::{LevelSample, staying_rows};
 use crate::format::row_group::memtable::{BucketBounds, Memtable};
 use crate::format::row_group::pages::{PageBuffers, PartTail, Records, RowGroupEncoder};
 use crate::format::row_group::sort::SortBuffers;
+use crate::format::row_group::space_order::LevelRows;
 use crate::format::row_group::tap::{ColumnTap, TappedGroup};
 use crate::format::version::FormatVersion;
 use crate::schema::{Clustering, Schema, Value};
@@ -70,14 +72,18 @@ impl PartOptions {
 
     /// Returns the rows per page of a run. Keys of stray and unordered runs are sparse: a query finds a few rows in
     /// each run, and reads a page of each column for them. So do lookups of hashed keys. With levels of detail, pages
-    /// of level 0 have what stays of full groups.
+    /// of level 0 have what stays of full groups, unless the levels are in proportion to a column.
     fn page_rows_at(&self, schema: &Schema, level: u8, kind: RunKind) -> u32 {
         let rows = match kind {
             _ if schema.clustering() == Clustering::Hash => self.sparse_page_rows(),
             RunKind::Regular | RunKind::NanKey => self.page_rows.max(1),
             RunKind::Stray | RunKind::Unordered => self.sparse_page_rows(),
         };
-        if level == 0 && schema.levels().is_some() { staying_rows(rows as usize) as u32 } else { rows }
+        if level == 0 && schema.levels().is_some() && schema.level_weight().is_none() {
+            staying_rows(rows as usize) as u32
+        } else {
+            rows
+        }
     }
 
     /// Returns the rows per page of runs from which queries read few rows.
@@ -186,7 +192,7 @@ impl EncodeBuffers {
 
     /// Arranges the rows of a memtable by level of detail and by place, for [`PartWriter::append_level`]. `schema` is
     /// that of the part, since a rank that has not stated levels fills memtables without. Returns the number of rows of
-    /// each level, and the seconds that this took.
+    /// each level, how they were sampled, and the seconds that this took.
     pub(crate) fn divide(
         &mut self,
         rows: &Memtable,
@@ -194,11 +200,11 @@ impl EncodeBuffers {
         kind: RunKind,
         sample: LevelSample,
         options: &PartOptions,
-    ) -> (Vec<usize>, f64) {
+    ) -> (LevelRows, f64) {
         let begun = Instant::now();
         self.bounds = None;
         let units = |level, count| options.units(schema, level, kind, count);
-        (self.sort.arrange_levels(rows, sample, units), begun.elapsed().as_secs_f64())
+        (self.sort.arrange_levels(rows, sample, schema.level_weight(), units), begun.elapsed().as_secs_f64())
     }
 
     fn write_buffer(write: &mut Option<AlignedBuffer>, bytes: usize) -> &mut AlignedBuffer {
@@ -341,7 +347,7 @@ impl PartWriter {
         let EncodeBuffers { sort, pages, write, bounds } = buffers;
         let units = self.options.units(&self.schema, self.level, context.kind, rows.rows());
         let mut drain = Drain::new(rows, sort, units);
-        let entries = self.append_groups(rows.rows(), context, Records::Drained(&mut drain), pages, write)?;
+        let entries = self.append_groups(rows.rows(), (context, None), Records::Drained(&mut drain), pages, write)?;
         let (sort_s, quantiles) = drain.finish();
         *bounds = quantiles.filter(|_| context.kind == RunKind::Regular);
         self.statistics.sort_s += sort_s;
@@ -350,7 +356,8 @@ impl PartWriter {
     }
 
     /// Appends the rows of one level of detail as one run: those in this range of the order of
-    /// [`EncodeBuffers::divide`]. An empty range leads to no run.
+    /// [`EncodeBuffers::divide`]. An empty range leads to no run. `intervals` are those of the run, if its levels are
+    /// in proportion to a column.
     ///
     /// # Errors
     /// As for [`PartWriter::append_run_with`].
@@ -358,15 +365,17 @@ impl PartWriter {
         &mut self,
         table: &Memtable,
         rows: Range<usize>,
-        context: RunContext,
+        (context, intervals): (RunContext, Option<LevelIntervals>),
         buffers: &mut EncodeBuffers,
     ) -> Result<Vec<RowGroupEntry>> {
         if rows.is_empty() {
             return Ok(Vec::new());
         }
+        // All rows of level 0 are read together, so none stands for others.
+        let intervals = intervals.filter(|_| self.level > 0).map(|intervals| intervals.up_to(self.level));
         let EncodeBuffers { sort, pages, write, .. } = buffers;
         let order = &sort.order()[rows];
-        self.append_groups(order.len(), context, Records::Ordered(table, order), pages, write)
+        self.append_groups(order.len(), (context, intervals), Records::Ordered(table, order), pages, write)
     }
 
     /// Appends a range of a sorted table's rows as one run, like [`PartWriter::append_run_with`]. An empty range leads
@@ -389,14 +398,14 @@ impl PartWriter {
         }
         let EncodeBuffers { pages, write, .. } = buffers;
         let order = &table.order()[rows];
-        self.append_groups(order.len(), context, Records::Columns(table.columns(), order), pages, write)
+        self.append_groups(order.len(), (context, None), Records::Columns(table.columns(), order), pages, write)
     }
 
     /// Encodes a run of `rows` records, row group by row group.
     fn append_groups(
         &mut self,
         rows: usize,
-        context: RunContext,
+        (context, intervals): (RunContext, Option<LevelIntervals>),
         mut records: Records<'_, '_>,
         pages: &mut PageBuffers,
         write: &mut Option<AlignedBuffer>,
@@ -417,7 +426,7 @@ impl PartWriter {
             tapped: &tapped,
         };
         let largest_bytes = encoder.layout(group_rows.min(rows)).bytes();
-        self.write_run(context, largest_bytes, write, |stream, tail| {
+        self.write_run((context, intervals), largest_bytes, write, |stream, tail| {
             let mut groups = Vec::new();
             for first in (0..rows).step_by(group_rows) {
                 let layout = encoder.layout(group_rows.min(rows - first));
@@ -445,7 +454,7 @@ impl PartWriter {
     /// `room_bytes`.
     pub(in crate::format) fn write_run(
         &mut self,
-        context: RunContext,
+        (context, intervals): (RunContext, Option<LevelIntervals>),
         room_bytes: usize,
         write: &mut Option<AlignedBuffer>,
         produce: impl FnOnce(&mut AlignedStream<'_>, &mut PartTail) -> Result<Vec<(WrittenRowGroup, u64)>>,
@@ -468,6 +477,7 @@ impl PartWriter {
             identity: self.identity,
             part: self.part,
             level: self.level,
+            intervals,
             run: context.run,
             kind: context.kind,
             table_version: context.table_version,
@@ -484,13 +494,20 @@ impl PartWriter {
         self.statistics.encode_s += (begun.elapsed().as_secs_f64() - write_s).max(0.0);
         self.statistics.bytes_written += end - self.position;
         self.position = end;
-        Ok(groups.into_iter().map(|(group, checksum)| self.take_row_group(group, checksum, context)).collect())
+        let entry = |(group, checksum)| self.take_row_group(group, checksum, (context, intervals));
+        Ok(groups.into_iter().map(entry).collect())
     }
 
-    fn take_row_group(&mut self, mut group: WrittenRowGroup, checksum: u64, context: RunContext) -> RowGroupEntry {
+    fn take_row_group(
+        &mut self,
+        mut group: WrittenRowGroup,
+        checksum: u64,
+        (context, intervals): (RunContext, Option<LevelIntervals>),
+    ) -> RowGroupEntry {
         let entry = RowGroupEntry {
             part: self.part,
             level: self.level,
+            intervals: intervals.map(Box::new),
             run: context.run,
             row_group: self.row_groups.len() as u32,
             offset: group.offset(),

@@ -94,7 +94,7 @@ pub fn recover_part(
             Err(error) => return Err(error),
         };
         let context = RunContext { run: run.run, kind: run.kind, table_version: run.table_version, bounds: run.bounds };
-        entries.extend(writer.write_run(context, 0, &mut write, |stream, tail| {
+        entries.extend(writer.write_run((context, run.intervals), 0, &mut write, |stream, tail| {
             let mut written = Vec::with_capacity(groups.len());
             let sorted = run.kind.is_sorted(schema);
             for group in &groups {

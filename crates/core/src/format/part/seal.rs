@@ -13,6 +13,7 @@ use crate::error::{IoContext, Result};
 use crate::format::manifest::entries::{PartId, RunKind};
 use crate::format::parquet::footer::PartIdentity;
 use crate::format::parquet::physical::{Bound, decode_bound, encode_bound, physical_width};
+use crate::format::row_group::level_intervals::LevelIntervals;
 use crate::format::version::FormatVersion;
 use crate::schema::{Schema, Value};
 use crate::storage::{ALIGNMENT, ReadableFile};
@@ -52,6 +53,8 @@ pub struct SealedRun {
     pub part: PartId,
     /// Level of detail of the part. 0 in datasets without levels, and in format version 1.
     pub level: u8,
+    /// How the level was sampled, if it is above 0 and levels are in proportion to a column.
+    pub intervals: Option<LevelIntervals>,
     /// Number of the run.
     pub run: u32,
     /// The kind of the run.
@@ -89,6 +92,8 @@ pub(in crate::format) fn encode_seal(run: &SealedRun, schema: &Schema) -> Vec<u8
         }
     }
     if run.identity.version == FormatVersion::V2 {
+        let intervals = run.intervals.iter().flat_map(LevelIntervals::numbers);
+        intervals.for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
         out.extend_from_slice(&OwnerMark::of(run).encode());
     }
     let bytes = (out.len() + TRAILER_BYTES) as u64;
@@ -229,6 +234,10 @@ fn decode_seal(bytes: &[u8], start: u64, schema: &Schema) -> Option<SealedRun> {
         position = Some(group.offset.checked_add(group.bytes)?);
         run.row_groups.push(group);
     }
+    if version == FormatVersion::V2 && run.level > 0 && schema.level_weight().is_some() {
+        let numbers: Option<Vec<f64>> = (0..=run.level).map(|_| cursor.u64().map(f64::from_bits)).collect();
+        run.intervals = Some(LevelIntervals::of_numbers(&numbers?)?);
+    }
     // A seal begins less than one block after the last page. Any other seal was copied from another position.
     let gap = start.checked_sub(position?)?;
     (gap < ALIGNMENT as u64).then_some(run)
@@ -243,7 +252,7 @@ fn decode_head_1(cursor: &mut Cursor<'_>, schema: &Schema) -> Option<SealedRun> 
     let bounds = decode_bounds(cursor, schema)?;
     let bounds = if bounded { Some((bounds.0?, bounds.1?)) } else { None };
     let (level, page_rows, row_groups) = (0, 0, Vec::new());
-    Some(SealedRun { identity, part, level, run, kind, table_version, bounds, page_rows, row_groups })
+    Some(SealedRun { identity, part, level, intervals: None, run, kind, table_version, bounds, page_rows, row_groups })
 }
 
 fn decode_head_2(cursor: &mut Cursor<'_>, covered: &[u8], schema: &Schema) -> Option<SealedRun> {
@@ -259,7 +268,7 @@ fn decode_head_2(cursor: &mut Cursor<'_>, covered: &[u8], schema: &Schema) -> Op
         _ => return None,
     };
     let (level, row_groups) = (u8::try_from(level).ok()?, Vec::new());
-    Some(SealedRun { identity, part, level, run, kind, table_version, bounds, page_rows, row_groups })
+    Some(SealedRun { identity, part, level, intervals: None, run, kind, table_version, bounds, page_rows, row_groups })
 }
 
 /// Decodes the 16 bytes of the bounds. A bound is `None` if its bytes are not a key.

@@ -9,7 +9,7 @@
 use crate::error::Result;
 use crate::format::row_group::level_sample::LevelSample;
 use crate::format::row_group::memtable::Memtable;
-use crate::format::row_group::space_order::SpaceBuffers;
+use crate::format::row_group::space_order::{LevelRows, SpaceBuffers};
 use crate::schema::{Schema, SortKeys, radix};
 
 /// Buffers for sorting, reused between memtables: 20 bytes per row.
@@ -31,15 +31,24 @@ impl SortBuffers {
     }
 
     /// Arranges the slots of all rows by level of detail, and those of a level by place: see
-    /// [`SpaceBuffers::arrange_levels`]. [`SortBuffers::order`] returns the result.
+    /// [`SpaceBuffers::arrange_levels`], or [`SpaceBuffers::arrange_weighted_levels`] if levels are in proportion to a
+    /// column. [`SortBuffers::order`] returns the result.
     pub(in crate::format) fn arrange_levels(
         &mut self,
         table: &Memtable,
         sample: LevelSample,
+        weight: Option<usize>,
         units: impl Fn(u8, usize) -> [usize; 2],
-    ) -> Vec<usize> {
+    ) -> LevelRows {
         (self.packed, self.other) = (Vec::new(), Vec::new());
-        self.space.arrange_levels(table, sample, units, &mut self.order)
+        match weight {
+            None => (self.space.arrange_levels(table, sample, units, &mut self.order), None),
+            Some(weight) => {
+                let (counts, intervals) =
+                    self.space.arrange_weighted_levels(table, sample, weight, units, &mut self.order);
+                (counts, Some(intervals))
+            }
+        }
     }
 
     /// Sorts the slots of a bucket's rows by key. [`SortBuffers::order`] returns the result.

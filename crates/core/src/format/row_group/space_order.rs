@@ -5,10 +5,12 @@
 //! the page indexes of all coordinates prune. Space-filling curves would need no tree, but boxes of the same query read
 //! up to twice as many rows in their order, and all of them if one coordinate is far from the others.
 
+use crate::format::row_group::level_intervals::{LevelIntervals, SystematicSample, next_interval, weigh};
 use crate::format::row_group::level_sample::{LevelSample, rows_before};
 use crate::format::row_group::memtable::Memtable;
 use crate::format::row_group::neighbours::CurveBuffers;
 use crate::format::row_group::space_points::{Axis, Point, box_of, load};
+use crate::schema::Value;
 
 /// Buffers for the order by place, reused between memtables: 16 bytes per row.
 #[derive(Debug, Default)]
@@ -16,7 +18,12 @@ pub(in crate::format) struct SpaceBuffers {
     points: Vec<Point>,
     /// Empty without levels of detail.
     curve: CurveBuffers,
+    /// Sizes of the rows, 8 bytes per row. Empty unless levels are in proportion to a column.
+    sizes: Vec<f64>,
 }
+
+/// The number of rows of each level of a run, and how levels were sampled if they are in proportion to a column.
+pub(in crate::format) type LevelRows = (Vec<usize>, Option<LevelIntervals>);
 
 impl SpaceBuffers {
     /// Replaces `order` by the slots of all rows of a memtable. `units` are the numbers of rows between which rows are
@@ -45,9 +52,7 @@ impl SpaceBuffers {
         let axes = load(table, &mut self.points);
         let staying = self.points.len() - sample.rising_rows(0, self.points.len());
         let [group, page] = units(0, staying).map(rows_before);
-        arrange(&axes, &mut self.points, &[group, page]);
-        let pages = self.points.chunks_mut(group.max(1)).flat_map(|group| group.chunks_mut(page.max(1)));
-        pages.for_each(|page| self.curve.order(&axes, page));
+        self.order_neighbours(&axes, [group, page]);
         order.clear();
         order.reserve_exact(self.points.len());
         let mut counts = vec![staying];
@@ -75,6 +80,70 @@ impl SpaceBuffers {
             self.points.truncate(risen);
         }
         counts
+    }
+
+    /// Does as [`SpaceBuffers::arrange_levels`] with levels in proportion to the column `weight`. Returns their
+    /// intervals, too.
+    ///
+    /// A level is a systematic sample of the one below along the order of neighbours, so parts of space have their
+    /// share of it. As many rows of a page move up as their weights say, so every level is divided anew.
+    pub(in crate::format) fn arrange_weighted_levels(
+        &mut self,
+        table: &Memtable,
+        sample: LevelSample,
+        weight: usize,
+        units: impl Fn(u8, usize) -> [usize; 2],
+        order: &mut Vec<u32>,
+    ) -> (Vec<usize>, LevelIntervals) {
+        let axes = load(table, &mut self.points);
+        self.order_neighbours(&axes, units(0, self.points.len()));
+        self.load_weights(table, weight);
+        let mut intervals = weigh(&mut self.sizes);
+        order.clear();
+        order.reserve_exact(self.points.len());
+        let mut counts = Vec::with_capacity(usize::from(sample.count()) + 1);
+        for level in 0..=sample.count() {
+            let mut risen = 0;
+            if level < sample.count() && !self.points.is_empty() {
+                let interval = next_interval(&self.sizes);
+                intervals.push(interval);
+                let mut systematic = SystematicSample::new(interval, sample.start(level));
+                for position in 0..self.points.len() {
+                    let size = self.sizes[position];
+                    if systematic.takes(size) {
+                        // Rows that move up go to the front, in their order. A row that gives way is one that stays.
+                        self.points.swap(risen, position);
+                        self.sizes.swap(risen, position);
+                        self.sizes[risen] = size.max(interval);
+                        risen += 1;
+                    }
+                }
+            }
+            let staying = &mut self.points[risen..];
+            arrange(&axes, staying, &units(level, staying.len()));
+            order.extend(staying.iter().map(|point| point.slot));
+            counts.push(staying.len());
+            self.points.truncate(risen);
+            self.sizes.truncate(risen);
+        }
+        (counts, intervals)
+    }
+
+    /// Divides the points between these numbers of rows, and orders the rows of a page as neighbours.
+    fn order_neighbours(&mut self, axes: &[Axis], [group, page]: [usize; 2]) {
+        arrange(axes, &mut self.points, &[group, page]);
+        let pages = self.points.chunks_mut(group.max(1)).flat_map(|group| group.chunks_mut(page.max(1)));
+        pages.for_each(|page| self.curve.order(axes, page));
+    }
+
+    /// Reads the values of a column of numbers, in the order of the points.
+    fn load_weights(&mut self, table: &Memtable, column: usize) {
+        let (schema, rows) = (table.schema(), table.slots());
+        let (data_type, offset) = (schema.columns()[column].data_type, schema.offset(column));
+        let value = |slot: u32| &rows[slot as usize * schema.row_bytes() + offset..];
+        self.sizes.clear();
+        self.sizes.reserve_exact(self.points.len());
+        self.sizes.extend(self.points.iter().map(|point| Value::from_stored(data_type, value(point.slot)).as_f64()));
     }
 
     /// Frees the memory.
@@ -113,7 +182,7 @@ mod tests {
 
     use super::*;
     use crate::random::Random;
-    use crate::schema::{Column, DataType, Levels, Schema, Value};
+    use crate::schema::{Column, DataType, Levels, Schema};
 
     fn schema() -> Arc<Schema> {
         let columns = vec![

@@ -53,6 +53,7 @@ fn manifest(schema: &Schema, runs: usize, seed: u64, version: FormatVersion) -> 
         RowGroupEntry {
             part: parts[run as usize % 3].part,
             level: 0,
+            intervals: None,
             run,
             row_group: noise.next() as u32,
             offset: noise.next() >> 25,

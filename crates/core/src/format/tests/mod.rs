@@ -7,6 +7,7 @@ mod golden_hash;
 mod manifest;
 mod round_trip;
 mod seals;
+mod weighted_levels;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -4,6 +4,9 @@
 //! estimates the number of all rows. Only row groups of these levels are read. Rows with a NaN coordinate are in no
 //! sample: manifests bound their number. `level_errors` has the standard errors of estimates.
 //!
+//! If levels are in proportion to a column, a row stands for a number of its own, which follows from the column's value
+//! and from the intervals of its run. The column is read, too.
+//!
 //! # Invariants
 //! * No page of a row group below the level is read. Of other parts, one is read where its commit identifies the
 //!   manifest.
@@ -20,7 +23,7 @@ use crate::query::analytics::bins::Bins;
 use crate::query::analytics::bounded::Bounded;
 use crate::query::analytics::distribution::{Histogram, numeric_column};
 use crate::query::analytics::grid::{Axis, Grid};
-use crate::query::analytics::level_errors::{HistogramErrors, SampledRows, standard_error};
+use crate::query::analytics::level_errors::{HistogramErrors, SampledRows, WeighedRows, standard_error};
 use crate::query::analytics::matching::{MatchingRows, edges};
 use crate::query::catalog::Catalog;
 use crate::query::metrics::{Counters, QueryMetrics};
@@ -59,14 +62,21 @@ pub(in crate::query) fn histogram(
     let edges = edges(bins, order, range)?;
     let grid = Arc::new(Grid { x: Axis::new(order, &edges, bins.scale), y: None });
     if !is_announced {
-        request.announce(&[index])?;
+        request.announce(&columns_read(&[index], weight_at(dataset.schema(), level)))?;
     }
-    let mut counts = vec![0; grid.places()];
-    request.count_places(index, &grid, &mut counts)?;
+    let counts = match weight_at(dataset.schema(), level) {
+        Some(weight) => weigh_places(&request, index, weight, level, &grid)?,
+        None => {
+            let mut counts = vec![0; grid.places()];
+            request.count_places(index, &grid, &mut counts)?;
+            counts.into_iter().map(WeighedRows::counted).collect()
+        }
+    };
     stated.confirm(dataset)?;
-    let matched = counts.iter().sum();
-    let sample = SampledRows { level, matched, unplaced: stated.unplaced };
-    let mut places: Vec<(Bounded, f64)> = counts.iter().map(|count| stated.estimate(*count, &sample)).collect();
+    let mut all = WeighedRows::default();
+    counts.iter().for_each(|rows| all.add_all(rows));
+    let sample = stated.sample(level, &all);
+    let mut places: Vec<(Bounded, f64)> = counts.iter().map(|rows| stated.estimate(rows, &sample)).collect();
     let nan = grid.x.nan();
     if let Some(rows) = stated.nan {
         places[nan] = (Bounded::exactly(rows), 0.0);
@@ -75,7 +85,7 @@ pub(in crate::query) fn histogram(
         // Neither an infinity nor NaN is possible.
         [0, nan - 1, nan].into_iter().for_each(|place| places[place] = (Bounded::exactly(0), 0.0));
     }
-    let (rows, of_rows) = stated.all(&sample);
+    let (rows, of_rows) = stated.all(&all, &sample);
     let of = (dataset.schema().columns()[index].name.clone(), epochs.len());
     let (places, errors): (Vec<Bounded>, Vec<f64>) = places.into_iter().unzip();
     let errors = HistogramErrors::of_places(sample, of_rows, edges.len().saturating_sub(1), errors);
@@ -93,16 +103,60 @@ pub(in crate::query) fn count(
     let sampled = sampled(dataset.schema(), query, level)?;
     let request = MatchingRows { dataset, query: &sampled, epochs, counters };
     let stated = Stated::of(&request, None)?;
-    request.announce(&[])?;
-    let mut scan = request.scan(&[], |rows, _| rows.rows as u64)?;
-    let mut matched = 0;
+    let weight = weight_at(dataset.schema(), level);
+    let read = columns_read(&[], weight);
+    request.announce(&read)?;
+    let data_type = weight.map(|weight| dataset.schema().columns()[weight].data_type);
+    let mut scan = request.scan(&read, move |rows, slots| {
+        let mut found = WeighedRows::default();
+        match data_type {
+            Some(data_type) => rows.stand_for(level, slots[0], data_type).into_iter().for_each(|row| found.add(row)),
+            None => found = WeighedRows::counted(rows.rows as u64),
+        }
+        found
+    })?;
+    let mut all = WeighedRows::default();
     while let Some(rows) = scan.next_piece()? {
-        matched += rows;
+        all.add_all(&rows);
     }
     stated.confirm(dataset)?;
-    let sample = SampledRows { level, matched, unplaced: stated.unplaced };
-    let (rows, error) = stated.all(&sample);
+    let sample = stated.sample(level, &all);
+    let (rows, error) = stated.all(&all, &sample);
     Ok(CountEstimate { rows, error, sample, metrics: counters.metrics() })
+}
+
+/// Returns the column to which a level is in proportion. All rows of level 0 are read, so none stands for others.
+fn weight_at(schema: &Schema, level: u8) -> Option<usize> {
+    schema.level_weight().filter(|_| level > 0)
+}
+
+/// Returns these columns, and that of the weight if there is one.
+fn columns_read(columns: &[usize], weight: Option<usize>) -> Vec<usize> {
+    columns.iter().copied().chain(weight).collect()
+}
+
+/// Reads the rows of a sample in proportion to a column, and adds them up at the places of a grid of another one.
+fn weigh_places(
+    request: &MatchingRows<'_>,
+    column: usize,
+    weight: usize,
+    level: u8,
+    grid: &Arc<Grid>,
+) -> Result<Vec<WeighedRows>> {
+    let (own_grid, data_type) = (grid.clone(), request.dataset.schema().columns()[weight].data_type);
+    let mut scan = request.scan(&columns_read(&[column], Some(weight)), move |rows, slots| {
+        let mut found = vec![WeighedRows::default(); own_grid.places()];
+        let places = own_grid.locate(rows, slots);
+        for (place, row) in places.into_iter().zip(rows.stand_for(level, slots[1], data_type)) {
+            found[place as usize].add(row);
+        }
+        found
+    })?;
+    let mut all = vec![WeighedRows::default(); grid.places()];
+    while let Some(piece) = scan.next_piece()? {
+        all.iter_mut().zip(&piece).for_each(|(sum, rows)| sum.add_all(rows));
+    }
+    Ok(all)
 }
 
 /// Returns the query for those of its rows that are of a level or above.
@@ -134,6 +188,8 @@ struct Stated {
     unplaced: Bounded,
     /// Rows in which a column is NaN, if it is known.
     nan: Option<u64>,
+    /// The number that a row stands for at most, if levels are in proportion to a column.
+    most_of_row: Option<f64>,
 }
 
 impl Stated {
@@ -143,7 +199,11 @@ impl Stated {
         let all = ResolvedQuery::resolve(&all, dataset.schema())?;
         let nan = column.filter(|_| !query.is_filtered()).map(|_| 0);
         let (surely, possibly, unplaced) = (0, 0, Bounded::default());
-        let mut stated = Self { epochs: Vec::with_capacity(epochs.len()), surely, possibly, unplaced, nan };
+        // Twice as many as in an even sample, unless intervals of a higher level had to be longer.
+        let level = query.least_level;
+        let most_of_row = weight_at(dataset.schema(), level).map(|_| 2.0 * 8f64.powi(level.into()));
+        let epochs_read = Vec::with_capacity(epochs.len());
+        let mut stated = Self { epochs: epochs_read, surely, possibly, unplaced, nan, most_of_row };
         for &epoch in *epochs {
             counters.check()?;
             let manifest = dataset.manifest_of_now(epoch)?;
@@ -170,6 +230,9 @@ impl Stated {
             if level > 0 && entry.kind == RunKind::NanKey {
                 self.unplaced = self.unplaced.plus(Bounded { least: surely, estimate: surely, most: entry.rows });
             }
+            if let (Some(most), Some(intervals)) = (&mut self.most_of_row, &entry.intervals) {
+                *most = most.max(intervals.interval(level));
+            }
             let nan = column.and_then(|column| entry.columns.one(column)).map(|statistics| statistics.nan_count);
             self.nan = self.nan.zip(nan).map(|(sum, nan)| sum.saturating_add(nan));
         }
@@ -185,25 +248,34 @@ impl Stated {
         Ok(())
     }
 
-    /// Estimates the number of rows of which `matched` are in the sample. Returns its error, too.
-    fn estimate(&self, matched: u64, sample: &SampledRows) -> (Bounded, f64) {
-        let stands_for = sample.stands_for();
-        if stands_for == 1 {
+    /// Returns the sample that has these rows.
+    fn sample(&self, level: u8, all: &WeighedRows) -> SampledRows {
+        let (matched, unplaced) = (all.matched, self.unplaced);
+        SampledRows { level, matched, is_weighted: self.most_of_row.is_some(), unplaced }
+    }
+
+    /// Estimates the number of rows of which these are in the sample. Returns its error, too.
+    fn estimate(&self, rows: &WeighedRows, sample: &SampledRows) -> (Bounded, f64) {
+        let matched = rows.matched;
+        if sample.level == 0 {
             return (Bounded::exactly(matched), 0.0);
         }
+        let (estimate, error) = match (sample.stands_for(), self.most_of_row) {
+            (Some(number), _) => (matched.saturating_mul(number), standard_error(matched, number)),
+            (None, most) => (rows.estimate(), rows.error(most.unwrap_or(1.0))),
+        };
         // The other rows of the sample are elsewhere.
         let most = self.possibly.saturating_sub(sample.matched - matched).max(matched);
-        let estimate = matched.saturating_mul(stands_for).clamp(matched, most);
-        let error = if most == matched { 0.0 } else { standard_error(matched, stands_for) };
-        (Bounded { least: matched, estimate, most }, error)
+        let error = if most == matched { 0.0 } else { error };
+        (Bounded { least: matched, estimate: estimate.clamp(matched, most), most }, error)
     }
 
     /// Estimates the number of all rows that match, or states it if it is known. Returns its error, too.
-    fn all(&self, sample: &SampledRows) -> (Bounded, f64) {
+    fn all(&self, rows: &WeighedRows, sample: &SampledRows) -> (Bounded, f64) {
         if self.surely == self.possibly {
             return (Bounded::exactly(self.possibly), 0.0);
         }
-        let (rows, error) = self.estimate(sample.matched, sample);
+        let (rows, error) = self.estimate(rows, sample);
         if rows.is_exact() || self.surely <= rows.least {
             return (rows, error);
         }

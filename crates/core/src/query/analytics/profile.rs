@@ -162,6 +162,7 @@ mod tests {
         let entry = |(number, (from, to, rows)): (u32, &(f64, f64, u64))| RowGroupEntry {
             part: PartId { rank: number, roll: 0 },
             level: 0,
+            intervals: None,
             run: 0,
             row_group: 0,
             offset: 4,

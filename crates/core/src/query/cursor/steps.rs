@@ -9,6 +9,7 @@ use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
 
 use crate::error::{Error, Result};
+use crate::format::LevelIntervals;
 use crate::query::catalog::Catalog;
 use crate::query::cursor::level::{LevelPlan, level_of};
 use crate::query::cursor::order::{goal_of, stands_for};
@@ -21,6 +22,7 @@ use crate::query::metrics::{Counters, QueryMetrics, add, lap};
 use crate::query::piece::Piece;
 use crate::query::planning::scan::choose;
 use crate::query::request::ResolvedQuery;
+use crate::schema::DataType;
 
 /// Number of units from which a step whose matching rows are estimated reads in several rounds.
 const ROUND_UNITS: usize = 8;
@@ -41,13 +43,37 @@ pub struct CursorBatch {
     pub bounds: Option<Vec<(f64, f64)>>,
     /// The receiver that has stored the rows, and the number of its run. All levels of a run share it.
     pub run: (u32, u32),
+    /// If levels are in proportion to a column: how this one was sampled, and the values of the rows in the column.
+    weights: Option<(Option<LevelIntervals>, Vec<f64>)>,
 }
 
 impl CursorBatch {
     /// Returns the number of rows that each of these rows stands for: 8^level. Rows of coarser levels of the same run
     /// that lie within the bounds stand for as many, once this batch is returned.
-    pub fn stands_for(&self) -> u64 {
-        8u64.pow(self.level.into())
+    ///
+    /// `None` if levels are in proportion to a column: see [`CursorBatch::stand_for`].
+    pub fn stands_for(&self) -> Option<u64> {
+        self.weights.is_none().then(|| 8u64.pow(self.level.into()))
+    }
+
+    /// Returns the number of rows that each of these rows stands for among the rows of a level and above: 8^level, or
+    /// numbers that follow from the column to which levels are in proportion. With the level of
+    /// [`Cursor::complete_level`], sums over the batches of this level and above are unbiased, for any place and
+    /// predicate.
+    ///
+    /// `None` if the rows are of a lower level.
+    pub fn stand_for(&self, level: u8) -> Option<Vec<f64>> {
+        if level > self.level {
+            return None;
+        }
+        Some(match &self.weights {
+            None => vec![8f64.powi(level.into()); self.rows.num_rows()],
+            // All rows of level 0 are returned, so none stands for others.
+            Some((None, weights)) => vec![1.0; weights.len()],
+            Some((Some(intervals), weights)) => {
+                weights.iter().map(|weight| intervals.stands_for(level, *weight)).collect()
+            }
+        })
     }
 }
 
@@ -82,6 +108,8 @@ pub struct Cursor {
     /// Rows that could match, and rows that matched, in the loaded units.
     tested_rows: (u64, u64),
     columns: BatchColumns,
+    /// Position of the column to which levels are in proportion among the columns that are read, and its type.
+    weight: Option<(usize, DataType)>,
     has_failed: bool,
 }
 
@@ -97,6 +125,7 @@ pub(in crate::query) fn open(
     let Source { catalog, mut resolved, manifest, levels } = source::find(dataset, request, &counters)?;
     resolved.by_page = true;
     resolved.piece = Some(Piece::of_epoch(&manifest));
+    let weight = read_weight(&mut resolved);
     let mut rows_of_levels = vec![0; usize::from(levels.count) + 1];
     for choice in choose(&catalog, &resolved, &manifest) {
         if let Some(rows) = rows_of_levels.get_mut(usize::from(level_of(&manifest, choice))) {
@@ -122,8 +151,20 @@ pub(in crate::query) fn open(
         units: 0,
         tested_rows: (0, 0),
         columns: BatchColumns::default(),
+        weight,
         has_failed: false,
     })
+}
+
+/// Adds the column to which levels are in proportion to those that are read, unless the query returns it. Returns its
+/// position among them, and its type.
+fn read_weight(resolved: &mut ResolvedQuery) -> Option<(usize, DataType)> {
+    let weight = resolved.schema.level_weight()?;
+    let position = resolved.stored.iter().position(|column| *column == weight).unwrap_or_else(|| {
+        resolved.stored.push(weight);
+        resolved.stored.len() - 1
+    });
+    Some((position, resolved.schema.columns()[weight].data_type))
 }
 
 impl Cursor {
@@ -161,7 +202,9 @@ impl Cursor {
     /// estimates for small places vary; there, use the level and the bounds of batches.
     ///
     /// `None` if no estimate is possible: before the first batch, and in the middle of a level that is read from a
-    /// point outwards. The number is that of the goal, even if not all of its batches have been taken.
+    /// point outwards. Also if levels are in proportion to a column, before everything has been returned: then, rows
+    /// stand for different numbers ([`CursorBatch::stand_for`]). The number is that of the goal, even if not all of its
+    /// batches have been taken.
     pub fn stands_for(&self) -> Option<f64> {
         if self.is_finished() {
             // Finer levels, which need not have been planned, have no rows.
@@ -171,7 +214,20 @@ impl Cursor {
         let (level, share) = self.plan.as_ref().map_or((top, 0.0), |plan| (plan.level, plan.share()));
         let number = stands_for(level, share, top);
         let is_random = self.near.is_none() || share == 0.0 || share == 1.0;
-        (is_random && number.is_finite()).then_some(number)
+        (self.weight.is_none() && is_random && number.is_finite()).then_some(number)
+    }
+
+    /// Returns the lowest level of detail of which all rows have been returned, with those of all coarser levels: they
+    /// are a sample of one row in 8^level. `None` before the coarsest level is complete, and while batches of the goal
+    /// have not been taken.
+    pub fn complete_level(&self) -> Option<u8> {
+        let is_taken = self.ready.is_empty() && self.loads.is_empty() && self.work.is_empty();
+        if self.is_finished() {
+            return Some(0);
+        }
+        let plan = self.plan.as_ref().filter(|_| is_taken)?;
+        let level = if plan.is_done() { plan.level } else { plan.level + 1 };
+        (level <= self.levels.1).then_some(level)
     }
 
     /// Returns the maximum number of rows that further steps may return, from statistics.
@@ -272,11 +328,12 @@ impl Cursor {
             if count == 0 {
                 continue;
             }
+            let weights = self.weight.map(|(slot, data_type)| (rows.intervals, rows.numbers(slot, data_type)));
             let columns = self.columns.of(&[rows], count, &self.resolved, &self.counters.recycler);
             let options = RecordBatchOptions::new().with_row_count(Some(count));
             let rows = RecordBatch::try_new_with_options(self.resolved.arrow.clone(), columns, &options)
                 .map_err(|cause| Error::internal(format!("a batch does not fit its schema: {cause}")))?;
-            self.ready.push_back(CursorBatch { rows, level, bounds, run });
+            self.ready.push_back(CursorBatch { rows, level, bounds, run, weights });
         }
         lap(&self.counters.merge_ns, &mut clock);
         Ok(())

@@ -11,7 +11,7 @@ use std::time::Instant;
 use arrow_buffer::{BooleanBuffer, Buffer};
 
 use crate::error::Result;
-use crate::format::PageLocation;
+use crate::format::{LevelIntervals, PageLocation};
 use crate::query::execution::column::{array, gather};
 use crate::query::execution::fetch::{CachedPages, ColumnRequest, fetch};
 use crate::query::execution::recycle::ColumnBlock;
@@ -22,6 +22,7 @@ use crate::query::planning::group::Group;
 use crate::query::planning::pages::{PageIndex, page_end, pages_of};
 use crate::query::planning::selection::RowSelection;
 use crate::query::request::ResolvedQuery;
+use crate::schema::{DataType, Value};
 
 /// Number of rows from which a piece becomes a batch without a copy, instead of being concatenated with other pieces.
 /// The cost of a copy grows with the number of rows, but the cost of a batch does not.
@@ -34,6 +35,8 @@ pub(in crate::query) struct PackedRows {
     pub(in crate::query) epoch: u64,
     pub(in crate::query) rows: usize,
     pub(in crate::query) columns: Vec<Buffer>,
+    /// How the level of the rows was sampled, if they are a chunk of a level that is in proportion to a column.
+    pub(in crate::query) intervals: Option<LevelIntervals>,
     counters: Arc<Counters>,
     /// The buffer of the columns, unless they are slices of the columns of other [`PackedRows`].
     memory: Option<Buffer>,
@@ -44,13 +47,28 @@ impl PackedRows {
     pub(in crate::query) fn new(epoch: u64, rows: usize, block: ColumnBlock, counters: &Arc<Counters>) -> Self {
         counters.hold(rows as u64);
         let (memory, columns) = block.freeze();
-        Self { epoch, rows, columns, counters: counters.clone(), memory: Some(memory) }
+        Self { epoch, rows, columns, intervals: None, counters: counters.clone(), memory: Some(memory) }
     }
 
     /// Creates rows of a query that requests no columns.
     pub(in crate::query) fn counted(epoch: u64, rows: usize, counters: &Arc<Counters>) -> Self {
         counters.hold(rows as u64);
-        Self { epoch, rows, columns: Vec::new(), counters: counters.clone(), memory: None }
+        Self { epoch, rows, columns: Vec::new(), intervals: None, counters: counters.clone(), memory: None }
+    }
+
+    /// Returns the number of rows that each row stands for among those of a level and above, of which these are some,
+    /// if levels are in proportion to the column at a slot.
+    pub(in crate::query) fn stand_for(&self, level: u8, slot: usize, data_type: DataType) -> Vec<f64> {
+        let Some(intervals) = self.intervals else { return vec![1.0; self.rows] };
+        let mut numbers = self.numbers(slot, data_type);
+        numbers.iter_mut().for_each(|number| *number = intervals.stands_for(level, *number));
+        numbers
+    }
+
+    /// Returns the numbers of the column at a slot.
+    pub(in crate::query) fn numbers(&self, slot: usize, data_type: DataType) -> Vec<f64> {
+        let values = self.columns[slot].chunks_exact(data_type.width());
+        values.map(|value| Value::from_stored(data_type, value).as_f64()).collect()
     }
 
     /// Returns a range of the rows without a copy. `widths` are the widths of the columns.
@@ -58,7 +76,8 @@ impl PackedRows {
         let cut = |(column, width): (&Buffer, usize)| column.slice_with_length(rows.start * width, rows.len() * width);
         let columns = self.columns.iter().zip(widths).map(cut).collect();
         self.counters.hold(rows.len() as u64);
-        Self { epoch: self.epoch, rows: rows.len(), columns, counters: self.counters.clone(), memory: None }
+        let (epoch, intervals) = (self.epoch, self.intervals);
+        Self { epoch, rows: rows.len(), columns, intervals, counters: self.counters.clone(), memory: None }
     }
 }
 
@@ -103,7 +122,10 @@ pub(in crate::query) fn load_ranges(
     let rows: usize = selected.iter().map(|range| (range.end - range.start) as usize).sum();
     let columns = work.pick(&selected, rows)?;
     add(&counters.rows_matched, rows as u64);
-    Ok((PackedRows::new(group.epoch(), rows, columns, counters), selected))
+    let intervals = group.entry().intervals.as_deref().copied();
+    let mut rows = PackedRows::new(group.epoch(), rows, columns, counters);
+    rows.intervals = intervals;
+    Ok((rows, selected))
 }
 
 struct ChunkWork<'a> {

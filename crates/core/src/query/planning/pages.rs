@@ -109,6 +109,7 @@ pub(in crate::query) mod tests {
         RowGroupEntry {
             part: PartId { rank: 0, roll: 0 },
             level: 0,
+            intervals: None,
             run: 0,
             row_group: 0,
             offset: 4,

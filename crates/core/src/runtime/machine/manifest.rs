@@ -44,6 +44,7 @@ fn encoded_bytes(schema: &Schema, parts: u32, row_groups: u32) -> Result<u64> {
     let pages = PageDirectory { page_rows, first_keys, filter_bytes, ..PageDirectory::default() };
     let run = |number: u32| RowGroupEntry {
         level: 0,
+        intervals: None,
         part: part(number),
         run: 0,
         row_group: 0,

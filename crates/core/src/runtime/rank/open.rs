@@ -203,6 +203,7 @@ impl RankStage {
     fn accept_dataset(&mut self, descriptor: &[u8], receivers: u32) -> Result<()> {
         let found = DatasetDescriptor::decode(descriptor, &self.paths.descriptor())?;
         found.check_same(&self.paths, &self.descriptor)?;
+        found.check_level_weight(&self.paths, self.options.level_weight.as_deref())?;
         if receivers != self.options.receivers {
             let what = format!("{} here, {receivers} on rank 0", self.options.receivers);
             return Err(UsageError::Option { option: "receivers", what }.into());
