@@ -104,7 +104,7 @@ fn is_missing(storage: &Arc<dyn Storage>, definition: &str) -> Vec<u64> {
 /// one, so longer lists are looked up.
 #[test]
 fn lists_are_looked_up_or_scanned_by_the_runs_of_an_index() {
-    const ROWS: u32 = 120_000;
+    const ROWS: u32 = 300_000;
     let mut made = records(5, ROWS);
     // Every chunk has ids from everywhere, so all runs of a part overlap.
     made.iter_mut().zip(0u32..).for_each(|(record, number)| record.1 = (number * 7_919) % ROWS);
@@ -125,7 +125,7 @@ fn lists_are_looked_up_or_scanned_by_the_runs_of_an_index() {
         let dataset = Dataset::open_with(storage, "/ds").unwrap();
         let read = |count: u32, access: Use| {
             let ids: Vec<String> = (0..count).map(|id| ((2 * id + 1) * (ROWS / count / 2)).to_string()).collect();
-            let query = Query::new().epochs(1).filter(format!("id IN ({})", ids.join(", "))).columns(["id"]);
+            let query = Query::new().epochs(1).filter(format!("id IN ({})", ids.join(", "))).columns(["cell"]);
             let mut stream = dataset.run(&query.threads(1).using(access)).unwrap();
             let rows: usize = stream.by_ref().map(|batch| batch.unwrap().num_rows()).sum();
             assert_eq!(rows, count as usize);
@@ -142,11 +142,11 @@ fn lists_are_looked_up_or_scanned_by_the_runs_of_an_index() {
                 longest = count;
             }
         }
-        // Three columns of a page of entries in each run, and a page of the record.
-        (longest, (read(1, Use::Index("id".into())).1 - 1) / 3)
+        // Three columns of a page of entries in each run, and two of the record.
+        (longest, (read(1, Use::Index("id".into())).1 - 2) / 3)
     };
     let ((in_situ, runs), (added, one_run)) = (longest(&["id"]), longest(&[]));
-    assert!(runs >= 8 && one_run == 1, "{runs} and {one_run} runs");
+    assert!(runs >= 4 && one_run == 1, "{runs} and {one_run} runs");
     assert!(in_situ >= 1 && added >= 2 * in_situ, "{in_situ} and {added} ids");
 }
 

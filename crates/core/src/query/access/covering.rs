@@ -83,7 +83,12 @@ pub(in crate::query) fn read(
     let Some(predicate) = &resolved.predicate else { return Ok(None) };
     // A plan reports what is wrong with the records.
     let Ok(known) = dataset.scan_manifest(epoch, resolved.predicate_columns()) else { return Ok(None) };
-    if dataset.confirm(&known, false).is_err() || !dataset.has_manifest(&known.manifest) {
+    if dataset.confirm(&known, false).is_err() {
+        return Ok(None);
+    }
+    if !dataset.has_manifest(&known.manifest) {
+        // The epoch has been replaced. A plan by the old manifest would read the entries of the old records first.
+        dataset.forget(&known.manifest);
         return Ok(None);
     }
     let manifest = known.manifest;
