@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt32Type;
+use turbidite::query::Use;
 use turbidite::random::Random;
 use turbidite::storage::{DirEntry, Fault, FaultStorage, FileKind, MemoryStorage, ReadableFile, Storage, WritableFile};
 use turbidite::store::{DatasetPaths, IfExists, verify_on};
@@ -97,6 +98,56 @@ fn is_missing(storage: &Arc<dyn Storage>, definition: &str) -> Vec<u64> {
     let missing = build.missing().unwrap();
     build.close().unwrap();
     missing
+}
+
+/// Entries that are made in situ lie in many runs, each of which is read for a value. Those of an added index lie in
+/// one, so longer lists are looked up.
+#[test]
+fn lists_are_looked_up_or_scanned_by_the_runs_of_an_index() {
+    const ROWS: u32 = 300_000;
+    let mut made = records(5, ROWS);
+    // Every chunk has ids from everywhere, so all runs of a part overlap.
+    made.iter_mut().zip(0u32..).for_each(|(record, number)| record.1 = (number * 7_919) % ROWS);
+    let longest = |in_situ: &[&str]| {
+        let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+        let job = LocalJob::open_with(Arc::clone(&storage), "/ds", schema("energy"), options(in_situ)).unwrap();
+        job.begin_epoch(1).unwrap();
+        append(&job, &made);
+        job.end_epoch().unwrap();
+        job.close().unwrap();
+        if in_situ.is_empty() {
+            let definition = "id".parse().unwrap();
+            let mut build =
+                IndexBuild::open_with(Arc::clone(&storage), "/ds", &definition, &Default::default()).unwrap();
+            build.build_epoch(1, &|_| ()).unwrap();
+            build.close().unwrap();
+        }
+        let dataset = Dataset::open_with(storage, "/ds").unwrap();
+        let read = |count: u32, access: Use| {
+            let ids: Vec<String> = (0..count).map(|id| ((2 * id + 1) * (ROWS / count / 2)).to_string()).collect();
+            let query = Query::new().epochs(1).filter(format!("id IN ({})", ids.join(", "))).columns(["cell"]);
+            let mut stream = dataset.run(&query.threads(1).using(access)).unwrap();
+            let rows: usize = stream.by_ref().map(|batch| batch.unwrap().num_rows()).sum();
+            assert_eq!(rows, count as usize);
+            (stream.metrics().entries_read > 0, stream.metrics().pages_read)
+        };
+        let mut longest = 0;
+        for count in [1, 2, 4, 8, 16, 32, 64, 128] {
+            let (is_indexed, pages) = read(count, Use::Automatic);
+            let (_, by_index) = read(count, Use::Index("id".into()));
+            let (_, by_scan) = read(count, Use::Scan);
+            assert_eq!(pages, if is_indexed { by_index } else { by_scan }, "{count} ids");
+            assert!(!is_indexed || by_index < by_scan, "{count} ids: {by_index} and {by_scan} pages");
+            if is_indexed {
+                longest = count;
+            }
+        }
+        // Three columns of a page of entries in each run, and two of the record.
+        (longest, (read(1, Use::Index("id".into())).1 - 2) / 3)
+    };
+    let ((in_situ, runs), (added, one_run)) = (longest(&["id"]), longest(&[]));
+    assert!(runs >= 4 && one_run == 1, "{runs} and {one_run} runs");
+    assert!(in_situ >= 1 && added >= 2 * in_situ, "{in_situ} and {added} ids");
 }
 
 #[test]

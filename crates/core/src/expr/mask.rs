@@ -35,6 +35,11 @@ impl Mask {
         Self { words: vec![if value { u64::MAX } else { 0 }; rows.div_ceil(WORD_ROWS)], rows }
     }
 
+    /// Creates a mask of words that cover `rows` rows.
+    pub(super) fn of_words(words: Vec<u64>, rows: usize) -> Self {
+        Self { words, rows }
+    }
+
     /// Creates a mask by testing every value.
     #[inline]
     pub(super) fn of<T: Copy>(values: &[T], test: impl Fn(T) -> bool) -> Self {

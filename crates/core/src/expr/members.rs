@@ -2,7 +2,14 @@
 
 use std::cmp::Ordering;
 
+use super::mask::{Mask, WORD_ROWS, pack};
 use crate::schema::Value;
+
+/// Bits of the filter for each member. A value that is no member passes it with a probability of at most one in 32.
+const FILTER_BITS: usize = 32;
+
+/// Maximum size of the filter in bits: it stays in the processor's second cache.
+const MOST_FILTER_BITS: usize = 1 << 20;
 
 /// A set of values of one column type (or of `f64`), without NaN.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,6 +22,10 @@ pub(super) struct Members {
     free: u64,
     /// 64 - log2 of the table's length.
     shift: u32,
+    /// One bit for each of the highest bits of a code's hash: set if a member has them.
+    filter: Vec<u64>,
+    /// 64 - log2 of the number of the filter's bits.
+    filter_shift: u32,
 }
 
 /// A number with a 64-bit code. Equal numbers of one type have equal codes, and different numbers have different codes.
@@ -49,6 +60,12 @@ impl Code for f32 {
     }
 }
 
+/// Returns the hash of a code (Fibonacci hashing). Its highest bits are used.
+#[inline(always)]
+fn hash(code: u64) -> u64 {
+    code.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
 fn code_of(value: Value) -> u64 {
     match value {
         // Members are column values within the range of i64 or u64. The low 64 bits are the code.
@@ -71,12 +88,21 @@ impl Members {
         codes.sort_unstable();
         let free =
             (0..=codes.len() as u64).rev().map(|step| u64::MAX - step).find(|code| codes.binary_search(code).is_err());
-        let mut members =
-            Self { sorted, table: Vec::new(), free: free.unwrap_or(u64::MAX), shift: 64 - size.trailing_zeros() };
-        members.table = vec![members.free; size];
+        let free = free.unwrap_or(u64::MAX);
+        let bits = (FILTER_BITS * codes.len()).next_power_of_two().clamp(WORD_ROWS, MOST_FILTER_BITS);
+        let mut members = Self {
+            sorted,
+            table: vec![free; size],
+            free,
+            shift: 64 - size.trailing_zeros(),
+            filter: vec![0; bits / WORD_ROWS],
+            filter_shift: 64 - bits.trailing_zeros(),
+        };
         for code in codes {
             let place = members.place(code);
             members.table[place] = code;
+            let bit = hash(code) >> members.filter_shift;
+            members.filter[(bit / 64) as usize] |= 1 << (bit % 64);
         }
         members
     }
@@ -84,8 +110,8 @@ impl Members {
     /// Returns the slot of a code in the table, or the free slot for a code that is not in the table.
     #[inline]
     fn place(&self, code: u64) -> usize {
-        // Fibonacci hashing with linear probing. The probing ends, since the table is never full.
-        let mut place = (code.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize;
+        // Linear probing ends, since the table is never full.
+        let mut place = (hash(code) >> self.shift) as usize;
         while self.table[place] != code && self.table[place] != self.free {
             place = (place + 1) & (self.table.len() - 1);
         }
@@ -97,6 +123,37 @@ impl Members {
     pub(super) fn contains<T: Code>(&self, value: T) -> bool {
         let code = value.code();
         code != self.free && self.table[self.place(code)] == code
+    }
+
+    /// Returns whether a value passes the filter, as all members do.
+    #[inline(always)]
+    fn passes<T: Code>(&self, value: T) -> bool {
+        let bit = hash(value.code()) >> self.filter_shift;
+        (self.filter[(bit / 64) as usize] >> (bit % 64)) & 1 == 1
+    }
+
+    /// Tests values of the members' type.
+    ///
+    /// Most values of a column are no members. A search in the table branches on what it finds, so the processor cannot
+    /// predict it. The filter is tested without a branch, and only values that pass it are searched for.
+    ///
+    /// It is not inlined, since the evaluation of a predicate calls itself, and deep predicates have little stack.
+    #[inline(never)]
+    pub(super) fn mask<T: Code>(&self, values: &[T]) -> Mask {
+        let word = |chunk: &[T]| {
+            let mut bytes = [0u8; WORD_ROWS];
+            for (byte, value) in bytes.iter_mut().zip(chunk) {
+                *byte = u8::from(self.passes(*value));
+            }
+            let (mut found, mut open) = (0u64, pack(&bytes));
+            while open != 0 {
+                let row = open.trailing_zeros();
+                found |= u64::from(self.contains(chunk[row as usize])) << row;
+                open &= open - 1;
+            }
+            found
+        };
+        Mask::of_words(values.chunks(WORD_ROWS).map(word).collect(), values.len())
     }
 
     /// Returns the members in ascending order.
@@ -153,5 +210,20 @@ mod tests {
     fn long_lists_keep_every_member() {
         let members = Members::new((0..50_000).map(|value| Value::Int(value * 7)));
         assert!((0..50_000i64).all(|value| members.contains(value * 7) && !members.contains(value * 7 + 1)));
+    }
+
+    #[test]
+    fn masks_have_the_values_that_are_members() {
+        for count in [0u32, 1, 5, 300, 40_000] {
+            let members = Members::new((0..count).map(|value| Value::Int(i128::from(value) * 11)));
+            let values: Vec<u32> = (0..1_000).chain(count * 11 - 5.min(count * 11)..count * 11 + 70).collect();
+            let found = members.mask(&values).finish();
+            for (row, value) in values.iter().enumerate() {
+                assert_eq!(found.value(row), members.contains(*value), "{value} of {count}");
+            }
+        }
+        let members = Members::new([Value::Float(-0.0), Value::Float(2.5)]);
+        let found = members.mask(&[0.0f32, f32::NAN, 2.5, 2.4]).finish();
+        assert_eq!(found.iter().collect::<Vec<_>>(), [true, false, true, false]);
     }
 }

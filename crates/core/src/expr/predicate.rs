@@ -230,7 +230,7 @@ impl<'a> PredicateInput<'a> {
                 let mask = match *source {
                     Source::Epoch => Mask::constant(self.rows, members.contains(self.epoch)),
                     Source::Column { slot, .. } => {
-                        with_values!(self.columns[slot], values => Mask::of(values, |value| members.contains(value)))
+                        with_values!(self.columns[slot], values => members.mask(values))
                     }
                 };
                 if *inside { mask } else { mask.negate() }

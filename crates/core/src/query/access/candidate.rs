@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::expr::Predicate;
 use crate::format::EpochManifest;
 use crate::index::RecordPlace;
+use crate::query::access::cost::FindingCost;
 use crate::query::access::path::AccessPath;
 use crate::query::metrics::{Counters, add};
 
@@ -14,8 +15,7 @@ const MOST_BRANCHES: usize = 64;
 pub(super) struct Candidate<'p> {
     /// The names of the indexes.
     pub(super) name: String,
-    /// Maximum number of entries to read.
-    pub(super) entries: u64,
+    pub(super) cost: FindingCost,
     /// The indexes, with the conditions whose records each finds.
     members: Vec<(&'p dyn AccessPath, Predicate)>,
 }
@@ -25,6 +25,8 @@ pub(super) struct Finder<'a> {
     pub(super) predicate: &'a Predicate,
     pub(super) manifest: &'a EpochManifest,
     pub(super) counters: &'a Counters,
+    /// Number of threads of the query.
+    pub(super) threads: usize,
     pub(super) corrupt_indexes: u64,
 }
 
@@ -37,45 +39,49 @@ impl Finder<'_> {
         let mut candidates = Vec::new();
         for path in paths {
             let estimate = path.estimate(self.predicate, self.manifest);
-            if let Some(entries) = self.readable(estimate)? {
+            if let Some(cost) = self.readable(estimate)? {
                 let members = vec![(*path, self.predicate.clone())];
-                candidates.push(Candidate { name: path.name().to_owned(), entries, members });
+                candidates.push(Candidate { name: path.name().to_owned(), cost, members });
             }
         }
         if let Some(united) = self.united(paths)? {
             // An index may answer alternatives by itself, by the range from the least to the greatest of them.
-            candidates.retain(|single| single.name != united.name || single.entries < united.entries);
+            candidates.retain(|single| single.name != united.name || self.rows_of(single) < self.rows_of(&united));
             if candidates.iter().all(|single| single.name != united.name) {
                 candidates.push(united);
             }
         }
-        candidates.sort_by_key(|candidate| candidate.entries);
+        candidates.sort_by_key(|candidate| self.rows_of(candidate));
         Ok(candidates)
+    }
+
+    fn rows_of(&self, candidate: &Candidate<'_>) -> u64 {
+        candidate.cost.as_rows(self.threads)
     }
 
     /// Returns the candidate of one index for each alternative of the predicate, if there is one for all of them.
     fn united<'p>(&mut self, paths: &[&'p dyn AccessPath]) -> Result<Option<Candidate<'p>>> {
         let branches = self.predicate.branches(MOST_BRANCHES);
-        let (mut members, mut entries) = (Vec::with_capacity(branches.len()), 0u64);
+        let (mut members, mut cost) = (Vec::with_capacity(branches.len()), FindingCost::default());
         for branch in branches {
-            let mut best: Option<(u64, &'p dyn AccessPath)> = None;
+            let mut best: Option<(FindingCost, &'p dyn AccessPath)> = None;
             for path in paths {
                 let estimate = path.estimate(&branch, self.manifest);
                 let estimate = self.readable(estimate)?;
                 best = estimate
-                    .map(|entries| (entries, *path))
+                    .map(|cost| (cost, *path))
                     .into_iter()
                     .chain(best)
-                    .min_by_key(|(entries, _)| *entries);
+                    .min_by_key(|(cost, _)| cost.as_rows(self.threads));
             }
-            let Some((most, path)) = best else { return Ok(None) };
-            entries = entries.saturating_add(most);
+            let Some((of_branch, path)) = best else { return Ok(None) };
+            cost = cost.and(of_branch);
             members.push((path, branch));
         }
         let mut names: Vec<&str> = members.iter().map(|(path, _)| path.name()).collect();
         names.sort_unstable();
         names.dedup();
-        Ok((members.len() > 1).then(|| Candidate { name: names.join(" or "), entries, members }))
+        Ok((members.len() > 1).then(|| Candidate { name: names.join(" or "), cost, members }))
     }
 
     /// Returns the places that a candidate finds, sorted. `None` if an index has no answer, or there are more than

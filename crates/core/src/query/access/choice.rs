@@ -2,7 +2,8 @@
 //!
 //! Rows that an index returns are read and tested like rows that a scan would test, so an index saves pages of the
 //! predicate's columns, and costs the entries. A scan reads pages of neighbouring rows at full bandwidth. An index
-//! therefore pays if it reads few entries for the rows that statistics leave, and if these lie in few of the pages.
+//! therefore pays if it reads few pages of entries for the rows that statistics leave (`cost`), and if these rows lie
+//! in few of the pages.
 
 use std::collections::HashMap;
 
@@ -13,7 +14,7 @@ use crate::expr::TruthValue;
 use crate::format::EpochManifest;
 use crate::index::RecordPlace;
 use crate::query::access::candidate::{Candidate, Finder};
-use crate::query::access::path::{FEW_ROWS, ROWS_PER_ENTRY};
+use crate::query::access::cost::{FEW_ROWS, ROWS_PER_RECORD_PAGE};
 use crate::query::catalog::Catalog;
 use crate::query::metrics::Counters;
 use crate::query::planning::pages::first_rows;
@@ -27,8 +28,15 @@ const PAGE_ROWS: u64 = 2048;
 /// Maximum number of entries that a query reads of an index that it requires, which bounds its memory.
 const MOST_ENTRIES: u64 = 1 << 24;
 
+/// Number of rows for each place, up to which places are read. With more of them, nearly all pages have one.
+const ROWS_PER_PLACE: u64 = 256;
+
 /// Number of places that no second index narrows further.
 const FEW_PLACES: usize = 64;
+
+/// Maximum cost of a second index for each place, as a number of rows that are tested. It saves at most the pages of
+/// the places, and may save none.
+const MOST_ROWS_PER_PLACE: u64 = ROWS_PER_RECORD_PAGE / 8;
 
 /// What an access path would read of an epoch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -80,11 +88,11 @@ pub(in crate::query) fn narrow(
         Use::Scan => false,
         Use::Index(name) => path.name() == name,
     });
-    let mut finder = Finder { predicate, manifest, counters, corrupt_indexes: 0 };
+    let mut finder = Finder { predicate, manifest, counters, threads: resolved.threads, corrupt_indexes: 0 };
     let candidates = finder.candidates(&allowed.collect::<Vec<_>>())?;
     let alternative = |candidate: &Candidate<'_>| Alternative {
         path: candidate.name.clone(),
-        entries_most: candidate.entries,
+        entries_most: candidate.cost.entries,
         is_used: false,
     };
     let mut alternatives: Vec<Alternative> = candidates.iter().map(alternative).collect();
@@ -131,24 +139,26 @@ impl Choice<'_, '_> {
     ) -> Result<Option<Vec<RecordPlace>>> {
         let mut found: Option<Vec<RecordPlace>> = None;
         for (candidate, alternative) in candidates.iter().zip(alternatives) {
-            let entries = candidate.entries;
+            let cost = candidate.cost;
             let pays = match &found {
-                None => self.rows > FEW_ROWS && entries.saturating_mul(ROWS_PER_ENTRY) <= self.rows,
-                Some(places) => places.len() > FEW_PLACES && entries <= places.len() as u64 * 2,
+                None => cost.pays(self.rows, self.finder.threads),
+                Some(places) => {
+                    places.len() > FEW_PLACES && cost.of_entries(1) <= places.len() as u64 * MOST_ROWS_PER_PLACE
+                }
             };
             if !pays && !self.forced {
                 break;
             }
-            if self.forced && entries > MOST_ENTRIES {
-                let (name, epoch) = (&candidate.name, self.finder.manifest.epoch);
+            if self.forced && cost.matches_most > MOST_ENTRIES {
+                let (matches, name, epoch) = (cost.matches_most, &candidate.name, self.finder.manifest.epoch);
                 let what = format!(
-                    "'{name}' may have {entries} entries for the predicate in epoch {epoch}, and at most {MOST_ENTRIES} \
+                    "'{name}' may have {matches} entries for the predicate in epoch {epoch}, and at most {MOST_ENTRIES} \
                      are read; a scan reads less"
                 );
                 return Err(UsageError::Option { option: "use", what }.into());
             }
             // A value of a list may have more entries than were expected.
-            let most = if self.forced { MOST_ENTRIES } else { (self.rows / ROWS_PER_ENTRY).max(FEW_ROWS) };
+            let most = if self.forced { MOST_ENTRIES } else { (self.rows / ROWS_PER_PLACE).max(FEW_ROWS) };
             let Some(mut places) = self.finder.places(candidate, most)? else { continue };
             alternative.is_used = true;
             if let Some(others) = &found {
@@ -195,5 +205,5 @@ fn apply(
             selections.insert(choice.entry, selection);
         }
     }
-    (forced || touched * 2 <= all).then_some((kept, selections))
+    (forced || touched * ROWS_PER_RECORD_PAGE <= all * PAGE_ROWS).then_some((kept, selections))
 }

@@ -14,7 +14,8 @@ use crate::error::{Error, Result};
 use crate::expr::Predicate;
 use crate::format::EpochManifest;
 use crate::query::access::candidate::Finder;
-use crate::query::access::path::{AccessPath, FEW_ROWS, IndexedRecords};
+use crate::query::access::cost::{FEW_ROWS, FindingCost};
+use crate::query::access::path::{AccessPath, IndexedRecords};
 use crate::query::catalog::Catalog;
 use crate::query::execution::column::array;
 use crate::query::execution::read::PackedRows;
@@ -82,14 +83,19 @@ pub(in crate::query) fn read(
     let Some(predicate) = &resolved.predicate else { return Ok(None) };
     // A plan reports what is wrong with the records.
     let Ok(known) = dataset.scan_manifest(epoch, resolved.predicate_columns()) else { return Ok(None) };
-    if dataset.confirm(&known, false).is_err() || !dataset.has_manifest(&known.manifest) {
+    if dataset.confirm(&known, false).is_err() {
+        return Ok(None);
+    }
+    if !dataset.has_manifest(&known.manifest) {
+        // The epoch has been replaced. A plan by the old manifest would read the entries of the old records first.
+        dataset.forget(&known.manifest);
         return Ok(None);
     }
     let manifest = known.manifest;
     let chosen = choose(dataset, resolved, &manifest);
     let tested = chosen.iter().filter(|choice| !choice.is_exact);
     let scanned_rows = tested.map(|choice| manifest.row_groups[choice.entry].rows).sum();
-    let mut finder = Finder { predicate, manifest: &manifest, counters, corrupt_indexes: 0 };
+    let mut finder = Finder { predicate, manifest: &manifest, counters, threads: resolved.threads, corrupt_indexes: 0 };
     let Some((path, entries_most)) = best(dataset, resolved, &manifest, scanned_rows) else { return Ok(None) };
     let found = path.records(predicate, &columns(resolved), &manifest, MOST_ENTRIES, counters);
     let sorted = |found| Matching::sorted(found, Path::new(path.name()));
@@ -105,7 +111,8 @@ pub(in crate::query) fn read(
     Ok(Some(Covered { rows, index: path.name().to_owned(), entries_most, scanned_rows, manifest }))
 }
 
-/// Returns the index with the fewest entries to read, and their number. `None` if a scan of `rows` rows reads less.
+/// Returns the index with the fewest pages to read, and the number of their entries. `None` if a scan of `rows` rows
+/// reads less.
 fn best<'a>(
     dataset: &'a Catalog,
     resolved: &ResolvedQuery,
@@ -116,9 +123,11 @@ fn best<'a>(
     // A plan makes the same estimates, and counts indexes that cannot be read.
     let estimate = |path: &'a dyn AccessPath| Some((path, path.estimate(predicate, manifest).ok()??));
     let estimated = covering(dataset, resolved).into_iter().filter_map(estimate);
-    let (path, entries) = estimated.min_by_key(|(_, entries)| *entries)?;
-    let pays = rows > FEW_ROWS && entries.saturating_mul(ROWS_PER_ENTRY) <= rows && entries <= resolved.limit;
-    (entries <= MOST_ENTRIES && (pays || resolved.access != Use::Automatic)).then_some((path, entries))
+    let (path, cost) = estimated.min_by_key(|(_, cost)| cost.of_entries(resolved.threads))?;
+    let FindingCost { entries, matches_most: matches, .. } = cost;
+    let reads_less = cost.of_entries(resolved.threads).max(matches.saturating_mul(ROWS_PER_ENTRY)) <= rows;
+    let pays = rows > FEW_ROWS && reads_less && matches <= resolved.limit;
+    (matches <= MOST_ENTRIES && (pays || resolved.access != Use::Automatic)).then_some((path, entries))
 }
 
 /// Entries whose records may match, in the order of their places.

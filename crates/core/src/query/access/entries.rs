@@ -7,8 +7,9 @@ use crate::error::Result;
 use crate::expr::{Predicate, col};
 use crate::format::EpochManifest;
 use crate::index::{EntryLayout, IndexDefinition, RecordPlace};
+use crate::query::access::cost::FindingCost;
 use crate::query::access::index_handle::IndexHandle;
-use crate::query::access::path::{AccessPath, ENTRIES_PER_VALUE, IndexedRecords, OrderedRecords};
+use crate::query::access::path::{AccessPath, IndexedRecords, OrderedRecords};
 use crate::query::catalog::Catalog;
 use crate::query::execution::ordered_scan::Merge;
 use crate::query::execution::pieces::Pieces;
@@ -18,7 +19,7 @@ use crate::query::metrics::{Counters, add};
 use crate::query::planning::plan::RowGroupPlan;
 use crate::query::planning::scan::{choose, plan_epoch};
 use crate::query::request::{Query, ResolvedQuery};
-use crate::schema::{Schema, Value};
+use crate::schema::{Clustering, Schema, Value};
 use crate::storage::Storage;
 use crate::store::{DatasetPaths, list_indexes};
 
@@ -135,23 +136,45 @@ impl EntryIndex {
         catalog: &Arc<Catalog>,
         predicate: &Predicate,
         records: &EpochManifest,
-    ) -> Result<Option<u64>> {
+    ) -> Result<Option<FindingCost>> {
         let Some(manifest) = catalog.manifest_of(records, &[])? else { return Ok(None) };
         if let Some(values) = self.listed_values(predicate) {
-            return Ok(Some(values.saturating_mul(ENTRIES_PER_VALUE).min(manifest.rows())));
+            let ordinals = self.listed_ordinals(catalog, predicate);
+            return Ok(Some(match ordinals {
+                Some(ordinals) => FindingCost::of_values(&manifest, &catalog.key_ranges(&manifest), &ordinals),
+                None => FindingCost::of_hashes(&manifest, values),
+            }));
         }
         let Some(resolved) = self.query(catalog, predicate, records, &[])? else { return Ok(None) };
         let chosen = choose(catalog, &resolved, &manifest);
         if chosen.len() > JUDGED_GROUPS {
-            let rows = chosen.iter().map(|choice| manifest.row_groups[choice.entry].rows);
-            return Ok(Some(rows.sum()));
+            let groups = chosen.iter().map(|choice| (&manifest.row_groups[choice.entry], choice.is_exact));
+            let groups = groups.map(|(group, is_exact)| FindingCost::of_row_group(group, is_exact));
+            return Ok(Some(groups.fold(FindingCost::default(), FindingCost::and)));
         }
         let scan = plan_epoch(catalog, &resolved, records.epoch, &Counters::default())?;
-        let mut entries = 0;
+        let mut cost = FindingCost::default();
         for choice in &scan.choices {
-            entries += RowGroupPlan::new(catalog, &resolved, &scan, *choice)?.selection.rows();
+            let plan = RowGroupPlan::new(catalog, &resolved, &scan, *choice)?;
+            let (least, most) = (plan.selection.exact().rows(), plan.selection.rows());
+            let pages = plan.pages_of_column(EntryLayout::VALUE)?;
+            cost = cost.and(FindingCost { entries: most, pages, matches_least: least, matches_most: most });
         }
-        Ok(Some(entries))
+        Ok(Some(cost))
+    }
+
+    /// Returns the ordinals of the values that a predicate lists, ascending and without duplicates. `None` if entries
+    /// are not clustered by range.
+    fn listed_ordinals(&self, catalog: &Catalog, predicate: &Predicate) -> Option<Vec<u64>> {
+        if !self.is_numeric() || catalog.schema.clustering() != Clustering::Range {
+            return None;
+        }
+        let order = catalog.schema.key_order();
+        let values = predicate.values_of(self.column)?;
+        let mut ordinals: Vec<u64> = values.iter().map(|value| order.ordinal_of(*value)).collect();
+        ordinals.sort_unstable();
+        ordinals.dedup();
+        Some(ordinals)
     }
 
     /// Returns the columns of the entries that have the values of these columns of the records. `None` if entries lack
@@ -278,7 +301,7 @@ impl AccessPath for EntryIndex {
         self.listed_values(predicate)
     }
 
-    fn estimate(&self, predicate: &Predicate, records: &EpochManifest) -> Result<Option<u64>> {
+    fn estimate(&self, predicate: &Predicate, records: &EpochManifest) -> Result<Option<FindingCost>> {
         self.ask(|catalog| self.estimate_by(catalog, predicate, records))
     }
 

@@ -6,19 +6,8 @@ use crate::error::Result;
 use crate::expr::Predicate;
 use crate::format::EpochManifest;
 use crate::index::RecordPlace;
+use crate::query::access::cost::FindingCost;
 use crate::query::metrics::Counters;
-
-/// Number of entries that cost as much as finding the entries of one value: a page is read and tested for it. With
-/// [`ROWS_PER_ENTRY`], a list of values is looked up if there are 2,048 rows for each; by
-/// `make bench ARGS='--parts indexes'`, a scan is as fast from about 1,100 rows on.
-pub(in crate::query) const ENTRIES_PER_VALUE: u64 = 8;
-
-/// Number of rows per entry from which the entries are read. They are then a small share of what a scan reads, and tell
-/// how many pages their records touch.
-pub(in crate::query) const ROWS_PER_ENTRY: u64 = 256;
-
-/// Number of rows up to which a scan is as fast as the first read of an index.
-pub(in crate::query) const FEW_ROWS: u64 = 4096;
 
 /// Records that may match a predicate, as an index has them.
 #[derive(Debug, Default)]
@@ -49,12 +38,12 @@ pub(in crate::query) trait AccessPath: Debug + Send + Sync {
     /// Returns the number of values that a predicate lists of what is indexed. `None` if it lists none.
     fn listed(&self, predicate: &Predicate) -> Option<u64>;
 
-    /// Returns the cost of finding the records of a predicate, as a number of entries that are read. `None` if it
-    /// cannot answer the predicate, or has no entries of this commit of the epoch.
+    /// Returns the cost of finding the records of a predicate. `None` if it cannot answer the predicate, or has no
+    /// entries of this commit of the epoch.
     ///
     /// # Errors
     /// Corruption of the index; I/O errors.
-    fn estimate(&self, predicate: &Predicate, manifest: &EpochManifest) -> Result<Option<u64>>;
+    fn estimate(&self, predicate: &Predicate, manifest: &EpochManifest) -> Result<Option<FindingCost>>;
 
     /// Returns the places of all records that may match, in any order. `None` as for [`AccessPath::estimate`], and if
     /// there are more than `most` of them.

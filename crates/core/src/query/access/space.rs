@@ -11,8 +11,8 @@ use crate::format::EpochManifest;
 use crate::index::SpaceDefinition;
 use crate::query::access::candidate::readable;
 use crate::query::access::choice::Alternative;
+use crate::query::access::cost::FEW_ROWS;
 use crate::query::access::index_handle::IndexHandle;
-use crate::query::access::path::{FEW_ROWS, ROWS_PER_ENTRY};
 use crate::query::access::space_copy::SpaceCopy;
 use crate::query::catalog::Catalog;
 use crate::query::metrics::Counters;
@@ -150,7 +150,7 @@ fn an_index_reads_less(dataset: &Catalog, resolved: &ResolvedQuery, records: &Ep
     let Some(predicate) = &resolved.predicate else { return false };
     // A plan makes the same estimates, and counts indexes that cannot be read.
     let estimates = dataset.indexes().iter().filter_map(|path| path.estimate(predicate, records).ok()?);
-    estimates.min().is_some_and(|entries| entries.saturating_mul(ROWS_PER_ENTRY) <= rows)
+    estimates.map(|cost| cost.as_rows(resolved.threads)).min().is_some_and(|cost| cost <= rows)
 }
 
 fn rows_of(manifest: &EpochManifest, groups: impl Iterator<Item = usize>) -> u64 {

@@ -386,7 +386,9 @@ impl<T: Send + 'static> Scan<T> {
 
     fn submit_load(&mut self, group: Arc<Group>, chunk: RowSelection) {
         self.sure_rows = self.sure_rows.saturating_add(chunk.exact().rows());
-        let cost_bytes = self.resolved.read_bytes(&chunk);
+        // Rows that an index selects lie apart, and each of them takes a page.
+        let pages = group.pages(self.resolved.reference_column()).unwrap_or_default();
+        let cost_bytes = self.resolved.read_bytes(&chunk.on_pages(pages));
         if group.touch() {
             add(&self.counters.runs_touched, 1);
         }

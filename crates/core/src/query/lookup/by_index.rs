@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use crate::expr::TruthValue;
 use crate::format::EpochManifest;
 use crate::index::RecordPlace;
-use crate::query::access::path::{AccessPath, ENTRIES_PER_VALUE, FEW_ROWS, ROWS_PER_ENTRY};
+use crate::query::access::path::AccessPath;
 use crate::query::catalog::Catalog;
 use crate::query::lookup::path::{Found, MOST_KEYS, is_cached, open_group};
 use crate::query::metrics::{Counters, add};
@@ -70,9 +70,9 @@ impl<'a> IndexLookup<'a> {
         if manifest.row_groups.len() > MOST_ROW_GROUPS {
             return None;
         }
-        let rows = manifest.rows();
-        let entries = index.listed(resolved.predicate.as_ref()?)?.saturating_mul(ENTRIES_PER_VALUE);
-        let pays = rows > FEW_ROWS && entries.saturating_mul(ROWS_PER_ENTRY) <= rows;
+        // A plan tells what is wrong with the index.
+        let cost = index.estimate(resolved.predicate.as_ref()?, &manifest).ok()??;
+        let pays = cost.pays(manifest.rows(), resolved.threads);
         (pays || resolved.access != Use::Automatic).then_some(Self { dataset, resolved, index, manifest })
     }
 

@@ -67,6 +67,14 @@ impl RowGroupPlan {
         Ok(Self { group: Arc::new(group), selection })
     }
 
+    /// Returns the number of pages of a column that have selected rows.
+    ///
+    /// # Errors
+    /// Corruption of the page index.
+    pub(in crate::query) fn pages_of_column(&self, column: usize) -> Result<u64> {
+        Ok(touched(self.group.pages(column)?, self.selection.ranges()).count() as u64)
+    }
+
     /// Returns the pages that the plan may read, ascending and without duplicates.
     ///
     /// # Errors

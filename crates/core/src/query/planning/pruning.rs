@@ -30,6 +30,11 @@ impl KeyRanges {
         Self { least, most }
     }
 
+    /// Returns the ranges of all row groups, in the manifest's order.
+    pub(in crate::query) fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.least.iter().copied().zip(self.most.iter().copied())
+    }
+
     /// Returns the row groups that may contain a key in this closed interval.
     pub(in crate::query) fn overlapping(&self, (low, high): (u64, u64)) -> impl Iterator<Item = usize> {
         let pairs = self.least.iter().zip(&self.most).enumerate();

@@ -7,6 +7,8 @@
 use std::ops::Range;
 
 use crate::expr::{Connective, TruthValue};
+use crate::format::PageLocation;
+use crate::query::planning::pages::{page_end, pages_of};
 
 /// Consecutive rows of a selection.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,6 +91,22 @@ impl RowSelection {
         selection
     }
 
+    /// Returns the selection of all rows of the pages that contain selected rows. A page counts as its first selected
+    /// rows do.
+    pub(in crate::query) fn on_pages(&self, pages: &[PageLocation]) -> Self {
+        let (mut whole, mut next) = (Self::default(), 0);
+        for range in &self.ranges {
+            let touched = pages_of(pages, &range.rows);
+            let open = pages.get(touched.start.max(next)..touched.end).unwrap_or_default();
+            if let (Some(first), Some(last)) = (open.first(), open.last()) {
+                let row = |row: u64| u32::try_from(row).unwrap_or(u32::MAX);
+                whole.push(row(first.first_row)..row(page_end(last)), range.truth());
+            }
+            next = next.max(touched.end);
+        }
+        whole
+    }
+
     /// Combines the selections of a connective's operands, in a row group of `rows` rows.
     pub(in crate::query) fn join(connective: Connective, operands: Vec<Self>, rows: u32) -> Self {
         let mut operands = operands.into_iter();
@@ -155,6 +173,7 @@ pub(in crate::query) mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::query::planning::pages::tests::locations;
 
     fn truth() -> impl Strategy<Value = TruthValue> {
         prop::sample::select(vec![TruthValue::Never, TruthValue::Maybe, TruthValue::Always])
@@ -167,6 +186,21 @@ pub(in crate::query) mod tests {
             selection.push(row..row + 1, *truth);
         }
         selection
+    }
+
+    #[test]
+    fn rows_that_lie_apart_take_their_pages() {
+        let pages = locations(&[10, 10, 10, 10]);
+        let mut selection = RowSelection::default();
+        for row in [3, 7, 25] {
+            selection.push(row..row + 1, TruthValue::Maybe);
+        }
+        selection.push(28..32, TruthValue::Always);
+        let whole = selection.on_pages(&pages);
+        let ranges: Vec<_> = whole.ranges().iter().map(|range| (range.rows.clone(), range.is_exact)).collect();
+        assert_eq!(ranges, [(0..10, false), (20..30, false), (30..40, true)]);
+        assert_eq!(RowSelection::all(40).on_pages(&pages), RowSelection::all(40));
+        assert!(RowSelection::default().on_pages(&pages).is_empty());
     }
 
     proptest! {

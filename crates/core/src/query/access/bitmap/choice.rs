@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::expr::{Predicate, TruthValue};
 use crate::format::{EpochManifest, RowGroupEntry};
 use crate::query::access::choice::{Alternative, Narrowed};
-use crate::query::access::path::FEW_ROWS;
+use crate::query::access::cost::FEW_ROWS;
 use crate::query::catalog::Catalog;
 use crate::query::metrics::{Counters, SidecarReads, add};
 use crate::query::planning::pages::PageIndex;

@@ -1,0 +1,201 @@
+//! What it costs to find records by an index of entries, and when that pays.
+//!
+//! A value of a list lies in one page of each row group whose range has it. As many row groups overlap at a value as
+//! its partition has runs: one if `turbidite index add` sorted the entries, a dozen if they were made in situ. The
+//! manifest of the entries has the ranges, so the pages are counted without I/O.
+
+use crate::format::{EpochManifest, RowGroupEntry, RunKind};
+use crate::query::planning::pruning::KeyRanges;
+
+/// Number of rows up to which a scan is as fast as the first read of an index.
+pub(in crate::query) const FEW_ROWS: u64 = 4096;
+
+/// Number of rows that a thread tests in the time of reading a page of entries. By forced plans for lists of 1 to
+/// 80,000 ids in 7.3 million rows, of an index of one run and of one of twelve (decision 0168).
+const ROWS_PER_ENTRY_PAGE: u64 = 1536;
+
+/// Number of rows that a thread tests in the time of reading a page of records by itself. Measured like
+/// [`ROWS_PER_ENTRY_PAGE`].
+pub(in crate::query) const ROWS_PER_RECORD_PAGE: u64 = 2560;
+
+/// Maximum number of threads by which a scan is expected to be faster. They start one after another.
+const MOST_THREADS: usize = 4;
+
+/// Rows of a page of entries, if the manifest does not state them.
+const ENTRIES_PER_PAGE: u64 = 512;
+
+/// What it costs to find the records of a predicate by an index.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(in crate::query) struct FindingCost {
+    /// Maximum number of entries in the pages that are read.
+    pub(in crate::query) entries: u64,
+    /// Maximum number of pages of a column of entries that are read.
+    pub(in crate::query) pages: u64,
+    /// Number of entries that are certain to match. Of a list, the number of its values.
+    pub(in crate::query) matches_least: u64,
+    /// Maximum number of entries that match. Of a list, the number of its values.
+    pub(in crate::query) matches_most: u64,
+}
+
+impl FindingCost {
+    /// Returns the number of rows that a scan with some threads tests in the time of reading the entries, which one
+    /// thread does.
+    pub(in crate::query) fn of_entries(&self, threads: usize) -> u64 {
+        let threads = threads.clamp(1, MOST_THREADS) as u64;
+        self.pages.saturating_mul(ROWS_PER_ENTRY_PAGE * threads)
+    }
+
+    /// Returns the number of rows that a scan with some threads tests in the time of reading the entries, and a page of
+    /// records for each that is certain to match.
+    pub(in crate::query) fn as_rows(&self, threads: usize) -> u64 {
+        self.of_entries(threads).saturating_add(self.matches_least.saturating_mul(ROWS_PER_RECORD_PAGE))
+    }
+
+    /// Returns whether entries are read instead of testing `rows` rows with some threads.
+    pub(in crate::query) fn pays(&self, rows: u64, threads: usize) -> bool {
+        rows > FEW_ROWS && self.as_rows(threads) <= rows
+    }
+
+    /// Returns the cost of this and another search.
+    pub(in crate::query) fn and(self, other: Self) -> Self {
+        Self {
+            entries: self.entries.saturating_add(other.entries),
+            pages: self.pages.saturating_add(other.pages),
+            matches_least: self.matches_least.saturating_add(other.matches_least),
+            matches_most: self.matches_most.saturating_add(other.matches_most),
+        }
+    }
+
+    /// Returns the cost of finding some values of a list where entries are clustered by range. `ordinals` are those of
+    /// the values, ascending and without duplicates.
+    pub(in crate::query) fn of_values(manifest: &EpochManifest, ranges: &KeyRanges, ordinals: &[u64]) -> Self {
+        let values = ordinals.len() as u64;
+        let mut cost = Self { matches_least: values, matches_most: values, ..Self::default() };
+        for (position, (least, most)) in ranges.iter().enumerate() {
+            let first = ordinals.partition_point(|ordinal| *ordinal < least);
+            let within = ordinals[first..].partition_point(|ordinal| *ordinal <= most) as u64;
+            if within == 0 {
+                continue;
+            }
+            let run = &manifest.row_groups[position];
+            if run.kind != RunKind::NanKey {
+                let pages = within.min(run.rows.div_ceil(page_rows(run)));
+                cost.pages += pages;
+                cost.entries += run.rows.min(pages.saturating_mul(page_rows(run)));
+            }
+        }
+        cost
+    }
+
+    /// Returns the cost of reading a row group of entries, of which all or an unknown number match.
+    pub(in crate::query) fn of_row_group(run: &RowGroupEntry, is_exact: bool) -> Self {
+        let matches_least = if is_exact { run.rows } else { 0 };
+        Self { entries: run.rows, pages: run.rows.div_ceil(page_rows(run)), matches_least, matches_most: run.rows }
+    }
+
+    /// Returns the cost of finding some values of a list where entries are clustered by hash: filters name the row
+    /// groups.
+    pub(in crate::query) fn of_hashes(manifest: &EpochManifest, values: u64) -> Self {
+        let entries = values.saturating_mul(ENTRIES_PER_PAGE).min(manifest.rows());
+        Self { entries, pages: values, matches_least: values, matches_most: values }
+    }
+}
+
+/// Returns the number of rows of a page of entries.
+fn page_rows(run: &RowGroupEntry) -> u64 {
+    let stated = run.pages.as_ref().map_or(0, |pages| u64::from(pages.page_rows));
+    if stated == 0 { ENTRIES_PER_PAGE } else { stated }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::format::PageDirectory;
+    use crate::query::planning::pages::tests::entry;
+    use crate::schema::{Column, DataType, Schema, Value};
+
+    const ROWS: u64 = 1 << 22;
+
+    /// Returns the manifest of an index of `ROWS` entries with values from 0 to `ROWS` in some parts of as many runs
+    /// each, all of which have all values of their part.
+    fn manifest(parts: u64, runs: u64, kind: RunKind) -> (EpochManifest, KeyRanges, Schema) {
+        let schema = Schema::new(vec![Column::new("value", DataType::F64)], "value").unwrap();
+        let of_part = ROWS / parts;
+        let run = |number: u64| {
+            let first = number / runs * of_part;
+            let range = (first as f64, (first + of_part - 1) as f64);
+            let pages = Some(PageDirectory { page_rows: 512, ..PageDirectory::default() });
+            RowGroupEntry { kind, pages, ..entry(of_part / runs, range, 0) }
+        };
+        let row_groups: Vec<RowGroupEntry> = (0..parts * runs).map(run).collect();
+        let manifest = EpochManifest {
+            partitions: None,
+            indexed_commit: None,
+            epoch: 1,
+            commit: uuid::Uuid::nil(),
+            parts: Vec::new(),
+            row_groups: row_groups.into(),
+            keys: Default::default(),
+            statistics: Default::default(),
+        };
+        let ranges = KeyRanges::of(&manifest, 0, schema.key_order());
+        (manifest, ranges, schema)
+    }
+
+    fn cost(runs: u64, values: &[f64]) -> FindingCost {
+        let (manifest, ranges, schema) = manifest(8, runs, RunKind::Regular);
+        let order = schema.key_order();
+        let ordinals: Vec<u64> = values.iter().map(|value| order.ordinal_of(Value::Float(*value))).collect();
+        FindingCost::of_values(&manifest, &ranges, &ordinals)
+    }
+
+    #[test]
+    fn a_value_costs_a_page_of_each_run_that_has_it() {
+        for runs in [1, 8] {
+            let one = FindingCost { entries: 512 * runs, pages: runs, matches_least: 1, matches_most: 1 };
+            assert_eq!(cost(runs, &[77.0]), one);
+            assert_eq!(cost(runs, &[77.0, 78.0, ROWS as f64 - 9.0]).pages, 3 * runs);
+            assert_eq!(cost(runs, &[-1.0, ROWS as f64 + 1.0]).pages, 0, "no run has them");
+        }
+        let all: Vec<f64> = (0..ROWS / 2).map(|value| value as f64).collect();
+        for runs in [1, 8] {
+            let half = cost(runs, &all);
+            assert_eq!((half.pages, half.entries), (ROWS / 2 / 512, ROWS / 2), "each page counts once");
+        }
+    }
+
+    #[test]
+    fn runs_without_a_value_are_not_read() {
+        let (manifest, _, schema) = manifest(8, 2, RunKind::NanKey);
+        let everywhere = KeyRanges::of(&manifest, 0, schema.key_order());
+        let ordinals = [schema.key_order().ordinal_of(Value::Float(5.0))];
+        assert_eq!(FindingCost::of_values(&manifest, &everywhere, &ordinals).pages, 0);
+    }
+
+    /// The number of values from which a scan is better follows from the number of runs that overlap.
+    #[test]
+    fn longer_lists_are_looked_up_in_fewer_runs() {
+        let most = |runs: u64, threads: usize| {
+            let values: Vec<f64> = (0..4_000).map(|value| (value * (ROWS / 4_000)) as f64).collect();
+            let pays = |count: &usize| cost(runs, &values.iter().copied().step_by(4_000 / count).collect::<Vec<_>>());
+            (1..2_000).rev().find(|count| pays(count).pays(ROWS, threads)).unwrap_or(0)
+        };
+        let [one, eight, eight_by_two] = [most(1, 1), most(8, 1), most(8, 2)];
+        assert!(one >= 3 * eight && eight > eight_by_two && eight_by_two > 64, "{one}, {eight}, {eight_by_two}");
+    }
+
+    proptest! {
+        #[test]
+        fn more_values_and_more_runs_never_cost_less(
+            values in prop::collection::btree_set(0u32..(ROWS as u32), 1..200),
+            runs in 0u32..4,
+        ) {
+            let values: Vec<f64> = values.into_iter().map(f64::from).collect();
+            let (runs, fewer) = (1 << runs, &values[..values.len() / 2]);
+            prop_assert!(cost(runs, fewer).as_rows(2) <= cost(runs, &values).as_rows(2));
+            prop_assert!(cost(runs, &values).as_rows(2) <= cost(2 * runs, &values).as_rows(2));
+        }
+    }
+}
