@@ -152,7 +152,12 @@ fn count(
     let summed = summed.map(|(column, _)| request.dataset.schema().columns()[column].data_type);
     let grid = grid.clone();
     let locate = move |rows: &PackedRows, slots: &[usize]| Located::new(&grid, summed, rows, slots);
-    let mut scan = request.of_epochs(&left).scan(&read, locate)?;
+    let request = request.of_epochs(&left);
+    if summed.is_none() {
+        return request.fold(&read, total, locate, |total, piece| total.add(&piece));
+    }
+    // Sums are rounded in the order of the records, whatever copies there are.
+    let mut scan = request.scan(&read, locate)?;
     while let Some(piece) = scan.next_piece()? {
         total.add(&piece);
     }
@@ -216,6 +221,7 @@ impl Located {
 }
 
 /// Counts so far.
+#[derive(Clone)]
 struct Total {
     bins: usize,
     /// Rows of each bin, then of each place that is none.

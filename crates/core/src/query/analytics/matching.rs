@@ -5,10 +5,12 @@
 use std::sync::Arc;
 
 use crate::error::{Result, UsageError};
+use crate::query::access::space;
 use crate::query::analytics::bins::{BinScale, Bins};
 use crate::query::analytics::by_bins::BinnedHistogram;
 use crate::query::analytics::grid::{Grid, ordinals};
 use crate::query::catalog::Catalog;
+use crate::query::execution::copied_scan::read_copy;
 use crate::query::execution::read::PackedRows;
 use crate::query::execution::unordered_scan::Scan;
 use crate::query::metrics::Counters;
@@ -44,6 +46,47 @@ pub(super) struct MatchingRows<'a> {
 }
 
 impl MatchingRows<'_> {
+    /// Adds what `finish` makes of the pieces of some columns to `total`. Threads call `finish` with a piece and with
+    /// the place of each column in it. An epoch is read from a copy by space where that is less to read: pieces then
+    /// come in another order.
+    pub(super) fn fold<T: Send + 'static, A: Clone>(
+        &self,
+        columns: &[usize],
+        total: &mut A,
+        finish: impl Fn(&PackedRows, &[usize]) -> T + Clone + Send + Sync + 'static,
+        mut add: impl FnMut(&mut A, T),
+    ) -> Result<()> {
+        let (resolved, slots) = self.resolve(columns)?;
+        let mut scanned = Vec::with_capacity(self.epochs.len());
+        let finish_copy = {
+            let (finish, slots) = (finish.clone(), slots.clone());
+            move |rows: PackedRows| finish(&rows, &slots)
+        };
+        let may_copy = space::applies(self.dataset, &resolved);
+        for &epoch in self.epochs {
+            let chosen = match may_copy {
+                true => space::consider(self.dataset, &resolved, epoch, self.counters)?.chosen,
+                false => None,
+            };
+            let Some(copy) = chosen else {
+                scanned.push(epoch);
+                continue;
+            };
+            // The pieces of a copy that turns out to be corrupt do not count.
+            let mut of_copy = total.clone();
+            let pass = |piece| add(&mut of_copy, piece);
+            match read_copy(self.dataset, copy, epoch, self.counters, finish_copy.clone(), pass)? {
+                true => *total = of_copy,
+                false => scanned.push(epoch),
+            }
+        }
+        let mut scan = self.of_epochs(&scanned).scan(columns, finish)?;
+        while let Some(piece) = scan.next_piece()? {
+            add(total, piece);
+        }
+        Ok(())
+    }
+
     /// Starts a scan of some columns. The result states where each of them is among the columns of a piece.
     pub(super) fn scan<T: Send + 'static>(
         &self,
@@ -57,17 +100,16 @@ impl MatchingRows<'_> {
     }
 
     /// Reads the rows, and adds them to the counts of the places of a grid of one column.
-    pub(super) fn count_places(&self, column: usize, grid: &Arc<Grid>, counts: &mut [u64]) -> Result<()> {
+    pub(super) fn count_places(&self, column: usize, grid: &Arc<Grid>, counts: &mut Vec<u64>) -> Result<()> {
         let grid = grid.clone();
-        let mut scan = self.scan(&[column], move |rows, slots| {
+        let count = move |rows: &PackedRows, slots: &[usize]| {
             let mut counts = vec![0u64; grid.places()];
             grid.locate(rows, slots).into_iter().for_each(|place| counts[place as usize] += 1);
             counts
-        })?;
-        while let Some(piece) = scan.next_piece()? {
+        };
+        self.fold(&[column], counts, count, |counts, piece| {
             counts.iter_mut().zip(piece).for_each(|(sum, count)| *sum += count);
-        }
-        Ok(())
+        })
     }
 
     /// Resolves the query for some columns. The result states where each of them is among the columns of a piece.
@@ -173,16 +215,17 @@ impl MatchingRows<'_> {
         let sought: Vec<(KeyOrder, BinScale)> =
             open.iter().map(|(axis, _, order)| (*order, bins[*axis].scale)).collect();
         let orders = sought.clone();
-        let mut scan = self.scan(&read, move |rows, slots| {
+        let find = move |rows: &PackedRows, slots: &[usize]| {
             let extremes =
                 |(slot, (order, scale)): (&usize, &(KeyOrder, BinScale))| extremes(rows, *slot, *order, *scale);
             slots.iter().zip(&orders).map(extremes).collect::<Vec<_>>()
-        })?;
-        scan.announce(2)?;
+        };
+        let (resolved, _) = self.resolve(&read)?;
+        announce_chosen(self.dataset, &resolved, self.epochs.iter().copied(), self.counters, 2)?;
         let mut found: Vec<Option<(u64, u64)>> = vec![None; open.len()];
-        while let Some(piece) = scan.next_piece()? {
+        self.fold(&read, &mut found, find, |found, piece| {
             found.iter_mut().zip(piece).for_each(|(found, piece)| *found = joined(*found, piece));
-        }
+        })?;
         for ((axis, _, order), found) in open.iter().zip(found) {
             ranges[*axis] = found.map(|(low, high)| (order.value(low), order.value(high)));
         }

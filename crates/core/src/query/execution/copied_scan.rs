@@ -118,6 +118,37 @@ impl CopiedScan {
     }
 }
 
+/// Reads all rows of a copy of an epoch, and passes on what `finish` makes of each piece. Returns false if the copy
+/// cannot be read: the pieces that were passed on are then not those of the epoch.
+///
+/// # Errors
+/// Cancellation, and errors other than those of an unreadable copy.
+pub(in crate::query) fn read_copy<T: Send + 'static>(
+    dataset: &Catalog,
+    chosen: ChosenCopy,
+    epoch: u64,
+    counters: &Arc<Counters>,
+    finish: impl Fn(PackedRows) -> T + Send + Sync + 'static,
+    mut pass: impl FnMut(T),
+) -> Result<bool> {
+    let own = Arc::new(Counters::new(counters.recycler.clone(), None));
+    let mut scan = Scan::finishing(chosen.copy, chosen.resolved, own.clone(), vec![epoch], finish);
+    loop {
+        counters.check()?;
+        let piece = readable(counters, scan.next_piece().map(Some), || dataset.ignore_corruption(1))?;
+        match piece {
+            None => return Ok(false),
+            Some(Some(piece)) => pass(piece),
+            Some(None) => break,
+        }
+    }
+    take_over(&own, counters);
+    if let Some(progress) = &counters.progress {
+        progress.advance(chosen.scanned_groups);
+    }
+    Ok(true)
+}
+
 /// Adds what the scan of a copy has read and found to the counters of the request.
 fn take_over(own: &Counters, counters: &Counters) {
     own.move_reads_to(counters);

@@ -10,7 +10,7 @@
 pub(in crate::query) mod batch_columns;
 pub(super) mod column;
 pub(super) mod column_order;
-mod copied_scan;
+pub(super) mod copied_scan;
 pub(super) mod fetch;
 mod first_rows;
 pub(super) mod groups;

@@ -1,0 +1,133 @@
+//! Tests of histograms that are counted from copies by space: the same counts as from the records, by fewer bytes, and
+//! by the records where a copy is corrupt.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use places::{ROOT, Records, options, schema, verify};
+use turbidite::query::{Bins, Use};
+use turbidite::storage::{Fault, FaultStorage, FileKind, MemoryStorage, Storage};
+use turbidite::store::DatasetPaths;
+use turbidite::{Dataset, IndexBuild, IndexOptions, LocalJob, Query, Value};
+
+#[allow(dead_code, reason = "shared with other tests, which use all of it")]
+#[path = "support/places.rs"]
+mod places;
+
+const NAME: &str = "space:x,y";
+
+/// Writes two epochs in the order of `z`, of which only the first has a copy by space.
+fn write() -> Arc<MemoryStorage> {
+    let storage = Arc::new(MemoryStorage::new());
+    let job = LocalJob::open_with(storage.clone(), ROOT, schema("z"), options()).unwrap();
+    for epoch in [1, 2] {
+        job.begin_epoch(epoch).unwrap();
+        Records::even(epoch, 0.0, 1000.0).append(&job);
+        job.end_epoch().unwrap();
+        if epoch == 1 {
+            let shared: Arc<dyn Storage> = storage.clone();
+            let definition = NAME.parse().unwrap();
+            let mut build = IndexBuild::open_space_with(shared, ROOT, &definition, &IndexOptions::default()).unwrap();
+            build.build_epoch(epoch, &|_| ()).unwrap();
+            build.close().unwrap();
+        }
+    }
+    job.close().unwrap();
+    verify(&storage);
+    storage
+}
+
+fn dataset(storage: &Arc<MemoryStorage>) -> Dataset {
+    Dataset::open_with(storage.clone() as Arc<dyn Storage>, ROOT).unwrap()
+}
+
+/// What histograms say, and the bytes and corrupt indexes that they met.
+type Found = (String, u64, u64);
+
+/// Returns the histograms of a query by one column and by two, and the sums of a third one.
+fn histograms(dataset: &Dataset, query: &Query, range: Option<(Value, Value)>) -> [Found; 3] {
+    let mut bins = Bins::new(9);
+    bins.range = range;
+    let one = dataset.histogram_of(query, "y", &bins).unwrap();
+    let (x, y) = (("x", &bins), ("y", &bins));
+    let both = dataset.histogram_2d(query, x, y, None).unwrap();
+    let summed = dataset.histogram_2d(query, x, y, Some("z")).unwrap();
+    let of =
+        |said: String, metrics: &turbidite::query::QueryMetrics| (said, metrics.bytes_read, metrics.corrupt_indexes);
+    [
+        of(format!("{:?} {:?} {:?}", one.rows, one.edges, one.bins), &one.metrics),
+        of(format!("{} {:?} {:?}", both.rows, both.edges, both.bins), &both.metrics),
+        of(format!("{} {:?} {:?} {:?}", summed.rows, summed.edges, summed.bins, summed.sums), &summed.metrics),
+    ]
+}
+
+fn small_box() -> Query {
+    Query::new().within("x=100:220,y=300:420").filter("z < 900")
+}
+
+#[test]
+fn copies_count_what_the_records_do_by_fewer_bytes() {
+    let storage = write();
+    let dataset = dataset(&storage);
+    for range in [None, Some((Value::Int(150), Value::Int(400)))] {
+        for epochs in [vec![1], vec![1, 2]] {
+            let query = small_box().epochs(epochs);
+            let plain = histograms(&dataset, &query.clone().using(Use::Scan), range);
+            let found = histograms(&dataset, &query, range);
+            for (number, (found, plain)) in found.iter().zip(&plain).enumerate() {
+                assert_eq!(found.0, plain.0, "{range:?}");
+                // Sums are rounded in the order of the records, so they read these.
+                let reads_less = found.1 < plain.1;
+                assert_eq!(reads_less, number < 2 || range.is_none(), "{} and {} bytes", found.1, plain.1);
+            }
+        }
+        let (named, plain) = (small_box().using(Use::named(NAME)), small_box().using(Use::Scan));
+        let said = |query: &Query| histograms(&dataset, query, range).map(|(said, ..)| said);
+        assert_eq!(said(&named), said(&plain), "{range:?}");
+        // Of an epoch without a copy, the records are read.
+        let query = small_box().epochs(2);
+        assert_eq!(histograms(&dataset, &query, range), histograms(&dataset, &query.clone().using(Use::Scan), range));
+    }
+    let everything = Query::new().epochs(1);
+    assert_eq!(
+        histograms(&dataset, &everything, None),
+        histograms(&dataset, &everything.clone().using(Use::Scan), None)
+    );
+}
+
+/// Returns all files below a folder.
+fn files(storage: &MemoryStorage, folder: PathBuf) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in storage.list(&folder).unwrap() {
+        let path = folder.join(&entry.name);
+        match storage.kind(&path).unwrap() {
+            Some(FileKind::Directory) => found.extend(files(storage, path)),
+            _ => found.push(path),
+        }
+    }
+    found
+}
+
+#[test]
+fn records_are_counted_where_a_copy_is_corrupt() {
+    let storage = write();
+    let query = small_box().epochs(1);
+    let expected = histograms(&dataset(&storage), &query.clone().using(Use::Scan), None);
+    let data = files(&storage, DatasetPaths::new(ROOT).index(NAME).epoch(1));
+    let mut ignored = 0;
+    for path in data {
+        let bytes = storage.open(&path).unwrap().bytes();
+        for place in 0..8 {
+            let faults = FaultStorage::new(storage.clone() as Arc<dyn Storage>);
+            faults.add_fault(Fault::Flip { path: path.clone(), offset: (bytes - 1) * place / 7, mask: 4 });
+            let dataset = Dataset::open_with(Arc::new(faults) as Arc<dyn Storage>, ROOT).unwrap();
+            for (found, expected) in histograms(&dataset, &query, None).iter().zip(&expected) {
+                assert_eq!(found.0, expected.0, "{} at {place}", path.display());
+                ignored += found.2;
+            }
+        }
+    }
+    assert!(ignored > 5, "{ignored} histograms met a corrupt copy");
+}
