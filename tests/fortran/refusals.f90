@@ -78,9 +78,26 @@ program refusals
   call expect(turbidite_ok, '')
   call turbidite_close(dataset, status, message)
   call expect(turbidite_ok, '')
+  ! Levels of detail in proportion to a column, without an index.
+  call turbidite_options_init(options)
+  options%levels = 1
+  call open_weighted('ux')
+  call expect(turbidite_usage, 'not one of the columns')
+  call open_weighted('energy')
+  call expect(turbidite_ok, '')
+  call turbidite_close(dataset, status)
+  call open_weighted('id')
+  call expect(turbidite_failed, "in proportion to 'energy'")
   print '(a)', 'ok'
 
 contains
+
+  subroutine open_weighted(weight)
+    character(len=*), intent(in) :: weight
+    character(len=8) :: no_indexes(0)
+    call turbidite_open_indexed(dataset, trim(path)//'-weighted', schema, 'space:energy,id', no_indexes, status, message, &
+                                options, level_weight=weight)
+  end subroutine
 
   subroutine expect(expected, words)
     integer(c_int32_t), intent(in) :: expected

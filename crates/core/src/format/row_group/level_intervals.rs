@@ -132,10 +132,20 @@ pub(in crate::format) fn weigh(weights: &mut [f64]) -> LevelIntervals {
 /// of the rows is expected to move up. Rows with the size of the interval or more move up for certain.
 pub(in crate::format) fn next_interval(carried: &[f64]) -> f64 {
     let expected = carried.len() as f64 / ROWS_PER_CHOICE;
+    // The interval is eight times the least size if all sizes are equal, and larger if some are.
+    let least = ROWS_PER_CHOICE * carried.iter().copied().fold(f64::INFINITY, f64::min);
+    let (mut smaller, mut larger) = (0.0, Vec::new());
+    for size in carried {
+        if *size < least {
+            smaller += size;
+        } else {
+            larger.push(*size);
+        }
+    }
     let mut interval = f64::INFINITY;
     for _ in 0..MAX_PASSES {
-        let (mut certain, mut rest) = (0.0, 0.0);
-        for size in carried {
+        let (mut certain, mut rest) = (0.0, smaller);
+        for size in &larger {
             if *size >= interval {
                 certain += 1.0;
             } else {

@@ -1,15 +1,20 @@
 //! Tests of levels of detail in proportion to a column: probabilities are those that the intervals state, for any
 //! weights.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use crate::format::LevelIntervals;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{context, identity};
 use crate::format::row_group::level_intervals::{next_interval, weigh};
 use crate::format::row_group::level_sample::LevelSample;
 use crate::format::row_group::memtable::Memtable;
 use crate::format::row_group::space_order::SpaceBuffers;
+use crate::format::{EncodeBuffers, LevelIntervals, PartId, PartOptions, PartWriter, RunKind, SealedRun, scan_seals};
 use crate::random::Random;
 use crate::schema::{Column, DataType, Levels, Schema};
+use crate::storage::{MemoryStorage, Storage, read_all};
 
 const LEVELS: u8 = 3;
 
@@ -238,6 +243,46 @@ fn any_stored_value_stands_for_a_finite_number_of_rows() {
         for level in 0..=7 {
             let stands_for = intervals.stands_for(level, weight);
             assert!(stands_for.is_finite() && stands_for >= 1.0, "{stands_for} at level {level} of {weight}");
+        }
+    }
+}
+
+/// The checksum of the changed seals is right.
+#[test]
+fn seals_with_intervals_that_no_sample_has_are_no_seals() {
+    let rows = table(DataType::F64, &[float(2.0); 300]);
+    let (schema, storage, directory) = (Arc::clone(rows.schema()), Arc::new(MemoryStorage::new()), Path::new("/part"));
+    storage.create_dir_all(&directory.join("level=1")).unwrap();
+    let (part, options) = ((PartId { rank: 7, roll: 0 }, 1), PartOptions::default());
+    let shared = Arc::clone(&storage) as Arc<dyn Storage>;
+    let mut writer = PartWriter::create_at(shared, directory, part, Arc::clone(&schema), options, identity()).unwrap();
+    let mut buffers = EncodeBuffers::new();
+    let sample = LevelSample::of_run(Levels { count: LEVELS, seed: 3 }, 200, 7, 0);
+    let ((counts, intervals), _) = buffers.divide(&rows, &schema, RunKind::Regular, sample, &options);
+    let places = counts[0]..counts[0] + counts[1];
+    let entries = writer.append_level(&rows, places, (context(0), intervals), &mut buffers).unwrap();
+    let stated = intervals.map(|intervals| intervals.up_to(1));
+    assert_eq!(entries[0].intervals.as_deref().copied(), stated);
+    let path = writer.path().to_owned();
+    drop(writer);
+    let content = read_all(&*storage, &path, u64::MAX).unwrap();
+    let seals_of = |content: &[u8]| -> Vec<SealedRun> {
+        storage.remove_file(&path).unwrap();
+        storage.create(&path).unwrap().write_at(0, content).unwrap();
+        scan_seals(&*storage.open(&path).unwrap(), &path, &schema).unwrap()
+    };
+    assert_eq!(seals_of(&content).iter().map(|seal| seal.intervals).collect::<Vec<_>>(), [stated]);
+    let end = content.len();
+    let length = u64::from_le_bytes(*content[end - 24..].first_chunk().unwrap()) as usize;
+    // The mean weight and the interval precede the commit and the part, which take 56 bytes with the trailer.
+    for place in [end - 72, end - 64] {
+        for wild in [0.0, 0.5, f64::NAN, -20.0, f64::INFINITY, f64::NEG_INFINITY] {
+            let mut changed = content.clone();
+            changed[place..place + 8].copy_from_slice(&f64::to_le_bytes(wild));
+            let checksum = xxh3_64(&changed[end - length..end - 16]);
+            changed[end - 16..end - 8].copy_from_slice(&checksum.to_le_bytes());
+            let is_valid = place == end - 72 && wild == 0.5;
+            assert_eq!(seals_of(&changed).len(), usize::from(is_valid), "{wild} at {place}");
         }
     }
 }
