@@ -224,7 +224,9 @@ fn boxes_are_read_from_the_copy_where_that_is_less() {
     assert_eq!(explained.epochs[0].covered_by.as_deref(), Some("space:x,y"));
     let text = explained.to_string();
     assert!(text.contains("access path space:x,y: at most") && text.contains("a copy of the epoch"), "{text}");
-    assert!(text.contains("access path scan: at most 40000 rows to test; not used"), "{text}");
+    // Row groups of few strays may be pruned.
+    let of_scan = |text: &str| text.lines().find(|line| line.contains("access path scan: at most ")).map(str::to_owned);
+    assert!(of_scan(&text).is_some_and(|line| line.ends_with("rows to test; not used")), "{text}");
     // The key finds few rows, and a limit takes those that a scan finds first.
     let by_key = Query::new().epochs(1).filter("energy > 9.99 AND x < 40");
     let few = small.query().limit(3);
@@ -232,10 +234,8 @@ fn boxes_are_read_from_the_copy_where_that_is_less() {
         assert_eq!(dataset.explain(&query).unwrap().epochs[0].covered_by, None, "{query:?}");
     }
     let beside = dataset.explain(&Query::new().epochs(1).filter("x < 63")).unwrap().to_string();
-    assert!(
-        beside.contains("access path space:x,y") && beside.contains("scan: at most 40000 rows to test; used"),
-        "{beside}"
-    );
+    assert!(beside.contains("access path space:x,y"), "{beside}");
+    assert!(of_scan(&beside).is_some_and(|line| line.ends_with("rows to test; used")), "{beside}");
 }
 
 /// Returns the files of the index, except for locks.
