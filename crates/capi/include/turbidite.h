@@ -107,8 +107,9 @@ typedef struct turbidite_options {
                               * existing dataset keeps its periods, and refuses others */
 } turbidite_options;
 
-/* Sets all options to their defaults. The struct grows at its end, so its size tells which version the program
- * knows. */
+/* Sets all options to their defaults. The struct grows at its end, so its size tells which version the program knows.
+ * Bindings that load the library at run time call turbidite_options_init_sized: the library's function
+ * turbidite_options_init is for programs of earlier headers, and leaves `period` out. */
 #define turbidite_options_init(options) turbidite_options_init_sized((options), sizeof(turbidite_options))
 void turbidite_options_init_sized(turbidite_options *options, size_t bytes);
 

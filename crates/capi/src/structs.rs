@@ -343,7 +343,8 @@ pub(crate) unsafe fn request<T: Request>(request: *const T) -> Result<Option<T>,
     if bytes != size_of::<T>() && !T::EARLIER_BYTES.contains(&bytes) {
         let (size, name) = (size_of::<T>(), T::NAME);
         let set = || format!("set it to sizeof({name}), and compile with the turbidite.h of this release");
-        let advice = T::ADVICE.map_or_else(set, str::to_owned);
+        // A larger struct is one of a later header.
+        let advice = T::ADVICE.filter(|_| bytes < size).map_or_else(set, str::to_owned);
         return Err(argument(T::ARGUMENT, format!("struct_size is {struct_size}, not {size}; {advice}")));
     }
     let mut copy = MaybeUninit::<T>::zeroed();

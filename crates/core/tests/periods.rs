@@ -245,6 +245,17 @@ fn indexes_by_space_wrap_where_the_records_do() {
     let copy = Dataset::open_with(storage.clone() as Arc<dyn Storage>, format!("{ROOT}/_turbidite/index/space:z,x"));
     assert_eq!(copy.unwrap().schema().periods().unwrap().to_string(), "100,250.25");
     let dataset = dataset(&storage);
+    let unnamed = Query::new().epochs(3).within("240:260,:,95:103");
+    let expected = numbers(&dataset, &unnamed);
+    assert!(!expected.is_empty());
+    for name in ["space:z,x", "space:x,y"] {
+        let query = unnamed.clone().using(Use::named(name));
+        assert_eq!(
+            of_cursor(&dataset, &query),
+            expected,
+            "sides have the order of the records' coordinates, not of {name}"
+        );
+    }
     let mut random = Random::new(8);
     for _ in 0..20 {
         let sides = Sides::random(&mut random);

@@ -151,7 +151,9 @@ impl Inspect {
 pub(super) fn periods_in_words(schema: &Schema) -> Option<String> {
     let columns = schema.cluster_key().columns.into_iter();
     let stated = columns.zip(schema.periods()?.as_slice());
-    let words = stated.filter_map(|(column, period)| period.map(|period| format!("{column} by {period}")));
+    // The debug format has an exponent for very large and very small numbers.
+    let number = |period: f64| format!("{period:?}").trim_end_matches(".0").to_owned();
+    let words = stated.filter_map(|(column, period)| period.map(|period| format!("{column} by {}", number(period))));
     Some(words.collect::<Vec<_>>().join(", "))
 }
 

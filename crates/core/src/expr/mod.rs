@@ -67,4 +67,4 @@ pub use error::ExpressionError;
 pub use predicate::{Predicate, PredicateInput};
 #[doc(hidden)]
 pub use prune::{ColumnBounds, NanPresence, TruthValue};
-pub(crate) use space::SpaceText;
+pub(crate) use space::{SpaceText, has_side_without_name};

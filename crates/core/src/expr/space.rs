@@ -90,7 +90,9 @@ pub(super) fn conditions(space: SpaceText<'_>, schema: &Schema) -> Result<Vec<Co
         return Err(wrong("…", format!("the box has {} bytes; the maximum is {MAX_BYTES}", space.sides.len())));
     }
     let sides = split(space.sides).into_iter().enumerate();
-    let sides = sides.map(|(place, text)| parse_side(text, place, schema)).collect::<Result<Vec<_>>>()?;
+    // A copy of records by space may have their coordinates in another order.
+    let named_by = if space.records.clustering() == Clustering::Space { space.records } else { schema };
+    let sides = sides.map(|(place, text)| parse_side(text, place, named_by)).collect::<Result<Vec<_>>>()?;
     let periods = match space.periods {
         Some(text) => parse_periods(text, sides.len())?,
         None => vec![StatedPeriod::OfDataset; sides.len()],
@@ -108,7 +110,7 @@ pub(super) fn conditions(space: SpaceText<'_>, schema: &Schema) -> Result<Vec<Co
             StatedPeriod::Number(value) => Some(SidePeriod { value, is_of_dataset: false }),
             StatedPeriod::OfDataset => space
                 .records
-                .period_of(column.index)
+                .stated_period(column.index)
                 .map(|period| SidePeriod { value: literal(period), is_of_dataset: true }),
         };
         match condition(side, period, column)? {
@@ -117,6 +119,11 @@ pub(super) fn conditions(space: SpaceText<'_>, schema: &Schema) -> Result<Vec<Co
         }
     }
     Ok(conditions)
+}
+
+/// Returns whether a side of a box has no name.
+pub(crate) fn has_side_without_name(sides: &str) -> bool {
+    split(sides).into_iter().any(|side| name_and_rest(side).is_none())
 }
 
 /// Splits a text at its commas, except for those within double quotes.

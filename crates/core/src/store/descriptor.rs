@@ -402,8 +402,12 @@ impl DatasetDescriptor {
         if found == Some(wanted) {
             return Ok(());
         }
-        let found = found.map_or("even".to_owned(), |found| format!("in proportion to '{found}'"));
-        let what = format!("its levels of detail are {found}, but levels in proportion to '{wanted}' were requested");
+        let found = match found {
+            _ if self.schema.levels().is_none() => "it has no levels of detail".to_owned(),
+            None => "its levels of detail are even".to_owned(),
+            Some(found) => format!("its levels of detail are in proportion to '{found}'"),
+        };
+        let what = format!("{found}, but levels in proportion to '{wanted}' were requested");
         Err(Error::Mismatch { path: paths.root().to_owned(), what })
     }
 

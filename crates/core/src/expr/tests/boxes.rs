@@ -109,11 +109,16 @@ fn a_box_has_the_periods_of_the_dataset_unless_it_states_others() {
     let inverted = refused("60:6,:,:", None);
     assert!(inverted.contains("to cross the period, write z=60:70"), "{inverted}");
     assert_eq!(asked("60:,:,:", Some("none,,"), &periodic), "z >= 60 AND x >= -inf AND y >= -inf");
-    // A copy of these records has other coordinates, which keep the periods of the records.
+    // A copy of these records has other coordinates. Sides without names are those of the records, as are periods.
     let copy = Schema::new(periodic.columns().to_vec(), "space:ux,x").unwrap();
-    let space = SpaceText { sides: "0:1,0.05:0.12,z=60:70", periods: None, records: &periodic };
+    let space = SpaceText { sides: "60:70,0.05:0.12,ux=0:1", periods: None, records: &periodic };
     let found = Predicate::parse_within(None, Some(space), &copy).unwrap().unwrap().to_string();
-    assert_eq!(found, asked("ux=0:1,x=0.05:0.12,z=60:70", Some(",0.1,64"), &flat));
+    assert_eq!(found, asked("z=60:70,x=0.05:0.12,ux=0:1", Some("64,0.1,"), &flat));
+    // Records without coordinates have those of the copy.
+    let by_value = Schema::new(periodic.columns().to_vec(), "ux").unwrap();
+    let space = SpaceText { sides: "0:1,0.05:0.12", periods: None, records: &by_value };
+    let found = Predicate::parse_within(None, Some(space), &copy).unwrap().unwrap().to_string();
+    assert_eq!(found, asked("ux=0:1,x=0.05:0.12", None, &flat));
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! Levels of detail in proportion to a column: the sizes of rows, and the intervals of the sample.
 //!
-//! A level takes rows of the level below by systematic sampling with probability proportional to size (Madow 1949;
-//! Cochran, *Sampling Techniques*, 9A.9). The *size* of a row is its weight over the mean weight of its run, plus 1.
-//! The 1 spreads half of the sample evenly, so that rows of no weight are still found, and no row of the sample stands
-//! for more than about twice as many as in an even sample. Rows without a valid weight have the mean size, 2.
+//! A level takes rows of the level below with probability proportional to size (Cochran, *Sampling Techniques*, 9A), by
+//! ordered pivotal sampling. The *size* of a row is its weight over the mean weight of its run, plus 1. The 1 spreads
+//! half of the sample evenly, so that rows of no weight are still found, and no row of the sample stands for more than
+//! about twice as many as in an even sample. Rows without a valid weight have the mean size, 2.
 //!
 //! Level k has an *interval* T(k). A row of size s reaches level k with the probability min(1, s / T(k)). It moves up
 //! from level k - 1 with the probability min(1, c / T(k)), where c = max(s, T(k-1)) is the size that it carries: the
@@ -162,32 +162,36 @@ pub(in crate::format) fn next_interval(carried: &[f64]) -> f64 {
     interval
 }
 
-/// A systematic sample of rows that are passed in order: each interval of the sum of their sizes chooses the row in
-/// which its mark lies.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::format) struct SystematicSample {
-    interval: f64,
-    /// Sum of sizes up to the next mark.
-    left: f64,
+/// A sample of rows that are passed in order, by ordered pivotal sampling (Deville and Tillé 1998; Chauvet 2012). Each
+/// row is taken with exactly its probability. Of neighbours, as many are taken as their probabilities add up to, and
+/// which ones is decided anew for each. A systematic sample has one random start instead, so on a lattice it takes rows
+/// of the same places all along the curve.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::format) struct PivotalSample {
+    /// The position of the row that is undecided, and the probability with which it is taken.
+    undecided: Option<(usize, f64)>,
 }
 
-impl SystematicSample {
-    /// Creates the sample. `start` is the place of the first mark in the first interval, from 0 to below 1.
-    pub(in crate::format) fn new(interval: f64, start: f64) -> Self {
-        Self { interval, left: start * interval }
+impl PivotalSample {
+    /// Passes a row with its probability below 1, and a random number from 0 to below 1. Returns the row that is taken,
+    /// if it is decided of one: this one or the undecided one.
+    pub(in crate::format) fn pass(&mut self, position: usize, probability: f64, random: f64) -> Option<usize> {
+        let (other, of_other) = self.undecided.replace((position, probability))?;
+        let both = of_other + probability;
+        if both < 1.0 {
+            // One of the two is out of the sample.
+            self.undecided = Some((if random * both < of_other { other } else { position }, both));
+            return None;
+        }
+        // One of the two is in the sample. The difference of the last ones from 2 is positive.
+        let is_other = random * (2.0 - both) < 1.0 - probability;
+        let (taken, left) = if is_other { (other, position) } else { (position, other) };
+        self.undecided = Some((left, both - 1.0));
+        Some(taken)
     }
 
-    /// Passes a row of a size. Returns whether the sample has it.
-    pub(in crate::format) fn takes(&mut self, size: f64) -> bool {
-        if size >= self.interval {
-            // A row as large as the interval has a mark in it, and the next one is as far away as before.
-            return true;
-        }
-        let is_taken = self.left < size;
-        self.left -= size;
-        if is_taken {
-            self.left += self.interval;
-        }
-        is_taken
+    /// Decides on the last row, by a random number from 0 to below 1. Returns it if it is taken.
+    pub(in crate::format) fn finish(self, random: f64) -> Option<usize> {
+        self.undecided.filter(|(_, probability)| random < *probability).map(|(position, _)| position)
     }
 }

@@ -11,8 +11,8 @@ use crate::schema::Levels;
 /// Number of neighbouring rows of which one moves up to the next level.
 pub(in crate::format) const LEVEL_GROUP: usize = 8;
 
-/// Stands for the number of a group where a level has none. No run has so many.
-const START: u64 = 1 << 55;
+/// Distinguishes the hashes of positions from those of groups. No run has so many rows.
+const FRACTIONS: u64 = 1 << 55;
 
 /// Number of rows of a full group that stay.
 const STAYING: usize = LEVEL_GROUP - 1;
@@ -38,9 +38,9 @@ impl LevelSample {
         self.count
     }
 
-    /// Returns the place in its interval at which a systematic sample of a level begins, from 0 to below 1.
-    pub(in crate::format) fn start(self, level: u8) -> f64 {
-        let hash = mix(self.seed ^ u64::from(level) << 56 ^ START);
+    /// Returns a number from 0 to below 1 for a position among the rows of a level.
+    pub(in crate::format) fn fraction(self, level: u8, position: usize) -> f64 {
+        let hash = mix(self.seed ^ u64::from(level) << 56 ^ FRACTIONS ^ position as u64);
         (hash >> (u64::BITS - f64::MANTISSA_DIGITS)) as f64 / (1u64 << f64::MANTISSA_DIGITS) as f64
     }
 

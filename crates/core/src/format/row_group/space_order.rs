@@ -5,7 +5,7 @@
 //! the page indexes of all coordinates prune. Space-filling curves would need no tree, but boxes of the same query read
 //! up to twice as many rows in their order, and all of them if one coordinate is far from the others.
 
-use crate::format::row_group::level_intervals::{LevelIntervals, SystematicSample, next_interval, weigh};
+use crate::format::row_group::level_intervals::{LevelIntervals, PivotalSample, next_interval, weigh};
 use crate::format::row_group::level_sample::{LevelSample, rows_before};
 use crate::format::row_group::memtable::Memtable;
 use crate::format::row_group::neighbours::CurveBuffers;
@@ -85,8 +85,9 @@ impl SpaceBuffers {
     /// Does as [`SpaceBuffers::arrange_levels`] with levels in proportion to the column `weight`. Returns their
     /// intervals, too.
     ///
-    /// A level is a systematic sample of the one below along the order of neighbours, so parts of space have their
-    /// share of it. As many rows of a page move up as their weights say, so every level is divided anew.
+    /// A level is a sample of the one below along the order of neighbours, of which as many move up as their
+    /// probabilities add up to, so parts of space have their share of it. As many rows of a page move up as their
+    /// weights say, so every level is divided anew.
     pub(in crate::format) fn arrange_weighted_levels(
         &mut self,
         table: &Memtable,
@@ -107,14 +108,13 @@ impl SpaceBuffers {
             if level < sample.count() && !self.points.is_empty() {
                 let interval = next_interval(&self.sizes);
                 intervals.push(interval);
-                let mut systematic = SystematicSample::new(interval, sample.start(level));
+                self.choose(sample, level, interval);
                 for position in 0..self.points.len() {
-                    let size = self.sizes[position];
-                    if systematic.takes(size) {
-                        // Rows that move up go to the front, in their order. A row that gives way is one that stays.
+                    // Rows that move up go to the front, in their order. A row that gives way is one that stays.
+                    if self.sizes[position] < 0.0 {
                         self.points.swap(risen, position);
                         self.sizes.swap(risen, position);
-                        self.sizes[risen] = size.max(interval);
+                        self.sizes[risen] = interval.max(-self.sizes[risen]);
                         risen += 1;
                     }
                 }
@@ -127,6 +127,25 @@ impl SpaceBuffers {
             self.sizes.truncate(risen);
         }
         (counts, intervals)
+    }
+
+    /// Chooses the rows of a level that move up, and marks them by negative sizes.
+    fn choose(&mut self, sample: LevelSample, level: u8, interval: f64) {
+        let mut pivotal = PivotalSample::default();
+        for position in 0..self.sizes.len() {
+            let probability = self.sizes[position] / interval;
+            let taken = if probability < 1.0 {
+                pivotal.pass(position, probability, sample.fraction(level, position))
+            } else {
+                Some(position)
+            };
+            if let Some(taken) = taken {
+                self.sizes[taken] = -self.sizes[taken];
+            }
+        }
+        if let Some(last) = pivotal.finish(sample.fraction(level, self.sizes.len())) {
+            self.sizes[last] = -self.sizes[last];
+        }
     }
 
     /// Divides the points between these numbers of rows, and orders the rows of a page as neighbours.

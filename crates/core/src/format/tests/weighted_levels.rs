@@ -27,6 +27,12 @@ fn float(weight: f64) -> Weight {
 
 /// Creates a memtable of numbered rows at random places, with weights of a type of 8 bytes.
 fn table(data_type: DataType, weights: &[Weight]) -> Memtable {
+    let mut random = Random::new(5);
+    table_at(data_type, weights, |_| [(); 2].map(|()| random.below(1 << 20) as f32))
+}
+
+/// Creates a memtable of numbered rows at the places of their numbers.
+fn table_at(data_type: DataType, weights: &[Weight], mut place: impl FnMut(u32) -> [f32; 2]) -> Memtable {
     let columns = vec![
         Column::new("number", DataType::U32),
         Column::new("x", DataType::F32),
@@ -36,10 +42,9 @@ fn table(data_type: DataType, weights: &[Weight]) -> Memtable {
     let schema = Schema::new(columns, "space:x,y").unwrap();
     let schema = schema.with_levels(Levels { count: LEVELS, seed: 1 }).unwrap().with_level_weight("weight").unwrap();
     let mut table = Memtable::new(Arc::new(schema), 1 << 20);
-    let mut random = Random::new(5);
     for (number, (bytes, _)) in (0u32..).zip(weights) {
-        let mut place = || (random.below(1 << 20) as f32).to_le_bytes();
-        table.push(&[&number.to_le_bytes()[..], &place(), &place(), bytes].concat());
+        let [x, y] = place(number).map(f32::to_le_bytes);
+        table.push(&[&number.to_le_bytes()[..], &x, &y, bytes].concat());
     }
     table
 }
@@ -166,6 +171,43 @@ fn sums_of_the_weights_vary_little() {
     assert!(counts < 2.0 * even, "{counts} over {even}");
     // The weights have a variance of 1, so the sum of an even sample has a variance of twice as much.
     assert!(sums < 0.5 * even, "{sums} over {even}");
+}
+
+/// On a lattice, rows at equal distances along the curve have the same parity of their places.
+#[test]
+fn counts_on_a_lattice_are_within_their_errors() {
+    const SIDE: u32 = 64;
+    let place = |number: u32| [number % SIDE, number / SIDE];
+    for (name, weigh) in [
+        ("equal", &(|_| 0.25) as &dyn Fn(u32) -> f64),
+        ("by kind", &|number| if (number % SIDE + number / SIDE).is_multiple_of(2) { 22.99 } else { 35.45 }),
+        ("none is valid", &|_| 0.0),
+    ] {
+        let weights: Vec<Weight> = (0..SIDE * SIDE).map(|number| float(weigh(number))).collect();
+        let table = table_at(DataType::F64, &weights, |number| place(number).map(|at| at as f32 + 0.5));
+        for level in [1, 2] {
+            // Columns of the lattice, and rows of one kind.
+            let mut squares = [0.0; 2];
+            for seed in 0..20 {
+                let (levels, intervals) = sampled(&table, seed, 256);
+                let mut count = |selects: &dyn Fn(u32) -> bool, kind: usize| {
+                    let selected = || (0..SIDE * SIDE).filter(|number| selects(*number));
+                    let sample = selected().filter(|number| levels[*number as usize] >= level);
+                    let stands_for = sample.map(|number| intervals.stands_for(level, weights[number as usize].1));
+                    let (sum, variance) =
+                        stands_for.fold((0.0, 0.0), |(sum, variance), f| (sum + f, variance + f * (f - 1.0)));
+                    let error = f64::max(variance, f64::from(1 << (6 * level))).sqrt();
+                    squares[kind] += ((sum - selected().count() as f64) / error).powi(2);
+                };
+                (0..SIDE).for_each(|column| count(&|number| place(number)[0] == column, 0));
+                (0..2).for_each(|parity| count(&|number| place(number)[0] % 2 == parity, 1));
+                (0..2).for_each(|parity| count(&|number| (place(number)[0] + place(number)[1]) % 2 == parity, 1));
+            }
+            let of_columns = (squares[0] / f64::from(20 * SIDE)).sqrt();
+            let of_kinds = (squares[1] / 80.0).sqrt();
+            assert!(of_columns < 1.3 && of_kinds < 1.3, "{name}, level {level}: {of_columns}, {of_kinds} errors");
+        }
+    }
 }
 
 #[test]

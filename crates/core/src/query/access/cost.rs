@@ -31,9 +31,10 @@ pub(in crate::query) struct FindingCost {
     pub(in crate::query) entries: u64,
     /// Maximum number of pages of a column of entries that are read.
     pub(in crate::query) pages: u64,
-    /// Number of entries that are certain to match. Of a list, the number of its values.
+    /// Number of entries that are certain to match. Of a list, the number of its values within a range of a row group,
+    /// which are taken to match.
     pub(in crate::query) matches_least: u64,
-    /// Maximum number of entries that match. Of a list, the number of its values.
+    /// Maximum number of entries that match. Of a list, the same number.
     pub(in crate::query) matches_most: u64,
 }
 
@@ -69,22 +70,31 @@ impl FindingCost {
     /// Returns the cost of finding some values of a list where entries are clustered by range. `ordinals` are those of
     /// the values, ascending and without duplicates.
     pub(in crate::query) fn of_values(manifest: &EpochManifest, ranges: &KeyRanges, ordinals: &[u64]) -> Self {
-        let values = ordinals.len() as u64;
-        let mut cost = Self { matches_least: values, matches_most: values, ..Self::default() };
+        let mut cost = Self::default();
+        // At each value, the number of row groups whose ranges begin there, less those that ended before.
+        let mut changes = vec![0i64; ordinals.len() + 1];
         for (position, (least, most)) in ranges.iter().enumerate() {
             let first = ordinals.partition_point(|ordinal| *ordinal < least);
-            let within = ordinals[first..].partition_point(|ordinal| *ordinal <= most) as u64;
+            let within = ordinals[first..].partition_point(|ordinal| *ordinal <= most);
             if within == 0 {
                 continue;
             }
             let run = &manifest.row_groups[position];
             if run.kind != RunKind::NanKey {
-                let pages = within.min(run.rows.div_ceil(page_rows(run)));
+                changes[first] += 1;
+                changes[first + within] -= 1;
+                let pages = (within as u64).min(run.rows.div_ceil(page_rows(run)));
                 cost.pages += pages;
                 cost.entries += run.rows.min(pages.saturating_mul(page_rows(run)));
             }
         }
-        cost
+        let mut overlapping = 0;
+        let is_within = |change: &&i64| {
+            overlapping += **change;
+            overlapping > 0
+        };
+        let values = changes.iter().filter(is_within).count() as u64;
+        Self { matches_least: values, matches_most: values, ..cost }
     }
 
     /// Returns the cost of reading a row group of entries, of which all or an unknown number match.
@@ -157,7 +167,8 @@ mod tests {
             let one = FindingCost { entries: 512 * runs, pages: runs, matches_least: 1, matches_most: 1 };
             assert_eq!(cost(runs, &[77.0]), one);
             assert_eq!(cost(runs, &[77.0, 78.0, ROWS as f64 - 9.0]).pages, 3 * runs);
-            assert_eq!(cost(runs, &[-1.0, ROWS as f64 + 1.0]).pages, 0, "no run has them");
+            assert_eq!(cost(runs, &[-1.0, ROWS as f64 + 1.0]), FindingCost::default(), "no run has them");
+            assert_eq!(cost(runs, &[-1.0, 77.0, ROWS as f64 + 1.0]), one);
         }
         let all: Vec<f64> = (0..ROWS / 2).map(|value| value as f64).collect();
         for runs in [1, 8] {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::expr::has_side_without_name;
 use crate::format::EpochManifest;
 use crate::query::access::space::{copy_of, not_a_copy};
 use crate::query::access::space_copy::SpaceCopy;
@@ -10,7 +11,7 @@ use crate::query::catalog::Catalog;
 use crate::query::cursor::request::{CursorRequest, unfit};
 use crate::query::metrics::{Counters, add};
 use crate::query::request::{ResolvedQuery, Use};
-use crate::schema::{Levels, Schema};
+use crate::schema::{Clustering, Levels, Schema};
 
 /// The levels of detail that a cursor reads.
 pub(super) struct Source {
@@ -70,11 +71,21 @@ fn of_copies(
     counters: &Counters,
 ) -> Result<Source> {
     let records = dataset.manifest_of_now(only_epoch(dataset, request)?)?;
+    // An index that is added later must not change what such a box means.
+    let is_unnamed = dataset.schema.clustering() != Clustering::Space
+        && request.query.space.as_deref().is_some_and(has_side_without_name);
     let mut best: Option<(usize, Source)> = None;
     let mut failure = None;
     for copy in candidates {
         match source_of(copy, request, &records, &dataset.schema) {
             Ok(Some(source)) => {
+                let condition = |source: &Source| source.resolved.predicate.as_ref().map(ToString::to_string);
+                if is_unnamed && best.as_ref().is_some_and(|(_, best)| condition(best) != condition(&source)) {
+                    return Err(unfit(
+                        "several indexes by space have as many coordinates as the box has sides: name the columns of the \
+                         box, as in x=0:10, or the index by --use",
+                    ));
+                }
                 let is_limited = |column: &&usize| source.resolved.predicate_columns().contains(column);
                 let limited = copy.coordinates().iter().filter(is_limited).count();
                 if best.as_ref().is_none_or(|(most, _)| limited > *most) {
@@ -120,8 +131,8 @@ fn source_of(
     Ok(levels.map(|levels| Source { catalog, resolved, manifest, levels }))
 }
 
-/// Resolves a request against what would be read. A box without names has its coordinates, and the periods of the
-/// records, of which a copy may have fewer.
+/// Resolves a request against what would be read. A box without names has the coordinates of the records, or those of
+/// the copy if the records have none, and the periods of the records, of which a copy may have fewer.
 fn resolve(catalog: &Catalog, request: &CursorRequest, records: &Schema) -> Result<ResolvedQuery> {
     request.check(&catalog.schema)?;
     // Entries of indexes would be read again for each level.

@@ -218,10 +218,13 @@ impl Cursor {
     }
 
     /// Returns the lowest level of detail of which all rows have been returned, with those of all coarser levels: they
-    /// are a sample of one row in 8^level. `None` before the coarsest level is complete, and while batches of the goal
-    /// have not been taken.
+    /// are a sample of one row in 8^level. `None` before the coarsest level is complete, while batches of the goal have
+    /// not been taken, and after an error.
     pub fn complete_level(&self) -> Option<u8> {
         let is_taken = self.ready.is_empty() && self.loads.is_empty() && self.work.is_empty();
+        if self.has_failed {
+            return None;
+        }
         if self.is_finished() {
             return Some(0);
         }

@@ -238,6 +238,28 @@ fn boxes_are_read_from_the_copy_where_that_is_less() {
     assert!(of_scan(&beside).is_some_and(|line| line.ends_with("rows to test; used")), "{beside}");
 }
 
+/// An index that is added later must not change what a box of a cursor means.
+#[test]
+fn sides_without_names_are_refused_where_copies_differ() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    write(&storage, 1, &points(0, 2_000, 1));
+    add(&storage, "space:x,y");
+    let rows = |query: &Query| -> Result<usize> {
+        let mut cursor = opened(&storage).cursor(&CursorRequest::new(query.clone()))?;
+        cursor.advance(Step::Quality(1.0))?;
+        cursor.map(|batch| Ok(batch?.rows.num_rows())).sum()
+    };
+    let (unnamed, named) = (Query::new().epochs(1).within("3:50,1:7"), Query::new().epochs(1).within("x=3:50,y=1:7"));
+    let expected = rows(&named).unwrap();
+    assert!(expected > 0);
+    assert_eq!(rows(&unnamed).unwrap(), expected);
+    add(&storage, "space:y,x");
+    let refused = rows(&unnamed).unwrap_err().to_string();
+    assert!(refused.contains("several indexes by space") && refused.contains("as in x=0:10"), "{refused}");
+    assert_eq!(rows(&named).unwrap(), expected);
+    assert_eq!(rows(&unnamed.using(Use::named("space:x,y"))).unwrap(), expected);
+}
+
 /// Returns the files of the index, except for locks.
 fn files(storage: &dyn Storage, folder: PathBuf) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
