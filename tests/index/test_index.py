@@ -311,7 +311,7 @@ def test_tracks_of_carried_columns_touch_no_records(dumps, by_energy, tmp_path, 
     (index,) = answer("index", "list", dataset)["indexes"]
     assert index["definition"] == definition and index["missing"] == [], index
     assert f"{definition}: " in turbidite("inspect", dataset).stdout
-    ids = numpy.random.default_rng(3).choice(next(iter(epochs.values()))["id"], 40, replace=False)
+    ids = numpy.random.default_rng(3).choice(next(iter(epochs.values()))["id"], 12, replace=False)
     arguments = ["tracks", dataset, "--ids", ",".join(map(str, ids)), "--id", "id", "--columns", ",".join(COLUMNS[1:])]
     scanned = answer(*arguments, "--use", "scan", "-o", tmp_path / "scanned.parquet")["read"]
     (label,) = (max(epochs),)

@@ -21,6 +21,9 @@ pub(in crate::query) const ROWS_PER_RECORD_PAGE: u64 = 2560;
 /// Maximum number of threads by which a scan is expected to be faster. They start one after another.
 const MOST_THREADS: usize = 4;
 
+/// Number of rows for each thread of a scan. A smaller scan starts none (`execution/pool.rs`).
+const ROWS_PER_THREAD: u64 = 1 << 16;
+
 /// Rows of a page of entries, if the manifest does not state them.
 const ENTRIES_PER_PAGE: u64 = 512;
 
@@ -54,7 +57,15 @@ impl FindingCost {
 
     /// Returns whether entries are read instead of testing `rows` rows with some threads.
     pub(in crate::query) fn pays(&self, rows: u64, threads: usize) -> bool {
-        rows > FEW_ROWS && self.as_rows(threads) <= rows
+        rows > FEW_ROWS && self.as_rows(threads_of_scan(rows, threads)) <= rows
+    }
+
+    /// Returns whether entries that carry all columns of a query are read instead of testing `rows` rows with some
+    /// threads. A scan also reads the pages of `others`: columns that are not tested.
+    pub(in crate::query) fn pays_alone(&self, rows: u64, threads: usize, others: usize) -> bool {
+        let pages = if others > 0 { self.matches_least } else { 0 };
+        let scanned = rows.saturating_add(pages.saturating_mul(ROWS_PER_RECORD_PAGE));
+        rows > FEW_ROWS && self.of_entries(threads_of_scan(rows, threads)) <= scanned
     }
 
     /// Returns the cost of this and another search.
@@ -109,6 +120,11 @@ impl FindingCost {
         let entries = values.saturating_mul(ENTRIES_PER_PAGE).min(manifest.rows());
         Self { entries, pages: values, matches_least: values, matches_most: values }
     }
+}
+
+/// Returns the number of threads that a scan of some rows starts, of these.
+fn threads_of_scan(rows: u64, threads: usize) -> usize {
+    threads.min(usize::try_from(rows / ROWS_PER_THREAD).unwrap_or(usize::MAX).saturating_add(1))
 }
 
 /// Returns the number of rows of a page of entries.
@@ -195,6 +211,20 @@ mod tests {
         };
         let [one, eight, eight_by_two] = [most(1, 1), most(8, 1), most(8, 2)];
         assert!(one >= 3 * eight && eight > eight_by_two && eight_by_two > 64, "{one}, {eight}, {eight_by_two}");
+    }
+
+    /// A small scan has one thread, and columns that are not tested are in the entries.
+    #[test]
+    fn small_scans_have_one_thread_and_read_other_columns() {
+        let cost = cost(1, &(0..40).map(f64::from).map(|part| part * ROWS as f64 / 40.0).collect::<Vec<_>>());
+        assert_eq!((cost.pages, cost.matches_least), (40, 40));
+        let entries = 40 * ROWS_PER_ENTRY_PAGE;
+        for threads in [1, 2, 16] {
+            assert!(cost.pays_alone(entries, threads, 0) && !cost.pays_alone(entries - 1, threads, 0), "{threads}");
+            assert!(cost.pays_alone(FEW_ROWS + 1, threads, 3) && !cost.pays_alone(FEW_ROWS, threads, 3));
+        }
+        let rows = 4 * ROWS_PER_THREAD;
+        assert!(cost.pays(rows, 1) && cost.pays_alone(rows, 2, 0) && !cost.pays(rows / 2, 2), "{rows}");
     }
 
     proptest! {

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::expr::Predicate;
 use crate::format::EpochManifest;
 use crate::query::access::candidate::Finder;
-use crate::query::access::cost::{FEW_ROWS, FindingCost};
+use crate::query::access::cost::FindingCost;
 use crate::query::access::path::{AccessPath, IndexedRecords};
 use crate::query::catalog::Catalog;
 use crate::query::execution::column::array;
@@ -125,8 +125,9 @@ fn best<'a>(
     let estimated = covering(dataset, resolved).into_iter().filter_map(estimate);
     let (path, cost) = estimated.min_by_key(|(_, cost)| cost.of_entries(resolved.threads))?;
     let FindingCost { entries, matches_most: matches, .. } = cost;
-    let reads_less = cost.of_entries(resolved.threads).max(matches.saturating_mul(ROWS_PER_ENTRY)) <= rows;
-    let pays = rows > FEW_ROWS && reads_less && matches <= resolved.limit;
+    let others = columns(resolved).len() - resolved.predicate_columns().len();
+    let are_few = matches.saturating_mul(ROWS_PER_ENTRY) <= rows && matches <= resolved.limit;
+    let pays = are_few && cost.pays_alone(rows, resolved.threads, others);
     (matches <= MOST_ENTRIES && (pays || resolved.access != Use::Automatic)).then_some((path, entries))
 }
 
