@@ -33,8 +33,9 @@
 //! `builder` converts expressions composed by a program to text. `parse` parses text to sqlparser's tree within fixed
 //! limits. `bind` (`bind_tuple` for tuples) resolves names and types, and converts that tree to our typed `tree`.
 //! `space` converts boxes to comparisons. `plan` chooses the execution of each comparison: on native slices (`mask`) or
-//! in `f64` chunks (`program`). `comparison` folds a predicate over its comparisons. [`Predicate`] evaluates and prunes
-//! (`prune`: interval arithmetic over column statistics; `keys`: lists of keys). [`Derivation`] computes columns.
+//! in `f64` chunks (`program`). `comparison` folds a predicate over its comparisons. [`Predicate`] evaluates
+//! (`predicate_input`) and prunes (`prune`: interval arithmetic over column statistics; `keys`: lists of keys).
+//! [`Derivation`] computes columns.
 
 mod bind;
 mod bind_tuple;
@@ -48,6 +49,7 @@ mod members;
 mod parse;
 mod plan;
 mod predicate;
+mod predicate_input;
 mod program;
 mod prune;
 mod space;
@@ -64,7 +66,8 @@ pub use comparison::{Comparison, Connective};
 pub use derive::{Derivation, DerivationSet, DerivedColumns};
 pub use error::ExpressionError;
 #[doc(hidden)]
-pub use predicate::{Predicate, PredicateInput};
+pub use predicate::Predicate;
+pub use predicate_input::PredicateInput;
 #[doc(hidden)]
 pub use prune::{ColumnBounds, NanPresence, TruthValue};
 pub(crate) use space::{SpaceText, has_side_without_name};

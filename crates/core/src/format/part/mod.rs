@@ -3,6 +3,7 @@
 //! `salvage` converts the sealed runs of a crashed writer to a part. `stream` writes whole blocks.
 
 pub(super) mod part_filters;
+pub(super) mod part_options;
 pub(super) mod part_reader;
 pub(super) mod part_writer;
 pub(super) mod row_group_pages;
