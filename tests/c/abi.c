@@ -62,6 +62,7 @@ static void what_is_handed_over(void) {
     FIELD(turbidite_options, memtable_bytes);
     FIELD(turbidite_options, source);
     FIELD(turbidite_options, period);
+    FIELD(turbidite_options, level_weight);
 }
 
 static void what_comes_back(void) {

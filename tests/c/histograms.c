@@ -12,15 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
 #include "turbidite.h"
-
-#define CHECK(condition)                                                                                        \
-    do {                                                                                                        \
-        if (!(condition)) {                                                                                     \
-            fprintf(stderr, "%s:%d: %s is false; last error: %s\n", __FILE__, __LINE__, #condition, turbidite_last_error()); \
-            exit(1);                                                                                            \
-        }                                                                                                       \
-    } while (0)
 
 static const char *or_null(const char *argument) { return strcmp(argument, "-") == 0 ? NULL : argument; }
 

@@ -14,17 +14,9 @@
 #ifdef WITH_MPI
 #include "turbidite_mpi.h"
 #else
+#include "check.h"
 #include "turbidite.h"
 #endif
-
-#define CHECK(condition)                                                                                      \
-    do {                                                                                                      \
-        if (!(condition)) {                                                                                   \
-            fprintf(stderr, "%s:%d: %s is false; last error: %s\n", __FILE__, __LINE__, #condition,           \
-                    turbidite_last_error());                                                                  \
-            exit(1);                                                                                          \
-        }                                                                                                     \
-    } while (0)
 
 enum { MOST_SPECIES = 16, BLOCK = 1000, EPOCHS = 2, STALL_S = 300 };
 

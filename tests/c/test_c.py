@@ -100,7 +100,7 @@ def test_the_installed_headers_are_those_of_the_checkout():
 
 def test_exported_names_of_the_c_library():
     names = declared(HEADER)
-    assert {"turbidite_open", "turbidite_query", "turbidite_get", "turbidite_tracks"} <= names and len(names) == 35
+    assert {"turbidite_open", "turbidite_query", "turbidite_get", "turbidite_tracks"} <= names and len(names) == 34
     assert exported(library("libturbidite.so")) == names
 
 

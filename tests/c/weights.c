@@ -12,15 +12,8 @@
 #include <string.h>
 
 #include "arrow.h"
+#include "check.h"
 #include "turbidite.h"
-
-#define CHECK(condition)                                                                                        \
-    do {                                                                                                        \
-        if (!(condition)) {                                                                                     \
-            fprintf(stderr, "%s:%d: %s is false; last error: %s\n", __FILE__, __LINE__, #condition, turbidite_last_error()); \
-            exit(1);                                                                                            \
-        }                                                                                                       \
-    } while (0)
 
 #define ROWS 20000
 
@@ -34,7 +27,8 @@ static turbidite_status open_dataset(const char *path, uint32_t levels, const ch
     turbidite_options options;
     turbidite_options_init(&options);
     options.levels = levels;
-    return turbidite_open_weighted(path, COLUMNS, 3, "space:x,y", weight, NULL, 0, &options, NULL, dataset);
+    options.level_weight = weight;
+    return turbidite_open(path, COLUMNS, 3, "space:x,y", &options, NULL, dataset);
 }
 
 static void write_dataset(const char *path) {

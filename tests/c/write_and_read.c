@@ -8,15 +8,8 @@
 #include <sys/stat.h>
 
 #include "arrow.h"
+#include "check.h"
 #include "turbidite.h"
-
-#define CHECK(condition)                                                                                        \
-    do {                                                                                                        \
-        if (!(condition)) {                                                                                     \
-            fprintf(stderr, "%s:%d: %s is false; last error: %s\n", __FILE__, __LINE__, #condition, turbidite_last_error()); \
-            exit(1);                                                                                            \
-        }                                                                                                       \
-    } while (0)
 
 typedef struct particle {
     float energy;

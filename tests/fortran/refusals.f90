@@ -11,6 +11,7 @@ program refusals
   integer(c_int64_t), target :: id(10), no_ids(0)
   character(len=1024) :: message, path
   character(kind=c_char, len=5), target :: period = '128,'//c_null_char
+  character(kind=c_char, len=9), target :: level_weight
   integer(c_int32_t) :: status
   integer :: i
 
@@ -78,7 +79,7 @@ program refusals
   call expect(turbidite_ok, '')
   call turbidite_close(dataset, status, message)
   call expect(turbidite_ok, '')
-  ! Levels of detail in proportion to a column, without an index.
+  ! Levels of detail in proportion to a column.
   call turbidite_options_init(options)
   options%levels = 1
   call open_weighted('ux')
@@ -94,9 +95,10 @@ contains
 
   subroutine open_weighted(weight)
     character(len=*), intent(in) :: weight
-    character(len=8) :: no_indexes(0)
-    call turbidite_open_indexed(dataset, trim(path)//'-weighted', schema, 'space:energy,id', no_indexes, status, message, &
-                                options, level_weight=weight)
+
+    level_weight = weight//c_null_char
+    options%level_weight = c_loc(level_weight)
+    call turbidite_open(dataset, trim(path)//'-weighted', schema, 'space:energy,id', status, message, options)
   end subroutine
 
   subroutine expect(expected, words)

@@ -33,8 +33,9 @@ module turbidite
   type, bind(c), public :: turbidite_options
     integer(c_int32_t) :: struct_size, if_exists, break_lock, receivers, pivots, patience_ms, stall_s, levels
     integer(c_int64_t) :: renegotiate, memtable_bytes
-    !> Addresses of NUL-terminated texts. `period` states the periods of the coordinates: '128,,64'.
-    type(c_ptr) :: source, period
+    !> Addresses of NUL-terminated texts. `period` states the periods of the coordinates: '128,,64'. `level_weight` is
+    !> the column to which the levels are in proportion.
+    type(c_ptr) :: source, period, level_weight
   end type
 
   !> Statistics of an epoch. They are the same on every rank, except for the last six, which describe this rank.
@@ -108,18 +109,6 @@ module turbidite
       type(c_ptr), value :: options, transports
       type(c_ptr), intent(out) :: dataset
       integer(c_int32_t) :: c_open_indexed
-    end function
-
-    function c_open_weighted(path, columns, column_count, key, level_weight, indexes, index_count, options, transports, &
-        dataset) bind(c, name='turbidite_open_weighted')
-      import :: c_char, c_column, c_int32_t, c_ptr, c_size_t
-      character(kind=c_char), intent(in) :: path(*), key(*), level_weight(*)
-      type(c_column), intent(in) :: columns(*)
-      type(c_ptr), intent(in) :: indexes(*)
-      integer(c_size_t), value :: column_count, index_count
-      type(c_ptr), value :: options, transports
-      type(c_ptr), intent(out) :: dataset
-      integer(c_int32_t) :: c_open_weighted
     end function
 
     function c_begin_epoch(dataset, epoch) bind(c, name='turbidite_begin_epoch')
@@ -227,10 +216,8 @@ contains
 
   !> Opens or creates the dataset at `path` like turbidite_open, and makes `indexes` of its records while they are
   !> written. `transports` are one for the records and one for each index, which may be null for bitmap indexes. Without
-  !> them, there is one rank. The levels of detail of the options are in proportion to the column `level_weight`, if it is
-  !> present; there may be no indexes.
-  subroutine turbidite_open_indexed(dataset, path, columns, key, indexes, status, message, options, transports, &
-      level_weight)
+  !> them, there is one rank.
+  subroutine turbidite_open_indexed(dataset, path, columns, key, indexes, status, message, options, transports)
     type(turbidite_dataset), intent(out) :: dataset
     character(len=*), intent(in) :: path, key, indexes(:)
     type(turbidite_column), intent(in) :: columns(:)
@@ -238,7 +225,6 @@ contains
     character(len=*), intent(out), optional :: message
     type(turbidite_options), intent(in), target, optional :: options
     type(c_ptr), intent(in), optional :: transports(:)
-    character(len=*), intent(in), optional :: level_weight
     ! NUL-terminated strings, which must be valid until the call returns.
     character(kind=c_char, len=name_length + 1), target :: names(size(columns)), units(size(columns))
     character(kind=c_char, len=len(indexes) + 1), target :: definitions(size(indexes))
@@ -269,14 +255,8 @@ contains
       c_transports = transports
       c_connections = c_loc(c_transports)
     end if
-    if (present(level_weight)) then
-      status = c_open_weighted(trim(path)//c_null_char, wanted, size(columns, kind=c_size_t), trim(key)//c_null_char, &
-                               trim(level_weight)//c_null_char, addresses, size(indexes, kind=c_size_t), c_options, &
-                               c_connections, dataset%handle)
-    else
-      status = c_open_indexed(trim(path)//c_null_char, wanted, size(columns, kind=c_size_t), trim(key)//c_null_char, &
-                              addresses, size(indexes, kind=c_size_t), c_options, c_connections, dataset%handle)
-    end if
+    status = c_open_indexed(trim(path)//c_null_char, wanted, size(columns, kind=c_size_t), trim(key)//c_null_char, &
+                            addresses, size(indexes, kind=c_size_t), c_options, c_connections, dataset%handle)
     call tell(status, message)
   end subroutine
 

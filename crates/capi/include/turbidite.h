@@ -105,11 +105,13 @@ typedef struct turbidite_options {
     const char *period;      /* periods of the coordinates of a new dataset with a key by space, in their order, and
                               * nothing for one that is not periodic: "128,,64". Boxes wrap there. NULL for none. An
                               * existing dataset keeps its periods, and refuses others */
+    const char *level_weight; /* the column of numbers to which these levels are in proportion: rows with large values
+                               * move up more often. NULL for even levels, and for those that the dataset has */
 } turbidite_options;
 
 /* Sets all options to their defaults. The struct grows at its end, so its size tells which version the program knows.
  * Bindings that load the library at run time call turbidite_options_init_sized: the library's function
- * turbidite_options_init is for programs of earlier headers, and leaves `period` out. */
+ * turbidite_options_init is for programs of earlier headers, and leaves out what follows `source`. */
 #define turbidite_options_init(options) turbidite_options_init_sized((options), sizeof(turbidite_options))
 void turbidite_options_init_sized(turbidite_options *options, size_t bytes);
 
@@ -182,14 +184,6 @@ turbidite_status turbidite_open_indexed(const char *path, const turbidite_column
                                         const char *key, const char *const *indexes, size_t index_count,
                                         const turbidite_options *options, const turbidite_transport *const *transports,
                                         turbidite_dataset **dataset);
-
-/* Opens a dataset like turbidite_open_indexed, whose levels of detail (options->levels of them) are in proportion to
- * the column of numbers `level_weight`: rows with large values move up more often. NULL for even levels. An existing
- * dataset must have this weight. `index_count` may be 0, and `indexes` then NULL. */
-turbidite_status turbidite_open_weighted(const char *path, const turbidite_column *columns, size_t column_count,
-                                         const char *key, const char *level_weight, const char *const *indexes,
-                                         size_t index_count, const turbidite_options *options,
-                                         const turbidite_transport *const *transports, turbidite_dataset **dataset);
 
 /* Begins an epoch. `epoch` is, for example, the number of the timestep. Collective. May return TURBIDITE_SKIPPED, see
  * above. */

@@ -50,6 +50,7 @@ pub struct COptions {
     memtable_bytes: u64,
     source: *const c_char,
     pub(crate) period: *const c_char,
+    level_weight: *const c_char,
 }
 
 /// Mirror of `turbidite_figures`.
@@ -177,13 +178,14 @@ impl COptions {
             memtable_bytes: defaults.memtable_bytes as u64,
             source: std::ptr::null(),
             period: std::ptr::null(),
+            level_weight: std::ptr::null(),
         }
     }
 
     /// Converts the options for a job of `ranks` ranks.
     ///
     /// # Safety
-    /// `source` is NULL or a C string.
+    /// `source` and `level_weight` are NULL or C strings.
     pub(crate) unsafe fn resolve(&self, ranks: u32) -> Result<WriteOptions, Error> {
         let if_exists = match self.if_exists {
             0 => IfExists::Error,
@@ -199,14 +201,15 @@ impl COptions {
             )
         })?;
         // SAFETY: guaranteed by the caller.
-        let source = unsafe { text::optional("source", self.source) }?;
+        let (source, level_weight) =
+            unsafe { (text::optional("source", self.source)?, text::optional("level_weight", self.level_weight)?) };
         let mut options = WriteOptions::new(ranks);
         if self.receivers != 0 {
             options.receivers = self.receivers;
             options.part_bytes = Some(0);
         }
         options.pivots = self.pivots;
-        options.levels = levels;
+        (options.levels, options.level_weight) = (levels, level_weight.map(str::to_owned));
         options.renegotiation = match self.renegotiate {
             0 => Renegotiation::Adaptive,
             u64::MAX => Renegotiation::OnRequest,
@@ -532,7 +535,7 @@ mod tests {
         // tests/c/abi.c prints the same sizes from the header on LP64 systems.
         assert_eq!(size_of::<CColumn>(), 24);
         assert_eq!(size_of::<CView>(), 16);
-        assert_eq!(size_of::<COptions>(), 64);
+        assert_eq!(size_of::<COptions>(), 72);
         assert_eq!(size_of::<CStatistics>(), 112);
         assert_eq!(size_of::<CRequest>(), 88);
         assert_eq!(size_of::<CGetRequest>(), 88);

@@ -91,56 +91,9 @@ pub unsafe extern "C" fn turbidite_open_indexed(
     dataset: *mut *mut CDataset,
 ) -> i32 {
     // SAFETY: the arguments are those of the header.
-    unsafe {
-        let level_weight = std::ptr::null();
-        let (indexes, options) = ((indexes, index_count), (options, level_weight));
-        open_with(path, (columns, column_count), key, indexes, options, transports, dataset)
-    }
-}
-
-/// Opens or creates a dataset whose levels of detail are in proportion to a column, and whose records are indexed while
-/// they are written.
-///
-/// # Safety
-/// The caller fulfils the contract of turbidite.h.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn turbidite_open_weighted(
-    path: *const c_char,
-    columns: *const CColumn,
-    column_count: usize,
-    key: *const c_char,
-    level_weight: *const c_char,
-    indexes: *const *const c_char,
-    index_count: usize,
-    options: *const COptions,
-    transports: *const *const TransportTable,
-    dataset: *mut *mut CDataset,
-) -> i32 {
-    // SAFETY: the arguments are those of the header.
-    unsafe {
-        let (indexes, options) = ((indexes, index_count), (options, level_weight));
-        open_with(path, (columns, column_count), key, indexes, options, transports, dataset)
-    }
-}
-
-/// Opens a dataset with indexes, and with the weight of its levels of detail unless it is NULL.
-///
-/// # Safety
-/// As for [`turbidite_open_weighted`].
-unsafe fn open_with(
-    path: *const c_char,
-    (columns, column_count): (*const CColumn, usize),
-    key: *const c_char,
-    (indexes, index_count): (*const *const c_char, usize),
-    (options, level_weight): (*const COptions, *const c_char),
-    transports: *const *const TransportTable,
-    dataset: *mut *mut CDataset,
-) -> i32 {
-    // SAFETY: the arguments are those of the header.
     answer(|| unsafe {
         let wanted = |ranks| {
             let mut wanted = wanted(path, columns, column_count, key, options, ranks)?;
-            wanted.options.level_weight = text::optional("level_weight", level_weight)?.map(str::to_owned);
             wanted.options.indexes = definitions(indexes, index_count)?;
             let Wanted { options, schema, .. } = &wanted;
             options.indexes.iter().try_for_each(|definition| definition.check(schema))?;
