@@ -82,7 +82,7 @@ pub(crate) struct Ingest {
     #[arg(long, value_name = "N|auto")]
     levels: Option<LevelCount>,
     /// Choose the rows that move up a level in proportion to this column of numbers, instead of evenly: those with
-    /// large values are found at high levels, and estimates of sums of the column hardly vary. Half of the rows move up
+    /// large values are found at high levels, and it is known what each row stands for. Half of the rows move up
     /// evenly, as do those whose value is not finite and positive
     #[arg(long, value_name = "COLUMN", requires = "levels")]
     level_weight: Option<String>,

@@ -149,12 +149,10 @@ impl Inspect {
 
 /// Returns the coordinates that are periodic with their periods, if there are any.
 pub(super) fn periods_in_words(schema: &Schema) -> Option<String> {
-    let columns = schema.cluster_key().columns.into_iter();
-    let stated = columns.zip(schema.periods()?.as_slice());
-    // The debug format has an exponent for very large and very small numbers.
-    let number = |period: f64| format!("{period:?}").trim_end_matches(".0").to_owned();
-    let words = stated.filter_map(|(column, period)| period.map(|period| format!("{column} by {}", number(period))));
-    Some(words.collect::<Vec<_>>().join(", "))
+    let stated = schema.periods()?.to_string();
+    let columns = schema.cluster_key().columns;
+    let periods = columns.iter().zip(stated.split(',')).filter(|(_, period)| !period.is_empty());
+    Some(periods.map(|(column, period)| format!("{column} by {period}")).collect::<Vec<_>>().join(", "))
 }
 
 /// Returns the description of the dataset without its epochs.

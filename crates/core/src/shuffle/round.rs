@@ -110,6 +110,11 @@ impl Loads {
         }
     }
 
+    /// Returns the number of records that all partitions have received. 0 for a subtree.
+    pub(super) fn received(&self) -> u64 {
+        self.of_all().iter().copied().fold(0, u64::saturating_add)
+    }
+
     pub(super) fn memory_bytes(&self) -> usize {
         match self {
             Self::Subtree(loads) => loads.capacity() * size_of::<(u32, u64)>(),

@@ -140,21 +140,23 @@ fn encode_parts(parts: &[PartEntry], by_hash: bool, has_levels: bool) -> Result<
     arrow_columns::encode(fields, arrays).map_err(|error| refused(&error))
 }
 
+/// Returns the field of the numbers in the lists of intervals.
+fn interval_field() -> Arc<Field> {
+    Arc::new(Field::new_list_field(ArrowType::Float64, false))
+}
+
 /// Returns the type of the column of intervals: lists of the numbers of a row group.
 fn intervals_type() -> ArrowType {
-    ArrowType::List(Arc::new(Field::new_list_field(ArrowType::Float64, false)))
+    ArrowType::List(interval_field())
 }
 
 /// Returns the numbers that tell how each row group was sampled. Lists of level 0 are empty.
 fn interval_lists(manifest: &EpochManifest) -> ArrayRef {
-    let lists = manifest.row_groups.iter().map(|entry| {
-        let numbers: Vec<f64> = entry.intervals.iter().flat_map(|intervals| intervals.numbers()).collect();
-        numbers
-    });
-    let lists: Vec<Vec<f64>> = lists.collect();
+    let numbers = |entry: &RowGroupEntry| entry.intervals.iter().flat_map(|found| found.numbers()).collect();
+    let lists: Vec<Vec<f64>> = manifest.row_groups.iter().map(numbers).collect();
     let offsets = OffsetBuffer::from_lengths(lists.iter().map(Vec::len));
-    let values: ArrayRef = Arc::new(PrimitiveArray::<Float64Type>::from_iter_values(lists.into_iter().flatten()));
-    Arc::new(ListArray::new(Arc::new(Field::new_list_field(ArrowType::Float64, false)), offsets, values, None))
+    let values = PrimitiveArray::<Float64Type>::from_iter_values(lists.into_iter().flatten());
+    Arc::new(ListArray::new(interval_field(), offsets, Arc::new(values), None))
 }
 
 /// Returns the columns that version 1 lacks: the places and the first keys of pages.

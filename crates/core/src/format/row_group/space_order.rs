@@ -73,11 +73,7 @@ impl SpaceBuffers {
                     risen += 1;
                 }
             }
-            let staying = &mut self.points[risen..];
-            arrange(&axes, staying, &units(level, staying.len()));
-            order.extend(staying.iter().map(|point| point.slot));
-            counts.push(staying.len());
-            self.points.truncate(risen);
+            counts.push(self.take_staying(&axes, risen, |rows| units(level, rows), order));
         }
         counts
     }
@@ -119,14 +115,27 @@ impl SpaceBuffers {
                     }
                 }
             }
-            let staying = &mut self.points[risen..];
-            arrange(&axes, staying, &units(level, staying.len()));
-            order.extend(staying.iter().map(|point| point.slot));
-            counts.push(staying.len());
-            self.points.truncate(risen);
+            counts.push(self.take_staying(&axes, risen, |rows| units(level, rows), order));
             self.sizes.truncate(risen);
         }
         (counts, intervals)
+    }
+
+    /// Takes the points behind the first ones, which move up: arranges them, and appends their slots to `order`.
+    /// Returns their number.
+    fn take_staying(
+        &mut self,
+        axes: &[Axis],
+        risen: usize,
+        units: impl Fn(usize) -> [usize; 2],
+        order: &mut Vec<u32>,
+    ) -> usize {
+        let staying = &mut self.points[risen..];
+        let rows = staying.len();
+        arrange(axes, staying, &units(rows));
+        order.extend(staying.iter().map(|point| point.slot));
+        self.points.truncate(risen);
+        rows
     }
 
     /// Chooses the rows of a level that move up, and marks them by negative sizes.

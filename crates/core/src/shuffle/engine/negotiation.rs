@@ -315,8 +315,7 @@ impl Engine {
 
     fn plan_table(&mut self, round: Round, receiver: &mut dyn Receiver) -> Result<(), MessageError> {
         let was_known = self.last_whole().is_some() && !self.session.negotiation.differs_from_last_epoch;
-        let received = round.loads.of_all().iter().copied().fold(0, u64::saturating_add);
-        let has_changed = was_known && self.is_early(received) && self.has_changed(&round);
+        let has_changed = was_known && self.is_early(round.loads.received()) && self.has_changed(&round);
         self.session.negotiation.differs_from_last_epoch |= has_changed;
         let in_order = self.comes_in_order(&round);
         let expected = self.expected_rows_of_all(round.seen);
@@ -380,13 +379,12 @@ impl Engine {
     /// then judged by the load that it should have at the end.
     fn comes_in_order(&self, round: &Round) -> bool {
         let expected = self.expected_total(round.seen).unwrap_or(round.seen);
-        let received = round.loads.of_all().iter().copied().fold(0, u64::saturating_add);
         // While most records wait in buffers, the loads are those of a few places.
-        let is_early = received < round.seen / 2;
+        let few_arrived = round.loads.received() < round.seen / 2;
         round.compared.in_order()
             && self.last_whole().is_some()
             && !self.session.negotiation.differs_from_last_epoch
-            && (is_early || suit_an_order(round.loads.of_all(), expected))
+            && (few_arrived || suit_an_order(round.loads.of_all(), expected))
     }
 
     /// Returns the result of this rank's comparison with the last epoch. It counts as many records as the rank had

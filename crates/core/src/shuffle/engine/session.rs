@@ -60,7 +60,8 @@ pub(in crate::shuffle) enum Comparison {
 pub(in crate::shuffle) enum Resemblance {
     /// They have the same distribution.
     Alike,
-    /// They are a part of the keys of the last epoch, and come in an order.
+    /// They are a part of the keys of the last epoch, and come in an order, or are so many of the rank's keys that
+    /// loads tell which ranks are ahead.
     InOrder,
     /// They differ.
     Different,
