@@ -14,9 +14,10 @@
 #ifdef WITH_MPI
 #include "turbidite_mpi.h"
 #else
-#include "check.h"
 #include "turbidite.h"
 #endif
+
+#include "check.h"
 
 enum { MOST_SPECIES = 16, BLOCK = 1000, EPOCHS = 2, STALL_S = 300 };
 

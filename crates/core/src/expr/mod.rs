@@ -67,6 +67,7 @@ pub use derive::{Derivation, DerivationSet, DerivedColumns};
 pub use error::ExpressionError;
 #[doc(hidden)]
 pub use predicate::Predicate;
+#[doc(hidden)]
 pub use predicate_input::PredicateInput;
 #[doc(hidden)]
 pub use prune::{ColumnBounds, NanPresence, TruthValue};
