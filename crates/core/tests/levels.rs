@@ -185,12 +185,13 @@ fn jobs_go_on_with_the_weight_that_a_dataset_has() {
     }
     let mut auto = weighted("x");
     (auto.levels, auto.levels_if_new) = (0, 3);
-    let even = write(with_levels(2), &[]);
+    let (even, none) = (write(with_levels(2), &[]), write(with_levels(0), &[]));
     for (storage, options, cause) in [
         (&storage, weighted("x"), "in proportion to 'number', but levels in proportion to 'x' were requested"),
         (&storage, auto.clone(), "in proportion to 'number', but levels in proportion to 'x'"),
         (&even, weighted("x"), "are even, but levels in proportion to 'x' were requested"),
-        (&even, auto, "are even, but"),
+        (&even, auto.clone(), "are even, but"),
+        (&none, auto, "has no levels of detail, but levels in proportion to 'x' were requested"),
     ] {
         let refused = open(storage, options).unwrap_err().to_string();
         assert!(refused.contains(cause), "{refused}");

@@ -303,7 +303,7 @@ fn an_epoch_in_space_that_resembles_the_last_one_is_balanced_in_any_order() {
     let columns = ["x", "y", "id"].map(|name| Column::new(name, DataType::F32)).to_vec();
     let schema = Arc::new(Schema::new(columns, "space:x,y").unwrap());
     // A rank compares 512 records or more. Of small epochs, most are then on their way.
-    for (ranks, records) in [(256, 4000), (256, 1200), (256, 600), (64, 1200), (16, 700)] {
+    for (ranks, records) in [(256, 4000), (256, 1200), (256, 600), (144, 900), (64, 1200), (16, 700)] {
         let options = MachineOptions { rows_per_s: 60e3, ..options(ranks, 32, 1) };
         let mut job = MachineJob::new(options, Arc::clone(&schema));
         let mut epoch = || job.run(&mut Clumps { records }, &mut |_, _, _| {}, &mut |_| {}).unwrap();

@@ -377,6 +377,7 @@ fn a_replaced_epoch_ends_the_cursor() {
     let error = cursor.next().unwrap().unwrap_err().to_string();
     assert!(error.contains("epoch 1 was replaced"), "{error}");
     assert!(cursor.next().is_none());
+    assert_eq!(cursor.complete_level(), None);
     let ended = cursor.advance(Step::Rows(1)).unwrap_err().to_string();
     assert!(ended.contains("open a new one"), "{ended}");
 }
