@@ -20,8 +20,8 @@ const SHORT_AXIS: f64 = 64.0;
 /// Length of an encoded frame in bytes.
 pub(crate) const FRAME_BYTES: usize = 2 * MAX_AXES * size_of::<f64>();
 
-/// A box around most of an epoch's records. All ranks divide records by the same frame. Records outside of it count as
-/// if they were on its surface.
+/// A box around most of an epoch's records. All ranks divide records by the same frame. Records outside of it are
+/// divided the more coarsely the farther away they are.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Frame {
     /// Least and greatest coordinate of each axis, both finite.

@@ -1,11 +1,15 @@
 //! Partitioning by place: regions of a k-d tree in the epoch's frame.
 //!
-//! The tree halves the longest side of its cells, level by level, down to 2^-24 of each side of the frame. The path of
+//! The tree halves the longest side of its cells, level by level, down to 2^-23 of each side of the frame. The path of
 //! a record through the tree, one bit for each level, is its ordinal. A partition is an interval of paths, and
 //! therefore consists of cells of the tree. Its ends are negotiated like those of ranges of a key, so they lie where
 //! the records are, and records in one cell are divided by ties: planes, filaments and single points split, too.
 //!
-//! Since all cells of a level have the same shape, the path needs no search. It consists of the bits of the
+//! Each axis goes on beyond the frame, in cells that grow with the distance from it, so records that have left the frame
+//! since it was made are divided by place, too. The first bits of a path state the axes along which its place is beyond
+//! the frame. All paths within it are therefore consecutive, without gaps where there are no records.
+//!
+//! Since all cells of a level have the same shape in the frame, the path needs no search. It consists of the bits of the
 //! coordinates, interleaved in an order that follows from the frame. (If all sides are equal, it is Morton's code.)
 //! Rows within a run are ordered by a tree over their own medians (`format`), so the shape of partitions matters for
 //! how many of them a box touches, and not for its number of pages.
@@ -42,27 +46,32 @@ struct CellTree {
     axes: [CellAxis; MAX_AXES],
 }
 
-/// The levels of the tree at which cells are divided along one axis.
+/// The levels of the tree at which cells are divided along one axis. The cells within the frame come first, and as many
+/// are beyond it.
 #[derive(Debug)]
 struct CellAxis {
+    /// The least coordinate within the frame.
     least: f64,
-    /// Number of the smallest cells in a unit of length.
+    /// Number of the smallest cells in a unit of length within the frame.
     scale: f64,
+    /// Number of the smallest cells within the frame.
+    cells: f64,
     /// The bits of a path for each byte of a cell's number, lowest byte first.
     placed: [[u64; 1 << STEP_BITS]; AXIS_BITS / STEP_BITS],
 }
 
 /// An axis along which nothing is divided.
-static NOWHERE: CellAxis = CellAxis { least: 0.0, scale: 0.0, placed: [[0; 1 << STEP_BITS]; AXIS_BITS / STEP_BITS] };
+static NOWHERE: CellAxis =
+    CellAxis { least: 0.0, scale: 0.0, cells: 0.0, placed: [[0; 1 << STEP_BITS]; AXIS_BITS / STEP_BITS] };
 
 impl CellTree {
     fn new(frame: &Frame, axes: usize) -> Self {
         let mut sides: Vec<(f64, usize)> =
             frame.axes()[..axes].iter().map(|(least, most)| (most / 2.0 - least / 2.0, 0)).collect();
         // The bits of each axis in a path, most significant first.
-        let mut bits = [const { Vec::new() }; MAX_AXES];
-        for level in 0..LEVELS {
-            let divisible = sides.iter().enumerate().filter(|(_, (_, used))| *used < AXIS_BITS);
+        let mut bits: [Vec<u64>; MAX_AXES] = std::array::from_fn(|axis| vec![1 << (LEVELS - 1 - axis)]);
+        for level in axes..LEVELS {
+            let divisible = sides.iter().enumerate().filter(|(_, (_, used))| *used < AXIS_BITS - 1);
             // The first of equal sides.
             let longest = divisible.rev().max_by(|(_, (one, _)), (_, (other, _))| one.total_cmp(other));
             let Some((axis, _)) = longest else { break };
@@ -78,7 +87,7 @@ impl CellTree {
 
 impl CellAxis {
     fn new((least, most): (f64, f64), bits: &[u64]) -> Self {
-        let cells = (1u64 << bits.len()) as f64;
+        let cells = (1u64 << (bits.len() - 1)) as f64;
         let scale = cells / (most - least);
         let mut placed = [[0; 1 << STEP_BITS]; AXIS_BITS / STEP_BITS];
         for (place, bit) in bits.iter().rev().enumerate() {
@@ -87,24 +96,35 @@ impl CellAxis {
                 *path |= bit;
             }
         }
-        Self { least, scale: if scale.is_finite() { scale } else { 0.0 }, placed }
+        Self { least, scale: if scale.is_finite() { scale } else { 0.0 }, cells, placed }
+    }
+
+    /// Returns the number of a coordinate's cell.
+    #[inline]
+    fn cell(&self, coordinate: f64) -> u64 {
+        let along = (coordinate - self.least) * self.scale;
+        let last = (self.cells as u64).saturating_sub(1);
+        if (0.0..=self.cells).contains(&along) {
+            return (along as u64).min(last);
+        }
+        // Half of the cells beyond the frame are below it. Of these, places at a distance of n times the frame's length
+        // are within the n / (1 + n) that are closest to it.
+        let half = self.cells / 2.0;
+        let share = |distance: f64| half * (1.0 - 1.0 / (1.0 + distance / self.cells));
+        let beyond = if along < 0.0 { half - share(-along) } else { half + share(along - self.cells) };
+        // The conversion is saturating, and that of NaN, infinity times 0, is 0.
+        last + 1 + (beyond as u64).min(last)
     }
 
     /// Returns the axis' bits of the path of a coordinate that is not NaN.
     #[inline]
-    fn path(&self, coordinate: f64, bits: u32) -> u64 {
-        // The conversion is saturating, and that of NaN, infinity times 0, is 0.
-        let cell = (((coordinate - self.least) * self.scale) as u64).min((1 << bits) - 1);
+    fn path(&self, coordinate: f64) -> u64 {
+        let cell = self.cell(coordinate);
         let mut path = 0;
         for (step, table) in self.placed.iter().enumerate() {
             path |= table[(cell >> (step * STEP_BITS)) as usize & 0xff];
         }
         path
-    }
-
-    /// Returns the number of levels of the axis.
-    fn bits(&self) -> u32 {
-        self.placed.iter().map(|table| table[(1 << STEP_BITS) - 1].count_ones()).sum()
     }
 }
 
@@ -117,9 +137,8 @@ impl SpacePartitioner {
 
     /// Sets the paths of an axis in `out`. NaN has the path of NaN.
     fn add_axis(rows: &[u8], stride: usize, data_type: DataType, axis: &CellAxis, out: &mut [u64]) {
-        let bits = axis.bits();
         let path = |coordinate: f64| {
-            if coordinate.is_nan() { NAN_ORDINAL } else { axis.path(coordinate, bits) }
+            if coordinate.is_nan() { NAN_ORDINAL } else { axis.path(coordinate) }
         };
         macro_rules! each {
             ($type:ty) => {
@@ -223,13 +242,18 @@ mod tests {
         // A domain that is sixteen times as long as it is wide: four levels along its length, then both in turns.
         let corners = [[0.0, 0.0, 0.0], [16.0, 1.0, 0.0]].repeat(8);
         let partitioner = partitioner(DataType::F64, 2, &corners);
-        let levels = |place: [f64; 3], levels: u32| paths(&partitioner, &[place])[0] >> (LEVELS as u32 - levels);
+        // The first two levels are for places beyond the frame.
+        let levels = |place: [f64; 3], levels: u32| paths(&partitioner, &[place])[0] >> (LEVELS as u32 - 2 - levels);
         // The frame is an eighth longer than the distance of the points.
-        for (x, cell) in [(-0.9, 0), (0.1, 0), (0.2, 1), (7.9, 7), (8.1, 8), (16.9, 15), (1e9, 15), (-1e9, 0)] {
+        for (x, cell) in [(-0.9, 0), (0.1, 0), (0.2, 1), (7.9, 7), (8.1, 8), (16.9, 15)] {
             assert_eq!(levels([x, 0.1, 5.0], 4), cell, "{x}");
             // The next cuts are along x, the first of equal sides, and along y.
             assert_eq!(levels([x, 0.9, 5.0], 6) & 1, 1, "{x}");
             assert_eq!(levels([x, 0.1, 7.0], 6) & 1, 0, "{x}");
+        }
+        // Eight cells are on each side of the frame. The closest half of them has as much of the axis as the frame.
+        for (x, cell) in [(1e9, 15), (16.0 + 19.5, 12), (16.0 + 18.5, 11), (-18.5, 4), (-19.5, 3), (-1e9, 0)] {
+            assert_eq!(levels([x, 0.1, 5.0], 4), 0b10_0000 | cell, "{x}");
         }
     }
 
@@ -240,17 +264,33 @@ mod tests {
             let partitioner = partitioner(DataType::F64, axes, &corners);
             for axis in 0..3 {
                 let place = |step: i32| {
-                    let mut place = [0.3, 100.3, 7.0];
-                    place[axis] += f64::from(step) / 300.0;
+                    let mut place = [0.0, 100.5, 7.0];
+                    place[axis] += f64::from(step) / [300.0, 600.0, 300.0][axis];
                     place
                 };
-                let found = paths(&partitioner, &(-900..900).map(place).collect::<Vec<_>>());
-                assert!(found.is_sorted() && found.iter().all(|path| *path < 1 << LEVELS));
-                let distinct = found.windows(2).filter(|pair| pair[0] != pair[1]).count();
-                // Beyond the frame, and along an axis without length, there is nothing to divide.
-                let most = [800, 500, 0][axis];
-                assert!((most / 2..=most).contains(&distinct) || (axis, axes) == (2, 2) && distinct == 0, "{distinct}");
+                // The frame ends after 337 steps. Along an axis without length, there is nothing to divide.
+                for steps in [-900..-340, -335..335, 340..900] {
+                    let found = paths(&partitioner, &steps.clone().map(place).collect::<Vec<_>>());
+                    assert!(found.is_sorted() && found.iter().all(|path| *path < 1 << LEVELS), "{steps:?}");
+                    let distinct = found.windows(2).filter(|pair| pair[0] != pair[1]).count();
+                    assert_eq!(distinct, if axis == 2 { 0 } else { steps.len() - 1 }, "{steps:?}");
+                }
             }
+        }
+    }
+
+    #[test]
+    fn records_that_have_left_the_frame_are_divided_by_place() {
+        let partitioner = partitioner(DataType::F64, 3, &[[0.0; 3], [1.0; 3]].repeat(8));
+        for distance in [1.0, -1.0, 10.0, -100.0] {
+            // The corners of a box of the frame's size.
+            let corner = |number: u32| [0, 1, 2].map(|axis| distance * 1.5 + f64::from(number >> axis & 1));
+            let found = paths(&partitioner, &(0..8).map(corner).collect::<Vec<_>>());
+            let closest = found
+                .iter()
+                .enumerate()
+                .flat_map(|(number, one)| found[..number].iter().map(move |other| one.abs_diff(*other)));
+            assert!(closest.min().unwrap() > 1 << 10, "{distance}: {found:x?}");
         }
     }
 
@@ -259,7 +299,7 @@ mod tests {
         let partitioner = partitioner(DataType::F64, 3, &[[0.0; 3], [1.0; 3]].repeat(8));
         let least = paths(&partitioner, &[[f64::NEG_INFINITY, f64::MIN, -1e300]])[0];
         let most = paths(&partitioner, &[[f64::INFINITY, f64::MAX, 1e300]])[0];
-        assert!(least == 0 && most == (1 << LEVELS) - 1);
+        assert!(least == 0b111 << (LEVELS - 3) && most == (1 << LEVELS) - 1);
         for axis in 0..3 {
             let mut place = [0.5, f64::INFINITY, -0.0];
             place[axis] = f64::NAN;
