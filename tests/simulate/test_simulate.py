@@ -7,7 +7,7 @@ import numpy
 import pytest
 
 from support import raw
-from support.command import USAGE, answer, turbidite
+from support.command import FAILED, USAGE, answer, turbidite
 
 BATCH_BYTES = 32 << 10
 
@@ -58,6 +58,33 @@ def test_a_stated_figure_has_its_effect():
     assert weak["processor_s"] == pytest.approx(2 * usual["processor_s"], rel=0.1)
     made = forecast(*plan, "--rate", 10_000)
     assert made["plain_s"] == pytest.approx(2.0, rel=0.05) and made["ingest_s"] > 2.0
+
+
+def test_what_a_commit_takes_is_stated():
+    plan = ("--ranks-per-node", 4, "--records", 1000)
+    quick, slow = forecast(*plan, "--commit-ms", 0), forecast(*plan, "--commit-ms", 500)
+    assert slow["ingest_s"] == pytest.approx(quick["ingest_s"] + 0.5, abs=0.01)
+
+
+def test_a_measured_machine_is_the_same_when_its_figures_are_stated(tmp_path):
+    plan = ("--ranks-per-node", 8, "--cores", 4, "--records", 20_000, "--record-bytes", 36)
+    found = simulate(*plan, "--measure", tmp_path)
+    measured = found.pop("measured")
+    assert all(0 < value < float("inf") for value in measured.values()), measured
+    assert measured["ranks"] == 2 * measured["cores"]
+    assert measured["epoch_bytes"] == measured["ranks"] * 20_000 * 36, "an epoch of a node"
+    assert list(tmp_path.iterdir()) == [], "what was written is removed"
+    figures = {f"--{figure.replace('_', '-')}": measured[figure] for figure in ("speed", "node_storage_gb_per_s", "commit_ms")}
+    stated = simulate(*plan, *(part for pair in figures.items() for part in pair))
+    assert stated.pop("measured") is None
+    assert stated == found
+    assert stated["forecast"]["processor_s"] == pytest.approx(forecast(*plan)["processor_s"] / measured["speed"], rel=0.05)
+
+
+def test_a_machine_cannot_be_measured_where_nothing_can_be_written(tmp_path):
+    assert "turbidite-measure" in turbidite("simulate", "--measure", tmp_path / "none", expect=FAILED).stderr
+    assert "cannot be used with" in turbidite("simulate", "--measure", tmp_path, "--speed", 1, expect=USAGE).stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_of_a_long_run_the_first_part_is_simulated():
@@ -125,6 +152,7 @@ def test_a_trace_of_ids_gives_the_loads_that_ingesting_it_has(tmp_path):
         (("--record-bytes", 3), "at least 4, the size of the key"),
         (("--storage-gb-per-s", 0), "must be above 0"),
         (("--latency-us", "nan"), "must be 0 or more"),
+        (("--commit-ms", "nan"), "must be 0 or more"),
         (("--key", "energy"), "SOURCE"),
         (("--key", "space:x,y"), "SOURCE"),
         (("--key", "hash:id", "--drift", 2), "ids do not grow"),

@@ -157,7 +157,7 @@ impl RecordMapping<'_> {
 }
 
 /// Returns the number of records in a rank's next turn.
-fn turn_records(handed_over: u64) -> usize {
+pub(super) fn turn_records(handed_over: u64) -> usize {
     (handed_over / TURN_SHARE).clamp(FIRST_TURN, LONGEST_TURN) as usize
 }
 

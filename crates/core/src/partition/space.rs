@@ -5,12 +5,12 @@
 //! therefore consists of cells of the tree. Its ends are negotiated like those of ranges of a key, so they lie where
 //! the records are, and records in one cell are divided by ties: planes, filaments and single points split, too.
 //!
-//! Each axis goes on beyond the frame, in cells that grow with the distance from it, so records that have left the frame
-//! since it was made are divided by place, too. The first bits of a path state the axes along which its place is beyond
-//! the frame. All paths within it are therefore consecutive, without gaps where there are no records.
+//! Each axis goes on beyond the frame, in cells that grow with the distance from it, so records that have left the
+//! frame since it was made are divided by place, too. The first bits of a path state the axes along which its place is
+//! beyond the frame. All paths within it are therefore consecutive, without gaps where there are no records.
 //!
-//! Since all cells of a level have the same shape in the frame, the path needs no search. It consists of the bits of the
-//! coordinates, interleaved in an order that follows from the frame. (If all sides are equal, it is Morton's code.)
+//! Since all cells of a level have the same shape in the frame, the path needs no search. It consists of the bits of
+//! the coordinates, interleaved in an order that follows from the frame. (If all sides are equal, it is Morton's code.)
 //! Rows within a run are ordered by a tree over their own medians (`format`), so the shape of partitions matters for
 //! how many of them a box touches, and not for its number of pages.
 

@@ -11,6 +11,7 @@ use turbidite::{ClusterKey, Clustering, DataType, Routing, SecondaryIndex, Write
 
 use super::forecast::RunForecast;
 use super::indexes::PlannedIndexes;
+use super::measure::Measurement;
 use super::plan::Plan;
 use super::program::{Distribution, Keys, MOST_TRACED, Records, TracedColumn};
 use super::{advice, words};
@@ -137,9 +138,15 @@ struct MachineModel {
     /// Files that all nodes together can create per second
     #[arg(long, value_name = "N", default_value_t = 50_000.0)]
     files_per_s: f64,
+    /// Time of a commit in milliseconds: manifest, synchronisation and rename
+    #[arg(long, value_name = "MS", default_value_t = 5.0)]
+    commit_ms: f64,
     /// Speed of a core, relative to the one that the costs were fitted on
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     speed: f64,
+    /// Measure speed, storage and commits of this machine by a short job in this folder, a few seconds with all cores
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["speed", "node_storage_gb_per_s", "commit_ms"])]
+    measure: Option<PathBuf>,
 }
 
 impl Simulate {
@@ -148,6 +155,7 @@ impl Simulate {
         let ranks = self.nodes * self.ranks_per_node;
         let (records, indexes) = self.records()?;
         let plan = self.plan(records.clustering(), &indexes.options(ranks));
+        let (plan, measured) = self.measured(plan, &records)?;
         let simulated = plan.simulated_records(ranks);
         let bar = progress_bar(simulated * u64::from(ranks) * plan.epochs(&records), as_json);
         bar.set_message("the run");
@@ -161,9 +169,32 @@ impl Simulate {
             file.complete()?;
         }
         if as_json {
-            return say_json(&serde_json::json!({"forecast": run.first, "steady": run.steady, "advice": advice}));
+            let answer = serde_json::json!({
+                "measured": measured, "forecast": run.first, "steady": run.steady, "advice": advice
+            });
+            return say_json(&answer);
         }
-        say(&words::of(&plan, &run, &advice, self.output.as_deref()))
+        let measured = measured.as_ref().map(|measured| words::of_measurement(measured) + "\n").unwrap_or_default();
+        say(&(measured + &words::of(&plan, &run, &advice, self.output.as_deref())))
+    }
+
+    /// Returns the plan with what is measured on this machine, if that is wanted.
+    fn measured(&self, plan: Plan, records: &Records) -> Result<(Plan, Option<Measurement>), Failure> {
+        let Some(folder) = &self.model.measure else { return Ok((plan, None)) };
+        // The speed of a plan that is to be measured is 1.
+        let measured = Measurement::of(folder, records, &plan, plan.costs)?;
+        let storage = StorageModel {
+            node_bytes_per_s: measured.node_storage_gb_per_s * 1e9,
+            commit_ns: measured.commit_ms * 1e6,
+            ..plan.machine.storage
+        };
+        let plan = Plan {
+            machine: Machine { storage, ..plan.machine },
+            costs: plan.costs.faster(measured.speed),
+            speed: measured.speed,
+            ..plan
+        };
+        Ok((plan, Some(measured)))
     }
 
     /// Returns an error for values that the model cannot represent.
@@ -193,10 +224,13 @@ impl Simulate {
         ];
         match numbers.into_iter().find(|(_, number)| !(*number > 0.0 && number.is_finite())) {
             Some((name, number)) => refuse(format!("{name}: must be above 0, not {number}")),
-            None if !(self.model.latency_us >= 0.0 && self.model.latency_us.is_finite()) => {
-                refuse(format!("--latency-us: must be 0 or more, not {}", self.model.latency_us))
+            None => {
+                let delays = [("--latency-us", self.model.latency_us), ("--commit-ms", self.model.commit_ms)];
+                match delays.into_iter().find(|(_, delay)| !(*delay >= 0.0 && delay.is_finite())) {
+                    Some((name, delay)) => refuse(format!("{name}: must be 0 or more, not {delay}")),
+                    None => Ok(()),
+                }
             }
-            None => Ok(()),
         }
     }
 
@@ -212,7 +246,7 @@ impl Simulate {
                 node_bytes_per_s: self.model.node_storage_gb_per_s * 1e9,
                 bytes_per_s: self.model.storage_gb_per_s * 1e9,
                 files_per_s: self.model.files_per_s,
-                ..defaults.storage
+                commit_ns: self.model.commit_ms * 1e6,
             },
             ..defaults
         };

@@ -119,6 +119,15 @@ impl Records {
         Self { next_keys: keys, ..self }
     }
 
+    /// Returns the size of the key in bytes, which is at the beginning of a record.
+    pub(super) fn key_bytes(&self) -> usize {
+        match &self.keys {
+            Keys::Named(_) => DataType::F32.width(),
+            Keys::Ids => DataType::U64.width(),
+            Keys::Traced { types, .. } => width_of(types),
+        }
+    }
+
     /// Returns how the records are clustered.
     pub(super) fn clustering(&self) -> Clustering {
         self.schema.clustering()

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::advice::Advice;
 use super::forecast::{Forecast, RunForecast};
+use super::measure::Measurement;
 use super::plan::Plan;
 use crate::commands::answers::aligned;
 use crate::text;
@@ -58,6 +59,21 @@ pub(super) fn of(plan: &Plan, run: &RunForecast, advice: &[Advice], page: Option
         lines.push(format!("plots: {}", page.display()));
     }
     lines.join("\n")
+}
+
+/// Returns what was measured, and the options that forecast another run without measuring again.
+pub(super) fn of_measurement(measured: &Measurement) -> String {
+    let Measurement { cores, ranks, speed, node_storage_gb_per_s, commit_ms, epoch_bytes, epoch_s, forecast_s } =
+        measured;
+    format!(
+        "measured with {} and {}: an epoch of {} took {}, and {} in the model\nthe same without measuring: \
+         --speed {speed:.3} --node-storage-gb-per-s {node_storage_gb_per_s:.3} --commit-ms {commit_ms:.3}",
+        text::counted(*cores as u64, "core", "cores"),
+        text::counted(u64::from(*ranks), "rank", "ranks"),
+        text::bytes(*epoch_bytes),
+        seconds(*epoch_s),
+        seconds(*forecast_s),
+    )
 }
 
 /// Returns the rows of a table of the forecast: the name and the value.
