@@ -11,8 +11,7 @@ use turbidite::format::EpochStatistics;
 use turbidite::store::EpochRange;
 use turbidite::writer::THREADS_PER_CORE;
 use turbidite::{
-    ClusterKey, EpochStart, Periods, Prior, Renegotiation, Routing, Schema, SchemaError, SecondaryIndex, WriteOptions,
-    indexes,
+    ClusterKey, Periods, Prior, Renegotiation, Routing, Schema, SchemaError, SecondaryIndex, WriteOptions, indexes,
 };
 
 use super::answers::{say, say_json};
@@ -22,6 +21,7 @@ use super::feed::{RecordMapping, WorkerPool};
 use super::index::{IndexReport, IndexRun};
 use super::job::{Job, STALL_S};
 use super::level_count::{self, LevelCount};
+use super::series::Series;
 use crate::failure::{Failure, complain};
 use crate::mpi::World;
 use crate::progress::ProgressLines;
@@ -274,30 +274,19 @@ impl Ingest {
         }
         let progress = progress_bar(&source, &epochs, as_json || !leads);
         let lines = (self.progress && leads).then(|| ProgressLines::of_bar(&progress));
-        let mut done = Vec::with_capacity(epochs.len());
-        for &epoch in &epochs {
-            progress.set_message(format!("epoch {epoch}"));
-            job.expect_rows(source.records(epoch));
-            let statistics = match job.begin_epoch(epoch)? {
-                EpochStart::Skipped => {
-                    progress.inc(source.records(epoch) * source.record_bytes() as u64);
-                    None
-                }
-                EpochStart::Started => {
-                    let workers = WorkerPool { ranks, threads: self.threads() };
-                    Some(job.write_epoch(&recipe, epoch, workers, &progress)?)
-                }
-            };
-            done.push(EpochReport {
-                epoch,
-                skipped: statistics.is_none(),
-                load_imbalance: statistics.as_ref().map_or(0.0, EpochStatistics::load_imbalance),
-                write_amplification: statistics
-                    .as_ref()
-                    .map_or(0.0, |statistics| write_amplification(statistics, row_bytes)),
-                statistics,
-            });
-        }
+        let workers = WorkerPool { ranks, threads: self.threads() };
+        let series = Series { recipe: &recipe, epochs: &epochs, workers, progress: &progress };
+        let written = job.write(&series)?;
+        let report = |(&epoch, statistics): (&u64, Option<EpochStatistics>)| EpochReport {
+            epoch,
+            skipped: statistics.is_none(),
+            load_imbalance: statistics.as_ref().map_or(0.0, EpochStatistics::load_imbalance),
+            write_amplification: statistics
+                .as_ref()
+                .map_or(0.0, |statistics| write_amplification(statistics, row_bytes)),
+            statistics,
+        };
+        let done: Vec<EpochReport> = epochs.iter().zip(written).map(report).collect();
         job.close()?;
         progress.finish_and_clear();
         let wall = begun.elapsed();

@@ -2,12 +2,10 @@
 
 use std::path::Path;
 
-use indicatif::ProgressBar;
-use turbidite::format::EpochStatistics;
-use turbidite::{EpochStart, Error, LocalJob, RankJob, Schema, WriteOptions};
+use turbidite::{Error, LocalJob, RankJob, Schema, WriteOptions};
 
-use super::feed::{RecordMapping, WorkerPool};
-use crate::failure::{Failure, complain};
+use super::series::{Series, Written};
+use crate::failure::Failure;
 use crate::mpi::World;
 
 /// Default stall timeout of ranks under mpiexec, in seconds.
@@ -38,82 +36,12 @@ impl Job {
         if let Self::Local(job) = self { job.lock_notice().map(ToString::to_string) } else { None }
     }
 
-    /// Sets the number of records of the next epoch.
-    pub(super) fn expect_rows(&mut self, rows: u64) {
+    /// Writes the epochs of a source. If this fails, none of the failed epoch's files stay, since the source still has
+    /// the records.
+    pub(super) fn write(&mut self, series: &Series<'_>) -> Result<Written, Failure> {
         match self {
-            Self::Local(job) => job.expect_rows(rows),
-            Self::Rank(job, _) => job.expect_rows(rows),
-        }
-    }
-
-    pub(super) fn begin_epoch(&mut self, epoch: u64) -> Result<EpochStart, Error> {
-        match self {
-            Self::Local(job) => job.begin_epoch(epoch),
-            Self::Rank(job, _) => job.begin_epoch(epoch),
-        }
-    }
-
-    /// Writes an epoch that was begun. If this fails, none of the epoch's files stay, since the source still has the
-    /// records.
-    pub(super) fn write_epoch(
-        &mut self,
-        recipe: &RecordMapping<'_>,
-        epoch: u64,
-        workers: WorkerPool,
-        progress: &ProgressBar,
-    ) -> Result<EpochStatistics, Failure> {
-        let written = match self.feed(recipe, epoch, workers, progress) {
-            Ok(()) => self.end_epoch().map_err(Failure::from),
-            // The state of the job after a panic is unknown.
-            Err(failure @ Failure::Internal(_)) => return Err(failure),
-            Err(failure) => {
-                if let Self::Local(job) = self {
-                    job.refuse(failure.to_string())?;
-                    // Ending the epoch returns the error that is already known.
-                    drop(job.end_epoch());
-                }
-                Err(failure)
-            }
-        };
-        if written.is_err()
-            && let Err(error) = self.discard_failed()
-        {
-            let what = format!(
-                "turbidite: cannot remove the files of failed epoch {epoch}: {error}; 'turbidite salvage' lists them"
-            );
-            complain(&what);
-        }
-        written
-    }
-
-    fn discard_failed(&mut self) -> Result<u64, Error> {
-        match self {
-            Self::Local(job) => job.discard_failed(),
-            Self::Rank(job, _) => job.discard_failed(),
-        }
-    }
-
-    fn feed(
-        &mut self,
-        recipe: &RecordMapping<'_>,
-        epoch: u64,
-        workers: WorkerPool,
-        progress: &ProgressBar,
-    ) -> Result<(), Failure> {
-        match self {
-            Self::Local(job) => recipe.feed(job, epoch, workers, progress),
-            Self::Rank(job, place) => match recipe.feed_rank(job, epoch, *place, progress) {
-                // The other ranks learn of the failure at the end of the epoch, which then fails on all ranks.
-                Err(failure) => Ok(job.refuse(failure.to_string())?),
-                fed => fed,
-            },
-        }
-    }
-
-    fn end_epoch(&mut self) -> Result<EpochStatistics, Error> {
-        match self {
-            Self::Local(job) => job.end_epoch(),
-            Self::Rank(job, _) => job.end_epoch(),
+            Self::Local(job) => series.write(job),
+            Self::Rank(job, place) => series.write_rank(job, *place),
         }
     }
 

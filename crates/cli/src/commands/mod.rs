@@ -2,8 +2,8 @@
 //! commands.
 //!
 //! Shared modules: `answers` prints results, `epochs` chooses epochs, and `epoch_statistics` derives statistics from
-//! manifests. `feed` and `job` append records for `ingest` and `simulate`, and `level_count` is an option of the
-//! former. `trajectories` prints those that `tracks` and `get` find, `pairs` histograms of two columns, and
+//! manifests. `feed`, `series` and `job` append records for `ingest` and `simulate`, and `level_count` is an option of
+//! the former. `trajectories` prints those that `tracks` and `get` find, `pairs` histograms of two columns, and
 //! `hist_level` estimates from levels of detail. `batch` implements `query --batch`, and `spooled` implements
 //! `salvage --spool`.
 
@@ -29,6 +29,7 @@ pub(crate) mod quantiles;
 pub(crate) mod query;
 pub(crate) mod report;
 pub(crate) mod salvage;
+mod series;
 pub(crate) mod simulate;
 mod spooled;
 pub(crate) mod stats;

@@ -68,6 +68,49 @@ impl LocalJob {
         Ok(Self { records, indexes: Arc::new(indexes), ends: Mutex::default() })
     }
 
+    /// Opens another job of the same dataset, which shares the lock of this one. It receives an epoch while this one
+    /// ends another. The caller ends epochs in their order, so that those of a killed writer have no gap, and closes
+    /// both jobs. Returns `None` for a job with indexes, which has a shuffle for each.
+    ///
+    /// Each job begins an epoch with the distribution of its own last one.
+    ///
+    /// # Errors
+    /// If threads cannot be started.
+    ///
+    /// ```
+    /// use turbidite::{Column, ColumnView, DataType, LocalJob, Schema, WriteOptions};
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("energies");
+    /// let schema = Schema::new(vec![Column::new("energy", DataType::F32)], "energy")?;
+    /// let first = LocalJob::open(&path, schema, WriteOptions::new(1))?;
+    /// let Some(second) = first.beside()? else { unreachable!("there are no indexes") };
+    /// first.begin_epoch(0)?;
+    /// first.append(0, &[ColumnView::from(&[1.0f32])])?;
+    /// second.begin_epoch(1)?;
+    /// std::thread::scope(|scope| {
+    ///     let ended = scope.spawn(|| first.end_epoch());
+    ///     second.append(0, &[ColumnView::from(&[2.0f32])])?;
+    ///     ended.join().unwrap()
+    /// })?;
+    /// second.end_epoch()?;
+    /// first.close()?;
+    /// second.close()?;
+    /// # Ok::<(), turbidite::Error>(())
+    /// ```
+    pub fn beside(&self) -> Result<Option<Self>> {
+        if !self.records.options().indexes.is_empty() {
+            return Ok(None);
+        }
+        let records = self.records.beside()?;
+        Ok(Some(Self { records, indexes: Arc::default(), ends: Mutex::default() }))
+    }
+
+    /// Returns the number of ranks that store an epoch of this many records.
+    pub fn receivers_of(&self, rows: u64) -> u32 {
+        let bytes = rows.saturating_mul(self.descriptor().schema.row_bytes() as u64);
+        self.records.options().engine(0).receivers_of(bytes)
+    }
+
     /// Returns the notice about a dead writer's stale lock, if there was one, for the user.
     pub fn lock_notice(&self) -> Option<&LockNotice> {
         self.records.lock_notice()

@@ -39,6 +39,13 @@ struct Shared {
     queue: Arc<TaskQueue>,
 }
 
+/// What the stages of a dataset share.
+struct Held {
+    descriptor: DatasetDescriptor,
+    lock: Arc<WriterLock>,
+    spare: Arc<SpareBuffers>,
+}
+
 /// An epoch that records may be appended to, or that is being ended.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OpenEpoch {
@@ -60,9 +67,12 @@ pub(crate) struct LocalStage {
     appends: RwLock<()>,
     /// Failed attempts at epochs.
     failed: Mutex<Vec<(u64, Uuid)>>,
-    lock: Option<WriterLock>,
+    /// Shared with the stages of the same dataset that write beside this one.
+    lock: Option<Arc<WriterLock>>,
     /// The bitmap indexes that are made of the records.
     bitmaps: BitmapIndexes,
+    /// Buffers of memtables between epochs.
+    spare: Arc<SpareBuffers>,
     notice: Option<LockNotice>,
     recovery: Recovery,
     opened: Instant,
@@ -95,10 +105,39 @@ impl LocalStage {
         let Opened { descriptor, lock, notice, recovery } = open_dataset(&storage, &paths, schema, &options)?;
         check_indexes(&storage, &paths, &descriptor, &options)?;
         bitmaps.open(&paths, &descriptor, &options)?;
+        let spare = Arc::new(SpareBuffers::of_ranks(options.ranks));
+        let held = Held { descriptor, lock: Arc::new(lock), spare };
+        let mut stage = Self::start(storage, paths, held, options, bitmaps, holds_commits)?;
+        (stage.notice, stage.recovery) = (notice, recovery);
+        Ok(stage)
+    }
+
+    /// Opens the dataset of this stage, whose lock it holds, once more. Epochs of both are written at the same time.
+    ///
+    /// # Errors
+    /// If threads cannot be started.
+    pub(super) fn beside(&self) -> Result<Self> {
+        let lock =
+            self.lock.as_ref().ok_or_else(|| Error::internal("a stage without a lock has no other beside it"))?;
+        let held = Held { descriptor: self.descriptor.clone(), lock: Arc::clone(lock), spare: Arc::clone(&self.spare) };
+        let (storage, options) = (Arc::clone(&self.storage), self.options.clone());
+        let bitmaps = BitmapIndexes::new(&storage, &self.paths, &self.descriptor.schema, &options)?;
+        Self::start(storage, self.paths.clone(), held, options, bitmaps, false)
+    }
+
+    /// Starts the ranks and threads of a dataset whose lock is held.
+    fn start(
+        storage: Arc<dyn Storage>,
+        paths: DatasetPaths,
+        held: Held,
+        options: WriteOptions,
+        bitmaps: BitmapIndexes,
+        holds_commits: bool,
+    ) -> Result<Self> {
+        let Held { descriptor, lock, spare } = held;
         let schema = Arc::clone(&descriptor.schema);
         let office = Arc::new(Mailboxes::new(options.ranks, options.credit_batches));
         let cache = Arc::new(TableCache::default());
-        let spare = Arc::new(SpareBuffers::of_ranks(options.ranks));
         // The waiting thread drives the other ranks, so the table arrives without a timeout.
         let timeouts = Timeouts { credit: options.credit_timeout, table: Duration::ZERO };
         let ranks = (0..options.ranks)
@@ -128,7 +167,11 @@ impl LocalStage {
             state.endpoint.complete(completion);
             completed.submit_next(rank, &mut state.endpoint);
         })
-        .map_err(|source| Error::Io { operation: "start threads for", path: path.to_owned(), source })?;
+        .map_err(|source| Error::Io {
+            operation: "start threads for",
+            path: paths.root().to_owned(),
+            source,
+        })?;
         let stage = Self {
             options,
             storage,
@@ -140,8 +183,9 @@ impl LocalStage {
             failed: Mutex::default(),
             lock: Some(lock),
             bitmaps,
-            notice,
-            recovery,
+            spare,
+            notice: None,
+            recovery: Recovery::default(),
             opened: Instant::now(),
             _pool: pool,
         };
@@ -157,6 +201,10 @@ impl LocalStage {
     /// Returns the result of recovery: an earlier writer's completed or removed commits, and data that can be salvaged.
     pub(crate) fn recovery(&self) -> &Recovery {
         &self.recovery
+    }
+
+    pub(super) fn options(&self) -> &WriteOptions {
+        &self.options
     }
 
     /// Returns the contents of dataset.json.
@@ -401,7 +449,7 @@ impl LocalStage {
 
     /// Returns an error if this job no longer holds the writer lock.
     fn check_lock(&self) -> Result<()> {
-        self.lock.as_ref().map_or(Ok(()), WriterLock::check)
+        self.lock.as_ref().map_or(Ok(()), |lock| lock.check())
     }
 
     /// Closes the dataset and releases its lock. Dropping the job does the same but cannot report an error.
@@ -414,7 +462,7 @@ impl LocalStage {
         }
         // The next holder of the dataset's lock needs those of the indexes, too.
         let released = self.bitmaps.close();
-        released.and(self.lock.take().map_or(Ok(()), WriterLock::release))
+        released.and(self.lock.take().and_then(Arc::into_inner).map_or(Ok(()), WriterLock::release))
     }
 
     fn open_epoch(&self) -> MutexGuard<'_, Option<OpenEpoch>> {
@@ -469,7 +517,7 @@ impl LocalStage {
 
 impl Drop for LocalStage {
     fn drop(&mut self) {
-        if let Some(lock) = self.lock.take() {
+        if let Some(lock) = self.lock.take().and_then(Arc::into_inner) {
             // The error has no recipient. The next writer of this host takes over a lock file that remains.
             drop(lock.release());
         }

@@ -71,3 +71,46 @@ fn an_abort_removes_the_parts_of_its_own_epoch_only() {
     job.close().unwrap();
     assert_eq!(count(&storage), ROWS as u64);
 }
+
+/// Both jobs are in an epoch at the same time, and share the lock until the last of them is closed.
+#[test]
+fn jobs_beside_each_other_write_different_epochs() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let first = open(&storage);
+    let second = first.beside().unwrap().unwrap();
+    let ids: Vec<u64> = (0..ROWS as u64).collect();
+    for epoch in [0, 2] {
+        first.begin_epoch(epoch).unwrap();
+        first.append(0, &[ColumnView::from(&ids)]).unwrap();
+        second.begin_epoch(epoch + 1).unwrap();
+        second.append(1, &[ColumnView::from(&ids[..7])]).unwrap();
+        assert_eq!(first.end_epoch().unwrap().rows, ROWS as u64);
+        assert_eq!(second.end_epoch().unwrap().rows, 7);
+    }
+    assert_eq!(count(&storage), 2 * (ROWS as u64 + 7));
+
+    second.begin_epoch(4).unwrap();
+    second.append(0, &[ColumnView::from(&ids)]).unwrap();
+    second.refuse("an earlier epoch failed".into()).unwrap();
+    second.end_epoch().unwrap_err();
+    assert!(first.begin_epoch(3).is_err(), "the other job has written it");
+    assert!(second.discard_failed().unwrap() > 0);
+
+    let lock = DatasetPaths::new("ds").lock();
+    first.close().unwrap();
+    assert!(storage.kind(&lock).unwrap().is_some(), "the second job holds it");
+    second.close().unwrap();
+    assert!(storage.kind(&lock).unwrap().is_none());
+    assert_eq!(count(&storage), 2 * (ROWS as u64 + 7));
+}
+
+#[test]
+fn a_job_with_indexes_has_no_other_beside_it() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let schema = Schema::new(vec![Column::new("id", DataType::U64)], "id").unwrap();
+    let mut options = WriteOptions::new(2);
+    options.indexes = vec!["hash:id".parse().unwrap()];
+    let job = LocalJob::open_with(Arc::clone(&storage), "ds", schema, options).unwrap();
+    assert!(job.beside().unwrap().is_none());
+    job.close().unwrap();
+}

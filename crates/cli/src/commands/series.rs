@@ -1,0 +1,149 @@
+//! Writes the epochs of a source.
+//!
+//! In one process, at the end of an epoch, the last memtables are sorted and written one after another, and processors
+//! are idle. The next epoch is read meanwhile, by a second job of the same dataset. This needs memtables for both, so
+//! it is done for epochs that at most half of the ranks store: they have room for another. Epochs are committed in
+//! their order.
+
+use std::thread::{Scope, ScopedJoinHandle};
+
+use indicatif::ProgressBar;
+use turbidite::format::EpochStatistics;
+use turbidite::{EpochStart, LocalJob, RankJob};
+
+use super::feed::{RecordMapping, WorkerPool};
+use crate::failure::{Failure, complain};
+
+/// The epochs of a source, and how they are read.
+pub(super) struct Series<'a> {
+    pub(super) recipe: &'a RecordMapping<'a>,
+    pub(super) epochs: &'a [u64],
+    pub(super) workers: WorkerPool,
+    pub(super) progress: &'a ProgressBar,
+}
+
+/// The statistics of each epoch, and `None` for one that was skipped.
+pub(super) type Written = Vec<Option<EpochStatistics>>;
+
+/// An epoch that another thread ends.
+type Ending<'scope> = ScopedJoinHandle<'scope, Result<EpochStatistics, Failure>>;
+
+impl Series<'_> {
+    /// Writes all epochs by the ranks of this process. If this fails, none of the failed epoch's files stay, since the
+    /// source still has the records.
+    pub(super) fn write(&self, job: &LocalJob) -> Result<Written, Failure> {
+        let second = if self.epochs.windows(2).any(|pair| self.overlap(job, pair)) { job.beside()? } else { None };
+        let written = std::thread::scope(|scope| self.write_with(job, second.as_ref(), scope));
+        let closed = second.map_or(Ok(()), LocalJob::close);
+        let written = written?;
+        closed?;
+        Ok(written)
+    }
+
+    /// Writes all epochs as one rank of several processes, like [`Series::write`].
+    pub(super) fn write_rank(&self, job: &mut RankJob, place: (u32, u32)) -> Result<Written, Failure> {
+        let write = |&epoch: &u64| {
+            self.progress.set_message(format!("epoch {epoch}"));
+            job.expect_rows(self.recipe.source.records(epoch));
+            if job.begin_epoch(epoch)? == EpochStart::Skipped {
+                return Ok(self.skip(epoch));
+            }
+            if let Err(failure) = self.recipe.feed_rank(job, epoch, place, self.progress) {
+                // The other ranks learn of the failure at the end of the epoch, which then fails on all ranks.
+                job.refuse(failure.to_string())?;
+            }
+            job.end_epoch().map(Some).map_err(|error| {
+                remove_failed(epoch, || job.discard_failed());
+                error.into()
+            })
+        };
+        self.epochs.iter().map(write).collect()
+    }
+
+    /// Returns the result of an epoch that is skipped.
+    fn skip(&self, epoch: u64) -> Option<EpochStatistics> {
+        let source = self.recipe.source;
+        self.progress.inc(source.records(epoch) * source.record_bytes() as u64);
+        None
+    }
+
+    /// Returns whether the first epoch of a pair may end while the second one is read.
+    fn overlap(&self, job: &LocalJob, pair: &[u64]) -> bool {
+        let most = self.workers.ranks / 2;
+        pair.len() == 2 && pair.iter().all(|epoch| job.receivers_of(self.recipe.source.records(*epoch)) <= most)
+    }
+
+    fn write_with<'scope, 'env: 'scope>(
+        &self,
+        job: &'env LocalJob,
+        second: Option<&'env LocalJob>,
+        scope: &'scope Scope<'scope, 'env>,
+    ) -> Result<Written, Failure> {
+        let mut written = Vec::with_capacity(self.epochs.len());
+        let mut ending: Option<Ending<'scope>> = None;
+        let (mut job, mut other) = (job, second.unwrap_or(job));
+        for (number, &epoch) in self.epochs.iter().enumerate() {
+            self.progress.set_message(format!("epoch {epoch}"));
+            job.expect_rows(self.recipe.source.records(epoch));
+            let begun = job.begin_epoch(epoch);
+            let fed = match &begun {
+                Ok(EpochStart::Started) => self.recipe.feed(job, epoch, self.workers, self.progress),
+                _ => Ok(()),
+            };
+            if let Err(failure @ Failure::Internal(_)) = fed {
+                // The state of the job after a panic is unknown.
+                return Err(failure);
+            }
+            let before = ending.take().map(join).transpose();
+            let refused = fed.as_ref().err().or(before.as_ref().err()).map(ToString::to_string);
+            if let (Ok(EpochStart::Started), Some(cause)) = (&begun, refused) {
+                abort(job, epoch, cause)?;
+            }
+            // The earlier epoch's failure is the first one.
+            written.extend(before?.map(Some));
+            fed?;
+            if begun? == EpochStart::Skipped {
+                written.push(self.skip(epoch));
+                continue;
+            }
+            if second.is_some() && self.overlap(job, self.epochs.get(number..number + 2).unwrap_or_default()) {
+                ending = Some(scope.spawn(move || end(job, epoch)));
+                std::mem::swap(&mut job, &mut other);
+            } else {
+                written.push(Some(end(job, epoch)?));
+            }
+        }
+        written.extend(ending.map(join).transpose()?.map(Some));
+        Ok(written)
+    }
+}
+
+fn join(ending: Ending<'_>) -> Result<EpochStatistics, Failure> {
+    ending.join().unwrap_or_else(|_| Err(Failure::Internal("a thread that ends an epoch panicked".into())))
+}
+
+/// Ends an epoch. If this fails, its files are removed.
+fn end(job: &LocalJob, epoch: u64) -> Result<EpochStatistics, Failure> {
+    job.end_epoch().map_err(|error| {
+        remove_failed(epoch, || job.discard_failed());
+        error.into()
+    })
+}
+
+/// Makes an epoch fail, and removes its files.
+fn abort(job: &LocalJob, epoch: u64, cause: String) -> Result<(), Failure> {
+    job.refuse(cause)?;
+    // Ending the epoch returns the error that is already known.
+    drop(job.end_epoch());
+    remove_failed(epoch, || job.discard_failed());
+    Ok(())
+}
+
+/// Removes the files of a failed epoch.
+pub(super) fn remove_failed(epoch: u64, remove: impl FnOnce() -> turbidite::Result<u64>) {
+    if let Err(error) = remove() {
+        complain(&format!(
+            "turbidite: cannot remove the files of failed epoch {epoch}: {error}; 'turbidite salvage' lists them"
+        ));
+    }
+}
