@@ -134,7 +134,7 @@ pub(crate) struct CursorStep {
 
 /// The level of a batch, its number of rows, the bounds of its coordinates, its receiver and its run, and the number of
 /// rows that each of its rows stands for.
-type Described = (u8, usize, Option<Vec<(f64, f64)>>, (u32, u32), Option<u64>);
+type Described = (u8, usize, Option<Vec<(f64, f64)>>, Option<(u32, u32)>, Option<u64>);
 
 #[pymethods]
 impl CursorStep {

@@ -48,7 +48,7 @@ pub(super) fn write_points(storage: &Arc<dyn Storage>, levels: Option<Levels>, r
 }
 
 /// Writes an epoch as [`write_points`] does, with this many rows in a page.
-fn write_pages(storage: &Arc<dyn Storage>, levels: Option<Levels>, runs: &[PointRun], page_rows: u32) {
+pub(super) fn write_pages(storage: &Arc<dyn Storage>, levels: Option<Levels>, runs: &[PointRun], page_rows: u32) {
     let paths = DatasetPaths::new(Path::new(ROOT));
     let wanted = DatasetDescriptor::new(Arc::new(point_schema(levels)));
     let descriptor = DatasetDescriptor::open_or_create(storage.as_ref(), &paths, &wanted).unwrap();
@@ -136,12 +136,12 @@ pub(super) fn ids(rows: &RecordBatch) -> Vec<u64> {
 }
 
 /// Takes a step. Returns its batches.
-fn take(cursor: &mut Cursor, step: Step) -> Vec<CursorBatch> {
+pub(super) fn take(cursor: &mut Cursor, step: Step) -> Vec<CursorBatch> {
     cursor.advance(step).unwrap();
     cursor.by_ref().map(|batch| batch.unwrap()).collect()
 }
 
-fn step() -> impl Strategy<Value = Step> {
+pub(super) fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         (0u64..400).prop_map(Step::Rows),
         (0u32..1000).prop_map(|share| Step::Quality((f64::from(share) / 1000.0).powi(3))),
@@ -187,7 +187,7 @@ proptest! {
                 for id in ids(&batch.rows) {
                     prop_assert!(found.insert(id), "row {} is returned twice", id);
                     let (rank, run, point) = by_id[&id];
-                    prop_assert_eq!((rank, run, point.level), (batch.run.0, batch.run.1, batch.level));
+                    prop_assert_eq!((Some((rank, run)), point.level), (batch.run, batch.level));
                     prop_assert_eq!(batch.bounds.is_none(), point.x.is_nan());
                     for ((low, high), value) in batch.bounds.iter().flatten().zip([point.x, point.y]) {
                         prop_assert!((*low..=*high).contains(&f64::from(value)));
@@ -265,7 +265,7 @@ fn ten_steps_read_as_many_bytes_as_one_query() {
 /// Returns the weighted numbers of returned rows in 16 x 2 cells: the same weight for all rows, and that of the finest
 /// level or, for rows of coarser levels that no page of the finest level and the same run has within its bounds, eight
 /// times as much.
-fn estimates(batches: &[CursorBatch], stands_for: f64, by_id: &BTreeMap<u64, Point>) -> [Vec<f64>; 2] {
+pub(super) fn estimates(batches: &[CursorBatch], stands_for: f64, by_id: &BTreeMap<u64, Point>) -> [Vec<f64>; 2] {
     let mut found = [vec![0.0; 32], vec![0.0; 32]];
     let finest = batches.iter().map(|batch| batch.level).min().unwrap_or(0);
     let is_complete = stands_for == 8f64.powi(finest.into());
