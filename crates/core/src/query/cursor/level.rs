@@ -37,7 +37,8 @@ pub(super) struct LevelPlan {
 }
 
 impl LevelPlan {
-    /// Plans a level of an epoch. `top` is the coarsest level. Units near to a point are visited first, if one is given.
+    /// Plans a level of an epoch. `top` is the coarsest level. Units near to a point are visited first, if one is
+    /// given.
     ///
     /// # Errors
     /// An epoch that was replaced; the errors of plans.

@@ -1,7 +1,7 @@
 //! What a cursor reads a level from: the records, or for the highest level their overview.
 //!
-//! Until the first rows of the overview have been returned, a cursor can do without it: if it turns out to be corrupt, or
-//! to be gone, the records' own highest level is read. The batches of the first step are held back for that, up to
+//! Until the first rows of the overview have been returned, a cursor can do without it: if it turns out to be corrupt,
+//! or to be gone, the records' own highest level is read. The batches of the first step are held back for that, up to
 //! [`HELD_BYTES`]. Once rows have been returned, other rows of the level cannot be told from them.
 
 use std::sync::Arc;

@@ -43,8 +43,8 @@ pub struct CursorBatch {
     /// Lower and upper bound of each coordinate of the page's rows, both included. `None` for rows with a NaN
     /// coordinate.
     pub bounds: Option<Vec<(f64, f64)>>,
-    /// The receiver that has stored the rows, and the number of its run. All levels of a run share it. `None` if the rows
-    /// are read from the overview: they are of several runs.
+    /// The receiver that has stored the rows, and the number of its run. All levels of a run share it. `None` if the
+    /// rows are read from the overview: they are of several runs.
     pub run: Option<(u32, u32)>,
     /// If levels are in proportion to a column: how this one was sampled, and the values of the rows in the column.
     weights: Option<(Option<LevelIntervals>, Vec<f64>)>,
