@@ -292,7 +292,7 @@ turbidite_status turbidite_query(turbidite_reader *reader, const turbidite_reque
 
 /* A cursor: the rows of a query of one epoch, step by step, from the coarsest level of detail to the finest. Each row
  * is returned once, and each page read once. The dataset must have levels of detail, or an index by space that is then
- * read. Ten steps, each of which adds a tenth:
+ * read. If it has an overview, the coarsest level is read from it. Ten steps, each of which adds a tenth:
  *
  *     turbidite_request request = {sizeof request, .epochs = "4000", .box = "0:10,-5:5,:"};
  *     turbidite_cursor *cursor;
