@@ -61,9 +61,10 @@ def test_records_answer_for_a_corrupt_overview(dataset, scratch):
     content = bytearray(part.read_bytes())
     content[len(content) // 3] ^= 1
     part.write_bytes(content)
+    cursor = turbidite.open(path).cursor(EPOCH, columns=["id", "x", "y", "z"])
     with pytest.warns(RuntimeWarning, match="corrupt"):
-        cursor = turbidite.open(path).cursor(EPOCH, columns=["id", "x", "y", "z"])
-        ids = cursor.advance(quality=1).to_numpy()["id"]
+        step = cursor.advance(quality=1)
+    ids = step.to_numpy()["id"]
     assert numpy.array_equal(numpy.sort(ids), numpy.arange(ROWS))
     assert "corrupt" in command("query", path, "--epoch", EPOCH, "--quality", 0.5).stderr
     command("verify", path, expect=DAMAGE)
