@@ -292,7 +292,7 @@ turbidite_status turbidite_query(turbidite_reader *reader, const turbidite_reque
 
 /* A cursor: the rows of a query of one epoch, step by step, from the coarsest level of detail to the finest. Each row
  * is returned once, and each page read once. The dataset must have levels of detail, or an index by space that is then
- * read. Ten steps, each of which adds a tenth:
+ * read. If it has an overview, the coarsest level is read from it. Ten steps, each of which adds a tenth:
  *
  *     turbidite_request request = {sizeof request, .epochs = "4000", .box = "0:10,-5:5,:"};
  *     turbidite_cursor *cursor;
@@ -312,7 +312,8 @@ typedef struct turbidite_batch {
     uint32_t level;       /* rows of this level and above are a sample of one row in 8^level */
     uint64_t rows;
     uint32_t receiver;    /* the receiver that has stored the rows, and the number of its run: all levels of a run */
-    uint32_t run;         /* share it. Within the bounds, its rows of this level and above stand for 8^level each */
+    uint32_t run;         /* share it. Within the bounds, its rows of this level and above stand for 8^level each.
+                           * Both are UINT32_MAX for rows of the overview, which are of several runs */
     uint32_t coordinates; /* number of bounds; 0 for rows with a NaN coordinate */
     uint32_t reserved;
     double lower[3];      /* bounds of each coordinate, both included */

@@ -493,13 +493,14 @@ impl CBatch {
     /// Describes a batch.
     pub(crate) fn of(batch: &CursorBatch) -> Self {
         let bounds = batch.bounds.as_deref().unwrap_or_default();
+        let (receiver, run) = batch.run.unwrap_or((u32::MAX, u32::MAX));
         let along = |of: fn(&(f64, f64)) -> f64| std::array::from_fn(|axis| bounds.get(axis).map_or(0.0, of));
         Self {
             struct_size: size_of::<Self>() as u32,
             level: batch.level.into(),
             rows: batch.rows.num_rows() as u64,
-            receiver: batch.run.0,
-            run: batch.run.1,
+            receiver,
+            run,
             coordinates: bounds.len() as u32,
             reserved: 0,
             lower: along(|(low, _)| *low),

@@ -7,7 +7,7 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use support::{Particle, STEPS, csv, ends_with, ingest, json, ok, scan, text};
+use support::{IDENTITY, Particle, STEPS, csv, ends_with, ingest, json, ok, sample, scan, text};
 
 /// Returns the dataset that all tests here read. It has 16 ranks, and many small runs and pages. The credit timeout is
 /// so long that no record is spilled.
@@ -179,6 +179,38 @@ fn stats_inspect_verify_and_salvage_describe_it() {
     let verified = json(&["verify", text(dataset())]);
     assert_eq!((verified["clean"].as_bool(), verified["rows"].as_u64()), (Some(true), Some(8 * 28_672)));
     assert_eq!(ok(&["salvage", text(dataset())]), "no unfinished epochs\n");
+}
+
+#[test]
+fn samples_begin_with_the_overview() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, path) = (sample(), folder.path().join("by-velocity"));
+    let (source, path) = (text(&source), text(&path));
+    let space = ["--key", "space:ux,uy,uz", "--levels", "1", "--part-bytes", "0", "--epochs", "1500"];
+    ok(&[&["ingest", source, "--out", path, "--derive", IDENTITY], &space[..]].concat());
+    let sampled = |more: &[&str]| -> Vec<i32> {
+        let arguments = ["query", path, "--epoch", "1500", "--columns", "id", "--rows", "2000"];
+        let out = ok(&[&arguments, more].concat());
+        let mut ids: Vec<i32> = out.lines().skip(1).map(|line| line.parse().unwrap()).collect();
+        ids.sort_unstable();
+        ids
+    };
+    // Level 1 has an eighth of the 28,672 rows.
+    let added = json(&["index", "add", path, "overview"]);
+    let rows = added["entries"].as_u64().unwrap();
+    assert!((3_500..3_700).contains(&rows), "{rows}");
+    assert_eq!(ok(&["index", "add", path, "overview"]), "index overview has every epoch already\n");
+    assert!(ok(&["index", "list", path]).starts_with("overview: "), "{}", ok(&["index", "list", path]));
+    let known: Vec<i32> = expected(&[1500], |_| true).iter().map(|row| row.1).collect();
+    for access in [&[][..], &["--use", "overview"], &["--use", "scan"]] {
+        let ids = sampled(access);
+        assert!((2_000..4_048).contains(&ids.len()) && ids.is_sorted_by(|one, other| one < other));
+        assert!(ids.iter().all(|id| known.contains(id)));
+    }
+    assert!(json(&["verify", path])["clean"].as_bool().unwrap());
+    ends_with(2, &["query", path, "--use", "overview"]);
+    ends_with(2, &["index", "add", text(dataset()), "overview"]);
+    assert_eq!(ok(&["index", "drop", path, "overview"]), "removed index overview\n");
 }
 
 #[test]

@@ -79,7 +79,7 @@ pub mod writer;
 pub use compact::{CompactOptions, CompactedEpoch, Compaction};
 pub use error::{Error, ErrorClass, Refusal, Result, UsageError};
 pub use format::{EpochStatistics, PartOptions, RunKind};
-pub use index::{BitmapDefinition, IndexDefinition, SecondaryIndex, SpaceDefinition};
+pub use index::{BitmapDefinition, IndexDefinition, Overview, SecondaryIndex, SpaceDefinition};
 pub use index_build::{
     BitmapBuild, BitmapEpoch, IndexBuild, IndexOptions, IndexSummary, IndexedEpoch, drop_index, drop_index_with,
     indexes,

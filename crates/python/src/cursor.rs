@@ -10,7 +10,7 @@ use turbidite::query::{CursorBatch, Step};
 
 use crate::errors::{exception, usage};
 use crate::owned::Owned;
-use crate::stream::{Batches, Stream};
+use crate::stream::{Batches, CorruptionWarning, Stream};
 use crate::watch::{Watch, dispose};
 
 /// A cursor in the error of a fork, and what the fork does instead.
@@ -44,12 +44,19 @@ impl Drop for Reading {
 pub(crate) struct Cursor {
     reading: Owned<Mutex<Reading>>,
     levels: u8,
+    /// What reports that indexes of the dataset are corrupt.
+    corruption: (CorruptionWarning, turbidite::Dataset),
 }
 
 impl Cursor {
-    /// Creates a cursor of this many levels of detail above level 0.
-    pub(crate) fn new(cursor: turbidite::query::Cursor, watch: Watch, levels: u8) -> Self {
-        Self { reading: Owned::new(Mutex::new(Reading { cursor: Some(cursor), watch })), levels }
+    /// Creates a cursor, whose steps report corrupt indexes of the dataset.
+    pub(crate) fn new(
+        cursor: turbidite::query::Cursor,
+        watch: Watch,
+        corruption: (CorruptionWarning, turbidite::Dataset),
+    ) -> Self {
+        let levels = cursor.levels();
+        Self { reading: Owned::new(Mutex::new(Reading { cursor: Some(cursor), watch })), levels, corruption }
     }
 
     /// Locks the cursor for one call.
@@ -96,6 +103,8 @@ impl Cursor {
         let schema = cursor.schema();
         reading.cursor = Some(cursor);
         let batches = taken.map_err(|error| exception(py, &error))?;
+        let (warning, dataset) = &self.corruption;
+        warning.raise(py, dataset)?;
         Ok(CursorStep { schema, batches })
     }
 
@@ -134,7 +143,7 @@ pub(crate) struct CursorStep {
 
 /// The level of a batch, its number of rows, the bounds of its coordinates, its receiver and its run, and the number of
 /// rows that each of its rows stands for.
-type Described = (u8, usize, Option<Vec<(f64, f64)>>, (u32, u32), Option<u64>);
+type Described = (u8, usize, Option<Vec<(f64, f64)>>, Option<(u32, u32)>, Option<u64>);
 
 #[pymethods]
 impl CursorStep {

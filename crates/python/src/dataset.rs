@@ -350,8 +350,7 @@ impl Dataset {
         let opened = self.opened(py)?;
         let dataset = watch.over(&opened);
         let cursor = watch.run(py, move || dataset.cursor(&request))?.map_err(|error| exception(py, &error))?;
-        let levels = cursor.levels();
-        Ok(Cursor::new(cursor, watch, levels))
+        Ok(Cursor::new(cursor, watch, (self.corruption.clone(), opened)))
     }
 
     /// A histogram of a column, as JSON.

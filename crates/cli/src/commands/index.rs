@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::json;
 use turbidite::store::EpochRange;
 use turbidite::{
-    BitmapBuild, BitmapDefinition, IndexBuild, IndexDefinition, IndexOptions, IndexSummary, SecondaryIndex,
+    BitmapBuild, BitmapDefinition, IndexBuild, IndexDefinition, IndexOptions, IndexSummary, Overview, SecondaryIndex,
     SpaceDefinition, WriteOptions, drop_index, indexes,
 };
 
@@ -25,7 +25,8 @@ use crate::text;
 /// that is clustered by energy. It lies in the dataset's folder, beside the records. Queries use it on their own where
 /// it reads less; query --explain says whether they do. A bitmap index answers conditions on several columns: it has,
 /// for each record, the bin of each column's value. An index by space is a copy of all records, clustered by place:
-/// boxes and samples (query --quality, --rows) are read from it.
+/// boxes and samples (query --quality, --rows) are read from it. An overview has the rows of the highest level of
+/// detail in few files, so that samples of large epochs begin with few reads.
 #[derive(Debug, Args)]
 pub(crate) struct Index {
     #[command(subcommand)]
@@ -51,8 +52,8 @@ struct Add {
     /// COLUMN is sorted, and finds ranges and single values; hash:COLUMN finds single values. Each ',with=COLUMN' after
     /// it carries another column: queries for indexed and carried columns alone read no records. bitmap:A,B,… answers
     /// conditions on several columns, in bins whose edges have at most 2 digits, or as many as precision=DIGITS says.
-    /// space:X,Y or space:X,Y,Z copies the records by place, with levels of detail
-    #[arg(value_name = "COLUMN[,with=COLUMN…]|bitmap:A,B,…[,precision=DIGITS]|space:X,Y[,Z]")]
+    /// space:X,Y or space:X,Y,Z copies the records by place, with levels of detail. overview copies the highest level
+    #[arg(value_name = "COLUMN[,with=COLUMN…]|bitmap:A,B,…[,precision=DIGITS]|space:X,Y[,Z]|overview")]
     definition: String,
     /// Levels of detail of space:X,Y,Z above level 0, 1 to 6, each an eighth of the one below [default: 3]
     #[arg(long, value_name = "N")]
@@ -80,7 +81,7 @@ struct List {
 struct Drop {
     /// The dataset
     dataset: PathBuf,
-    /// The name of the index: its column's, bitmap:A,B,… or space:X,Y,Z
+    /// The name of the index: its column's, bitmap:A,B,…, space:X,Y,Z or overview
     name: String,
     /// Take over the index's lock; use it only if the holder is certainly gone
     #[arg(long)]
@@ -163,6 +164,7 @@ impl IndexRun<'_> {
             SecondaryIndex::Entries(definition) => self.add_entries(definition, world),
             SecondaryIndex::Bitmap(definition) => self.add_bitmap(definition, world),
             SecondaryIndex::Space(definition) => self.add_copy(definition, world),
+            SecondaryIndex::Overview(_) => self.add_overview(world),
         }
     }
 
@@ -190,6 +192,19 @@ impl IndexRun<'_> {
             }
         };
         self.complete(build, &definition.name(), definition)
+    }
+
+    fn add_overview(&self, world: Option<&World>) -> Result<Added, Failure> {
+        let options = self.options();
+        let build = match world {
+            None => IndexBuild::open_overview(self.dataset, &options)?,
+            Some(world) => {
+                let transport = Box::new(world.transport(WriteOptions::new(world.ranks()).credit_batches)?);
+                let place = (world.rank(), world.ranks());
+                IndexBuild::open_overview_rank(self.dataset, &options, place, world.topology(), transport)?
+            }
+        };
+        self.complete(build, Overview::NAME, &Overview::NAME)
     }
 
     fn options(&self) -> IndexOptions {

@@ -254,7 +254,10 @@ impl Ingest {
         let recipe = self.recipe(&source)?;
         let schema = self.schema(&recipe)?;
         let indexes = self.indexes()?;
-        indexes.iter().try_for_each(|definition| definition.check(&schema))?;
+        for definition in &indexes {
+            definition.check_in_situ().map_err(turbidite::Error::from)?;
+            definition.check(&schema)?;
+        }
         let row_bytes = schema.row_bytes();
         let world = World::find()?;
         let mut options = self.options(&source, world.as_ref(), indexes)?;

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use super::bitmap::BitmapDefinition;
 use crate::error::{Error, UsageError};
 use crate::schema::{ClusterKey, Clustering};
+use crate::store::OVERVIEW_INDEX;
 
 /// Text before the name of a carried column in a definition.
 const CARRIES: &str = ",with=";
@@ -119,7 +120,8 @@ impl FromStr for IndexDefinition {
 
 impl fmt::Display for IndexDefinition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.clustering == Clustering::Range && BitmapDefinition::is_meant(&self.column) {
+        let is_other = || BitmapDefinition::is_meant(&self.column) || self.column == OVERVIEW_INDEX;
+        if self.clustering == Clustering::Range && is_other() {
             f.write_str("range:")?;
         }
         self.key().fmt(f)?;

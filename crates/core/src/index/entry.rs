@@ -21,8 +21,8 @@ pub(crate) struct EntryLayout {
     pub(crate) values: IndexedValues,
 }
 
-/// The columns of records whose values entries have: the indexed column, then the carried ones. In an index by space,
-/// all columns of the records.
+/// The columns of records whose values entries have: the indexed column, then the carried ones. In a copy, all columns
+/// of the records.
 #[derive(Debug, Clone)]
 pub(crate) struct IndexedValues {
     /// Their positions among the records' columns.
@@ -87,6 +87,12 @@ impl EntryLayout {
 }
 
 impl IndexedValues {
+    /// Returns all values of records with these columns, for a copy of them.
+    pub(super) fn of_all(columns: &[Column]) -> Self {
+        let types = columns.iter().map(|column| column.data_type).collect();
+        Self { columns: (0..columns.len()).collect(), types, has_places: false }
+    }
+
     /// Returns the columns of entries of one part: the part's number and the rows, if entries have places, and packed
     /// stored values of each indexed column.
     pub(crate) fn entries<'a>(

@@ -7,7 +7,8 @@
 //! data is never used.
 //!
 //! A bitmap index (`bitmap`) has a sidecar for each part instead, with the bins of the values of several columns. An
-//! index by space (`space`) is a dataset, too, but of copies of the records, clustered by place.
+//! index by space (`space`) is a dataset, too, but of copies of the records, clustered by place. An overview
+//! (`overview`) has copies of those of the highest level of detail.
 //!
 //! `definition` describes an index of entries, `entry` its columns, and `secondary` an index of any family. The planner
 //! uses indexes through [`query::access`](crate::query), and [`index_build`](crate::index_build) makes them.
@@ -16,6 +17,7 @@ mod bitmap;
 mod columns;
 mod definition;
 mod entry;
+mod overview;
 mod secondary;
 mod space;
 
@@ -25,6 +27,7 @@ pub use bitmap::BitmapDefinition;
 pub(crate) use bitmap::bin_column;
 pub use definition::IndexDefinition;
 pub(crate) use entry::{EntryLayout, IndexedValues, RecordPlace};
+pub use overview::Overview;
 pub use secondary::SecondaryIndex;
 pub(crate) use space::CopyLayout;
 pub use space::SpaceDefinition;

@@ -5,11 +5,12 @@ use std::str::FromStr;
 
 use super::bitmap::BitmapDefinition;
 use super::definition::IndexDefinition;
+use super::overview::Overview;
 use super::space::SpaceDefinition;
 use crate::error::{Error, Result, UsageError};
 use crate::schema::Schema;
 
-/// An index that is made of records: of entries, by bitmaps, or a copy of them by space.
+/// An index that is made of records: of entries, by bitmaps, a copy of them by space, or an overview of their levels.
 ///
 /// ```
 /// use turbidite::SecondaryIndex;
@@ -26,6 +27,8 @@ pub enum SecondaryIndex {
     Bitmap(BitmapDefinition),
     /// A copy of the records by their place, in a dataset of its own.
     Space(SpaceDefinition),
+    /// A copy of the highest level of detail, in a dataset of its own.
+    Overview(Overview),
 }
 
 impl SecondaryIndex {
@@ -35,6 +38,7 @@ impl SecondaryIndex {
             Self::Entries(definition) => definition.name().to_owned(),
             Self::Bitmap(definition) => definition.name(),
             Self::Space(definition) => definition.name(),
+            Self::Overview(_) => Overview::NAME.to_owned(),
         }
     }
 
@@ -57,16 +61,19 @@ impl SecondaryIndex {
             Self::Entries(definition) => definition.check(schema),
             Self::Bitmap(definition) => definition.positions(schema).map(drop),
             Self::Space(definition) => definition.check(schema),
+            Self::Overview(overview) => overview.check(schema),
         }
     }
 
     /// Checks that the index can be made while records are written.
     ///
     /// # Errors
-    /// A usage error for an index by space.
+    /// A usage error for an index by space, and for an overview.
     pub fn check_in_situ(&self) -> Result<(), UsageError> {
-        let Self::Space(definition) = self else { return Ok(()) };
-        let name = definition.name();
+        let name = match self {
+            Self::Entries(_) | Self::Bitmap(_) => return Ok(()),
+            Self::Space(_) | Self::Overview(_) => self.name(),
+        };
         let what = format!("'{name}' is made of whole epochs: 'turbidite index add DS {name}' after they are written");
         Err(UsageError::Option { option: "index", what })
     }
@@ -90,15 +97,22 @@ impl From<SpaceDefinition> for SecondaryIndex {
     }
 }
 
+impl From<Overview> for SecondaryIndex {
+    fn from(overview: Overview) -> Self {
+        Self::Overview(overview)
+    }
+}
+
 impl FromStr for SecondaryIndex {
     type Err = Error;
 
     /// Parses `bitmap:COLUMN,…[,precision=DIGITS]` as [`BitmapDefinition`], `space:COLUMN,COLUMN,…[,levels=N]` as
-    /// [`SpaceDefinition`], and any other text as [`IndexDefinition`].
+    /// [`SpaceDefinition`], `overview` as [`Overview`], and any other text as [`IndexDefinition`].
     fn from_str(text: &str) -> Result<Self, Error> {
         match text {
             text if BitmapDefinition::is_meant(text) => text.parse().map(Self::Bitmap),
             text if SpaceDefinition::is_meant(text) => text.parse().map(Self::Space),
+            Overview::NAME => Ok(Self::Overview(Overview)),
             text => text.parse().map(Self::Entries),
         }
     }
@@ -110,6 +124,7 @@ impl fmt::Display for SecondaryIndex {
             Self::Entries(definition) => definition.fmt(f),
             Self::Bitmap(definition) => definition.fmt(f),
             Self::Space(definition) => definition.fmt(f),
+            Self::Overview(_) => f.write_str(Overview::NAME),
         }
     }
 }
@@ -121,7 +136,16 @@ mod tests {
 
     #[test]
     fn definitions_of_all_families_are_printed_as_they_are_parsed() {
-        for text in ["id", "hash:id,with=ux", "range:bitmap:x", "bitmap:ux,uy", "bitmap:ux,precision=3", "space:x,y"] {
+        for text in [
+            "id",
+            "hash:id,with=ux",
+            "range:bitmap:x",
+            "bitmap:ux,uy",
+            "bitmap:ux,precision=3",
+            "space:x,y",
+            "overview",
+            "range:overview",
+        ] {
             assert_eq!(text.parse::<SecondaryIndex>().unwrap().to_string(), text);
         }
     }
@@ -133,7 +157,7 @@ mod tests {
         let check = |text: &str| text.parse::<SecondaryIndex>().unwrap().check(&schema);
         check("bitmap:ux").unwrap();
         check("ux").unwrap();
-        for text in ["space:ux,tag", "space:ux,uy", "bitmap:tag", "bitmap:uy", "bitmap:ux,uy", "uy"] {
+        for text in ["overview", "space:ux,tag", "space:ux,uy", "bitmap:tag", "bitmap:uy", "bitmap:ux,uy", "uy"] {
             assert!(check(text).is_err(), "{text}");
         }
     }

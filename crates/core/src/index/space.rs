@@ -147,9 +147,7 @@ impl CopyLayout {
             Some(periods) => schema.with_periods(periods)?,
             None => schema,
         };
-        let types = columns.iter().map(|column| column.data_type).collect();
-        let values = IndexedValues { columns: (0..columns.len()).collect(), types, has_places: false };
-        Ok(Self { schema, values })
+        Ok(Self { schema, values: IndexedValues::of_all(columns) })
     }
 }
 

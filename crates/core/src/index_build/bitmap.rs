@@ -207,7 +207,7 @@ impl BitmapBuild {
         };
         let mut begun = None;
         let write = |announced: &str| {
-            let groups = open_announced(&self.dataset, epoch, announced)?;
+            let groups = open_announced(&self.dataset, epoch, 0, announced)?;
             let folder = SidecarEpoch::unfinished(&self.index, epoch, groups.commit());
             let share = groups.parts().skip(rank).step_by(ranks).collect();
             self.write_parts(epoch, &groups, share, &folder, progress)?;

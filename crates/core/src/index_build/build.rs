@@ -1,23 +1,23 @@
 //! Builds one index of a dataset, epoch by epoch.
 
-use std::fmt::Display;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use uuid::Uuid;
 
+use super::definition::{Definition, Kind};
 use super::division::{Division, share};
 use super::options::IndexOptions;
 use super::others::{Others, open_announced};
 use super::parts::{PartSet, manifest};
 use super::removal::remove_remains;
 use super::sample::IndexedRecords;
-use crate::error::{Error, Result, UsageError};
+use crate::error::{Error, Result};
 use crate::format::{EpochStatistics, PartIdentity};
-use crate::index::{CopyLayout, EntryLayout, IndexDefinition, IndexedValues, SpaceDefinition};
+use crate::index::{IndexDefinition, IndexedValues, SpaceDefinition};
 use crate::query::{Dataset, EpochGroups};
-use crate::runtime::{Opened, WriteOptions, clear_attempts, open_dataset};
+use crate::runtime::{MEMTABLES_PER_PART, Opened, WriteOptions, clear_attempts, open_dataset};
 use crate::schema::Schema;
 use crate::shuffle::{Topology, Transport};
 use crate::storage::{FileSystem, Storage};
@@ -28,11 +28,17 @@ use crate::writer::{MAX_RUN_ROWS, PartFactory};
 /// parts.
 const MOST_MEMTABLES: u64 = 32;
 
+/// The same for the parts of an overview, of which each run should have all rows of its place.
+const MOST_MEMTABLES_OF_OVERVIEW: u64 = 64;
+
 /// The memory of a part's run that its share of a copy is to fill, as a fraction: shares differ, since they are cut by
 /// a sample, and a part should have one run.
 const FILLED: (u64, u64) = (3, 4);
 
-/// An index of entries or by space that is being built.
+/// Size of a run of an overview, in memtables of a rank. A cursor opens all parts of it, so they are few.
+const MEMTABLES_OF_OVERVIEW: u64 = MEMTABLES_PER_PART;
+
+/// An index of entries, an index by space or an overview that is being built.
 ///
 /// ```no_run
 /// use turbidite::{IndexBuild, IndexOptions};
@@ -50,6 +56,7 @@ pub struct IndexBuild {
     storage: Arc<dyn Storage>,
     /// The folder of the index.
     paths: DatasetPaths,
+    kind: Kind,
     values: IndexedValues,
     /// The description of the dataset of entries or copies, once it is open.
     descriptor: DatasetDescriptor,
@@ -95,6 +102,28 @@ impl IndexBuild {
         options: &IndexOptions,
     ) -> Result<Self> {
         Self::open_alone(&storage, path.as_ref(), Definition::Space(definition), options)
+    }
+
+    /// Opens the overview of the dataset at `path`, or creates it. Its entries are copies of the rows of the highest
+    /// level of detail.
+    ///
+    /// # Errors
+    /// As for [`IndexBuild::open`].
+    pub fn open_overview(path: impl AsRef<Path>, options: &IndexOptions) -> Result<Self> {
+        Self::open_overview_with(&(Arc::new(FileSystem::new()) as Arc<dyn Storage>), path, options)
+    }
+
+    /// Opens an index like [`IndexBuild::open_overview`], on any storage.
+    ///
+    /// # Errors
+    /// As for [`IndexBuild::open`].
+    #[doc(hidden)]
+    pub fn open_overview_with(
+        storage: &Arc<dyn Storage>,
+        path: impl AsRef<Path>,
+        options: &IndexOptions,
+    ) -> Result<Self> {
+        Self::open_alone(storage, path.as_ref(), Definition::Overview, options)
     }
 
     fn open_alone(
@@ -169,6 +198,35 @@ impl IndexBuild {
         Self::open_together(storage, path.as_ref(), Definition::Space(definition), options, link)
     }
 
+    /// Opens the overview like [`IndexBuild::open_rank`].
+    ///
+    /// # Errors
+    /// As for [`IndexBuild::open`], on every rank.
+    pub fn open_overview_rank(
+        path: impl AsRef<Path>,
+        options: &IndexOptions,
+        place: (u32, u32),
+        topology: Topology,
+        transport: Box<dyn Transport + Send>,
+    ) -> Result<Self> {
+        let storage: Arc<dyn Storage> = Arc::new(FileSystem::new());
+        Self::open_overview_rank_with(&storage, path, options, (place, topology, transport))
+    }
+
+    /// Opens an index like [`IndexBuild::open_overview_rank`], on any storage.
+    ///
+    /// # Errors
+    /// As for [`IndexBuild::open`], on every rank.
+    #[doc(hidden)]
+    pub fn open_overview_rank_with(
+        storage: &Arc<dyn Storage>,
+        path: impl AsRef<Path>,
+        options: &IndexOptions,
+        link: Link,
+    ) -> Result<Self> {
+        Self::open_together(storage, path.as_ref(), Definition::Overview, options, link)
+    }
+
     /// Opens an index like [`IndexBuild::open_rank`], on any storage.
     ///
     /// # Errors
@@ -224,9 +282,11 @@ impl IndexBuild {
         let (schema, values) = definition.layout(dataset.descriptor(), existing.as_deref())?;
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let writing = definition.writing(dataset.descriptor());
+        let kind = definition.kind(dataset.schema());
         Ok(Self {
             options: WriteOptions { break_lock: options.break_lock, ..writing },
-            most_memtables: MOST_MEMTABLES,
+            kind,
+            most_memtables: if matches!(kind, Kind::Overview(_)) { MOST_MEMTABLES_OF_OVERVIEW } else { MOST_MEMTABLES },
             threads: options.threads.unwrap_or_else(cores).max(1),
             dataset,
             storage,
@@ -259,6 +319,12 @@ impl IndexBuild {
     #[doc(hidden)]
     pub fn set_memtable_bytes(&mut self, bytes: usize) {
         self.options.memtable_bytes = bytes;
+    }
+
+    /// Sets the number of rows per page, for tests with few records.
+    #[doc(hidden)]
+    pub fn set_page_rows(&mut self, rows: u32) {
+        self.options.page_rows = rows;
     }
 
     /// Sets the maximum size of the memtables of all parts, in memtables, for tests with few records.
@@ -296,12 +362,12 @@ impl IndexBuild {
         Ok(missing)
     }
 
-    /// Returns the number of rows of an epoch.
+    /// Returns the number of rows of an epoch that the index has.
     ///
     /// # Errors
     /// A missing epoch; a corrupt manifest.
     pub fn rows(&self, epoch: u64) -> Result<u64> {
-        Ok(self.dataset.manifest(epoch)?.rows())
+        Ok(self.dataset.manifest(epoch)?.rows_above(self.kind.least_level()))
     }
 
     /// Reads the records of an epoch, and writes and commits their entries. Replaces entries that exist. Several
@@ -336,7 +402,7 @@ impl IndexBuild {
         attempt: &mut Option<Uuid>,
         progress: &(dyn Fn(u64) + Sync),
     ) -> Result<EpochStatistics> {
-        let groups = EpochGroups::open(&self.dataset, epoch)?;
+        let groups = EpochGroups::open_above(&self.dataset, epoch, self.kind.least_level())?;
         let begun = self.begin(epoch, commit, groups.commit(), attempt)?;
         let reports = self.write_share(epoch, commit, &groups, (0, 1), progress)?;
         self.commit(begun, &groups, reports)
@@ -361,7 +427,7 @@ impl IndexBuild {
         let write = |announced: &str| {
             let (indexed, commit) = announced.split_once(' ').unwrap_or_default();
             let commit = commit.parse().map_err(|_| Error::internal("an announcement of no commit"))?;
-            let groups = open_announced(&self.dataset, epoch, indexed)?;
+            let groups = open_announced(&self.dataset, epoch, self.kind.least_level(), indexed)?;
             let reports = self.write_share(epoch, commit, &groups, place, progress)?;
             opened = Some(groups);
             Ok(reports)
@@ -391,12 +457,13 @@ impl IndexBuild {
     /// Returns the size of a part, if an epoch has several: that of a receiver's share of the records, or less than a
     /// run of a copy, so that runs share no places.
     fn part_bytes(&self) -> u64 {
-        let schema = &self.descriptor.schema;
-        if self.values.has_places {
-            return self.options.engine(0).part_bytes;
-        }
-        let run_bytes = self.options.memtable_bytes.min(MAX_RUN_ROWS.saturating_mul(schema.row_bytes())) as u64;
-        (run_bytes * FILLED.0 / FILLED.1).max(1)
+        let memtable_bytes = self.options.memtable_bytes as u64;
+        let run_bytes = match self.kind {
+            Kind::Entries => return self.options.engine(0).part_bytes,
+            Kind::Copies => memtable_bytes.min(MAX_RUN_ROWS.saturating_mul(self.descriptor.schema.row_bytes()) as u64),
+            Kind::Overview(_) => memtable_bytes.saturating_mul(MEMTABLES_OF_OVERVIEW),
+        };
+        (run_bytes.saturating_mul(FILLED.0) / FILLED.1).max(1)
     }
 
     /// Returns the options of writing so many entries as so many parts. Entries with a value lie in as few runs as
@@ -410,11 +477,17 @@ impl IndexBuild {
             (self.options.memtable_bytes as u64).saturating_mul(self.most_memtables) / u64::from(parts.max(1));
         let memtable_bytes = whole_bytes.min(share_bytes).max((usual_rows * row_bytes) as u64);
         let run_rows = (memtable_bytes / row_bytes as u64).min(rows / u64::from(parts.max(1)));
-        let row_groups = u32::try_from(run_rows.div_ceil(usual_rows as u64)).unwrap_or(u32::MAX).max(1);
+        let row_groups = match self.kind {
+            Kind::Entries | Kind::Copies => {
+                run_rows.div_ceil(usual_rows as u64).max(1).saturating_mul(self.options.row_groups_per_run.into())
+            }
+            // One read has a page of each column.
+            Kind::Overview(_) => (memtable_bytes / row_bytes as u64).div_ceil(self.options.page_rows.into()).max(1),
+        };
         WriteOptions {
             part_bytes: Some(part_bytes),
             memtable_bytes: usize::try_from(memtable_bytes).unwrap_or(usize::MAX),
-            row_groups_per_run: self.options.row_groups_per_run.saturating_mul(row_groups),
+            row_groups_per_run: u32::try_from(row_groups).unwrap_or(u32::MAX),
             ..self.options.clone()
         }
     }
@@ -465,60 +538,3 @@ impl IndexBuild {
 
 /// The rank of this process and their number, the nodes, and the connection.
 type Link = ((u32, u32), Topology, Box<dyn Transport + Send>);
-
-/// What an index's dataset has.
-#[derive(Debug, Clone, Copy)]
-enum Definition<'a> {
-    Entries(&'a IndexDefinition),
-    /// Copies of the records.
-    Space(&'a SpaceDefinition),
-}
-
-impl Definition<'_> {
-    fn name(self) -> String {
-        match self {
-            Self::Entries(definition) => definition.name().to_owned(),
-            Self::Space(definition) => definition.name(),
-        }
-    }
-
-    /// Returns the schema of the index of `records`, and the values that it has of them. `existing` is its schema if it
-    /// exists.
-    ///
-    /// # Errors
-    /// If the records cannot have this index, or it exists with other columns or levels. Opening its dataset finds
-    /// other differences.
-    fn layout(self, records: &DatasetDescriptor, existing: Option<&Schema>) -> Result<(Schema, IndexedValues)> {
-        let differs = |existing: &dyn Display, wanted: &dyn Display| {
-            let what = format!("the index exists as '{existing}'; drop it to make it again as '{wanted}'");
-            Err(UsageError::Option { option: "index", what }.into())
-        };
-        match self {
-            Self::Entries(definition) => {
-                let EntryLayout { schema, values } = EntryLayout::new(definition, &records.schema)?;
-                if let Some(existing) = existing {
-                    let existing = IndexDefinition::of_entries(definition.name(), existing)?;
-                    if existing.carried() != definition.carried() {
-                        return differs(&existing, definition);
-                    }
-                }
-                Ok((schema, values))
-            }
-            Self::Space(definition) => {
-                let CopyLayout { schema, values } = CopyLayout::new(definition, records, existing)?;
-                let wanted = definition.levels();
-                match existing.and_then(SpaceDefinition::of_copy) {
-                    Some(existing) if wanted.is_some() && existing.levels() != wanted => differs(&existing, definition),
-                    _ => Ok((schema, values)),
-                }
-            }
-        }
-    }
-
-    fn writing(self, records: &DatasetDescriptor) -> WriteOptions {
-        match self {
-            Self::Entries(_) => WriteOptions::of_entries(1, records),
-            Self::Space(_) => WriteOptions::of_copies(records),
-        }
-    }
-}

@@ -84,12 +84,12 @@ impl Others {
     }
 }
 
-/// Opens the row groups of an epoch, of the commit that rank 0 has announced.
+/// Opens the row groups of an epoch, of a level of detail and above, and of the commit that rank 0 has announced.
 ///
 /// # Errors
 /// A usage error if the epoch has been replaced since then; a corrupt manifest; I/O errors.
-pub(super) fn open_announced(dataset: &Dataset, epoch: u64, commit: &str) -> Result<EpochGroups> {
-    let groups = EpochGroups::open(dataset, epoch)?;
+pub(super) fn open_announced(dataset: &Dataset, epoch: u64, level: u8, commit: &str) -> Result<EpochGroups> {
+    let groups = EpochGroups::open_above(dataset, epoch, level)?;
     if commit == groups.commit().to_string() {
         return Ok(groups);
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
-use crate::index::{BitmapDefinition, IndexDefinition, SecondaryIndex, SpaceDefinition};
+use crate::index::{BitmapDefinition, IndexDefinition, Overview, SecondaryIndex, SpaceDefinition};
 use crate::query::Dataset;
 use crate::schema::Schema;
 use crate::storage::{FileSystem, Storage};
@@ -51,6 +51,7 @@ pub struct IndexedEpoch {
 fn definition_of(name: &str, schema: &Schema) -> Result<SecondaryIndex> {
     match SpaceDefinition::of_copy(schema) {
         Some(definition) => Ok(definition.into()),
+        None if Overview::is_called(name, schema) => Ok(Overview.into()),
         None => IndexDefinition::of_entries(name, schema).map(Into::into),
     }
 }

@@ -61,6 +61,8 @@ pub(super) struct Catalog {
     bitmaps: Vec<BitmapIndex>,
     /// The indexes by space of the dataset, in the order of their names.
     copies: Vec<SpaceCopy<Self>>,
+    /// The overview of the highest level of detail.
+    overview: Option<SpaceCopy<Self>>,
     /// Number of times that a part's filters or an index were corrupt.
     ignored_corruption: AtomicU64,
     /// Recycled memory for columns.
@@ -107,6 +109,7 @@ impl Catalog {
             indexes: Vec::new(),
             bitmaps: Vec::new(),
             copies: Vec::new(),
+            overview: None,
             ignored_corruption: AtomicU64::new(0),
             recycler: Arc::default(),
         })
@@ -145,7 +148,18 @@ impl Catalog {
         &self.copies
     }
 
-    /// Returns the names of all indexes.
+    /// Adds the overview, with which cursors may begin.
+    #[must_use]
+    pub(super) fn with_overview(self, overview: Option<SpaceCopy<Self>>) -> Self {
+        Self { overview, ..self }
+    }
+
+    /// Returns the overview.
+    pub(super) fn overview(&self) -> Option<&SpaceCopy<Self>> {
+        self.overview.as_ref()
+    }
+
+    /// Returns the names of all indexes that have all records.
     pub(super) fn index_names(&self) -> impl Iterator<Item = &str> {
         let entries = self.indexes.iter().map(|path| path.name());
         entries.chain(self.bitmaps.iter().map(BitmapIndex::name)).chain(self.copies.iter().map(SpaceCopy::name))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::access::bitmap::index::find_bitmaps;
 use super::access::entries::find_indexes;
-use super::access::space::find_copies;
+use super::access::space::{find_copies, find_overview};
 use super::catalog::Catalog;
 use super::metrics::{Counters, QueryMetrics};
 use super::progress::QueryProgress;
@@ -69,10 +69,13 @@ impl Dataset {
         let indexes = find_indexes(&storage, &paths, &catalog);
         let found = indexes.and_then(|indexes| {
             let bitmaps = find_bitmaps(&storage, &paths, catalog.descriptor())?;
-            Ok((indexes, bitmaps, find_copies(&storage, &paths, &catalog)?))
+            let copies = find_copies(&storage, &paths, &catalog)?;
+            Ok((indexes, bitmaps, copies, find_overview(&storage, &paths, &catalog)?))
         });
         let catalog = match found {
-            Ok((indexes, bitmaps, copies)) => catalog.with_indexes(indexes).with_bitmaps(bitmaps).with_copies(copies),
+            Ok((indexes, bitmaps, copies, overview)) => {
+                catalog.with_indexes(indexes).with_bitmaps(bitmaps).with_copies(copies).with_overview(overview)
+            }
             // The records answer without indexes.
             Err(_) => {
                 catalog.ignore_corruption(1);

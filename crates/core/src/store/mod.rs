@@ -68,8 +68,8 @@ pub use listing::{list_epochs, list_indexes};
 #[cfg(test)]
 pub(crate) use lock::forged;
 pub use lock::{LockHolder, LockNotice, WriterLock, lock_holder};
-pub(crate) use paths::REMOVED_INDEX;
 pub use paths::{DatasetPaths, EpochRange, parse_epoch};
+pub(crate) use paths::{OVERVIEW_INDEX, REMOVED_INDEX};
 pub use recovery::{Recovery, recover};
 pub(crate) use sidecar_index::{SidecarDescriptor, SidecarEpoch};
 pub use truncate::truncate_after;

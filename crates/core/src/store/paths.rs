@@ -20,6 +20,9 @@ pub struct DatasetPaths {
 /// Beginning of the names of folders of indexes that are being removed. No index's name begins with a dot.
 pub(crate) const REMOVED_INDEX: &str = ".removed-";
 
+/// The name of the index that has the rows of the highest level of detail.
+pub(crate) const OVERVIEW_INDEX: &str = "overview";
+
 /// The kind of a folder in `tmp`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Leftover {

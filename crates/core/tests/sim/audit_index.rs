@@ -29,7 +29,9 @@ pub(crate) fn audit_index(
     coverage: &mut Coverage,
 ) -> Result<(), String> {
     match index {
-        SecondaryIndex::Space(definition) => Err(format!("{definition} is not made while records are written")),
+        SecondaryIndex::Space(_) | SecondaryIndex::Overview(_) => {
+            Err(format!("{index} is not made while records are written"))
+        }
         SecondaryIndex::Bitmap(definition) => audit_bitmap(storage, epoch, definition, required, coverage),
         SecondaryIndex::Entries(definition) => check(storage, epoch, definition, required, coverage)
             .map_err(|what| format!("index: {definition}, epoch {epoch}: {what}")),

@@ -27,8 +27,9 @@ class CursorBatch:
     """The level of detail: rows of this level and above are a sample of one row in ``8**level``."""
     bounds: tuple[tuple[float, float], ...] | None
     """Lower and upper bound of each coordinate, both included. `None` for rows with a NaN coordinate."""
-    run: tuple[int, int]
-    """The receiver that has stored the rows, and the number of its run. All levels of a run share it."""
+    run: tuple[int, int] | None
+    """The receiver that has stored the rows, and the number of its run. All levels of a run share it. `None` for rows of the
+    overview, which are of several runs."""
     stands_for: int | None
     """The number of rows that each of these rows stands for: ``8**level``.
 

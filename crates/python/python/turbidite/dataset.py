@@ -195,8 +195,9 @@ class Dataset:
 
         The dataset needs levels of detail (``turbidite ingest --levels``), or an index by space, which is then read:
         ``dataset.indexes.add("space:x,y,z")``, `use` chooses among several. The first rows are spread evenly over the place
-        that the query selects, or are those near to a point first, `near`, with a number for each coordinate. The other
-        arguments are those of :meth:`query`.
+        that the query selects, or are those near to a point first, `near`, with a number for each coordinate. If there is an
+        overview (``dataset.indexes.add("overview")``), they are read from it, unless `use` is ``"scan"``. The other arguments
+        are those of :meth:`query`.
 
         >>> cursor = turbidite.open("space.tbd").cursor(7, box={"x": (0, 4)}, columns=["x"])
         >>> [len(cursor.advance(quality=quality)) > 0 for quality in (0.125, 1)]

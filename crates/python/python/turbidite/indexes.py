@@ -41,6 +41,7 @@ class Indexes:
 
         ``"bitmap:ux,uy,uz"`` makes a bitmap index, which answers conditions on several columns. ``"space:x,y,z"`` copies the
         records by place, with levels of detail, for boxes and cursors; ``"space:x,y,z,levels=2"`` states their number.
+        ``"overview"`` copies the highest level of detail of the dataset into few files, with which cursors begin.
 
         Reads the column of every epoch that the index lacks. Datasets that are open elsewhere use the index when they are
         opened again.

@@ -77,7 +77,7 @@ impl PlannedIndexes {
             }
             definition.check_in_situ().map_err(turbidite::Error::from)?;
             let entries = match definition {
-                SecondaryIndex::Space(_) => None,
+                SecondaryIndex::Space(_) | SecondaryIndex::Overview(_) => None,
                 SecondaryIndex::Entries(entries) => {
                     let values = column(entries.column(), true)?;
                     let carried = entries.carried().iter().map(|name| Ok(column(name, false)?.data_type));

@@ -128,7 +128,12 @@ impl EpochManifest {
 
     /// Returns the number of records in the epoch.
     pub fn rows(&self) -> u64 {
-        self.row_groups.places().map(|run| run.rows).sum()
+        self.rows_above(0)
+    }
+
+    /// Returns the number of records of a level of detail and above.
+    pub(crate) fn rows_above(&self, level: u8) -> u64 {
+        self.row_groups.places().filter(|run| run.level >= level).map(|run| run.rows).sum()
     }
 
     /// Returns the total size of the epoch's pages in bytes.

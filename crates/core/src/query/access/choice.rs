@@ -12,6 +12,7 @@ use serde::Serialize;
 use crate::error::{Result, UsageError};
 use crate::expr::TruthValue;
 use crate::format::EpochManifest;
+use crate::index::Overview;
 use crate::index::RecordPlace;
 use crate::query::access::candidate::{Candidate, Finder};
 use crate::query::access::cost::{FEW_ROWS, ROWS_PER_RECORD_PAGE};
@@ -113,6 +114,11 @@ pub(in crate::query) fn narrow(
 /// Checks that the index that a query requires exists.
 pub(in crate::query) fn check_named(dataset: &Catalog, access: &Use) -> Result<()> {
     let Use::Index(name) = access else { return Ok(()) };
+    if name == Overview::NAME && dataset.overview().is_some() {
+        let what =
+            "the overview has the highest level of detail alone, from which only cursors read (--rows, --quality)";
+        return Err(UsageError::Option { option: "use", what: what.to_owned() }.into());
+    }
     let known: Vec<&str> = dataset.index_names().collect();
     if known.contains(&name.as_str()) {
         return Ok(());

@@ -6,9 +6,9 @@
 
 use std::sync::Arc;
 
-use crate::error::{Result, UsageError};
+use crate::error::{IoContext, Result, UsageError};
 use crate::format::EpochManifest;
-use crate::index::SpaceDefinition;
+use crate::index::{Overview, SpaceDefinition};
 use crate::query::access::candidate::readable;
 use crate::query::access::choice::Alternative;
 use crate::query::access::cost::FEW_ROWS;
@@ -42,6 +42,28 @@ pub(in crate::query) fn find_copies(
         found.push(SpaceCopy::new(name, coordinates, dataset.schema.clone(), copy));
     }
     Ok(found)
+}
+
+/// Finds the overview of a dataset with even levels of detail. It is opened when it is first used.
+///
+/// # Errors
+/// An I/O error while its description is looked up.
+pub(in crate::query) fn find_overview(
+    storage: &Arc<dyn Storage>,
+    paths: &DatasetPaths,
+    dataset: &Catalog,
+) -> Result<Option<SpaceCopy<Catalog>>> {
+    let schema = &dataset.schema;
+    if schema.levels().is_none() || schema.level_weight().is_some() {
+        return Ok(None);
+    }
+    let paths = paths.index(Overview::NAME);
+    let descriptor = paths.descriptor();
+    if storage.kind(&descriptor).at("look up", &descriptor)?.is_none() {
+        return Ok(None);
+    }
+    let copy = IndexHandle::new(storage, paths, dataset.descriptor(), dataset.parts());
+    Ok(Some(SpaceCopy::new(Overview::NAME.to_owned(), schema.key_columns().to_vec(), schema.clone(), copy)))
 }
 
 /// Returns the copy of this commit of an epoch, with statistics of `columns`. `None` if there is none.

@@ -1,4 +1,4 @@
-//! An index by space, as an open dataset knows it.
+//! An index by space or an overview, as an open dataset knows it.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::query::access::index_handle::{IndexDataset, IndexHandle};
 use crate::schema::{Clustering, Column, Schema};
 
-/// An index by space of a dataset.
+/// An index by space of a dataset, or its overview.
 #[derive(Debug)]
 pub(in crate::query) struct SpaceCopy<D> {
     name: String,

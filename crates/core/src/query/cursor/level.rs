@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::format::EpochManifest;
 use crate::query::catalog::Catalog;
 use crate::query::cursor::order::{beginning, delay, distance, tie, turns};
+use crate::query::cursor::overview::{LevelSource, selecting_columns};
 use crate::query::cursor::units::{Unit, Work, bounds_of, units_of};
 use crate::query::metrics::Counters;
 use crate::query::planning::plan::RowGroupPlan;
@@ -22,6 +23,7 @@ pub(super) struct LevelPlan {
     pub(super) level: u8,
     /// The coarsest level.
     top: u8,
+    source: LevelSource,
     scan: Arc<EpochScan>,
     /// Whether a unit of each row group of the plan was read.
     touched: Vec<bool>,
@@ -35,28 +37,27 @@ pub(super) struct LevelPlan {
 }
 
 impl LevelPlan {
-    /// Plans a level of an epoch. `resolved` names the commit. Units near to a point are visited first, if one is
+    /// Plans a level of an epoch. `top` is the coarsest level. Units near to a point are visited first, if one is
     /// given.
     ///
     /// # Errors
     /// An epoch that was replaced; the errors of plans.
     pub(super) fn new(
-        dataset: &Catalog,
-        resolved: &ResolvedQuery,
+        source: LevelSource,
         epoch: u64,
-        (level, seed): (u8, u64),
+        ([level, top], seed): ([u8; 2], u64),
         near: Option<&[f64]>,
     ) -> Result<Self> {
-        let scan = plan_level(dataset, resolved, epoch, level).map_err(|error| match error {
-            Error::EpochReplaced { .. } => replaced(dataset, epoch),
+        let LevelSource { catalog: dataset, resolved, .. } = &source;
+        let scan = plan_level(&source, epoch, level).map_err(|error| match error {
+            Error::EpochReplaced { .. } if !source.is_overview => replaced(dataset, epoch),
             other => other,
         })?;
         let units = units_by_turns(dataset, resolved, &scan, beginning(seed, epoch, level), near)?;
         let rows_left = units.iter().map(|unit| u64::from(unit.selected)).sum();
         let touched = vec![false; scan.choices.len()];
         let work_rows = (WORK_BYTES / resolved.row_bytes().max(1)).max(1) as u64;
-        let top = resolved.schema.top_level();
-        Ok(Self { level, top, scan: Arc::new(scan), touched, units, visited: 0, rows_left, work_rows })
+        Ok(Self { level, top, source, scan: Arc::new(scan), touched, units, visited: 0, rows_left, work_rows })
     }
 
     /// Returns the number of rows that may match in the units to visit.
@@ -115,7 +116,8 @@ impl LevelPlan {
                     rows = u64::from(unit.selected);
                     let is_first = !std::mem::replace(&mut self.touched[group as usize], true);
                     let choice = self.scan.choices[group as usize];
-                    works.push(Work { scan: self.scan.clone(), choice, units: vec![unit], is_first });
+                    let (source, scan) = (self.source.clone(), self.scan.clone());
+                    works.push(Work { source, scan, choice, level: self.level, units: vec![unit], is_first });
                 }
             }
         }
@@ -176,20 +178,18 @@ fn units_by_turns(
 }
 
 /// Plans the row groups of a level.
-fn plan_level(dataset: &Catalog, resolved: &ResolvedQuery, epoch: u64, level: u8) -> Result<EpochScan> {
-    let mut columns = resolved.schema.key_columns().to_vec();
-    columns
-        .extend(resolved.predicate_columns().iter().filter(|column| !resolved.schema.key_columns().contains(column)));
+fn plan_level(source: &LevelSource, epoch: u64, level: u8) -> Result<EpochScan> {
+    let LevelSource { catalog: dataset, resolved, is_overview } = source;
     let of_level = |manifest: &Arc<EpochManifest>| {
         let mut choices = choose(dataset, resolved, manifest);
-        choices.retain(|choice| level_of(manifest, *choice) == level);
+        choices.retain(|choice| *is_overview || level_of(manifest, *choice) == level);
         choices
     };
     // The cursor counts the row groups of the epoch once, and its progress by itself.
-    plan_epoch_by(dataset, resolved, epoch, &Counters::default(), &columns, of_level)
+    plan_epoch_by(dataset, resolved, epoch, &Counters::default(), &selecting_columns(resolved), of_level)
 }
 
-/// Returns the level of a row group.
+/// Returns the level of a row group of the records.
 pub(super) fn level_of(manifest: &EpochManifest, choice: GroupChoice) -> u8 {
     manifest.row_groups[choice.entry].level
 }

@@ -15,6 +15,7 @@
 
 mod level;
 mod order;
+mod overview;
 mod request;
 mod source;
 mod steps;

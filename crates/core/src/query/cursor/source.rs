@@ -1,13 +1,16 @@
-//! What a cursor reads: the records, if they have levels of detail, or else a copy of them by space.
+//! What a cursor reads: the records, if they have levels of detail, with their overview if there is one, or else a copy
+//! of them by space.
 
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::expr::has_side_without_name;
 use crate::format::EpochManifest;
+use crate::index::Overview;
 use crate::query::access::space::{copy_of, not_a_copy};
 use crate::query::access::space_copy::SpaceCopy;
 use crate::query::catalog::Catalog;
+use crate::query::cursor::overview::OverviewState;
 use crate::query::cursor::request::{CursorRequest, unfit};
 use crate::query::metrics::{Counters, add};
 use crate::query::request::{ResolvedQuery, Use};
@@ -19,6 +22,8 @@ pub(super) struct Source {
     pub(super) resolved: ResolvedQuery,
     pub(super) manifest: Arc<EpochManifest>,
     pub(super) levels: Levels,
+    /// The overview from which the highest level is read.
+    pub(super) overview: Option<OverviewState>,
 }
 
 /// Finds what a cursor reads. Reads manifests.
@@ -31,10 +36,22 @@ pub(super) fn find(dataset: &Arc<Catalog>, request: &CursorRequest, counters: &C
         Use::Index(name) => Some(name.as_str()),
         Use::Automatic | Use::Scan => None,
     };
-    if let (None, Some(levels)) = (wanted, dataset.schema.levels()) {
+    let needs_overview = wanted == Some(Overview::NAME) && dataset.overview().is_some();
+    if let (true, Some(levels)) = (wanted.is_none() || needs_overview, dataset.schema.levels()) {
         let resolved = resolve(dataset, request, &dataset.schema)?;
         let manifest = dataset.manifest_of_now(only_epoch(dataset, request)?)?;
-        return Ok(Source { catalog: dataset.clone(), resolved, manifest, levels });
+        let overview = match request.query.access {
+            Use::Scan => None,
+            Use::Automatic | Use::Index(_) => OverviewState::find(dataset, &resolved, &manifest, counters)?,
+        };
+        if needs_overview && overview.is_none() {
+            let (epoch, name) = (manifest.epoch, Overview::NAME);
+            let what = format!(
+                "the {name} does not have epoch {epoch}, or cannot be read; 'turbidite index add DS {name}' completes it"
+            );
+            return Err(unfit(what));
+        }
+        return Ok(Source { catalog: dataset.clone(), resolved, manifest, levels, overview });
     }
     let is_candidate = |copy: &&SpaceCopy<Catalog>| wanted.is_none_or(|name| copy.name() == name);
     let mut candidates: Vec<&SpaceCopy<Catalog>> = dataset.copies().iter().filter(is_candidate).collect();
@@ -128,7 +145,7 @@ fn source_of(
     let resolved = resolve(&catalog, request, schema)?;
     let Some((catalog, manifest)) = copy_of(copy, records, resolved.predicate_columns())? else { return Ok(None) };
     let levels = catalog.schema.levels();
-    Ok(levels.map(|levels| Source { catalog, resolved, manifest, levels }))
+    Ok(levels.map(|levels| Source { catalog, resolved, manifest, levels, overview: None }))
 }
 
 /// Resolves a request against what would be read. A box without names has the coordinates of the records, or those of

@@ -10,9 +10,11 @@ use arrow_schema::SchemaRef;
 
 use crate::error::{Error, Result};
 use crate::format::LevelIntervals;
+use crate::query::access::candidate::readable;
 use crate::query::catalog::Catalog;
 use crate::query::cursor::level::{LevelPlan, level_of};
 use crate::query::cursor::order::{goal_of, stands_for};
+use crate::query::cursor::overview::{HELD_BYTES, LevelSource, OverviewState};
 use crate::query::cursor::request::{CursorRequest, Step, unfit};
 use crate::query::cursor::source::{self, Source};
 use crate::query::cursor::units::{UnitRows, Work};
@@ -41,15 +43,17 @@ pub struct CursorBatch {
     /// Lower and upper bound of each coordinate of the page's rows, both included. `None` for rows with a NaN
     /// coordinate.
     pub bounds: Option<Vec<(f64, f64)>>,
-    /// The receiver that has stored the rows, and the number of its run. All levels of a run share it.
-    pub run: (u32, u32),
+    /// The receiver that has stored the rows, and the number of its run. All levels of a run share it. `None` if the
+    /// rows are read from the overview: they are of several runs.
+    pub run: Option<(u32, u32)>,
     /// If levels are in proportion to a column: how this one was sampled, and the values of the rows in the column.
     weights: Option<(Option<LevelIntervals>, Vec<f64>)>,
 }
 
 impl CursorBatch {
     /// Returns the number of rows that each of these rows stands for: 8^level. Rows of coarser levels of the same run
-    /// that lie within the bounds stand for as many, once this batch is returned.
+    /// that lie within the bounds stand for as many, once this batch is returned. Where the run of coarser rows is not
+    /// known, use [`Cursor::stands_for`].
     ///
     /// `None` if levels are in proportion to a column: see [`CursorBatch::stand_for`].
     pub fn stands_for(&self) -> Option<u64> {
@@ -77,15 +81,21 @@ impl CursorBatch {
     }
 }
 
-/// Loaded rows of some units, whose run is known.
-type Loading = ((u32, u32), u8, Ticket<Result<Vec<UnitRows>>>);
+/// The rows of some units that are being loaded.
+struct Loading {
+    run: Option<(u32, u32)>,
+    level: u8,
+    ticket: Ticket<Result<Vec<UnitRows>>>,
+}
 
 /// The rows of a query step by step, from the coarsest level of detail to the finest, each row once. A step sets a
 /// goal, and iteration returns the batches until the goal is reached. Batches that were not taken are returned by the
 /// next step. A cursor ends after its first error.
 pub struct Cursor {
-    /// The dataset, or a copy of it by space.
-    dataset: Arc<Catalog>,
+    /// The records, or a copy of them by space.
+    records: LevelSource,
+    /// Their overview, until the highest level has been read from it.
+    overview: Option<OverviewState>,
     resolved: Arc<ResolvedQuery>,
     counters: Arc<Counters>,
     pool: Pool,
@@ -95,6 +105,8 @@ pub struct Cursor {
     levels: (u64, u8),
     /// Rows of the row groups that may match, by level. Planned levels have none.
     rows_of_levels: Vec<u64>,
+    /// The same of the highest level, if it is not read from the overview.
+    rows_of_top: u64,
     /// The plan of the level that the cursor visits.
     plan: Option<LevelPlan>,
     goal: Option<Step>,
@@ -122,7 +134,7 @@ pub(in crate::query) fn open(
     request: &CursorRequest,
     counters: Arc<Counters>,
 ) -> Result<Cursor> {
-    let Source { catalog, mut resolved, manifest, levels } = source::find(dataset, request, &counters)?;
+    let Source { catalog, mut resolved, manifest, levels, overview } = source::find(dataset, request, &counters)?;
     resolved.by_page = true;
     resolved.piece = Some(Piece::of_epoch(&manifest));
     let weight = read_weight(&mut resolved);
@@ -132,16 +144,21 @@ pub(in crate::query) fn open(
             *rows += manifest.row_groups[choice.entry].rows;
         }
     }
+    let top = &mut rows_of_levels[usize::from(levels.count)];
+    let rows_of_top = std::mem::replace(top, overview.as_ref().map_or(*top, |overview| overview.rows));
     add(&counters.runs_considered, manifest.row_groups.len() as u64);
+    let resolved = Arc::new(resolved);
     Ok(Cursor {
-        dataset: catalog,
         pool: Pool::new(resolved.threads, &counters.recycler),
-        resolved: Arc::new(resolved),
+        records: LevelSource { catalog, resolved: resolved.clone(), is_overview: false },
+        overview,
+        resolved,
         counters,
         near: request.near.clone(),
         epoch: manifest.epoch,
         levels: (levels.seed, levels.count),
         rows_of_levels,
+        rows_of_top,
         plan: None,
         goal: None,
         work: VecDeque::new(),
@@ -248,18 +265,69 @@ impl Cursor {
     fn next_batch(&mut self) -> Result<Option<CursorBatch>> {
         loop {
             self.counters.check()?;
-            if let Some(batch) = self.ready.pop_front() {
-                if let Some(Step::Rows(rows)) = &mut self.goal {
-                    *rows = rows.saturating_sub(batch.rows.num_rows() as u64);
+            if !self.holds_back()
+                && let Some(batch) = self.ready.pop_front()
+            {
+                let rows = batch.rows.num_rows();
+                if let Some(Step::Rows(left)) = &mut self.goal {
+                    *left = left.saturating_sub(rows as u64);
+                }
+                if let Some(overview) = &mut self.overview {
+                    overview.count_returned(rows, &self.counters);
                 }
                 return Ok(Some(batch));
             }
-            self.submit();
-            if let Some((run, level, load)) = self.loads.pop_front() {
-                let loaded = self.pool.wait(load)?;
-                self.take(run, level, loaded)?;
-            } else if !self.choose()? {
-                return Ok(None);
+            let proceeded = self.proceed();
+            match self.without_overview(proceeded)? {
+                Some(true) | None => {}
+                Some(false) => return Ok(None),
+            }
+        }
+    }
+
+    /// Loads rows, or chooses what to load. Returns false if the goal is reached, or no unit is left.
+    fn proceed(&mut self) -> Result<bool> {
+        self.submit();
+        let Some(Loading { run, level, ticket }) = self.loads.pop_front() else { return self.choose() };
+        let loaded = self.pool.wait(ticket)?;
+        self.take(run, level, loaded)?;
+        Ok(true)
+    }
+
+    /// Returns whether batches are held back, since more of the overview is to be read before the first is returned.
+    fn holds_back(&self) -> bool {
+        let is_reading = !self.work.is_empty() || !self.loads.is_empty();
+        let held_rows = || self.ready.iter().map(|batch| batch.rows.num_rows() as u64).sum::<u64>();
+        let is_first = self.overview.as_ref().is_some_and(|overview| !overview.has_returned);
+        is_first && is_reading && held_rows().saturating_mul(self.resolved.row_bytes() as u64) < HELD_BYTES
+    }
+
+    /// Returns what was read. `None` if it was to be read from the overview, which cannot be read: then, the records'
+    /// own highest level follows.
+    fn without_overview<T>(&mut self, read: Result<T>) -> Result<Option<T>> {
+        if self.overview.as_ref().is_none_or(|overview| overview.has_returned) {
+            return read.map(Some);
+        }
+        let dataset = &self.records.catalog;
+        let found = readable(&self.counters, read.map(Some), || dataset.ignore_corruption(1))?;
+        if found.is_none() {
+            self.work.clear();
+            self.loads.clear();
+            self.ready.clear();
+            (self.overview, self.plan) = (None, None);
+            (self.pending_rows, self.units, self.tested_rows) = (0, 0, (0, 0));
+            self.rows_of_levels[usize::from(self.levels.1)] = self.rows_of_top;
+        }
+        Ok(found)
+    }
+
+    /// Returns what a level is read from. The overview is not read again once a finer level is planned.
+    fn source_of(&mut self, level: u8) -> LevelSource {
+        match &self.overview {
+            Some(overview) if level == self.levels.1 => overview.source.clone(),
+            _ => {
+                self.overview = None;
+                self.records.clone()
             }
         }
     }
@@ -294,9 +362,8 @@ impl Cursor {
                     if level < least {
                         return Ok(false);
                     }
-                    let seed = self.levels.0;
-                    let near = self.near.as_deref();
-                    let plan = LevelPlan::new(&self.dataset, &self.resolved, self.epoch, (level, seed), near)?;
+                    let (source, seed) = (self.source_of(level), self.levels.0);
+                    let plan = LevelPlan::new(source, self.epoch, ([level, top], seed), self.near.as_deref())?;
                     self.plan = Some(plan);
                     self.rows_of_levels[usize::from(level)] = 0;
                 }
@@ -311,18 +378,21 @@ impl Cursor {
             && let Some(work) = self.work.pop_front()
         {
             let group = &work.scan.manifest.row_groups[work.choice.entry];
-            let run = (group.part.rank, group.run);
-            let level = level_of(&work.scan.manifest, work.choice);
-            let cost_bytes = work.selected() * self.resolved.row_bytes() as u64;
-            let (dataset, resolved, counters) = (self.dataset.clone(), self.resolved.clone(), self.counters.clone());
-            let load = move |scratch: &mut _| work.load(&dataset, &resolved, &counters, scratch);
-            self.loads.push_back((run, level, self.pool.submit(cost_bytes, load)));
+            let run = (!work.source.is_overview).then_some((group.part.rank, group.run));
+            let (level, cost_bytes) = (work.level, work.selected() * self.resolved.row_bytes() as u64);
+            // The overview is not in use any more once other rows are loaded.
+            let counters = self.overview.as_ref().map_or(&self.counters, |overview| &overview.counters).clone();
+            let load = move |scratch: &mut _| work.load(&counters, scratch);
+            self.loads.push_back(Loading { run, level, ticket: self.pool.submit(cost_bytes, load) });
         }
     }
 
     /// Makes batches of loaded rows.
-    fn take(&mut self, run: (u32, u32), level: u8, loaded: Vec<UnitRows>) -> Result<()> {
+    fn take(&mut self, run: Option<(u32, u32)>, level: u8, loaded: Vec<UnitRows>) -> Result<()> {
         let mut clock = Instant::now();
+        if let Some(overview) = &self.overview {
+            overview.settle(&self.counters);
+        }
         for UnitRows { rows, bounds, selected } in loaded {
             let count = rows.rows;
             self.pending_rows -= u64::from(selected);

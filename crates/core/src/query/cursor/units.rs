@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::error::Result;
-use crate::query::catalog::Catalog;
+use crate::query::cursor::overview::LevelSource;
 use crate::query::execution::read::{PackedRows, load_ranges};
 use crate::query::execution::scratch::Scratch;
 use crate::query::metrics::{Counters, add};
@@ -108,6 +108,9 @@ pub(super) fn bounds_of(group: &Group, resolved: &ResolvedQuery, rows: &Range<u3
 /// Units of one row group to read, in the order of rows.
 #[derive(Debug)]
 pub(super) struct Work {
+    pub(super) source: LevelSource,
+    /// The level of the rows.
+    pub(super) level: u8,
     pub(super) scan: Arc<EpochScan>,
     pub(super) choice: GroupChoice,
     pub(super) units: Vec<Unit>,
@@ -122,13 +125,8 @@ impl Work {
     }
 
     /// Reads the units. Returns the matching rows of each.
-    pub(super) fn load(
-        &self,
-        dataset: &Catalog,
-        resolved: &ResolvedQuery,
-        counters: &Arc<Counters>,
-        scratch: &mut Scratch,
-    ) -> Result<Vec<UnitRows>> {
+    pub(super) fn load(&self, counters: &Arc<Counters>, scratch: &mut Scratch) -> Result<Vec<UnitRows>> {
+        let LevelSource { catalog: dataset, resolved, .. } = &self.source;
         let plan = RowGroupPlan::new(dataset, resolved, &self.scan, self.choice)?;
         if self.is_first {
             add(&counters.runs_touched, 1);

@@ -28,7 +28,16 @@ impl EpochGroups {
     /// # Errors
     /// A missing epoch, a corrupt manifest or footer, or an I/O error.
     pub(crate) fn open(dataset: &Dataset, epoch: u64) -> Result<Self> {
-        let resolved = ResolvedQuery::resolve(&Query::new(), dataset.schema())?;
+        Self::open_above(dataset, epoch, 0)
+    }
+
+    /// Loads an epoch's manifest and opens its parts of a level of detail and above.
+    ///
+    /// # Errors
+    /// As for [`EpochGroups::open`].
+    pub(crate) fn open_above(dataset: &Dataset, epoch: u64, level: u8) -> Result<Self> {
+        let query = Query { least_level: level, ..Query::new() };
+        let resolved = ResolvedQuery::resolve(&query, dataset.schema())?;
         let (catalog, key) = (dataset.catalog(), dataset.schema().key_index());
         let all = |manifest: &Arc<EpochManifest>| choose(catalog, &resolved, manifest);
         let scan = plan_epoch_by(catalog, &resolved, epoch, &Counters::default(), &[key], all)?;

@@ -12,6 +12,7 @@ mod effort;
 mod histogram_2d;
 mod level_estimates;
 mod merged;
+mod overviews;
 mod progress;
 mod shares;
 mod tracks;

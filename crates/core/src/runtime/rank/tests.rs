@@ -3,6 +3,7 @@
 mod bitmaps;
 mod index_add;
 mod indexes;
+mod overview;
 mod refusals;
 mod resumed;
 mod space_index;
