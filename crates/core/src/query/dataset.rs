@@ -405,7 +405,36 @@ impl Dataset {
     /// ```
     pub fn histogram_from_level(&self, query: &Query, column: &str, bins: &Bins, level: u8) -> Result<Histogram> {
         let epochs = self.catalog.select_epochs(&query.epochs)?;
-        level_estimate::histogram(&self.catalog, query, (column, bins), level, &epochs, &self.counters())
+        level_estimate::histogram(&self.catalog, query, (column, bins), (level, None), &epochs, &self.counters())
+    }
+
+    /// Estimates a histogram as [`Dataset::histogram_from_level`] does, and sums of another column or of the same in each
+    /// bin: `sums` of the result has each sum with its standard error. Level 0 has all rows, and its sums are exact but
+    /// for rounding.
+    ///
+    /// # Errors
+    /// The errors of [`Dataset::histogram_from_level`]; a usage error for a summed column without numbers.
+    ///
+    /// ```no_run
+    /// use turbidite::query::{Bins, Dataset, Query};
+    /// let dataset = Dataset::open("particles.tbd")?;
+    /// let found = dataset.histogram_sums_from_level(&Query::new().epochs(4000), "x", &Bins::new(20), 2, "energy")?;
+    /// for bin in found.sums.iter().flat_map(|sums| &sums.bins) {
+    ///     println!("{} +- {:?}, from {} rows", bin.sum, bin.error, bin.sampled);
+    /// }
+    /// # Ok::<(), turbidite::Error>(())
+    /// ```
+    pub fn histogram_sums_from_level(
+        &self,
+        query: &Query,
+        column: &str,
+        bins: &Bins,
+        level: u8,
+        summed: &str,
+    ) -> Result<Histogram> {
+        let epochs = self.catalog.select_epochs(&query.epochs)?;
+        let of_level = (level, Some(summed));
+        level_estimate::histogram(&self.catalog, query, (column, bins), of_level, &epochs, &self.counters())
     }
 
     /// Returns quantiles of a column for the given shares: bounds from the manifests alone, or exact values.
