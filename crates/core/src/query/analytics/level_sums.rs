@@ -134,7 +134,8 @@ impl SampledValues {
                 f64::sqrt(most.stands_for * (most.stands_for - 1.0)) * value
             }
         };
-        let error = step + f64::sqrt(self.variance.max(0.0) + 0.75 * step * step);
+        // Squares of small steps would be 0.
+        let error = step + f64::hypot(f64::sqrt(self.variance.max(0.0)), f64::sqrt(0.75) * step);
         error.is_finite().then_some(error)
     }
 }
