@@ -170,4 +170,4 @@ def test_datasets_without_levels_are_refused(records, tmp_path):
     with turbidite.Writer(tmp_path / "plain.tbd", {"x": "f4", "y": "f4"}, key="space:x,y") as writer, writer.epoch(1):
         writer.append(records[["x", "y"]][:100])
     failed = command("hist", tmp_path / "plain.tbd", "--column", "x", "--level", 1, expect=USAGE)
-    assert "no levels of detail" in failed.stderr and "--levels" in failed.stderr
+    assert "no levels of detail" in failed.stderr and "--levels" in failed.stderr and "index add" in failed.stderr

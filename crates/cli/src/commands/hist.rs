@@ -25,7 +25,8 @@ use crate::text;
 /// Estimated from manifests and bitmap indexes alone, with guaranteed bounds. They are narrow for the key, and exact
 /// for columns with a bitmap index where the edges of the bins are decimals of its precision; otherwise they are wide
 /// for columns that the data is not clustered by. --where and --box select rows. --exact reads what is in doubt.
-/// --level K estimates from one row in 8^K of a dataset with levels of detail, and with --sum sums of a column. NaN, infinities and values outside the
+/// --level K estimates from one row in 8^K of a dataset with levels of detail, or of an index by space, and with --sum
+/// sums of a column. NaN, infinities and values outside the
 /// range are counted separately.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\

@@ -163,11 +163,12 @@ impl Dataset {
     }
 
     /// Estimates the number of matching rows from the rows of a level of detail and above, one row in 8^level, and
-    /// reads no others. The query's columns, order, limit and access paths are ignored.
+    /// reads no others. If the dataset has no levels, those of an index by space are read. The query's columns, order,
+    /// limit and access paths are ignored.
     ///
     /// # Errors
-    /// The errors of [`Dataset::run`] and of its stream; usage errors for a dataset without levels, a level that it
-    /// does not have, and a piece.
+    /// The errors of [`Dataset::run`] and of its stream; usage errors for a dataset without levels and without an index
+    /// by space of these epochs, a level that there is not, and a piece.
     ///
     /// ```no_run
     /// use turbidite::query::{Dataset, Query};
@@ -383,15 +384,15 @@ impl Dataset {
     }
 
     /// Estimates a histogram of the rows of a query from those of a level of detail and above, one row in 8^level, and
-    /// reads no others. `errors` of the result has a standard error for each count. The query's columns, order, limit
-    /// and access paths are ignored.
+    /// reads no others. `errors` of the result has a standard error for each count. If the dataset has no levels, those of
+    /// an index by space are read. The query's columns, order, limit and access paths are ignored.
     ///
     /// If the bins have no range, it is that of the finite values of the epochs in the manifests, or with a predicate
     /// that of the matching rows that are read.
     ///
     /// # Errors
-    /// The errors of [`Dataset::histogram_of`]; usage errors for a dataset without levels, a level that it does not
-    /// have, and a piece.
+    /// The errors of [`Dataset::histogram_of`]; usage errors for a dataset without levels and without an index by space of
+    /// these epochs, a level that there is not, and a piece.
     ///
     /// ```no_run
     /// use turbidite::query::{Bins, Dataset, Query};

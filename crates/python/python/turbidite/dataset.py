@@ -367,8 +367,8 @@ class Dataset:
         and `use` are those of :meth:`query`. With a second column, `bins`, `range` and `log` are those of
         :meth:`phase_space`.
 
-        In a dataset with levels of detail, `level` reads only the rows of this level and above, one in ``8**level``, and
-        estimates the rows of each bin, with a standard error in `errors`. `sum` names a column whose sum in each bin is
+        In a dataset with levels of detail, or with an index by space, `level` reads only the rows of this level and above, one in
+        ``8**level``, and estimates the rows of each bin, with a standard error in `errors`. `sum` names a column whose sum in each bin is
         estimated from the same rows: `sums` and `sum_errors`.
 
         >>> dataset.histogram("energy", bins=4, range=(0, 8), epochs=200, exact=True).rows

@@ -20,19 +20,20 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use crate::error::{Result, UsageError};
+use crate::error::Result;
 use crate::format::{EpochManifest, RunKind};
 use crate::query::analytics::bins::Bins;
 use crate::query::analytics::bounded::Bounded;
 use crate::query::analytics::distribution::{Histogram, numeric_column};
 use crate::query::analytics::grid::{Axis, Grid};
 use crate::query::analytics::level_errors::{HistogramErrors, SampledRows, WeighedRows, standard_error};
+use crate::query::analytics::level_source::LevelSource;
 use crate::query::analytics::level_sums::{HistogramSums, LargestStep, SampledValues};
 use crate::query::analytics::matching::{MatchingRows, edges};
 use crate::query::catalog::Catalog;
 use crate::query::metrics::{Counters, QueryMetrics};
 use crate::query::planning::scan::{choose, replaced};
-use crate::query::request::{Query, ResolvedQuery, Use};
+use crate::query::request::{Query, ResolvedQuery};
 use crate::schema::{Schema, Value};
 
 /// A number of rows that is estimated from levels of detail.
@@ -52,18 +53,20 @@ pub struct CountEstimate {
 /// Estimates the result of [`crate::query::Dataset::histogram_from_level`], or with a column to sum that of
 /// [`crate::query::Dataset::histogram_sums_from_level`].
 pub(in crate::query) fn histogram(
-    dataset: &Arc<Catalog>,
+    records: &Arc<Catalog>,
     query: &Query,
     (column, bins): (&str, &Bins),
     (level, summed): (u8, Option<&str>),
     epochs: &[u64],
     counters: &Arc<Counters>,
 ) -> Result<Histogram> {
-    let schema = dataset.schema();
+    let schema = records.schema();
     let (index, order) = numeric_column(schema, column)?;
     let summed = summed.map(|summed| numeric_column(schema, summed)).transpose()?.map(|(summed, _)| summed);
-    let sampled = sampled(schema, query, level)?;
-    let request = MatchingRows { dataset, query: &sampled, epochs, counters };
+    let source = LevelSource::find(records, query, level, epochs, counters)?;
+    let dataset = &source.catalog;
+    let schema = dataset.schema();
+    let request = MatchingRows { dataset, query: &source.query, epochs, counters };
     let stated = Stated::of(&request, Some(index), summed)?;
     let ([range], is_announced) = request.ranges([(index, order)], [bins])?;
     let edges = edges(bins, order, range)?;
@@ -83,6 +86,7 @@ pub(in crate::query) fn histogram(
         }
     };
     stated.confirm(dataset)?;
+    source.confirm(records)?;
     let mut all = WeighedRows::default();
     counts.iter().for_each(|rows| all.add_all(rows));
     let sample = stated.sample(level, &all);
@@ -110,14 +114,15 @@ pub(in crate::query) fn histogram(
 
 /// Computes the result of [`crate::query::Dataset::count_from_level`].
 pub(in crate::query) fn count(
-    dataset: &Arc<Catalog>,
+    records: &Arc<Catalog>,
     query: &Query,
     level: u8,
     epochs: &[u64],
     counters: &Arc<Counters>,
 ) -> Result<CountEstimate> {
-    let sampled = sampled(dataset.schema(), query, level)?;
-    let request = MatchingRows { dataset, query: &sampled, epochs, counters };
+    let source = LevelSource::find(records, query, level, epochs, counters)?;
+    let dataset = &source.catalog;
+    let request = MatchingRows { dataset, query: &source.query, epochs, counters };
     let stated = Stated::of(&request, None, None)?;
     let weight = weight_at(dataset.schema(), level);
     let read = columns_read(&[], weight);
@@ -136,6 +141,7 @@ pub(in crate::query) fn count(
         all.add_all(&rows);
     }
     stated.confirm(dataset)?;
+    source.confirm(records)?;
     let sample = stated.sample(level, &all);
     let (rows, error) = stated.all(&all, &sample);
     Ok(CountEstimate { rows, error, sample, metrics: counters.metrics() })
@@ -207,25 +213,6 @@ fn sum_places(
         }
     }
     Ok(all)
-}
-
-/// Returns the query for those of its rows that are of a level or above.
-fn sampled(schema: &Schema, query: &Query, level: u8) -> Result<Query> {
-    let refuse = |what: String| Err(UsageError::Option { option: "level", what }.into());
-    if schema.levels().is_none() {
-        let advice = "leave the level out, or ingest into a new one with --levels";
-        return refuse(format!("the dataset has no levels of detail; {advice}"));
-    }
-    if level > schema.top_level() {
-        return refuse(format!("the dataset has the levels 0 to {}, and no level {level}", schema.top_level()));
-    }
-    if query.piece.is_some() {
-        return refuse("is a sample of whole epochs, not of a piece of a query".to_owned());
-    }
-    // Indexes know nothing of levels.
-    let mut sampled = query.clone().using(Use::Scan);
-    sampled.least_level = level;
-    Ok(sampled)
 }
 
 /// What manifests state of the rows of a request, of all levels.
