@@ -170,7 +170,8 @@ fn estimates_without_a_copy_are_refused() {
     let storage = write();
     let refused = |storage: &Arc<MemoryStorage>, query: &Query, level: u8| {
         let count = dataset(storage).count_from_level(query, level).unwrap_err().to_string();
-        let histogram = dataset(storage).histogram_from_level(query, "y", &Bins::new(4), level).unwrap_err().to_string();
+        let histogram =
+            dataset(storage).histogram_from_level(query, "y", &Bins::new(4), level).unwrap_err().to_string();
         assert_eq!(count, histogram);
         count
     };

@@ -285,8 +285,8 @@ fn check_errors(how: &str, dataset: &Dataset, seeds: u64) {
     }
 }
 
-/// Few records have most of `y`, as few particles have most of the energy, and the numbers of records are spread evenly.
-/// Each epoch is another seed of the sample.
+/// Few records have most of `y`, as few particles have most of the energy, and the numbers of records are spread
+/// evenly. Each epoch is another seed of the sample.
 #[test]
 fn sums_lie_within_the_errors_of_a_level() {
     const SEEDS: u64 = 200;
@@ -317,8 +317,8 @@ fn sums_lie_within_the_errors_of_a_level() {
     }
 }
 
-/// Checks sums of a column in ten bins of `x`, of which at least a share lies within 1.96 errors. Returns the deviations
-/// of the sums over all rows at levels 1 and 2.
+/// Checks sums of a column in ten bins of `x`, of which at least a share lies within 1.96 errors. Returns the
+/// deviations of the sums over all rows at levels 1 and 2.
 fn check_sums(
     how: &str,
     dataset: &Dataset,
@@ -344,7 +344,9 @@ fn check_sums(
             let (mean, deviation) = (found.sum / found.count, f64::sqrt(found.squares / found.count));
             let what = format!("{how}: sums of '{column}' from level {level}, {what}");
             let (percent, of_sum) = (100.0 * covered, 100.0 * deviation / of);
-            println!("{what}: {percent:.1}% within 1.96 errors; deviations are {spread:.2} errors, {of_sum:.1}% of the sum");
+            println!(
+                "{what}: {percent:.1}% within 1.96 errors; deviations are {spread:.2} errors, {of_sum:.1}% of the sum"
+            );
             assert!(covered >= least && (0.05..1.0).contains(&spread), "{what}: {covered}, {spread}");
             assert!(mean.abs() < 4.5 * deviation / f64::sqrt(seeds as f64), "{what}: {mean} of {deviation}");
         }

@@ -143,7 +143,8 @@ fn ask_everything(files: &[(PathBuf, Vec<u8>)], check: bool) -> Vec<Answer> {
     let storage: Arc<dyn Storage> = Arc::new(SpaceSample::storage(files));
     let layout = DatasetPaths::new(ROOT);
     let opened = || Dataset::open_with(storage.clone(), ROOT);
-    let rows = |dataset: &Dataset| -> Result<Vec<RecordBatch>, Error> { dataset.run(&wrapped().check(check))?.collect() };
+    let rows =
+        |dataset: &Dataset| -> Result<Vec<RecordBatch>, Error> { dataset.run(&wrapped().check(check))?.collect() };
     let requests: [&dyn Fn(&Dataset) -> Answer; 7] = [
         &|dataset| values(rows(dataset)?.into_iter().map(Ok)),
         &|dataset| count(dataset, check, 0),

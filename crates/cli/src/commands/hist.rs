@@ -8,10 +8,10 @@ use turbidite::Value;
 use turbidite::query::{BinScale, Bins, Bounded, Dataset, Histogram, Precision, Query, Use};
 use turbidite::store::EpochRange;
 
-use super::bar::bar;
 use super::answers::{
     aligned, bounded, edge_text, json_number, report_ignored, rows_in_words, say, say_json, source_in_words,
 };
+use super::bar::bar;
 use super::boxes::{self, BoxOptions};
 use super::epochs::of_epochs;
 use super::hist_level;
@@ -26,8 +26,7 @@ use crate::text;
 /// for columns with a bitmap index where the edges of the bins are decimals of its precision; otherwise they are wide
 /// for columns that the data is not clustered by. --where and --box select rows. --exact reads what is in doubt.
 /// --level K estimates from one row in 8^K of a dataset with levels of detail, or of an index by space, and with --sum
-/// sums of a column. NaN, infinities and values outside the
-/// range are counted separately.
+/// sums of a column. NaN, infinities and values outside the range are counted separately.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 A bin includes its lower edge and excludes its upper edge; the last bin includes both. Bins of an integer column are

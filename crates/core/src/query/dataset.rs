@@ -384,15 +384,15 @@ impl Dataset {
     }
 
     /// Estimates a histogram of the rows of a query from those of a level of detail and above, one row in 8^level, and
-    /// reads no others. `errors` of the result has a standard error for each count. If the dataset has no levels, those of
-    /// an index by space are read. The query's columns, order, limit and access paths are ignored.
+    /// reads no others. `errors` of the result has a standard error for each count. If the dataset has no levels, those
+    /// of an index by space are read. The query's columns, order, limit and access paths are ignored.
     ///
     /// If the bins have no range, it is that of the finite values of the epochs in the manifests, or with a predicate
     /// that of the matching rows that are read.
     ///
     /// # Errors
-    /// The errors of [`Dataset::histogram_of`]; usage errors for a dataset without levels and without an index by space of
-    /// these epochs, a level that there is not, and a piece.
+    /// The errors of [`Dataset::histogram_of`]; usage errors for a dataset without levels and without an index by space
+    /// of these epochs, a level that there is not, and a piece.
     ///
     /// ```no_run
     /// use turbidite::query::{Bins, Dataset, Query};
@@ -409,9 +409,9 @@ impl Dataset {
         level_estimate::histogram(&self.catalog, query, (column, bins), (level, None), &epochs, &self.counters())
     }
 
-    /// Estimates a histogram as [`Dataset::histogram_from_level`] does, and sums of another column or of the same in each
-    /// bin: `sums` of the result has each sum with its standard error. Level 0 has all rows, and its sums are exact but
-    /// for rounding.
+    /// Estimates a histogram as [`Dataset::histogram_from_level`] does, and sums of another column or of the same in
+    /// each bin: `sums` of the result has each sum with its standard error. Level 0 has all rows, and its sums are
+    /// exact but for rounding.
     ///
     /// # Errors
     /// The errors of [`Dataset::histogram_from_level`]; a usage error for a summed column without numbers.

@@ -32,8 +32,8 @@ pub(in crate::query) fn best_copy<'a, S: CopySource>(
     source_of: impl Fn(&SpaceCopy<Catalog>) -> Result<Option<S>>,
 ) -> Result<Option<S>> {
     // An index that is added later must not change what such a box means.
-    let is_unnamed = dataset.schema.clustering() != Clustering::Space
-        && query.space.as_deref().is_some_and(has_side_without_name);
+    let is_unnamed =
+        dataset.schema.clustering() != Clustering::Space && query.space.as_deref().is_some_and(has_side_without_name);
     let mut best: Option<(usize, S)> = None;
     let mut failure = None;
     for copy in candidates {

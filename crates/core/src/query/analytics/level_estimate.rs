@@ -341,8 +341,8 @@ impl Stated {
     }
 
     /// Estimates the sums of a column with this name in a number of bins, from the values of the sample at each place.
-    /// At most as many rows are at each place, and in all, as `most` states. `of_edges` are the edges of the bins if the
-    /// column is that of the bins.
+    /// At most as many rows are at each place, and in all, as `most` states. `of_edges` are the edges of the bins if
+    /// the column is that of the bins.
     fn sums(
         &self,
         (column, bins): (String, usize),

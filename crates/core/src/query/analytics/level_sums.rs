@@ -114,8 +114,8 @@ impl SampledValues {
         self.largest = self.largest.max(other.largest);
     }
 
-    /// Returns the estimate of the sum over rows of which these are in the sample. `is_whole` states that the sample has
-    /// all of them.
+    /// Returns the estimate of the sum over rows of which these are in the sample. `is_whole` states that the sample
+    /// has all of them.
     pub(super) fn estimate(&self, most: LargestStep, is_whole: bool) -> SumEstimate {
         let error = if is_whole && self.sum.is_finite() { Some(0.0) } else { self.error(most) };
         SumEstimate { sum: self.sum, error, sampled: self.rows.matched }

@@ -5,8 +5,8 @@
 //! columns, and `histogram_of_rows` by one; `matching` reads them, and `by_bins` counts them by bitmap indexes, for the
 //! places of a `grid`, or bounds them (`grid_bounds`). `count_bounds` bounds a number of rows. `level_estimate`
 //! estimates both from levels of detail, with `level_errors`, and sums with `level_sums`; `level_source` finds the
-//! levels. `profile` computes the row groups that a look-up of one
-//! key touches. `frequent` finds keys that have many rows. `tracks` follows particles through all epochs.
+//! levels. `profile` computes the row groups that a look-up of one key touches. `frequent` finds keys that have many
+//! rows. `tracks` follows particles through all epochs.
 
 pub(super) mod bins;
 pub(super) mod bounded;

@@ -59,7 +59,10 @@ fn check(found: &SumEstimate, truth: &[f64], sampled: &[f64], stands_for: f64, m
         return;
     };
     let value = error / unit / (1.0 + f64::sqrt(0.75));
-    assert!(truth.iter().all(|one| one.abs() <= value * (1.0 + 1e-9)) && value <= most * (1.0 + 1e-9), "{value}, {most}");
+    assert!(
+        truth.iter().all(|one| one.abs() <= value * (1.0 + 1e-9)) && value <= most * (1.0 + 1e-9),
+        "{value}, {most}"
+    );
 }
 
 proptest! {
