@@ -17,7 +17,7 @@ from turbidite._checks import Epochs, Id, Ids, names, natural, optional, particl
 from turbidite._command import run
 from turbidite._progress import Progress, checked, watching
 from turbidite.cursor import Cursor, point
-from turbidite.distributions import Histogram, Quantile, number
+from turbidite.distributions import Histogram, Quantile, number, with_sums
 from turbidite.errors import UsageError
 from turbidite.indexes import Indexes
 from turbidite.phase_space import PhaseSpace

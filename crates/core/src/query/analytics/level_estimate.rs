@@ -273,6 +273,11 @@ impl Stated {
         level: u8,
         (column, summed): (Option<usize>, Option<usize>),
     ) {
+        if let Some(most) = &mut self.most_of_weights {
+            // Rows that match may be of runs of which no row group of a higher level may.
+            let intervals = manifest.row_groups.iter().filter_map(|entry| entry.intervals.as_ref());
+            *most = intervals.fold(*most, |most, intervals| most.max(intervals.most_of_weights(level)));
+        }
         for choice in choose(dataset, all, manifest) {
             let entry = &manifest.row_groups[choice.entry];
             let surely = if choice.is_exact { entry.rows } else { 0 };
@@ -284,10 +289,12 @@ impl Stated {
             if let (Some(most), Some(intervals)) = (&mut self.most_of_row, &entry.intervals) {
                 *most = most.max(intervals.interval(level));
             }
-            if let (Some(most), Some(intervals)) = (&mut self.most_of_weights, &entry.intervals) {
-                *most = most.max(intervals.most_of_weights(level));
-            }
             let range = summed.and_then(|summed| entry.columns.one(summed)?.range);
+            if let (Some(most), Some((low, _))) = (&mut self.most_of_weights, range) {
+                // A row without a valid weight has the mean size, 2.
+                let stands_for = self.most_of_row.unwrap_or(1.0) / 2.0;
+                *most = most.max(-low.as_f64() * stands_for);
+            }
             let of_values = range.map(|(low, high)| low.as_f64().abs().max(high.as_f64().abs()));
             self.most_of_values = self.most_of_values.zip(of_values).map(|(most, value)| most.max(value));
             let nan = column.and_then(|column| entry.columns.one(column)).map(|statistics| statistics.nan_count);
