@@ -295,7 +295,10 @@ impl Stated {
                 let stands_for = self.most_of_row.unwrap_or(1.0) / 2.0;
                 *most = most.max(-low.as_f64() * stands_for);
             }
-            let of_values = range.map(|(low, high)| low.as_f64().abs().max(high.as_f64().abs()));
+            // A NaN that the sample misses makes the true sum NaN.
+            let is_number =
+                summed.and_then(|summed| entry.columns.one(summed)).is_some_and(|stated| stated.nan_count == 0);
+            let of_values = range.filter(|_| is_number).map(|(low, high)| low.as_f64().abs().max(high.as_f64().abs()));
             self.most_of_values = self.most_of_values.zip(of_values).map(|(most, value)| most.max(value));
             let nan = column.and_then(|column| entry.columns.one(column)).map(|statistics| statistics.nan_count);
             self.nan = self.nan.zip(nan).map(|(sum, nan)| sum.saturating_add(nan));
@@ -362,8 +365,10 @@ impl Stated {
         // The bins begin at the third place.
         let at = |place: usize| {
             let ends = place.checked_sub(2).and_then(|bin| of_edges.get(bin).zip(of_edges.get(bin + 1)));
-            let within = ends.map_or(f64::INFINITY, |(low, high)| low.as_f64().abs().max(high.as_f64().abs()));
-            LargestStep { value: largest.value.map(|value| value.min(within)), ..largest }
+            let within = ends.map(|(low, high)| low.as_f64().abs().max(high.as_f64().abs()));
+            let value =
+                within.map_or(largest.value, |within| Some(largest.value.map_or(within, |value| value.min(within))));
+            LargestStep { value, ..largest }
         };
         let places = values.iter().zip(most).enumerate();
         let estimates = places.map(|(place, (found, most))| found.estimate(at(place), found.rows.matched == *most));
