@@ -22,11 +22,12 @@ pub fn let_panics_be_caught() {
 type Seeds = fn() -> Vec<Vec<u8>>;
 
 /// All targets by name, with their seeds.
-pub const ALL: [(&str, fn(&[u8]), Seeds); 14] = [
+pub const ALL: [(&str, fn(&[u8]), Seeds); 15] = [
     ("dataset", core::dataset::target, core::dataset::seeds),
     ("descriptor", core::descriptor::target, core::descriptor::seeds),
     ("engine", core::engine::target, core::engine::seeds),
     ("expression", core::expression::target, core::expression::seeds),
+    ("levels", core::levels::target, core::levels::seeds),
     ("manifest", core::manifest::target, core::manifest::seeds),
     ("part", core::part::target, core::part::seeds),
     ("partition", core::partition::target, core::partition::seeds),

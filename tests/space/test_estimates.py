@@ -100,6 +100,55 @@ def test_python_estimates_too(path, records):
             dataset.histogram("ux", **{"level": 1, **arguments})
 
 
+def check_sums(sums, errors, samples, expected, sampled):
+    """Sums of the sampled rows are as NumPy adds them up, and the true sums lie within their errors."""
+    assert list(samples) == list(sampled)
+    check(sums, errors, expected)
+
+
+def test_sums_are_estimated(path, records):
+    placed = records[~numpy.isnan(records["x"])]
+    edges = numpy.linspace(0, SIDE, 9)
+    values = placed["ux"].astype("f8")
+    expected, _ = numpy.histogram(placed["x"], edges, weights=values)
+    for level in (1, 2):
+        found = answer("hist", path, "--column", "x", "--bins", 8, "--range", f"0..{SIDE}", "--level", level, "--sum", "ux")
+        counts = answer("hist", path, "--column", "x", "--bins", 8, "--range", f"0..{SIDE}", "--level", level)
+        sums = found.pop("sums")
+        assert {**found, "cost": None} == {**counts, "cost": None} and sums["column"] == "ux"
+        sampled = [round(one["estimate"] / 8**level) for one in found["bins"]]
+        bins = sums["bins"]
+        check_sums(*([one[name] for one in bins] for name in ("sum", "error", "sampled")), expected, sampled)
+        check([sums["rows"]["sum"]], [sums["rows"]["error"]], values.sum())
+        histogram = turbidite.open(path).histogram("x", bins=8, range=(0, SIDE), level=level, sum="ux")
+        assert histogram.summed == "ux" and list(histogram.sums) == [one["sum"] for one in bins]
+        assert list(histogram.sum_errors) == [one["error"] for one in bins] and list(histogram.sum_samples) == sampled
+        assert histogram.sum_of_all == (sums["rows"]["sum"], sums["rows"]["error"])
+        assert "<th style='text-align: left'>sum of ux</th>" in histogram._repr_html_()
+    said = command("hist", path, "--column", "x", "--bins", 8, "--level", 1, "--sum", "ux").stdout
+    assert "sum of ux about" in said and "(error" in said and "sampled" in said and "\u2588" in said
+    # Every row is of level 0 or above, in places or not.
+    exact = answer("hist", path, "--column", "x", "--bins", 8, "--range", f"0..{SIDE}", "--level", 0, "--sum", "ux")["sums"]
+    assert numpy.allclose([one["sum"] for one in exact["bins"]], expected, rtol=1e-12)
+    assert all(one["error"] == 0 for one in exact["bins"])
+    nowhere = records["ux"][numpy.isnan(records["x"])].astype("f8")
+    assert numpy.isclose(exact["nan"]["sum"], nowhere.sum()) and exact["nan"]["sampled"] == len(nowhere)
+
+
+def test_sums_of_nothing_and_of_nan(path):
+    """A box in which no row is: nothing is known of the sum but that it is of few rows. NaN makes a sum NaN."""
+    found = answer("hist", path, "--column", "ux", "--bins", 2, "--range", "90..91", "--level", 1, "--sum", "ux", "--where", "z < 64")
+    for one in found["sums"]["bins"]:
+        assert one["sum"] == 0 and one["sampled"] == 0 and (one["error"] == 0 or 8 < one["error"] < 91 * 64)
+    nan = answer("hist", path, "--column", "ux", "--bins", 1, "--level", 0, "--sum", "x")["sums"]["bins"][0]
+    assert nan["sum"] == "NaN" and nan["error"] is None
+    histogram = turbidite.open(path).histogram("ux", bins=1, level=0, sum="x")
+    assert numpy.isnan(histogram.sums).all() and numpy.isnan(histogram.sum_errors).all()
+    assert "unknown" in command("hist", path, "--column", "ux", "--bins", 1, "--level", 0, "--sum", "x").stdout
+    with pytest.raises(turbidite.UsageError, match="sum"):
+        turbidite.open(path).histogram("ux", sum="x")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -108,6 +157,8 @@ def test_python_estimates_too(path, records):
         (["hist", "--column", "ux", "--level", 1, "--by", "y"], "cannot be used with"),
         (["query", "--count", "--level", 1, "--bounds"], "cannot be used with"),
         (["query", "--level", 1], "--count"),
+        (["hist", "--column", "ux", "--sum", "x"], "--level"),
+        (["hist", "--column", "ux", "--level", 1, "--sum", "uy"], "uy"),
     ],
 )
 def test_mistakes_are_told(path, arguments, message):
@@ -119,4 +170,4 @@ def test_datasets_without_levels_are_refused(records, tmp_path):
     with turbidite.Writer(tmp_path / "plain.tbd", {"x": "f4", "y": "f4"}, key="space:x,y") as writer, writer.epoch(1):
         writer.append(records[["x", "y"]][:100])
     failed = command("hist", tmp_path / "plain.tbd", "--column", "x", "--level", 1, expect=USAGE)
-    assert "no levels of detail" in failed.stderr and "--levels" in failed.stderr
+    assert "no levels of detail" in failed.stderr and "--levels" in failed.stderr and "index add" in failed.stderr

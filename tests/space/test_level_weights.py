@@ -99,6 +99,28 @@ def test_estimates_are_right(path, records):
     assert exact["estimate"] == (records["energy"] > 0.5).sum() and exact["error"] == 0
 
 
+def test_sums_of_the_weight_are_estimated(path, records):
+    """Of the values that are numbers: the others are in no bin."""
+    energy = records["energy"].astype("f8")
+    edges = numpy.array([-2, 0, 1, 4, 1e6])
+    for low, high in zip(edges[:-1], edges[1:], strict=True):
+        inside = (records["energy"] >= low) & (records["energy"] < high)
+        for level in (1, 2):
+            sums = answer(
+                "hist", path, "--column", "x", "--bins", 4, "--range", "0..1", "--level", level, "--sum", "energy",
+                "--where", f"energy >= {low} and energy < {high}",
+            )["sums"]  # fmt: skip
+            expected, _ = numpy.histogram(records["x"][inside], 4, (0, 1), weights=energy[inside])
+            check([one["sum"] for one in sums["bins"]], [one["error"] for one in sums["bins"]], expected)
+            check([sums["rows"]["sum"]], [sums["rows"]["error"]], energy[inside].sum())
+            sampled = ids_of(path, level)
+            assert sums["rows"]["sampled"] == inside[sampled].sum()
+        # The sum of a column that has nothing to do with the weight.
+        sums = answer("hist", path, "--column", "energy", "--bins", 1, "--range", f"{low}..{high}", "--level", 1, "--sum", "y")["sums"]
+        inside = (records["energy"] >= low) & (records["energy"] <= high)
+        check([sums["bins"][0]["sum"]], [sums["bins"][0]["error"]], records["y"][inside].astype("f8").sum())
+
+
 def test_cursors_say_what_rows_stand_for(path, records):
     cursor = turbidite.open(path).cursor(EPOCH, columns=["id", "energy"])
     assert cursor.complete_level is None
@@ -147,6 +169,20 @@ def test_jobs_add_epochs_with_the_weight(source, path, records, scratch):
     answer("truncate", copy, "--after", EPOCH)
     assert "no problems found" in command("verify", copy).stdout
     assert abs(len(ids_of(copy, 1)) - ROWS / 8) < 40 and numpy.array_equal(numpy.sort(ids_of(copy, 0)), records["id"])
+
+
+def test_python_ingests_with_weights(source, records, scratch):
+    target, layout = scratch / "weights-python-ingest.tbd", source / "layout.toml"
+    turbidite.ingest(source, target, key="space:x,y", layout=layout, levels=LEVELS, level_weight="energy", ranks=RANKS)
+    described = answer("inspect", target)
+    assert (described["level_weight"], described["levels"]) == ("energy", LEVELS)
+    assert numpy.array_equal(numpy.sort(ids_of(target, 0)), records["id"])
+    for wrong in ({"levels": 0}, {"levels": 7}, {"level_weight": "energy"}, {"levels": 1, "level_weight": "ux"}):
+        with pytest.raises(turbidite.UsageError, match="level|ux"):
+            turbidite.ingest(source, scratch / "none.tbd", key="space:x,y", layout=layout, **wrong)
+    with pytest.raises(turbidite.UsageError, match="period: 'z' is not a coordinate"):
+        turbidite.ingest(source, scratch / "none.tbd", key="space:x,y", layout=layout, period={"z": 1})
+    assert not (scratch / "none.tbd").exists()
 
 
 def test_python_writes_weights(records, scratch):

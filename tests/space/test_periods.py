@@ -7,6 +7,7 @@ import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy
 import pytest
@@ -63,6 +64,13 @@ def by_python(rows, scratch) -> turbidite.Dataset:
     return turbidite.open(scratch / "by-python")
 
 
+@pytest.fixture(scope="module")
+def by_python_ingest(source, scratch) -> turbidite.Dataset:
+    path, layout = scratch / "by-python-ingest", source / "layout.toml"
+    turbidite.ingest(source, path, key="space:x,y,z", layout=layout, period=PERIODS, levels="auto")
+    return turbidite.open(path)
+
+
 def inside(rows: numpy.ndarray, box: dict, periods: dict) -> numpy.ndarray:
     found = numpy.ones(len(rows), bool)
     for axis, (low, high) in box.items():
@@ -92,7 +100,7 @@ def same(found: numpy.ndarray, rows: numpy.ndarray, mask: numpy.ndarray) -> bool
     return numpy.array_equal(numpy.sort(found), numpy.sort(rows["id"][mask]))
 
 
-@pytest.mark.parametrize("made", ["by_command", "by_python"])
+@pytest.mark.parametrize("made", ["by_command", "by_python", "by_python_ingest"])
 def test_boxes_match_numpy(made, rows, request):
     dataset = request.getfixturevalue(made)
     assert dataset.schema.periods == PERIODS
@@ -115,7 +123,7 @@ def test_boxes_match_numpy(made, rows, request):
     assert "period 128.0" in dataset.schema._repr_html_()
 
 
-def test_the_command_wraps(by_command, rows):
+def test_the_command_wraps(by_command, rows, scratch):
     path = by_command.path
     for box in boxes(4):
         for periods, held in [((), PERIODS), (("--period", ",".join(["none"] * len(box))), {})]:
@@ -131,6 +139,10 @@ def test_the_command_wraps(by_command, rows):
     assert "periodic, so that boxes wrap: x by 128, z by 0.75" in described
     assert answer("inspect", path)["periods"] == [128.0, None, 0.75]
     assert "periodic, so that boxes wrap: x by 128, z by 0.75" in command("stats", path).stdout
+    command("report", path, "-o", scratch / "periods.html")
+    page = ElementTree.fromstring((scratch / "periods.html").read_text())
+    terms = [one.text for one in page.iter() if one.tag.endswith("}dt") or one.tag.endswith("}dd")]
+    assert terms[terms.index("periodic, so that boxes wrap") + 1] == "x by 128, z by 0.75"
     refused = command("query", path, "--box", "120:,:,:", expect=USAGE).stderr
     assert "or the period 'none': the dataset states that of 'x'" in refused
 
@@ -161,6 +173,8 @@ def test_a_dataset_keeps_its_periods(source, rows, scratch):
     command("verify", path)
     plain = scratch / "plain-periods"
     ingest(source, plain)
+    command("report", plain, "-o", scratch / "plain.html")
+    assert "periodic" not in (scratch / "plain.html").read_text()
     refused = ingest(source, plain, "--if-exists", "replace", "--period", "128,,", expect=FAILED)
     assert "it has no periods, but '128,,' were requested" in refused.stderr
     assert answer("inspect", plain)["periods"] is None and turbidite.open(plain).schema.periods == {}

@@ -93,6 +93,26 @@ def test_levels_are_samples_of_an_eighth(epochs, indexed):
     assert [count for _, count in counted.fetchall()] == sizes
 
 
+def test_estimates_read_the_copy(epochs, by_energy, indexed):
+    epoch = min(epochs)
+    rows = epochs[epoch]
+    for box in boxes(rows, 0.6, 2):
+        chosen = rows[inside(rows, box)]
+        sides = ",".join(f"{axis}={low!r}:{high!r}" for axis, (low, high) in box.items())
+        for level in (0, 1):
+            found = answer("query", indexed, "--epoch", epoch, "--box", sides, "--count", "--level", level)
+            assert abs(found["estimate"] - len(chosen)) <= 5 * found["error"] and found["sample"]["level"] == level
+            histogram = answer(
+                "hist", indexed, "--epoch", epoch, "--box", sides, "--column", "x", "--bins", 3, "--level", level, "--sum", "energy"
+            )
+            total = histogram["sums"]["rows"]
+            true = chosen["energy"].astype("f8").sum()
+            assert abs(total["sum"] - true) <= 6 * total["error"] + 1e-9 * true and total["sampled"] == found["sample"]["matched"]
+    assert turbidite.open(indexed).query("energy > 0.01", epochs=epoch).estimate(level=2).level == 2
+    refused = command("hist", by_energy, "--column", "x", "--level", 1, expect=USAGE).stderr
+    assert "turbidite index add DS space:X,Y,Z" in refused and "--levels" in refused
+
+
 def test_the_command_reads_the_copy(epochs, by_energy, indexed, tmp_path):
     epoch = max(epochs)
     rows = epochs[epoch]

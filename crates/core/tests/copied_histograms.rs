@@ -131,3 +131,74 @@ fn records_are_counted_where_a_copy_is_corrupt() {
     }
     assert!(ignored > 5, "{ignored} histograms met a corrupt copy");
 }
+
+/// A dataset without levels has estimates from the levels of a copy.
+#[test]
+fn estimates_are_those_of_a_copy() {
+    let storage = write();
+    let records = dataset(&storage);
+    let copy = Dataset::open_with(storage.clone() as Arc<dyn Storage>, DatasetPaths::new(ROOT).index(NAME).root());
+    let (copy, of_epoch) = (copy.unwrap(), Records::even(1, 0.0, 1000.0));
+    let inside = |row: &usize| of_epoch.x[*row] < 400.0 && of_epoch.z[*row] < 300;
+    let chosen: Vec<usize> = (0..of_epoch.x.len()).filter(inside).collect();
+    let bins = Bins { range: Some((Value::Int(0), Value::Int(1000))), ..Bins::new(4) };
+    // Sides without names are those of the copy.
+    for sides in ["x=0:400", "0:400,:"] {
+        let query = Query::new().epochs(1).within(sides).filter("z < 300");
+        for level in 0..=copy.schema().top_level() {
+            let found = records.count_from_level(&query, level).unwrap();
+            let expected = copy.count_from_level(&query, level).unwrap();
+            assert_eq!((found.rows, found.error, found.sample), (expected.rows, expected.error, expected.sample));
+            let deviation = (found.rows.estimate as f64 - chosen.len() as f64).abs();
+            assert!(deviation <= 4.0 * found.error, "{found:?}, {}", chosen.len());
+            let found = records.histogram_sums_from_level(&query, "y", &bins, level, "number").unwrap();
+            let sums = found.sums.unwrap();
+            for (number, (sum, rows)) in sums.bins.iter().zip(&found.bins).enumerate() {
+                let of_bin = |row: &&usize| (of_epoch.y[**row] / 250.0) as usize == number;
+                let truth: f64 = chosen.iter().filter(of_bin).map(|row| f64::from(of_epoch.number[*row])).sum();
+                assert!((sum.sum - truth).abs() <= 4.0 * sum.error.unwrap() + 1e-9 * truth, "{sum:?}, {truth}");
+                assert_eq!(sum.sampled, rows.least);
+            }
+        }
+    }
+    let whole = records.count_from_level(&Query::new().epochs(1), 1).unwrap();
+    assert!(whole.rows.is_exact() && whole.rows.estimate == of_epoch.x.len() as u64);
+}
+
+#[test]
+fn estimates_without_a_copy_are_refused() {
+    let storage = write();
+    let refused = |storage: &Arc<MemoryStorage>, query: &Query, level: u8| {
+        let count = dataset(storage).count_from_level(query, level).unwrap_err().to_string();
+        let histogram =
+            dataset(storage).histogram_from_level(query, "y", &Bins::new(4), level).unwrap_err().to_string();
+        assert_eq!(count, histogram);
+        count
+    };
+    let first = Query::new().epochs(1);
+    assert!(dataset(&storage).count_from_level(&first, 1).is_ok());
+    // The second epoch has no copy.
+    for query in [Query::new(), Query::new().epochs(2)] {
+        let words = refused(&storage, &query, 1);
+        assert!(words.contains("'turbidite index add DS space:x,y'"), "{words}");
+    }
+    let words = refused(&storage, &first, 7);
+    assert!(words.contains("the index by space has the levels 0 to 3, and no level 7"), "{words}");
+    // The copy is of records that have been replaced.
+    let mut replacing = options();
+    replacing.if_exists = turbidite::IfExists::Replace;
+    let job = LocalJob::open_with(storage.clone(), ROOT, schema("z"), replacing).unwrap();
+    job.begin_epoch(1).unwrap();
+    Records::even(5, 0.0, 1000.0).append(&job);
+    job.end_epoch().unwrap();
+    job.close().unwrap();
+    let words = refused(&storage, &first, 1);
+    assert!(words.contains("turbidite index add DS space:x,y"), "{words}");
+    let plain = Arc::new(MemoryStorage::new());
+    let job = LocalJob::open_with(plain.clone(), ROOT, schema("z"), options()).unwrap();
+    job.begin_epoch(1).unwrap();
+    job.end_epoch().unwrap();
+    job.close().unwrap();
+    let words = refused(&plain, &first, 1);
+    assert!(words.contains("no levels of detail") && words.contains("'turbidite index add DS space:X,Y,Z'"), "{words}");
+}

@@ -15,4 +15,4 @@ macro_rules! replays {
     )*};
 }
 
-replays!(dataset, descriptor, engine, expression, manifest, part, partition, rank, recovery, sidecar);
+replays!(dataset, descriptor, engine, expression, levels, manifest, part, partition, rank, recovery, sidecar);

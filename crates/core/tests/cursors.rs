@@ -23,10 +23,14 @@ fn write(levels: u8, epochs: &[Records]) -> Dataset {
 }
 
 fn write_weighted(levels: u8, weight: Option<&str>, epochs: &[Records]) -> Dataset {
+    write_by(KEY, levels, weight, epochs)
+}
+
+fn write_by(key: &str, levels: u8, weight: Option<&str>, epochs: &[Records]) -> Dataset {
     let storage = Arc::new(MemoryStorage::new());
     let mut options = options();
     (options.part_bytes, options.level_weight) = (Some(0), weight.map(str::to_owned));
-    let schema = schema(KEY).with_levels(Levels { count: levels, seed: 22 }).unwrap();
+    let schema = schema(key).with_levels(Levels { count: levels, seed: 22 }).unwrap();
     let job = LocalJob::open_with(storage.clone(), ROOT, schema, options).unwrap();
     for (epoch, records) in (0..).zip(epochs) {
         job.begin_epoch(epoch).unwrap();
@@ -221,8 +225,8 @@ struct Deviations {
 }
 
 impl Deviations {
-    fn add(&mut self, estimate: u64, truth: u64, error: f64) {
-        let deviation = estimate as f64 - truth as f64;
+    fn add(&mut self, estimate: f64, truth: f64, error: f64) {
+        let deviation = estimate - truth;
         self.count += 1.0;
         self.covered += f64::from(u8::from(deviation.abs() <= 1.96 * error));
         self.sum += deviation;
@@ -258,12 +262,12 @@ fn check_errors(how: &str, dataset: &Dataset, seeds: u64) {
                 let found = dataset.histogram_from_level(&query(epoch), "x", &bins, level).unwrap();
                 let errors = found.errors.unwrap();
                 for ((found, error), truth) in found.bins.iter().zip(&errors.bins).zip(&truth.bins) {
-                    of_bins.add(found.estimate, truth.estimate, *error);
+                    of_bins.add(found.estimate as f64, truth.estimate as f64, *error);
                 }
                 let counted = dataset.count_from_level(&query(epoch), level).unwrap();
                 assert_eq!((counted.rows, counted.error), (found.rows, errors.rows));
                 if !counted.rows.is_exact() {
-                    of_rows.add(counted.rows.estimate, truth.rows.estimate, counted.error);
+                    of_rows.add(counted.rows.estimate as f64, truth.rows.estimate as f64, counted.error);
                 }
             }
             for (what, found) in [("bins", of_bins), ("all rows", of_rows)] {
@@ -279,4 +283,74 @@ fn check_errors(how: &str, dataset: &Dataset, seeds: u64) {
             }
         }
     }
+}
+
+/// Few records have most of `y`, as few particles have most of the energy, and the numbers of records are spread
+/// evenly. Each epoch is another seed of the sample.
+#[test]
+fn sums_lie_within_the_errors_of_a_level() {
+    const SEEDS: u64 = 200;
+    let records = || {
+        let mut random = Random::new(29);
+        let mut place = |_| {
+            let energy = (1.0 - random.fraction()).powf(-0.5) - 1.0;
+            [1000.0 * random.fraction(), energy, 1000.0 * random.fraction()]
+        };
+        Records::new((0..4_000).map(&mut place).collect())
+    };
+    let epochs: Vec<Records> = (0..SEEDS).map(|_| records()).collect();
+    let (of_epoch, mut truth) = (records(), [[0.0; 10]; 2]);
+    for (row, x) in of_epoch.x.iter().enumerate() {
+        let bin = ((x / 100.0) as usize).min(9);
+        truth[0][bin] += of_epoch.y[row];
+        truth[1][bin] += f64::from(of_epoch.number[row]);
+    }
+    let (even, weighted) = (write_by("space:x,z", 2, None, &epochs), write_by("space:x,z", 2, Some("y"), &epochs));
+    check_sums("even", &even, ("number", &truth[1]), SEEDS, 0.95);
+    check_sums("in proportion to 'y'", &weighted, ("number", &truth[1]), SEEDS, 0.95);
+    // Of six rows with a long tail, the largest value is seldom one.
+    let even = check_sums("even", &even, ("y", &truth[0]), SEEDS, 0.8);
+    let weighted = check_sums("in proportion to 'y'", &weighted, ("y", &truth[0]), SEEDS, 0.95);
+    for (even, weighted) in even.into_iter().zip(weighted) {
+        assert!(weighted.squares < even.squares / 9.0, "{} and {}", weighted.squares, even.squares);
+        assert!(weighted.squared_errors < even.squared_errors, "the errors show it");
+    }
+}
+
+/// Checks sums of a column in ten bins of `x`, of which at least a share lies within 1.96 errors. Returns the
+/// deviations of the sums over all rows at levels 1 and 2.
+fn check_sums(
+    how: &str,
+    dataset: &Dataset,
+    (column, truth): (&str, &[f64; 10]),
+    seeds: u64,
+    least: f64,
+) -> Vec<Deviations> {
+    let bins = Bins { range: Some((Value::Float(0.0), Value::Float(1000.0))), ..Bins::new(10) };
+    let all: f64 = truth.iter().sum();
+    let mut found_of_all = Vec::new();
+    for level in [1, 2] {
+        let (mut of_bins, mut of_all) = (Deviations::default(), Deviations::default());
+        for epoch in 0..seeds {
+            let query = Query::new().epochs(epoch);
+            let found = dataset.histogram_sums_from_level(&query, "x", &bins, level, column).unwrap().sums.unwrap();
+            of_all.add(found.rows.sum, all, found.rows.error.unwrap());
+            for (found, truth) in found.bins.iter().zip(truth) {
+                of_bins.add(found.sum, *truth, found.error.unwrap());
+            }
+        }
+        for (what, of, found) in [("bins", all / 10.0, &of_bins), ("all rows", all, &of_all)] {
+            let (covered, spread) = (found.covered / found.count, f64::sqrt(found.squares / found.squared_errors));
+            let (mean, deviation) = (found.sum / found.count, f64::sqrt(found.squares / found.count));
+            let what = format!("{how}: sums of '{column}' from level {level}, {what}");
+            let (percent, of_sum) = (100.0 * covered, 100.0 * deviation / of);
+            println!(
+                "{what}: {percent:.1}% within 1.96 errors; deviations are {spread:.2} errors, {of_sum:.1}% of the sum"
+            );
+            assert!(covered >= least && (0.05..1.0).contains(&spread), "{what}: {covered}, {spread}");
+            assert!(mean.abs() < 4.5 * deviation / f64::sqrt(seeds as f64), "{what}: {mean} of {deviation}");
+        }
+        found_of_all.push(of_all);
+    }
+    found_of_all
 }

@@ -6,8 +6,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use serde_json::{Value as Json, json};
-use turbidite::query::{Bounded, CursorRequest, ParticleId, Piece, Precision, Query, SampledRows, TrackRequest, Use};
-use turbidite::{Error, Periods};
+use turbidite::query::{
+    Bounded, CursorRequest, HistogramSums, ParticleId, Piece, Precision, Query, SampledRows, SumEstimate, TrackRequest,
+    Use,
+};
+use turbidite::{Error, Periods, Value};
 
 use crate::counting::{self, Counted, PhaseSpaceArguments};
 use crate::cursor::Cursor;
@@ -84,6 +87,9 @@ struct HistogramArguments {
     /// The level of detail to estimate from.
     #[pyo3(item)]
     level: Option<u64>,
+    /// The column to sum, with a level.
+    #[pyo3(item("sum"))]
+    summed: Option<String>,
 }
 
 /// The particles to follow: those that satisfy an expression, if it is stated, at an epoch, or those with some ids.
@@ -193,6 +199,15 @@ fn count(bounded: &Bounded) -> Json {
 /// Returns a level of detail.
 fn level_of(py: Python<'_>, level: u64) -> PyResult<u8> {
     u8::try_from(level).map_err(|_| usage(py, format!("level: no dataset has a level {level}")))
+}
+
+/// Returns the column of sums, and the sum, the error and the number of sampled rows of all rows and of each bin.
+fn sums(sums: &HistogramSums) -> Json {
+    let one = |of: &SumEstimate| {
+        let error = of.error.unwrap_or(f64::NAN);
+        json!([number(Value::Float(of.sum)), number(Value::Float(error)), of.sampled])
+    };
+    json!({"column": sums.column, "rows": one(&sums.rows), "bins": sums.bins.iter().map(one).collect::<Vec<_>>()})
 }
 
 fn sample(sample: &SampledRows) -> Json {
@@ -358,6 +373,7 @@ impl Dataset {
     fn histogram(&self, py: Python<'_>, arguments: HistogramArguments, tell: Option<Py<PyAny>>) -> PyResult<String> {
         let HistogramArguments { column, bins, range, log, filter, sides, periods, epochs, access, .. } = arguments;
         let (exact, level) = (arguments.exact, arguments.level.map(|level| level_of(py, level)).transpose()?);
+        let summed = arguments.summed;
         let bins = bins_of(bins, range, log);
         let epochs = selection(epochs);
         let work = move |dataset: &turbidite::Dataset| {
@@ -369,7 +385,10 @@ impl Dataset {
                 query = query.using(Use::named(&access));
             }
             match (level, exact) {
-                (Some(level), _) => dataset.histogram_from_level(&query, &column, &bins, level),
+                (Some(level), _) => match &summed {
+                    Some(summed) => dataset.histogram_sums_from_level(&query, &column, &bins, level, summed),
+                    None => dataset.histogram_from_level(&query, &column, &bins, level),
+                },
                 (None, true) => dataset.histogram_of(&query, &column, &bins),
                 (None, false) => dataset.histogram_bounds(&query, &column, &bins),
             }
@@ -386,6 +405,7 @@ impl Dataset {
             "positive_infinity": count(&found.positive_infinity),
             "errors": found.errors.as_ref().map(|errors| &errors.bins),
             "sample": found.errors.as_ref().map(|errors| sample(&errors.sample)),
+            "sums": found.sums.as_ref().map(sums),
         });
         Ok(answer.to_string())
     }

@@ -35,7 +35,7 @@ pub struct Answers {
 }
 
 /// Returns the values of all columns, byte for byte. No value may be null.
-fn values(batches: impl Iterator<Item = Result<RecordBatch, Error>>) -> Answer {
+pub(super) fn values(batches: impl Iterator<Item = Result<RecordBatch, Error>>) -> Answer {
     let mut all = Vec::new();
     for batch in batches {
         for column in batch?.columns() {

@@ -4,9 +4,9 @@
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use turbidite::Value;
 use turbidite::format::{EpochManifest, FormatVersion, RunKind};
 use turbidite::store::DatasetPaths;
+use turbidite::{Schema, Value};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::damage::{Answers, ask_everything};
@@ -64,7 +64,7 @@ pub fn target(data: &[u8]) {
         change(&mut script, &mut files, &mut manifests);
     }
     if repair {
-        self::repair(&mut files, &mut manifests, version);
+        self::repair(&mut files, &mut manifests, version, &schema());
         // The results may be wrong, but every call must return.
         let _ = ask_everything(&files, false);
         let _ = ask_everything(&files, true);
@@ -74,7 +74,7 @@ pub fn target(data: &[u8]) {
 }
 
 /// Makes one change to the files, or to the content of a manifest.
-fn change(script: &mut Script<'_>, files: &mut Vec<(PathBuf, Vec<u8>)>, manifests: &mut [EpochManifest]) {
+pub(super) fn change(script: &mut Script<'_>, files: &mut Vec<(PathBuf, Vec<u8>)>, manifests: &mut [EpochManifest]) {
     let kind = script.byte() % 7;
     if kind == 6 {
         let which = script.one_of(manifests.len());
@@ -161,11 +161,16 @@ fn restate(script: &mut Script<'_>, manifest: &mut EpochManifest) {
 }
 
 /// Recomputes the checksums of manifests and dataset.json.
-fn repair(files: &mut [(PathBuf, Vec<u8>)], manifests: &mut [EpochManifest], version: FormatVersion) {
+pub(super) fn repair(
+    files: &mut [(PathBuf, Vec<u8>)],
+    manifests: &mut [EpochManifest],
+    version: FormatVersion,
+    schema: &Schema,
+) {
     let layout = DatasetPaths::new(ROOT);
     for manifest in manifests {
         for entry in &mut manifest.parts {
-            let path = layout.epoch(manifest.epoch).join(entry.part.file_name());
+            let path = layout.part(manifest.epoch, entry, schema);
             let Some((_, content)) = files.iter().find(|file| file.0 == path) else { continue };
             entry.bytes = content.len() as u64;
             let tail = content.get(entry.footer_offset as usize..).unwrap_or_default();
@@ -173,7 +178,7 @@ fn repair(files: &mut [(PathBuf, Vec<u8>)], manifests: &mut [EpochManifest], ver
         }
         let path = layout.manifest(manifest.epoch, manifest.commit);
         if let Some((_, content)) = files.iter_mut().find(|file| file.0 == path) {
-            *content = manifest.encode(&schema(), version).expect("the columns fit");
+            *content = manifest.encode(schema, version).expect("the columns fit");
         }
     }
     if let Some((_, content)) = files.iter_mut().find(|file| file.0 == layout.descriptor()) {

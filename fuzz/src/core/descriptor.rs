@@ -10,6 +10,7 @@ use turbidite::store::{
 };
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::levels;
 use super::sample::{ROOT, Sample};
 use super::script::Script;
 
@@ -17,13 +18,14 @@ const LOCK: &str = r#"{"token":"0123456789abcdef0123456789abcdef","host":"nowher
 
 /// Returns the seeds of the corpus.
 pub fn seeds() -> Vec<Vec<u8>> {
-    let descriptor = |version| {
-        let text = Sample::of(version).descriptor.encode().expect("it is JSON");
+    let descriptor = |descriptor: &DatasetDescriptor| {
+        let text = descriptor.encode().expect("it is JSON");
         [&[0], &text[..text.len() - signed(&[]).len()]].concat()
     };
     let names = b"\x03\x07epoch=5\x02\x0acrash.replaced\x01\x085.arrow";
-    let [old, new] = [FormatVersion::V1, FormatVersion::V2].map(descriptor);
-    vec![old, new, [&[1], LOCK.as_bytes()].concat(), names.to_vec()]
+    let [old, new] = [FormatVersion::V1, FormatVersion::V2].map(|version| descriptor(&Sample::of(version).descriptor));
+    let of_space = descriptor(&levels::sample().descriptor);
+    vec![old, new, [&[1], LOCK.as_bytes()].concat(), names.to_vec(), of_space]
 }
 
 /// Returns bytes followed by the checksum of dataset.json.

@@ -2,11 +2,14 @@
 
 use std::path::Path;
 
+use turbidite::Schema;
 use turbidite::format::{EpochManifest, FormatVersion};
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::levels;
 use super::sample::{Sample, schema};
 use super::script::Script;
+use super::space_sample::SpaceSample;
 
 /// Size of the checksum and the magic of version 1.
 const TRAILER_BYTES: usize = 16;
@@ -14,9 +17,12 @@ const TRAILER_BYTES: usize = 16;
 /// Number of bytes that share a checksum in version 2 (FORMAT.md).
 const BLOCK_BYTES: usize = 1 << 16;
 
+/// The choice of the schema of a dataset by space.
+const OF_SPACE: u8 = 4;
+
 /// Encodes a target's input: a choice, the offset of the directory, and the bytes that checksums cover.
-fn input(manifest: &EpochManifest, version: FormatVersion) -> Vec<u8> {
-    let bytes = manifest.encode(&schema(), version).expect("the columns fit");
+fn input(manifest: &EpochManifest, version: FormatVersion, schema: &Schema) -> Vec<u8> {
+    let bytes = manifest.encode(schema, version).expect("the columns fit");
     if version == FormatVersion::V1 {
         return [&[0], &bytes[..bytes.len() - TRAILER_BYTES]].concat();
     }
@@ -25,15 +31,17 @@ fn input(manifest: &EpochManifest, version: FormatVersion) -> Vec<u8> {
         u64::from_le_bytes(*raw) as usize
     };
     let (directory_offset, covered) = (number(32) as u32, number(24));
-    [&[2], &directory_offset.to_le_bytes()[..], &bytes[..covered]].concat()
+    let choice = if schema.levels().is_some() { 2 | OF_SPACE } else { 2 };
+    [&[choice], &directory_offset.to_le_bytes()[..], &bytes[..covered]].concat()
 }
 
 /// Returns the seeds of the corpus.
 pub fn seeds() -> Vec<Vec<u8>> {
     let versions = [FormatVersion::V1, FormatVersion::V2].into_iter();
-    versions
-        .flat_map(|version| Sample::of(version).manifests.into_iter().map(move |one| input(&one, version)))
-        .collect()
+    let plain = versions
+        .flat_map(|version| Sample::of(version).manifests.into_iter().map(move |one| input(&one, version, &schema())));
+    let SpaceSample { manifest, schema, .. } = levels::sample();
+    plain.chain([input(manifest, FormatVersion::V2, schema)]).collect()
 }
 
 /// Appends the checksums and the trailer of version 2.
@@ -63,10 +71,11 @@ pub fn target(data: &[u8]) {
         FormatVersion::V2 => seal(&mut bytes, directory_offset.into()),
     }
     let path = Path::new("1.arrow");
-    let Ok(mut manifest) = EpochManifest::decode(bytes, path, &schema()) else { return };
+    let schema = if choice & OF_SPACE == 0 { schema() } else { levels::sample().schema.clone() };
+    let Ok(mut manifest) = EpochManifest::decode(bytes, path, &schema) else { return };
     let _ = manifest.rows();
-    let again = manifest.encode(&schema(), version).expect("what was read can be written");
-    let mut again = EpochManifest::decode(again, path, &schema()).expect("what was written can be read");
+    let again = manifest.encode(&schema, version).expect("what was read can be written");
+    let mut again = EpochManifest::decode(again, path, &schema).expect("what was written can be read");
     // First keys are written only if they take a small share of the pages.
     for manifest in [&mut manifest, &mut again] {
         manifest.row_groups.to_mut().iter_mut().for_each(|run| drop(run.pages.take()));

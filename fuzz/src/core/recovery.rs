@@ -6,10 +6,13 @@ use std::sync::Arc;
 use turbidite::format::FormatVersion;
 use turbidite::storage::{ALIGNMENT, Storage};
 use turbidite::store::{DatasetDescriptor, DatasetPaths, salvage};
+use uuid::Uuid;
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::levels;
 use super::sample::{ROOT, Sample, UNFINISHED, identity};
 use super::script::Script;
+use super::space_sample::{EPOCH, SpaceSample};
 
 const SEAL_MAGIC: &[u8; 8] = b"TBDTSEAL";
 
@@ -19,6 +22,9 @@ const COUNT_AT_1: usize = 88;
 /// Offset of the number of columns with bounds in a seal of version 2 (FORMAT.md). The bounds follow, 16 bytes a
 /// column, and then the number of row groups.
 const BOUNDED_AT_2: usize = 52;
+
+/// The choice of a part of a level of detail.
+const OF_LEVEL: u8 = 4;
 
 const GROUP_BYTES: usize = 32;
 const TRAILER_BYTES: usize = 24;
@@ -32,7 +38,22 @@ pub fn seeds() -> Vec<Vec<u8>> {
         let parts = sample.files.iter().filter(|(path, _)| path.starts_with(&unfinished));
         seeds.extend(parts.map(|(_, content)| [&[choice][..], content].concat()));
     }
+    let (path, _) = of_level();
+    let content = levels::sample().files.iter().find(|file| layout().epoch(EPOCH).join(&path) == file.0);
+    seeds.extend(content.map(|(_, content)| [&[OF_LEVEL][..], content].concat()));
     seeds
+}
+
+fn layout() -> DatasetPaths {
+    DatasetPaths::new(ROOT)
+}
+
+/// Returns the path of the part of the highest level in the folder of its epoch, and the commit. The level is in
+/// proportion to a column, so seals state its intervals.
+fn of_level() -> (String, Uuid) {
+    let SpaceSample { manifest, schema, .. } = levels::sample();
+    let highest = manifest.parts.iter().max_by_key(|entry| entry.level).expect("there are parts");
+    (highest.part.path_in_epoch(highest.level, schema), manifest.commit)
 }
 
 fn long_at(content: &[u8], at: usize) -> Option<u64> {
@@ -73,11 +94,16 @@ pub fn target(data: &[u8]) {
     if choice & 1 == 0 {
         repair(&mut content);
     }
-    let layout = DatasetPaths::new(ROOT);
-    let path = layout.attempt(UNFINISHED, identity(UNFINISHED).commit).join("part-00000.parquet");
-    let storage: Arc<dyn Storage> = Arc::new(Sample::storage(&[(path, content)]));
+    let layout = layout();
     let format_version = if choice & 2 == 2 { FormatVersion::V1 } else { FormatVersion::V2 };
-    let descriptor = DatasetDescriptor { format_version, ..super::dataset::sample().descriptor.clone() };
+    let (path, descriptor) = if choice & OF_LEVEL == 0 {
+        let path = layout.attempt(UNFINISHED, identity(UNFINISHED).commit).join("part-00000.parquet");
+        (path, DatasetDescriptor { format_version, ..super::dataset::sample().descriptor.clone() })
+    } else {
+        let (path, commit) = of_level();
+        (layout.attempt(EPOCH, commit).join(path), levels::sample().descriptor.clone())
+    };
+    let storage: Arc<dyn Storage> = Arc::new(Sample::storage(&[(path, content)]));
     let Ok(unfinished) = salvage::list(&*storage, &layout, &descriptor) else { return };
     for epoch in unfinished {
         let runs = epoch.runs();

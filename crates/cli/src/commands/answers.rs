@@ -25,10 +25,12 @@ pub(super) fn to_json(answer: &impl Serialize) -> Result<String, Failure> {
     serde_json::to_string(answer).map_err(|error| Failure::Internal(format!("cannot write JSON: {error}")))
 }
 
-/// Returns a value as a JSON number. JSON lacks infinities, which are returned as the strings that `query` writes.
+/// Returns a value as a JSON number. JSON lacks NaN and infinities, which are returned as the strings that `query`
+/// writes.
 pub(super) fn json_number(value: Value) -> serde_json::Value {
     match value {
         Value::Float(float) if float.is_infinite() => if float > 0.0 { "Infinity" } else { "-Infinity" }.into(),
+        Value::Float(float) if float.is_nan() => "NaN".into(),
         Value::Float(float) => float.into(),
         Value::Int(integer) => match (i64::try_from(integer), u64::try_from(integer)) {
             (Ok(integer), _) => integer.into(),

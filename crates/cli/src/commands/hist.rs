@@ -11,23 +11,22 @@ use turbidite::store::EpochRange;
 use super::answers::{
     aligned, bounded, edge_text, json_number, report_ignored, rows_in_words, say, say_json, source_in_words,
 };
+use super::bar::bar;
 use super::boxes::{self, BoxOptions};
 use super::epochs::of_epochs;
 use super::hist_level;
+use super::hist_sums;
 use super::pairs::Pairs;
 use crate::failure::Failure;
 use crate::text;
-
-/// Width of the longest bar, in terminal columns.
-const BAR_WIDTH: usize = 40;
 
 /// Show a histogram of a column, or of two
 ///
 /// Estimated from manifests and bitmap indexes alone, with guaranteed bounds. They are narrow for the key, and exact
 /// for columns with a bitmap index where the edges of the bins are decimals of its precision; otherwise they are wide
 /// for columns that the data is not clustered by. --where and --box select rows. --exact reads what is in doubt.
-/// --level K estimates from one row in 8^K of a dataset with levels of detail. NaN, infinities and values outside the
-/// range are counted separately.
+/// --level K estimates from one row in 8^K of a dataset with levels of detail, or of an index by space, and with --sum
+/// sums of a column. NaN, infinities and values outside the range are counted separately.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 A bin includes its lower edge and excludes its upper edge; the last bin includes both. Bins of an integer column are
@@ -37,6 +36,7 @@ printed with their first and last integer, and there are at most as many bins as
   turbidite hist particles --column ux --bins 40 --range -5..5 --epoch 4000 --exact
   turbidite hist particles --column energy --log --box x=0:10,z=-5:5 --exact
   turbidite hist particles --column ux --box 0:10,-5:5,: --level 2
+  turbidite hist particles --column x --level 2 --sum energy
   turbidite hist particles --column ux --by uy --bins 64 --range -1.6..1.6 --by-range -1.6..1.6")]
 pub(crate) struct Hist {
     /// The dataset
@@ -79,6 +79,9 @@ pub(crate) struct Hist {
     /// Estimate from the rows of this level of detail and above, one in 8^K, with standard errors
     #[arg(long, value_name = "K", conflicts_with_all = ["by", "exact", "access"])]
     level: Option<u8>,
+    /// Estimate the sum of this column in each bin, too, with its standard error and the number of sampled rows
+    #[arg(long, value_name = "NAME", requires = "level")]
+    sum: Option<String>,
     /// Use the index NAME, or 'scan' without any [default: whatever reads least]
     #[arg(long = "use", value_name = "NAME")]
     access: Option<String>,
@@ -122,7 +125,11 @@ impl Hist {
         }
         let is_selected = self.is_selected() || self.access.is_some();
         let histogram = match (self.level, is_selected, self.exact) {
-            (Some(level), ..) => dataset.histogram_from_level(&self.query(), column, &bins, level).map_err(wrong)?,
+            (Some(level), ..) => match &self.sum {
+                Some(sum) => dataset.histogram_sums_from_level(&self.query(), column, &bins, level, sum),
+                None => dataset.histogram_from_level(&self.query(), column, &bins, level),
+            }
+            .map_err(wrong)?,
             (None, true, true) => dataset.histogram_of(&self.query(), column, &bins).map_err(wrong)?,
             (None, true, false) => dataset.histogram_bounds(&self.query(), column, &bins).map_err(wrong)?,
             (None, false, _) => {
@@ -201,13 +208,15 @@ impl Hist {
             }
         };
         let epochs = of_epochs(histogram.epochs, self.epoch);
-        let mut lines = vec![format!("{}{unit} {epochs}: {rows}, {source}", histogram.column)];
+        let sum = histogram.sums.as_ref().map(|sums| format!(", {}", hist_sums::headline(sums))).unwrap_or_default();
+        let mut lines = vec![format!("{}{unit} {epochs}: {rows}{sum}, {source}", histogram.column)];
         lines.push(String::new());
         lines.push(if histogram.bins.is_empty() { "no finite values".to_owned() } else { self.bars(histogram) });
-        let stated = match &histogram.errors {
+        let mut stated = match &histogram.errors {
             Some(errors) => hist_level::apart(histogram, errors),
             None => apart(histogram),
         };
+        stated.extend(histogram.sums.iter().flat_map(hist_sums::apart));
         if !stated.is_empty() {
             lines.push(String::new());
             lines.push(stated.join("; "));
@@ -226,6 +235,7 @@ impl Hist {
             (None, false) => &["least", "most"],
         });
         let mut rows = vec![names.into_iter().map(str::to_owned).collect::<Vec<_>>()];
+        rows[0].extend(histogram.sums.iter().flat_map(hist_sums::heads));
         let last = histogram.bins.len().saturating_sub(1);
         for (number, (edges, bin)) in histogram.edges.windows(2).zip(&histogram.bins).enumerate() {
             let to = match edges[1] {
@@ -238,21 +248,32 @@ impl Hist {
                 None if self.exact => {}
                 None => row.extend([text::count(bin.least), text::count(bin.most)]),
             }
+            row.extend(histogram.sums.iter().flat_map(|sums| hist_sums::cells(&sums.bins[number])));
             rows.push(row);
         }
         let widest = rows.iter().map(|row| row[0].chars().count()).max().unwrap_or(0);
         for row in &mut rows {
             row[0] = format!("{:>widest$}", row[0]);
         }
-        let longest = histogram.bins.iter().map(|bin| bin.estimate).max().unwrap_or(0);
-        let bars = histogram.bins.iter().enumerate().map(|(number, bin)| match errors.map(|errors| errors[number]) {
-            Some(error) => bar(Bounded { most: bin.estimate.saturating_add(error.ceil() as u64), ..*bin }, longest),
-            None => bar(*bin, longest),
-        });
+        let bars = drawn(histogram);
         let lines = aligned(&rows);
         let paired = lines.lines().zip([String::new()].into_iter().chain(bars));
         paired.map(|(line, bar)| format!("{line}  {bar}").trim_end().to_owned()).collect::<Vec<_>>().join("\n")
     }
+}
+
+/// Returns the bars of the sums if there are any, or of the rows.
+fn drawn(histogram: &Histogram) -> Vec<String> {
+    if let Some(sums) = &histogram.sums {
+        return hist_sums::bars(sums);
+    }
+    let errors = histogram.errors.as_ref().map(|errors| &errors.bins);
+    let longest = histogram.bins.iter().map(|bin| bin.estimate).max().unwrap_or(0);
+    let one = |(number, rows): (usize, &Bounded)| match errors.map(|errors| errors[number]) {
+        Some(error) => bar(Bounded { most: rows.estimate.saturating_add(error.ceil() as u64), ..*rows }, longest),
+        None => bar(*rows, longest),
+    };
+    histogram.bins.iter().enumerate().map(one).collect()
 }
 
 /// Returns the rows that are in no bin, in words.
@@ -276,37 +297,9 @@ fn bins_of(count: usize, range: Option<ValueRange>, is_log: bool) -> Bins {
     }
 }
 
-/// Returns a bar of the estimate, in eighths of a block. A light bar continues it to the upper bound or by the standard
-/// error, but not beyond the margin.
-fn bar(rows: Bounded, longest: u64) -> String {
-    const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
-    let eighths = |number: u64| text::share(number, longest) * (8 * BAR_WIDTH) as f64;
-    let solid = eighths(rows.estimate).round() as usize;
-    // A positive estimate is drawn with at least one eighth.
-    let solid = if rows.estimate > 0 { solid.max(1) } else { 0 };
-    let mut drawn = "█".repeat(solid / 8);
-    drawn.push_str(EIGHTHS[solid % 8]);
-    if rows.most > rows.estimate {
-        let reach = (eighths(rows.most) / 8.0).ceil().min((BAR_WIDTH + BAR_WIDTH / 4) as f64) as usize;
-        drawn.push_str(&"░".repeat(reach.saturating_sub(solid.div_ceil(8))));
-    }
-    drawn
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn bars_show_estimate_and_bound() {
-        let bar = |estimate, most| bar(Bounded { least: 0, estimate, most }, 1000);
-        assert_eq!(bar(0, 0), "");
-        assert_eq!(bar(1, 1), "▏");
-        assert_eq!(bar(1000, 1000), "█".repeat(40));
-        assert_eq!(bar(100, 200), "████░░░░");
-        assert_eq!(bar(1000, u64::MAX).chars().count(), 50);
-        assert_eq!(super::bar(Bounded { least: 0, estimate: 0, most: 9 }, 0), "");
-    }
 
     #[test]
     fn ranges_are_two_numbers() {

@@ -4,6 +4,7 @@ use serde_json::{Value as Json, json};
 use turbidite::query::{Bounded, CountEstimate, Histogram, HistogramErrors, SampledRows};
 
 use super::answers::json_number;
+use super::hist_sums;
 use crate::text;
 
 /// Returns `about 640 (error 71)`, or `640` if the number is known.
@@ -70,7 +71,7 @@ pub(super) fn document(histogram: &Histogram, errors: &HistogramErrors) -> Json 
         bin["to"] = json_number(edges[1]);
         bin
     });
-    json!({
+    let mut document = json!({
         "column": histogram.column,
         "epochs": histogram.epochs,
         "exact": false,
@@ -83,7 +84,9 @@ pub(super) fn document(histogram: &Histogram, errors: &HistogramErrors) -> Json 
         "above": number(histogram.above, errors.above),
         "positive_infinity": number(histogram.positive_infinity, errors.positive_infinity),
         "cost": histogram.metrics,
-    })
+    });
+    hist_sums::add_to(&mut document, histogram);
+    document
 }
 
 /// Returns a number of rows as JSON, without its cost.

@@ -148,7 +148,7 @@ impl Inspect {
 }
 
 /// Returns the coordinates that are periodic with their periods, if there are any.
-pub(super) fn periods_in_words(schema: &Schema) -> Option<String> {
+pub(crate) fn periods_in_words(schema: &Schema) -> Option<String> {
     let stated = schema.periods()?.to_string();
     let columns = schema.cluster_key().columns;
     let periods = columns.iter().zip(stated.split(',')).filter(|(_, period)| !period.is_empty());

@@ -3,11 +3,12 @@
 //!
 //! Shared modules: `answers` prints results, `epochs` chooses epochs, and `epoch_statistics` derives statistics from
 //! manifests. `feed`, `series` and `job` append records for `ingest` and `simulate`, and `level_count` is an option of
-//! the former. `trajectories` prints those that `tracks` and `get` find, `pairs` histograms of two columns, and
-//! `hist_level` estimates from levels of detail. `batch` implements `query --batch`, and `spooled` implements
-//! `salvage --spool`.
+//! the former. `trajectories` prints those that `tracks` and `get` find, `pairs` histograms of two columns,
+//! `hist_level` estimates from levels of detail, `hist_sums` those of sums, and `bar` a bar. `batch` implements
+//! `query --batch`, and `spooled` implements `salvage --spool`.
 
 mod answers;
+mod bar;
 mod batch;
 mod boxes;
 pub(crate) mod compact;
@@ -18,6 +19,7 @@ mod feed;
 pub(crate) mod get;
 pub(crate) mod hist;
 mod hist_level;
+mod hist_sums;
 pub(crate) mod index;
 pub(crate) mod ingest;
 pub(crate) mod inspect;

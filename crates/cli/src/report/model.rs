@@ -11,6 +11,7 @@ use super::axis::Axis;
 use super::boxes::Boxes;
 use super::largest::Largest;
 use crate::commands::epoch_statistics::write_amplification;
+use crate::commands::inspect::periods_in_words;
 use crate::failure::Failure;
 
 /// Maximum number of epochs drawn individually. If there are more, an even sample is drawn.
@@ -41,6 +42,8 @@ pub(crate) struct ReportData {
     /// The columns of the key, separated by commas.
     pub(super) key_names: String,
     pub(super) clustering: Clustering,
+    /// The coordinates that are periodic with their periods, if there are any.
+    pub(super) periods: Option<String>,
     pub(super) row_bytes: usize,
     pub(super) epochs: Vec<Epoch>,
     /// Indexes into `epochs` of the epochs that are drawn individually.
@@ -188,6 +191,7 @@ impl ReportData {
             key: schema.key().clone(),
             key_names: schema.cluster_key().columns.join(", "),
             clustering: schema.clustering(),
+            periods: periods_in_words(schema),
             row_bytes: schema.row_bytes(),
             epochs,
             drawn,

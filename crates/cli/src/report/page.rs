@@ -305,6 +305,9 @@ fn identity(model: &ReportData) -> String {
     let term = |name: &str, value: &str| format!("<dt>{}</dt><dd>{}</dd>", escape(name), escape(value));
     let mut terms = term("path", &model.path) + &term("identity", &model.uuid);
     terms += &term("format version", &model.format_version.to_string());
+    if let Some(periods) = &model.periods {
+        terms += &term("periodic, so that boxes wrap", periods);
+    }
     if let Some(source) = &model.source {
         terms += &term("written from", source);
     }

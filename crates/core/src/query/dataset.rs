@@ -166,11 +166,12 @@ impl Dataset {
     }
 
     /// Estimates the number of matching rows from the rows of a level of detail and above, one row in 8^level, and
-    /// reads no others. The query's columns, order, limit and access paths are ignored.
+    /// reads no others. If the dataset has no levels, those of an index by space are read. The query's columns, order,
+    /// limit and access paths are ignored.
     ///
     /// # Errors
-    /// The errors of [`Dataset::run`] and of its stream; usage errors for a dataset without levels, a level that it
-    /// does not have, and a piece.
+    /// The errors of [`Dataset::run`] and of its stream; usage errors for a dataset without levels and without an index
+    /// by space of these epochs, a level that there is not, and a piece.
     ///
     /// ```no_run
     /// use turbidite::query::{Dataset, Query};
@@ -386,15 +387,15 @@ impl Dataset {
     }
 
     /// Estimates a histogram of the rows of a query from those of a level of detail and above, one row in 8^level, and
-    /// reads no others. `errors` of the result has a standard error for each count. The query's columns, order, limit
-    /// and access paths are ignored.
+    /// reads no others. `errors` of the result has a standard error for each count. If the dataset has no levels, those
+    /// of an index by space are read. The query's columns, order, limit and access paths are ignored.
     ///
     /// If the bins have no range, it is that of the finite values of the epochs in the manifests, or with a predicate
     /// that of the matching rows that are read.
     ///
     /// # Errors
-    /// The errors of [`Dataset::histogram_of`]; usage errors for a dataset without levels, a level that it does not
-    /// have, and a piece.
+    /// The errors of [`Dataset::histogram_of`]; usage errors for a dataset without levels and without an index by space
+    /// of these epochs, a level that there is not, and a piece.
     ///
     /// ```no_run
     /// use turbidite::query::{Bins, Dataset, Query};
@@ -408,7 +409,36 @@ impl Dataset {
     /// ```
     pub fn histogram_from_level(&self, query: &Query, column: &str, bins: &Bins, level: u8) -> Result<Histogram> {
         let epochs = self.catalog.select_epochs(&query.epochs)?;
-        level_estimate::histogram(&self.catalog, query, (column, bins), level, &epochs, &self.counters())
+        level_estimate::histogram(&self.catalog, query, (column, bins), (level, None), &epochs, &self.counters())
+    }
+
+    /// Estimates a histogram as [`Dataset::histogram_from_level`] does, and sums of another column or of the same in
+    /// each bin: `sums` of the result has each sum with its standard error. Level 0 has all rows, and its sums are
+    /// exact but for rounding.
+    ///
+    /// # Errors
+    /// The errors of [`Dataset::histogram_from_level`]; a usage error for a summed column without numbers.
+    ///
+    /// ```no_run
+    /// use turbidite::query::{Bins, Dataset, Query};
+    /// let dataset = Dataset::open("particles.tbd")?;
+    /// let found = dataset.histogram_sums_from_level(&Query::new().epochs(4000), "x", &Bins::new(20), 2, "energy")?;
+    /// for bin in found.sums.iter().flat_map(|sums| &sums.bins) {
+    ///     println!("{} +- {:?}, from {} rows", bin.sum, bin.error, bin.sampled);
+    /// }
+    /// # Ok::<(), turbidite::Error>(())
+    /// ```
+    pub fn histogram_sums_from_level(
+        &self,
+        query: &Query,
+        column: &str,
+        bins: &Bins,
+        level: u8,
+        summed: &str,
+    ) -> Result<Histogram> {
+        let epochs = self.catalog.select_epochs(&query.epochs)?;
+        let of_level = (level, Some(summed));
+        level_estimate::histogram(&self.catalog, query, (column, bins), of_level, &epochs, &self.counters())
     }
 
     /// Returns quantiles of a column for the given shares: bounds from the manifests alone, or exact values.

@@ -64,6 +64,7 @@ pub use analytics::frequent::FrequentKey;
 pub use analytics::histogram_2d::{Histogram2d, Histogram2dBounds};
 pub use analytics::level_errors::{HistogramErrors, SampledRows};
 pub use analytics::level_estimate::CountEstimate;
+pub use analytics::level_sums::{HistogramSums, SumEstimate};
 pub use analytics::profile::{KeyProfile, ProfilePoint};
 pub use analytics::tracks::{ParticleId, TrackMetrics, TrackProgress, TrackRequest, Tracks};
 pub use cursor::{Cursor, CursorBatch, CursorRequest, Step};

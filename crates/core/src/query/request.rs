@@ -112,6 +112,8 @@ pub struct Query {
     pub(super) access: Use,
     /// The lowest level of detail whose rows are used.
     pub(super) least_level: u8,
+    /// The schema of the records, if the query is of a copy of them.
+    pub(super) records: Option<Arc<Schema>>,
 }
 
 impl Default for Query {
@@ -131,6 +133,7 @@ impl Default for Query {
             piece: None,
             access: Use::Automatic,
             least_level: 0,
+            records: None,
         }
     }
 }
@@ -365,7 +368,7 @@ impl ResolvedQuery {
     /// # Errors
     /// Usage errors: unknown or repeated columns, options out of range, an invalid expression.
     pub(super) fn resolve(query: &Query, schema: &Arc<Schema>) -> Result<Self> {
-        Self::resolve_copy(query, schema, schema)
+        Self::resolve_copy(query, schema, query.records.as_deref().unwrap_or(schema))
     }
 
     /// Resolves a query against the schema of a copy of records, or of the records themselves. Sides of a box that have

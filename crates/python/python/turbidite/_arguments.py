@@ -36,6 +36,7 @@ class HistogramArguments(TypedDict):
     use: str | None
     exact: bool
     level: int | None
+    sum: str | None
 
 
 class TrackArguments(TypedDict):

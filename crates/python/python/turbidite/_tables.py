@@ -94,12 +94,14 @@ def of_histogram(histogram: Histogram) -> str:
     head: tuple[str, ...] = ("at least", "about", "at most")
     if histogram.errors is not None:
         counts, head = (histogram.rows, numpy.ceil(histogram.errors)), ("about", "error")
-    bins = list(zip(histogram.edges[:-1], histogram.edges[1:], *counts, strict=True))
-    rows = [
-        ("…",) * (2 + len(counts))
-        if one is None
-        else (f"{one[0]:.6g}", f"{one[1]:.6g}", *(f"{int(count):,}" for count in one[2:]))
-        for one in _ends(bins)
+    bins: list[tuple[str, ...]] = [
+        (f"{one[0]:.6g}", f"{one[1]:.6g}", *(f"{int(count):,}" for count in one[2:]))
+        for one in zip(histogram.edges[:-1], histogram.edges[1:], *counts, strict=True)
     ]
+    if histogram.sums is not None and histogram.sum_errors is not None:
+        head = (*head, f"sum of {histogram.summed}", "error")
+        sums = zip(histogram.sums, histogram.sum_errors, strict=True)
+        bins = [(*one, f"{value:.6g}", f"{error:.2g}") for one, (value, error) in zip(bins, sums, strict=True)]
+    rows = [("…",) * (2 + len(head)) if one is None else one for one in _ends(bins)]
     named = f"{histogram.column} ({unit_text(histogram.unit)})" if histogram.unit else histogram.column
     return _table(f"{named}: rows by bins", ("from", "to", *head), rows)

@@ -17,7 +17,7 @@ from turbidite._checks import Epochs, Id, Ids, names, natural, optional, particl
 from turbidite._command import run
 from turbidite._progress import Progress, checked, watching
 from turbidite.cursor import Cursor, point
-from turbidite.distributions import Histogram, Quantile, number
+from turbidite.distributions import Histogram, Quantile, number, with_sums
 from turbidite.errors import UsageError
 from turbidite.indexes import Indexes
 from turbidite.phase_space import PhaseSpace
@@ -324,6 +324,7 @@ class Dataset:
         exact: bool = False,
         use: str | None = None,
         level: int | None = None,
+        sum: str | None = None,
     ) -> Histogram: ...
 
     @overload
@@ -358,6 +359,7 @@ class Dataset:
         exact: bool = False,
         use: str | None = None,
         level: int | None = None,
+        sum: str | None = None,
     ) -> Histogram | PhaseSpace:
         """Returns the distribution of a column, or of the pairs of two: bounds, or with `exact` counts, or with `level` estimates.
 
@@ -366,8 +368,9 @@ class Dataset:
         and `use` are those of :meth:`query`. With a second column, `bins`, `range` and `log` are those of
         :meth:`phase_space`.
 
-        In a dataset with levels of detail, `level` reads only the rows of this level and above, one in ``8**level``, and
-        estimates the rows of each bin, with a standard error in `errors`.
+        In a dataset with levels of detail, or with an index by space, `level` reads only the rows of this level and above, one in
+        ``8**level``, and estimates the rows of each bin, with a standard error in `errors`. `sum` names a column whose sum in each bin is
+        estimated from the same rows: `sums` and `sum_errors`.
 
         >>> dataset.histogram("energy", bins=4, range=(0, 8), epochs=200, exact=True).rows
         array([200, 200, 200, 201], dtype=uint64)
@@ -376,7 +379,11 @@ class Dataset:
         >>> sample = turbidite.open("space.tbd").histogram("x", bins=4, range=(0, 8), level=1)
         >>> bool((abs(sample.rows.astype("f8") - 1000) < 4 * sample.errors).all())
         True
+        >>> turbidite.open("space.tbd").histogram("x", bins=4, range=(0, 8), level=1, sum="y").sums.shape
+        (4,)
         """
+        if sum is not None and level is None:
+            raise UsageError("sum: sums of one column are estimated from a level; state level, which may be 0 for all rows")
         if level is not None and (by is not None or exact or use is not None):
             raise UsageError("level: estimates are of one column, and exclude exact and use")
         labels = self._labels(selection(epochs))
@@ -410,6 +417,7 @@ class Dataset:
             "use": use,
             "exact": exact,
             "level": optional("level", level),
+            "sum": sum,
         }
         with watching(self.progress, "row groups") as tell:
             found = json.loads(self._core.histogram(arguments, tell))
@@ -429,7 +437,8 @@ class Dataset:
             return histogram
         sample, errors = found["sample"], numpy.array(found["errors"], dtype="f8")
         unplaced = (sample["unplaced"][0], sample["unplaced"][2])
-        return replace(histogram, errors=errors, level=sample["level"], sampled=sample["rows"], unplaced=unplaced)
+        histogram = replace(histogram, errors=errors, level=sample["level"], sampled=sample["rows"], unplaced=unplaced)
+        return histogram if found["sums"] is None else with_sums(histogram, found["sums"])
 
     def phase_space(
         self,

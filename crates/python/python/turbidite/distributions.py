@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -12,7 +12,7 @@ from turbidite import _tables, pictures
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Estimate", "Histogram", "Quantile", "number"]
+__all__ = ["Estimate", "Histogram", "Quantile", "number", "with_sums"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +59,16 @@ class Histogram:
     """The number of these rows that match."""
     unplaced: tuple[int, int] = (0, 0)
     """Rows with a NaN coordinate, which are in no sample and in no estimate: at least, at most."""
+    summed: str | None = None
+    """The column of `sums`, if sums were requested."""
+    sums: numpy.ndarray[Any, Any] | None = None
+    """The estimated sum of `summed` in each bin."""
+    sum_errors: numpy.ndarray[Any, Any] | None = None
+    """The standard error of each sum; NaN where it is not known."""
+    sum_samples: numpy.ndarray[Any, Any] | None = None
+    """The number of sampled rows of each sum. The error of few rows is known as badly as their values are typical."""
+    sum_of_all: tuple[float, float] | None = None
+    """The estimated sum over all rows that match, and its standard error."""
 
     def plot(self, ax: Axes | None = None, **options: Any) -> Axes:
         """Draws the rows of each bin with their bounds or errors, and returns the axes. `options` are those of ``Axes.stairs``.
@@ -105,6 +115,20 @@ class Quantile:
     least: float
     estimate: float
     most: float
+
+
+def with_sums(histogram: Histogram, stated: dict[str, Any]) -> Histogram:
+    """Returns the histogram with sums of the core's JSON."""
+    sums = [(number(value), number(error), sampled) for value, error, sampled in [stated["rows"], *stated["bins"]]]
+    values, errors, samples = zip(*sums, strict=True)
+    return replace(
+        histogram,
+        summed=stated["column"],
+        sums=numpy.array(values[1:], dtype="f8"),
+        sum_errors=numpy.array(errors[1:], dtype="f8"),
+        sum_samples=numpy.array(samples[1:], dtype="u8"),
+        sum_of_all=(values[0], errors[0]),
+    )
 
 
 def number(value: float | str) -> float:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
+from turbidite._boxes import Period, period_text
 from turbidite._checks import natural, selection
 from turbidite._command import run
 from turbidite._progress import Progress, checked, watching
@@ -21,6 +22,9 @@ def ingest(
     out: str | os.PathLike[str],
     *,
     key: str,
+    levels: int | Literal["auto"] | None = None,
+    level_weight: str | None = None,
+    period: Period | None = None,
     species: str | None = None,
     layout: str | os.PathLike[str] | None = None,
     format: str | None = None,
@@ -43,7 +47,13 @@ def ingest(
 
     `derive` adds columns, such as ``["energy = sqrt(1 + ux*ux + uy*uy + uz*uz) - 1"]``. With `si`, derivations see values in
     SI units; stored columns keep the values of the files. `epochs` restricts the epochs: ``100``, or ``slice(100, 400)`` with
-    both ends included. `progress` is that of `turbidite.open`, and counts bytes of records. Returns the report of the
+    both ends included.
+
+    With a key by space, a new dataset may have `levels` of detail, 1 to 6 or ``"auto"`` for as many as suit the largest epoch.
+    With `level_weight`, the rows of a level are chosen in proportion to this column of numbers, and not evenly. `period` has the
+    periods of the coordinates, such as ``{"x": 128}``, modulo which boxes are then compared.
+
+    `progress` is that of `turbidite.open`, and counts bytes of records. Returns the report of the
     command. The work is done by a process of its own, so that an interrupt ends it at once.
 
     >>> numpy.savez("particles_7.npz", energy=numpy.arange(5.0))
@@ -55,7 +65,8 @@ def ingest(
             raise UsageError(f"{name}: give a list of names, such as ['id', 'energy']")
     arguments = ["ingest", f"--out={os.fsdecode(out)}", f"--key={key}", f"--if-exists={if_exists}", "--json"]
     stated = {"species": species, "layout": layout, "format": format, "epoch": epoch, "epochs": _range(epochs)}
-    options = {**stated, "ranks": ranks, "threads": threads}
+    detail = {"levels": levels, "level-weight": level_weight, "period": period_text(period, key)}
+    options = {**stated, **detail, "ranks": ranks, "threads": threads}
     arguments += [f"--{name}={value}" for name, value in options.items() if value is not None]
     if columns is not None:
         arguments.append(f"--columns={','.join(columns)}")

@@ -91,6 +91,12 @@ impl LevelIntervals {
         index.and_then(|index| self.intervals.get(index)).copied().unwrap_or(1.0)
     }
 
+    /// Returns the most that a row with a valid weight adds to an estimated sum of the weights, from rows of a level
+    /// and above: its weight times the number of rows that it stands for, unless it stands for itself alone.
+    pub(crate) fn most_of_weights(&self, level: u8) -> f64 {
+        self.interval(level) * self.mean
+    }
+
     /// Returns the size of a row. `weight` is the value of the column.
     fn size(&self, weight: f64) -> f64 {
         if is_valid(weight) { weight / self.mean + 1.0 } else { MEAN_SIZE }

@@ -31,6 +31,7 @@ use crate::query::analytics::estimate::{Estimator, Located, position};
 use crate::query::analytics::grid::{Axis, Grid};
 use crate::query::analytics::grid_bounds::GridBounds;
 use crate::query::analytics::level_errors::HistogramErrors;
+use crate::query::analytics::level_sums::HistogramSums;
 use crate::query::analytics::matching::MatchingRows;
 use crate::query::analytics::tally::{CellCounts, CellSelection, tally};
 use crate::query::catalog::Catalog;
@@ -82,6 +83,8 @@ pub struct Histogram {
     pub bins: Vec<Bounded>,
     /// Standard errors of the estimates, if they are those of a level of detail.
     pub errors: Option<HistogramErrors>,
+    /// Sums of a column, if they were requested.
+    pub sums: Option<HistogramSums>,
     /// Statistics of the reads; zero for bounds.
     pub metrics: QueryMetrics,
 }
@@ -287,6 +290,7 @@ impl Histogram {
             edges,
             bins,
             errors: None,
+            sums: None,
             metrics,
         }
     }

@@ -4,8 +4,9 @@
 //! `estimate` (bounds and estimates) and `tally` (exact counts). `histogram_2d` counts the rows of a query by two
 //! columns, and `histogram_of_rows` by one; `matching` reads them, and `by_bins` counts them by bitmap indexes, for the
 //! places of a `grid`, or bounds them (`grid_bounds`). `count_bounds` bounds a number of rows. `level_estimate`
-//! estimates both from levels of detail, with `level_errors`. `profile` computes the row groups that a look-up of one
-//! key touches. `frequent` finds keys that have many rows. `tracks` follows particles through all epochs.
+//! estimates both from levels of detail, with `level_errors`, and sums with `level_sums`; `level_source` finds the
+//! levels. `profile` computes the row groups that a look-up of one key touches. `frequent` finds keys that have many
+//! rows. `tracks` follows particles through all epochs.
 
 pub(super) mod bins;
 pub(super) mod bounded;
@@ -20,6 +21,8 @@ pub(super) mod histogram_2d;
 pub(super) mod histogram_of_rows;
 pub(super) mod level_errors;
 pub(super) mod level_estimate;
+mod level_source;
+pub(super) mod level_sums;
 mod matching;
 pub(super) mod profile;
 pub(super) mod tally;

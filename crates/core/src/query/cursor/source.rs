@@ -3,18 +3,18 @@
 
 use std::sync::Arc;
 
-use crate::error::{Error, Result};
-use crate::expr::has_side_without_name;
+use crate::error::Result;
 use crate::format::EpochManifest;
 use crate::index::Overview;
+use crate::query::access::detail::{ADD_A_COPY, CopySource, best_copy};
 use crate::query::access::space::{copy_of, not_a_copy};
 use crate::query::access::space_copy::SpaceCopy;
 use crate::query::catalog::Catalog;
 use crate::query::cursor::overview::OverviewState;
 use crate::query::cursor::request::{CursorRequest, unfit};
-use crate::query::metrics::{Counters, add};
+use crate::query::metrics::Counters;
 use crate::query::request::{ResolvedQuery, Use};
-use crate::schema::{Clustering, Levels, Schema};
+use crate::schema::{Levels, Schema};
 
 /// The levels of detail that a cursor reads.
 pub(super) struct Source {
@@ -61,10 +61,9 @@ pub(super) fn find(dataset: &Arc<Catalog>, request: &CursorRequest, counters: &C
     match wanted {
         _ if !candidates.is_empty() => of_copies(dataset, &candidates, request, counters),
         Some(name) => not_a_copy(dataset, name),
-        None => Err(unfit(
-            "the dataset has no levels of detail; make a copy with levels by 'turbidite index add DS space:X,Y,Z', or ingest \
-             into a new one with --levels",
-        )),
+        None => Err(unfit(format!(
+            "the dataset has no levels of detail; {ADD_A_COPY}, or ingest into a new one with --levels"
+        ))),
     }
 }
 
@@ -80,7 +79,13 @@ pub(in crate::query) fn coordinates(
     Ok(find(dataset, request, counters)?.catalog.schema.key_columns().len())
 }
 
-/// Returns the copy that a cursor reads: the first of those whose coordinates the query limits most.
+impl CopySource for Source {
+    fn resolved(&self) -> &ResolvedQuery {
+        &self.resolved
+    }
+}
+
+/// Returns the copy that a cursor reads.
 fn of_copies(
     dataset: &Catalog,
     candidates: &[&SpaceCopy<Catalog>],
@@ -88,50 +93,12 @@ fn of_copies(
     counters: &Counters,
 ) -> Result<Source> {
     let records = dataset.manifest_of_now(only_epoch(dataset, request)?)?;
-    // An index that is added later must not change what such a box means.
-    let is_unnamed = dataset.schema.clustering() != Clustering::Space
-        && request.query.space.as_deref().is_some_and(has_side_without_name);
-    let mut best: Option<(usize, Source)> = None;
-    let mut failure = None;
-    for copy in candidates {
-        match source_of(copy, request, &records, &dataset.schema) {
-            Ok(Some(source)) => {
-                let condition = |source: &Source| source.resolved.predicate.as_ref().map(ToString::to_string);
-                if is_unnamed && best.as_ref().is_some_and(|(_, best)| condition(best) != condition(&source)) {
-                    return Err(unfit(
-                        "several indexes by space have as many coordinates as the box has sides: name the columns of the \
-                         box, as in x=0:10, or the index by --use",
-                    ));
-                }
-                let is_limited = |column: &&usize| source.resolved.predicate_columns().contains(column);
-                let limited = copy.coordinates().iter().filter(is_limited).count();
-                if best.as_ref().is_none_or(|(most, _)| limited > *most) {
-                    best = Some((limited, source));
-                }
-            }
-            Ok(None) => {}
-            Err(error) => {
-                failure.get_or_insert(error);
-            }
-        }
-    }
-    let unreadable = failure.as_ref().is_some_and(|error| !matches!(error, Error::Usage(_) | Error::Expression(_)));
-    match (best, failure) {
-        (Some((_, source)), _) => {
-            if unreadable {
-                dataset.ignore_corruption(1);
-                add(&counters.corrupt_indexes, 1);
-            }
-            Ok(source)
-        }
-        (None, Some(error)) => Err(error),
-        (None, None) => {
-            let (epoch, name) = (records.epoch, candidates.first().map_or("", |copy| copy.name()));
-            let what =
-                format!("index '{name}' does not have epoch {epoch}; complete it by 'turbidite index add DS {name}'");
-            Err(unfit(what))
-        }
-    }
+    let source_of = |copy: &SpaceCopy<Catalog>| source_of(copy, request, &records, &dataset.schema);
+    let found = best_copy(dataset, (&request.query, "cursor"), candidates.iter().copied(), counters, source_of)?;
+    found.ok_or_else(|| {
+        let (epoch, name) = (records.epoch, candidates.first().map_or("", |copy| copy.name()));
+        unfit(format!("index '{name}' does not have epoch {epoch}; complete it by 'turbidite index add DS {name}'"))
+    })
 }
 
 /// Returns a copy of this commit of an epoch, if there is one. `schema` is that of the records.

@@ -11,6 +11,7 @@ mod distribution;
 mod effort;
 mod histogram_2d;
 mod level_estimates;
+mod level_sums;
 mod merged;
 mod overviews;
 mod progress;

@@ -1,0 +1,215 @@
+//! Sums of a column that are estimated from a level of detail, and their standard errors.
+//!
+//! A sampled row of the value v that stands for f rows adds f v to a sum, and f (f - 1) v² to the variance of a sample
+//! that takes each row by itself (Horvitz and Thompson, 1952), as in `level_errors`.
+//!
+//! A sum changes by steps, of which one row of the sample is one. The variance of few steps underestimates the error,
+//! and that of none would be 0. So a sum has Gehrels' terms, too: with the step u = sqrt(F (F - 1)) v of a row that
+//! stands for the largest possible number F of rows, the error is u + sqrt(V + 3/4 u²), that of a count times v if all
+//! values are v. As v is taken
+//! * the root of the mean square of the values, each weighted by the rows that it stands for;
+//! * if the sample has no value other than 0: the largest magnitude that the values of the rows may have by manifests
+//!   and by the edges of the bin. If it is not known, neither is the error.
+//!
+//! The column to which levels are in proportion needs no such v: a row adds at most the interval of the level times the
+//! mean weight of its run, whatever its value.
+//!
+//! Sums are rounded in the order of the records, so they are the same with any number of threads.
+
+use crate::query::analytics::level_errors::WeighedRows;
+
+/// A sum that is estimated from a level of detail.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct SumEstimate {
+    /// The sum. A NaN or an infinity in the sample makes it one.
+    pub sum: f64,
+    /// Standard error of the sum, 0 if the sample has all rows. `None` if it is not known: the sum is not finite, or
+    /// neither the sample nor the manifests tell how large values may be.
+    pub error: Option<f64>,
+    /// Number of rows of the sample. The error of few rows is known as badly as their values are typical.
+    pub sampled: u64,
+}
+
+/// The sums of a column in the bins of a histogram, estimated from a level of detail.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct HistogramSums {
+    /// The column that is summed.
+    pub column: String,
+    /// Sum over all rows that match.
+    pub rows: SumEstimate,
+    /// Sum over the rows in which the column of the bins is NaN.
+    pub nan: SumEstimate,
+    /// Sum over the rows at minus infinity.
+    pub negative_infinity: SumEstimate,
+    /// Sum over the rows at plus infinity.
+    pub positive_infinity: SumEstimate,
+    /// Sum over the finite values below the first edge.
+    pub below: SumEstimate,
+    /// Sum over the finite values above the last edge.
+    pub above: SumEstimate,
+    /// Sum over the rows of each bin.
+    pub bins: Vec<SumEstimate>,
+}
+
+impl HistogramSums {
+    /// Creates the sums of a column from those of each place of a grid.
+    pub(super) fn of_places(column: String, rows: SumEstimate, bins: usize, places: Vec<SumEstimate>) -> Self {
+        let mut places = places.into_iter();
+        let mut next = || places.next().unwrap_or(SumEstimate { sum: 0.0, error: None, sampled: 0 });
+        let (negative_infinity, below) = (next(), next());
+        let bins = (0..bins).map(|_| next()).collect();
+        let (above, positive_infinity, nan) = (next(), next(), next());
+        Self { column, rows, nan, negative_infinity, positive_infinity, below, above, bins }
+    }
+}
+
+/// How much a row may add to an estimated sum.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct LargestStep {
+    /// The number of rows that a row of the sample stands for at most.
+    pub(super) stands_for: f64,
+    /// The largest magnitude of a value, if it is known.
+    pub(super) value: Option<f64>,
+    /// The most that a row adds, if levels are in proportion to the column that is summed.
+    pub(super) of_weight: Option<f64>,
+}
+
+/// Rows of a sample, and the sum of a column over them.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct SampledValues {
+    pub(super) rows: WeighedRows,
+    /// Sum of f v, the estimate.
+    sum: f64,
+    /// Sum of f.
+    stand_for: f64,
+    /// Sum of f v².
+    squares: f64,
+    /// Sum of f (f - 1) v².
+    variance: f64,
+    /// Maximum of f |v|.
+    largest: f64,
+}
+
+impl SampledValues {
+    /// Adds a row that stands for a number of rows.
+    pub(super) fn add(&mut self, stands_for: f64, value: f64) {
+        self.rows.add(stands_for);
+        let product = stands_for * value;
+        self.sum += product;
+        self.stand_for += stands_for;
+        self.squares += product * value;
+        self.variance += (stands_for - 1.0) * value * product;
+        self.largest = self.largest.max(product.abs());
+    }
+
+    /// Adds other rows.
+    pub(super) fn add_all(&mut self, other: &Self) {
+        self.rows.add_all(&other.rows);
+        self.sum += other.sum;
+        self.stand_for += other.stand_for;
+        self.squares += other.squares;
+        self.variance += other.variance;
+        self.largest = self.largest.max(other.largest);
+    }
+
+    /// Returns the estimate of the sum over rows of which these are in the sample. `is_whole` states that the sample
+    /// has all of them.
+    pub(super) fn estimate(&self, most: LargestStep, is_whole: bool) -> SumEstimate {
+        let error = if is_whole && self.sum.is_finite() { Some(0.0) } else { self.error(most) };
+        SumEstimate { sum: self.sum, error, sampled: self.rows.matched }
+    }
+
+    fn error(&self, most: LargestStep) -> Option<f64> {
+        if !self.sum.is_finite() {
+            return None;
+        }
+        let step = match most.of_weight {
+            Some(of_weight) => of_weight.max(self.largest),
+            None => {
+                let typical = f64::sqrt(self.squares / self.stand_for);
+                // No row is 0 / 0.
+                let value = if typical > 0.0 { typical } else { most.value? };
+                f64::sqrt(most.stands_for * (most.stands_for - 1.0)) * value
+            }
+        };
+        // Squares of small steps would be 0.
+        let error = step + f64::hypot(f64::sqrt(self.variance.max(0.0)), f64::sqrt(0.75) * step);
+        error.is_finite().then_some(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::query::analytics::level_errors::standard_error;
+
+    fn even(stands_for: f64, value: Option<f64>) -> LargestStep {
+        LargestStep { stands_for, value, of_weight: None }
+    }
+
+    fn of_values(stands_for: f64, values: &[f64]) -> SampledValues {
+        let mut found = SampledValues::default();
+        values.iter().for_each(|value| found.add(stands_for, *value));
+        found
+    }
+
+    #[test]
+    fn errors_of_equal_values_are_those_of_the_count() {
+        for stands_for in [8u64, 64, 512] {
+            for matched in [1usize, 2, 50, 1000] {
+                let weight = stands_for as f64;
+                let found = of_values(weight, &vec![-2.5; matched]).estimate(even(weight, Some(1e9)), false);
+                let expected = 2.5 * standard_error(matched as u64, stands_for);
+                assert!((found.error.unwrap() / expected - 1.0).abs() < 1e-12, "{found:?}, {expected}");
+                assert_eq!((found.sum, found.sampled), (-2.5 * weight * matched as f64, matched as u64));
+            }
+            // Without a value, the largest one of the manifest is that of the row that is not in the sample.
+            for values in [&[][..], &[0.0, -0.0][..]] {
+                let found = of_values(8.0, values).estimate(even(stands_for as f64, Some(3.0)), false);
+                assert!((found.error.unwrap() / (3.0 * standard_error(0, stands_for)) - 1.0).abs() < 1e-12);
+                assert_eq!(of_values(8.0, values).estimate(even(8.0, None), false).error, None);
+            }
+        }
+    }
+
+    #[test]
+    fn errors_are_unknown_where_a_sum_is() {
+        for wild in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            for is_whole in [false, true] {
+                let found = of_values(8.0, &[1.0, wild]).estimate(even(8.0, Some(1.0)), is_whole);
+                assert!(found.error.is_none() && (found.sum == wild || found.sum.is_nan()), "{found:?}");
+            }
+        }
+        let both = of_values(8.0, &[f64::INFINITY, f64::NEG_INFINITY]).estimate(even(8.0, Some(1.0)), false);
+        assert!(both.sum.is_nan() && both.error.is_none());
+        // The square of a value is not finite.
+        let large = of_values(8.0, &[1e200]).estimate(even(8.0, Some(1e200)), false);
+        assert!(large.sum == 8e200 && large.error.is_none(), "{large:?}");
+        // Squares of small values are 0, which is no proof of a small error.
+        let small = of_values(8.0, &[1e-200]).estimate(even(8.0, Some(1e-200)), false);
+        assert!(small.error.unwrap() > 8e-200, "{small:?}");
+        assert_eq!(of_values(1.0, &[1.0, 2.0]).estimate(even(8.0, None), true).error, Some(0.0));
+    }
+
+    /// Rows of the weight v stand for 16 / (v + 1) rows, so each adds less than 16.
+    #[test]
+    fn a_column_in_proportion_has_the_step_of_its_weight() {
+        let most = LargestStep { stands_for: 16.0, value: Some(1e9), of_weight: Some(16.0) };
+        let mut found = SampledValues::default();
+        let none = found.estimate(most, false);
+        assert!((none.error.unwrap() - 16.0 * (1.0 + f64::sqrt(0.75))).abs() < 1e-12);
+        let mut variance = 0.0;
+        for value in [0.5, 3.0, 14.0] {
+            let stands_for: f64 = 16.0 / (value + 1.0);
+            found.add(stands_for, value);
+            variance += stands_for * (stands_for - 1.0) * value * value;
+        }
+        let expected = 16.0 + f64::sqrt(variance + 0.75 * 256.0);
+        assert!((found.estimate(most, false).error.unwrap() - expected).abs() < 1e-12);
+        // A row in another run, or of no valid weight, adds more.
+        found.add(8.0, -5.0);
+        assert!(found.estimate(most, false).error.unwrap() > 40.0 + f64::sqrt(8.0 * 7.0 * 25.0));
+    }
+}
