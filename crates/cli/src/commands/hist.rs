@@ -57,7 +57,7 @@ pub(crate) struct Hist {
     #[arg(long, value_name = "E|A..B")]
     epoch: Option<EpochRange>,
     /// Count only rows that match this expression
-    #[arg(long = "where", value_name = "EXPRESSION")]
+    #[arg(long = "where", value_name = "EXPRESSION", allow_hyphen_values = true)]
     filter: Option<String>,
     #[command(flatten)]
     space: BoxOptions,

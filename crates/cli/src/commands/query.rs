@@ -58,7 +58,7 @@ pub(crate) struct QueryCommand {
     #[arg(long, value_name = "E|A..B")]
     epoch: Option<EpochRange>,
     /// Return only rows that match this expression
-    #[arg(long = "where", value_name = "EXPRESSION")]
+    #[arg(long = "where", value_name = "EXPRESSION", allow_hyphen_values = true)]
     filter: Option<String>,
     #[command(flatten)]
     space: BoxOptions,

@@ -10,7 +10,7 @@
 //!
 //! # Invariants
 //! * Boxes that divide a range divide its rows, periodic or not: each bound of a column rounds alike wherever it
-//!   stands.
+//!   stands. Only a range that is stated as a whole period contains more, if it is less than one once it is rounded.
 //! * Nothing but a bound less its period is computed with rounding, and that in `f64`, once. Like all arithmetic of the
 //!   language, remainders of integers beyond 2^53 are those of the nearest `f64`.
 
@@ -68,6 +68,8 @@ struct Side<'a> {
     column: String,
     low: Option<Value>,
     high: Option<Value>,
+    /// The bounds as stated.
+    stated: [&'a str; 2],
 }
 
 impl Side<'_> {
@@ -165,9 +167,10 @@ fn parse_side<'a>(text: &'a str, place: usize, schema: &Schema) -> Result<Side<'
     let [low, high] = bounds[..] else {
         return Err(wrong(text, format!("'{}' is not a range; {FORM}", range.trim())));
     };
+    let stated = [low, high];
     let low = parse_bound(text, low)?;
     let high = parse_bound(text, high)?;
-    Ok(Side { text, column, low, high })
+    Ok(Side { text, column, low, high, stated })
 }
 
 /// Splits `x=0:10` or `"x"=0:10` into the column's name and the range. Returns `None` without a name or `=`.
@@ -364,12 +367,13 @@ fn periodic(side: &Side<'_>, (low, high): (Value, Value), period: Value, column:
     if low.is_infinite() || high.is_infinite() {
         return Err(side.wrong(format!("a bound is infinite when rounded to {}", column.data_type)));
     }
+    // A whole period may be less than one once bounds and period are rounded.
+    if reaches(low, high, span) || reaches_as_stated(side.stated, &shown(period)) {
+        return Ok(any_finite(column));
+    }
     if low == high {
         // The bounds are equal once they are rounded.
         return Ok(Condition::Constant(false));
-    }
-    if reaches(low, high, span) {
-        return Ok(any_finite(column));
     }
     let is_unsigned = matches!(column.data_type, DataType::U8 | DataType::U16 | DataType::U32 | DataType::U64);
     let remainder =
@@ -398,6 +402,29 @@ fn reaches(low: f64, high: f64, period: f64) -> bool {
     let subtracted = width - high;
     let error = (high - (width - subtracted)) + (-low - subtracted);
     width > period || width == period && error >= 0.0
+}
+
+/// Returns whether the decimal numbers that state a side are at least a period apart. They may have too many digits to
+/// say.
+fn reaches_as_stated([low, high]: [&str; 2], period: &str) -> bool {
+    let reaches = || {
+        let numbers = [decimal(low)?, decimal(high)?, decimal(period)?];
+        let least = numbers.iter().map(|(_, exponent)| *exponent).min()?;
+        let scaled = |(digits, exponent): (i128, i32)| {
+            digits.checked_mul(10i128.checked_pow(u32::try_from(exponent.checked_sub(least)?).ok()?)?)
+        };
+        let [low, high, period] = numbers.map(scaled);
+        Some(high?.checked_sub(low?)? >= period?)
+    };
+    reaches().unwrap_or(false)
+}
+
+/// Returns the digits and the decimal exponent of a number such as `-12.5e3`.
+fn decimal(text: &str) -> Option<(i128, i32)> {
+    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = format!("{whole}{fraction}").parse().ok()?;
+    Some((digits, exponent.parse::<i32>().ok()?.checked_sub(i32::try_from(fraction.len()).ok()?)?))
 }
 
 /// Returns the side shifted by all numbers of periods for which it may contain a remainder.

@@ -1,7 +1,7 @@
 //! Lists epochs and parts by their names.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::paths::{DatasetPaths, REMOVED_INDEX, parse_epoch_folder};
 use crate::error::{IoContext, Result};
@@ -35,7 +35,10 @@ pub fn list_epochs(storage: &dyn Storage, paths: &DatasetPaths) -> Result<Vec<u6
 /// # Errors
 /// If the folder of the indexes cannot be read.
 pub fn list_indexes(storage: &dyn Storage, paths: &DatasetPaths) -> Result<Vec<String>> {
-    list_described(storage, paths, DatasetPaths::descriptor)
+    list_folders(storage, paths, |index| {
+        // One that has lost its description is corrupt. One that is being created has no epochs yet.
+        Ok(is_described(storage, &index.descriptor()) || !list_epochs(storage, index)?.is_empty())
+    })
 }
 
 /// Returns the names of a dataset's indexes by sidecars, in ascending order. An index that cannot be read is listed,
@@ -44,21 +47,25 @@ pub fn list_indexes(storage: &dyn Storage, paths: &DatasetPaths) -> Result<Vec<S
 /// # Errors
 /// If the folder of the indexes cannot be read.
 pub(crate) fn list_sidecar_indexes(storage: &dyn Storage, paths: &DatasetPaths) -> Result<Vec<String>> {
-    list_described(storage, paths, DatasetPaths::sidecar_index)
+    list_folders(storage, paths, |index| Ok(is_described(storage, &index.sidecar_index())))
 }
 
-/// Returns the names of the indexes that have a description.
-fn list_described(
+/// Returns whether a description of an index exists, or cannot be looked up.
+fn is_described(storage: &dyn Storage, description: &Path) -> bool {
+    !matches!(storage.kind(description), Ok(None))
+}
+
+/// Returns the names of the folders of indexes for which `is_index` holds, without those that are being removed.
+fn list_folders(
     storage: &dyn Storage,
     paths: &DatasetPaths,
-    description: impl Fn(&DatasetPaths) -> PathBuf,
+    is_index: impl Fn(&DatasetPaths) -> Result<bool>,
 ) -> Result<Vec<String>> {
     let folders = list_or_empty(storage, &paths.indexes())?;
     let mut names: Vec<String> = Vec::new();
-    let is_index = |entry: &DirEntry| entry.kind == FileKind::Directory && !entry.name.starts_with(REMOVED_INDEX);
-    for folder in folders.into_iter().filter(is_index) {
-        // An index that is being created has no description.
-        if !matches!(storage.kind(&description(&paths.index(&folder.name))), Ok(None)) {
+    let is_in_place = |entry: &DirEntry| entry.kind == FileKind::Directory && !entry.name.starts_with(REMOVED_INDEX);
+    for folder in folders.into_iter().filter(is_in_place) {
+        if is_index(&paths.index(&folder.name))? {
             names.push(folder.name);
         }
     }

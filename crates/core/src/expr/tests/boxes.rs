@@ -80,6 +80,11 @@ fn a_periodic_side_compares_remainders() {
     assert_eq!(text("x=0:1,y=0:1,Cell=:", Some(",,")), "x >= 0.0 AND x < 1.0 AND y >= 0.0 AND y < 1.0 AND TRUE");
     // The bounds are equal in f32.
     assert_eq!(text("x=1:1.00000001", Some("128")), "FALSE");
+    // The bounds are a period apart, but not once they and the period are rounded to f32.
+    for sides in ["x=123.4:126.7", "x=-1.234e2:-120.1", "x=.5:3.80"] {
+        assert_eq!(text(sides, Some("3.3")), "x > -inf AND x < inf", "{sides}");
+    }
+    assert_ne!(text("x=123.4:126.69999", Some("3.3")), "x > -inf AND x < inf");
     // The width is a period only if it is rounded.
     assert_ne!(text("y=1e-20:128", Some("128")), "y > -inf AND y < inf");
 }
