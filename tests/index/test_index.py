@@ -242,6 +242,12 @@ def test_a_corrupt_index_costs_time_and_no_row(indexed, dumps, tmp_path):
     turbidite("index", "add", dataset, "id")
     turbidite("verify", dataset)
     assert not turbidite(*query).stderr
+    (dataset / "_turbidite" / "index" / "id" / "_turbidite" / "dataset.json").unlink()
+    assert "index/id" in turbidite("verify", dataset, expect=DAMAGE).stdout, "the entries are there"
+    assert turbidite("query", dataset, "--epoch", epoch, "--where", "id = 80", "--columns", "id").stdout.split() == ["id", "80"]
+    turbidite("index", "drop", dataset, "id")
+    assert "no indexes" in turbidite("index", "list", dataset).stdout
+    turbidite("verify", dataset)
 
 
 def test_indexes_are_made_beside_a_writer_and_of_version_1(tmp_path):

@@ -65,6 +65,11 @@ def test_random_predicates_match_a_full_scan(indexed, scratch, record_property):
     assert numpy.sum((shares > 0) & (shares < 1e-4)) > QUERIES / 50
 
 
+def test_an_expression_may_begin_with_a_hyphen(indexed):
+    said = [turbidite("query", indexed.path, "--where", where, "--count").stdout for where in ("-0.5 < energy", "energy > -0.5")]
+    assert said[0] == said[1]
+
+
 def test_every_record_is_in_exactly_one_run(indexed):
     for epoch, records in indexed.epochs.items():
         found = []
