@@ -89,7 +89,7 @@ pub struct VerifyReport {
     pub bytes: u64,
     /// Number of indexes verified. Their parts, row groups, pages and bytes are included.
     pub indexes: u64,
-    /// Number of attempts to write epochs that were never committed, or are in progress.
+    /// Number of attempts to write epochs that were never committed, or are in progress, without those of indexes.
     pub unfinished: u64,
     /// Findings, in the order of epochs and parts.
     pub findings: Vec<Finding>,
@@ -101,11 +101,12 @@ impl VerifyReport {
         self.findings.iter().all(|finding| finding.kind == FindingKind::Notice)
     }
 
-    /// Adds the report on an index. Its entries and their epochs are no records of the dataset.
+    /// Adds the report on an index. Its entries and their epochs are no records of the dataset, and `salvage` does not
+    /// list what its killed builds left.
     pub(super) fn add_index(&mut self, index: Self) {
-        let (epochs, rows) = (self.epochs, self.rows);
+        let (epochs, rows, unfinished) = (self.epochs, self.rows, self.unfinished);
         self.add(index);
-        (self.epochs, self.rows) = (epochs, rows);
+        (self.epochs, self.rows, self.unfinished) = (epochs, rows, unfinished);
         self.indexes += 1;
     }
 

@@ -81,10 +81,17 @@ pub fn verify_on(
     options: &VerifyOptions,
     progress: &(dyn Fn(VerifyProgress) + Sync),
 ) -> Result<VerifyReport> {
-    let mut report = verify_records(storage, paths, options, progress)?;
+    let mut report = verify_records(storage, paths, false, options, progress)?;
     for name in list_indexes(&**storage, paths)? {
         let index = paths.index(&name);
-        let found = verify_records(storage, &index, options, progress)?;
+        let description = index.descriptor();
+        if matches!(storage.kind(&description), Ok(None)) {
+            let what = "it is missing; 'turbidite index drop' and 'index add' make the index again";
+            report.findings.push(Finding::from_error(Error::corruption(&description, what), &description));
+            report.indexes += 1;
+            continue;
+        }
+        let found = verify_records(storage, &index, true, options, progress)?;
         check_entries(storage, paths, &name, options, &mut report.findings)?;
         report.add_index(found);
     }
@@ -126,6 +133,7 @@ fn check_entries(
 fn verify_records(
     storage: &Arc<dyn Storage>,
     paths: &DatasetPaths,
+    is_index: bool,
     options: &VerifyOptions,
     progress: &(dyn Fn(VerifyProgress) + Sync),
 ) -> Result<VerifyReport> {
@@ -139,7 +147,7 @@ fn verify_records(
         Err(error) => return Err(error),
     };
     let epochs = list_epochs(&**storage, paths)?;
-    report.unfinished = check_folders(&**storage, paths, &epochs, &mut report.findings)?;
+    report.unfinished = check_folders(&**storage, paths, &epochs, is_index, &mut report.findings)?;
     let mut tasks = Vec::new();
     for epoch in epochs.into_iter().filter(|epoch| options.epochs.contains(*epoch)) {
         report.epochs += 1;
@@ -255,6 +263,7 @@ fn check_folders(
     storage: &dyn Storage,
     paths: &DatasetPaths,
     epochs: &[u64],
+    is_index: bool,
     findings: &mut Vec<Finding>,
 ) -> Result<u64> {
     let exists = |epoch: u64| epochs.binary_search(&epoch).is_ok();
@@ -281,7 +290,15 @@ fn check_folders(
             }
             Some((_, _, Leftover::Attempt)) => {
                 unfinished += 1;
-                notice(path, "an unfinished epoch, or one being written; 'turbidite salvage' lists it");
+                notice(
+                    path,
+                    match is_index {
+                        true => {
+                            "an unfinished epoch of an index, or one being made; the next 'turbidite index add' removes it"
+                        }
+                        false => "an unfinished epoch, or one being written; 'turbidite salvage' lists it",
+                    },
+                );
             }
             _ => notice(path, "the next writer removes it"),
         }
