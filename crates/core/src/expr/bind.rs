@@ -296,10 +296,7 @@ impl<'a> Binder<'a> {
         match value {
             SqlValue::Boolean(value) => Ok(Bound::Condition(Condition::Constant(*value))),
             SqlValue::Number(text, _) => {
-                // A number such as `9223372036854775809.0` is whole where the nearest `f64` is another one.
-                let whole = text.trim_end_matches('0').strip_suffix('.').unwrap_or(text);
-                let is_stated = |whole: &i128| whole.unsigned_abs() > 1 << 53 || !text.contains('.');
-                if let Some(whole) = whole.parse().ok().filter(is_stated).filter(|whole| *whole <= MAX_WHOLE) {
+                if let Some(whole) = text.parse::<i128>().ok().filter(|whole| *whole <= MAX_WHOLE) {
                     return Ok(Bound::Number(Number::Literal(Value::Int(whole))));
                 }
                 let number = text.parse().map_err(|_| self.source.syntax(place, "not a number"))?;

