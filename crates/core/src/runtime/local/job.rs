@@ -85,11 +85,11 @@ impl LocalJob {
     /// let first = LocalJob::open(&path, schema, WriteOptions::new(1))?;
     /// let Some(second) = first.beside()? else { unreachable!("there are no indexes") };
     /// first.begin_epoch(0)?;
-    /// first.append(0, &[ColumnView::from(&[1.0f32])])?;
+    /// first.append(0, &[ColumnView::from(&[1.0f32][..])])?;
     /// second.begin_epoch(1)?;
     /// std::thread::scope(|scope| {
     ///     let ended = scope.spawn(|| first.end_epoch());
-    ///     second.append(0, &[ColumnView::from(&[2.0f32])])?;
+    ///     second.append(0, &[ColumnView::from(&[2.0f32][..])])?;
     ///     ended.join().unwrap()
     /// })?;
     /// second.end_epoch()?;
