@@ -243,7 +243,7 @@ def test_a_corrupt_index_costs_time_and_no_row(indexed, dumps, tmp_path):
     turbidite("verify", dataset)
     assert not turbidite(*query).stderr
     (dataset / "_turbidite" / "index" / "id" / "_turbidite" / "dataset.json").unlink()
-    assert "index/id" in turbidite("verify", dataset, expect=DAMAGE).stdout, "the entries are there"
+    assert "index/id/_turbidite/dataset.json" in turbidite("verify", dataset, expect=DAMAGE).stderr, "the entries are there"
     assert turbidite("query", dataset, "--epoch", epoch, "--where", "id = 80", "--columns", "id").stdout.split() == ["id", "80"]
     turbidite("index", "drop", dataset, "id")
     assert "no indexes" in turbidite("index", "list", dataset).stdout

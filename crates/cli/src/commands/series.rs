@@ -32,7 +32,9 @@ impl Series<'_> {
     /// Writes all epochs by the ranks of this process. If this fails, none of the failed epoch's files stay, since the
     /// source still has the records.
     pub(super) fn write(&self, job: &LocalJob) -> Result<Written, Failure> {
-        let second = if self.epochs.windows(2).any(|pair| self.overlap(job, pair)) { job.beside()? } else { None };
+        // One thread reads and ends epochs in turn, so that each ingest takes the same course.
+        let overlaps = self.workers.threads > 1 && self.epochs.windows(2).any(|pair| self.overlap(job, pair));
+        let second = if overlaps { job.beside()? } else { None };
         let written = std::thread::scope(|scope| self.write_with(job, second.as_ref(), scope));
         let closed = second.map_or(Ok(()), LocalJob::close);
         let written = written?;
