@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import uuid
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -209,6 +210,10 @@ def test_the_life_of_an_index(by_energy, dumps, tmp_path):
     page = ElementTree.parse(tmp_path / "report.html").getroot()
     cells = [cell.text for table in page.findall(".//{*}table[@id='indexes']") for cell in table.findall(".//{*}td")]
     assert cells[:3] == ["id", "3", "0"], cells
+    # What a killed build leaves is no business of `salvage`, and `verify` says whose it is.
+    (dataset / "_turbidite" / "index" / "id" / "_turbidite" / "tmp" / f"500.{uuid.uuid4()}").mkdir()
+    assert answer("verify", dataset)["unfinished"] == 0
+    assert "the next 'turbidite index add' removes it" in turbidite("verify", dataset).stderr
     assert "no unfinished epochs" in turbidite("salvage", dataset).stdout
     turbidite("index", "drop", dataset, "id")
     assert not (dataset / "_turbidite" / "index" / "id").exists()
@@ -244,7 +249,8 @@ def test_a_corrupt_index_costs_time_and_no_row(indexed, dumps, tmp_path):
     assert not turbidite(*query).stderr
     (dataset / "_turbidite" / "index" / "id" / "_turbidite" / "dataset.json").unlink()
     assert "index/id/_turbidite/dataset.json" in turbidite("verify", dataset, expect=DAMAGE).stderr, "the entries are there"
-    assert turbidite("query", dataset, "--epoch", epoch, "--where", "id = 80", "--columns", "id").stdout.split() == ["id", "80"]
+    done = turbidite("query", dataset, "--epoch", epoch, "--where", "id = 80", "--columns", "id")
+    assert done.stdout.split() == ["id", "80"] and "an index that cannot be read was ignored" in done.stderr, done.stderr
     turbidite("index", "drop", dataset, "id")
     assert "id" not in [index["name"] for index in answer("index", "list", dataset)["indexes"]]
     turbidite("verify", dataset)

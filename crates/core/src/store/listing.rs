@@ -35,10 +35,16 @@ pub fn list_epochs(storage: &dyn Storage, paths: &DatasetPaths) -> Result<Vec<u6
 /// # Errors
 /// If the folder of the indexes cannot be read.
 pub fn list_indexes(storage: &dyn Storage, paths: &DatasetPaths) -> Result<Vec<String>> {
-    list_folders(storage, paths, |index| {
-        // One that has lost its description is corrupt. One that is being created has no epochs yet.
-        Ok(is_described(storage, &index.descriptor()) || !list_epochs(storage, index)?.is_empty())
-    })
+    list_folders(storage, paths, |index| is_index(storage, index))
+}
+
+/// Returns whether there is an index of entries or copies in a folder. One that has lost its description is corrupt.
+/// One that is being created has neither a description nor epochs.
+///
+/// # Errors
+/// If the folder of its epochs cannot be read.
+pub(crate) fn is_index(storage: &dyn Storage, index: &DatasetPaths) -> Result<bool> {
+    Ok(is_described(storage, &index.descriptor()) || !list_epochs(storage, index)?.is_empty())
 }
 
 /// Returns the names of a dataset's indexes by sidecars, in ascending order. An index that cannot be read is listed,
@@ -51,7 +57,7 @@ pub(crate) fn list_sidecar_indexes(storage: &dyn Storage, paths: &DatasetPaths) 
 }
 
 /// Returns whether a description of an index exists, or cannot be looked up.
-fn is_described(storage: &dyn Storage, description: &Path) -> bool {
+pub(super) fn is_described(storage: &dyn Storage, description: &Path) -> bool {
     !matches!(storage.kind(description), Ok(None))
 }
 

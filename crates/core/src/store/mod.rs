@@ -63,6 +63,7 @@ pub use epochs::load_manifest;
 pub(crate) use epochs::{ScanManifest, is_of_data, load_scan_manifest};
 pub use findings::{Finding, FindingKind, VerifyReport};
 pub(crate) use listing::epoch_exists;
+pub(crate) use listing::is_index;
 pub(crate) use listing::list_sidecar_indexes;
 pub use listing::{list_epochs, list_indexes};
 #[cfg(test)]

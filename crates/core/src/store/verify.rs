@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::descriptor::DatasetDescriptor;
 use super::epochs::load_manifest;
 use super::findings::{Finding, FindingKind, VerifyReport};
-use super::listing::{list_epochs, list_files, list_indexes, list_or_empty};
+use super::listing::{is_described, list_epochs, list_files, list_indexes, list_or_empty};
 use super::paths::{
     DatasetPaths, EpochRange, Leftover, OVERVIEW_INDEX, parse_epoch_folder, parse_leftover, parse_manifest,
 };
@@ -85,7 +85,7 @@ pub fn verify_on(
     for name in list_indexes(&**storage, paths)? {
         let index = paths.index(&name);
         let description = index.descriptor();
-        if matches!(storage.kind(&description), Ok(None)) {
+        if !is_described(&**storage, &description) {
             let what = "it is missing; 'turbidite index drop' and 'index add' make the index again";
             report.findings.push(Finding::from_error(Error::corruption(&description, what), &description));
             report.indexes += 1;
@@ -290,15 +290,12 @@ fn check_folders(
             }
             Some((_, _, Leftover::Attempt)) => {
                 unfinished += 1;
-                notice(
-                    path,
-                    match is_index {
-                        true => {
-                            "an unfinished epoch of an index, or one being made; the next 'turbidite index add' removes it"
-                        }
-                        false => "an unfinished epoch, or one being written; 'turbidite salvage' lists it",
-                    },
-                );
+                let what = if is_index {
+                    "an unfinished epoch of an index, or one being made; the next 'turbidite index add' removes it"
+                } else {
+                    "an unfinished epoch, or one being written; 'turbidite salvage' lists it"
+                };
+                notice(path, what);
             }
             _ => notice(path, "the next writer removes it"),
         }

@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::error::{Error, IoContext, Result};
+use crate::error::{Error, Result};
 use crate::index::EntryLayout;
 use crate::query::part_cache::PartCache;
 use crate::schema::Schema;
 use crate::storage::Storage;
-use crate::store::{DatasetDescriptor, DatasetPaths};
+use crate::store::{DatasetDescriptor, DatasetPaths, is_index};
 
 /// A dataset of an index, as it is opened: of entries, or of copies.
 pub(in crate::query) trait IndexDataset: Sized {
@@ -85,8 +85,7 @@ impl<D: IndexDataset> IndexHandle<D> {
             answer => return answer,
         };
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let descriptor = self.paths.descriptor();
-        if self.storage.kind(&descriptor).at("look up", &descriptor)?.is_none() {
+        if !is_index(&*self.storage, &self.paths)? {
             return Ok(None);
         }
         let now = self.get(fits)?;

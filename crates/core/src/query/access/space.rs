@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use crate::error::{IoContext, Result, UsageError};
+use crate::error::{Result, UsageError};
 use crate::format::EpochManifest;
 use crate::index::{Overview, SpaceDefinition};
 use crate::query::access::candidate::readable;
@@ -19,7 +19,7 @@ use crate::query::metrics::Counters;
 use crate::query::planning::scan::choose;
 use crate::query::request::{ResolvedQuery, SCAN, Use};
 use crate::storage::Storage;
-use crate::store::{DatasetPaths, list_indexes};
+use crate::store::{DatasetPaths, is_index, list_indexes};
 
 /// Number of times as many rows as the copy's that a scan would read, from which the copy is read.
 const LEAST_GAIN: u64 = 2;
@@ -58,8 +58,7 @@ pub(in crate::query) fn find_overview(
         return Ok(None);
     }
     let paths = paths.index(Overview::NAME);
-    let descriptor = paths.descriptor();
-    if storage.kind(&descriptor).at("look up", &descriptor)?.is_none() {
+    if !is_index(&**storage, &paths)? {
         return Ok(None);
     }
     let copy = IndexHandle::new(storage, paths, dataset.descriptor(), dataset.parts());
