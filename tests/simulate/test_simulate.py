@@ -79,6 +79,9 @@ def test_a_measured_machine_is_the_same_when_its_figures_are_stated(tmp_path):
     assert stated.pop("measured") is None
     assert stated == found
     assert stated["forecast"]["processor_s"] == pytest.approx(forecast(*plan)["processor_s"] / measured["speed"], rel=0.05)
+    # At this speed, the model needs the processor time that the job has taken.
+    job = ("--ranks-per-node", measured["ranks"], "--cores", measured["cores"], "--records", 20_000, "--record-bytes", 36)
+    assert simulate(*job, "--speed", measured["speed"])["steady"]["processor_s"] == pytest.approx(measured["processor_s"], rel=0.05)
 
 
 def test_a_machine_cannot_be_measured_where_nothing_can_be_written(tmp_path):

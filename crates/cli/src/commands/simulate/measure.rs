@@ -60,6 +60,8 @@ pub(super) struct Measurement {
     pub(super) epoch_bytes: u64,
     /// Median time of a measured epoch in seconds.
     pub(super) epoch_s: f64,
+    /// Median processor time of a measured epoch in seconds.
+    pub(super) processor_s: f64,
     /// Time of the same epoch in the model, with the measured speed and storage, in seconds.
     pub(super) forecast_s: f64,
 }
@@ -115,6 +117,7 @@ impl Measurement {
             commit_ms: commit_s * 1e3,
             epoch_bytes: u64::from(ranks) * rows * row_bytes,
             epoch_s: job.epoch_s,
+            processor_s: job.processor_s,
             forecast_s,
         })
     }
