@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use turbidite::runtime::{Process, TransportTable};
 use turbidite::storage::FileSystem;
-use turbidite::{ColumnView, EpochStart, Error, RankJob, Schema, SecondaryIndex, Topology, WriteOptions};
+use turbidite::{EpochStart, Error, RankJob, Schema, SecondaryIndex, Topology, WriteOptions};
 
 use crate::status::{OK, SKIPPED, answer, argument};
 use crate::structs::{self, CColumn, COptions, CStatistics, CView, FIRST_OPTIONS_BYTES};
@@ -278,11 +278,7 @@ pub unsafe extern "C" fn turbidite_append_rows(dataset: *mut CDataset, rows: *co
         let row_bytes = schema.row_bytes();
         // SAFETY: the caller guarantees `count` records without gaps.
         let bytes = unsafe { structs::strided(rows, row_bytes, row_bytes, count) }?;
-        let views = schema.columns().iter().enumerate().map(|(index, column)| {
-            let first = bytes.get(schema.offset(index)..).unwrap_or_default();
-            Ok(ColumnView::new(first, row_bytes, count, column.data_type)?)
-        });
-        job.append(&views.collect::<Result<Vec<_>, Error>>()?)?;
+        job.append(&schema.views(bytes)?)?;
         Ok(OK)
     })
 }

@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use turbidite::storage::{FileSystem, Storage};
-use turbidite::{Column, ColumnView, DataType, LocalJob, Renegotiation, Schema, Topology, WriteOptions};
+use turbidite::{Column, DataType, LocalJob, Renegotiation, Schema, Topology, WriteOptions};
 
 mod support;
 
@@ -296,7 +296,7 @@ fn append_epoch(contestant: &Contestant<'_>, job: &LocalJob, schema: &Schema, re
                         for rank in (thread..contestant.ranks).step_by(contestant.threads) {
                             let share = contestant.share(records, rank);
                             let rows = &share[turn * turn_bytes..share.len().min((turn + 1) * turn_bytes)];
-                            job.append(rank as u32, &views(schema, rows)?)?;
+                            job.append(rank as u32, &schema.views(rows)?)?;
                         }
                     }
                     Ok(())
@@ -305,15 +305,6 @@ fn append_epoch(contestant: &Contestant<'_>, job: &LocalJob, schema: &Schema, re
             .collect();
         workers.into_iter().try_for_each(|worker| worker.join().map_err(|_| "a thread panicked")?)
     })
-}
-
-/// Returns the columns of stored rows.
-fn views<'a>(schema: &Schema, rows: &'a [u8]) -> Result<Vec<ColumnView<'a>>, Failure> {
-    let row_bytes = schema.row_bytes();
-    let view = |(index, column): (usize, &Column)| {
-        Ok(ColumnView::new(&rows[schema.offset(index)..], row_bytes, rows.len() / row_bytes, column.data_type)?)
-    };
-    schema.columns().iter().enumerate().map(view).collect()
 }
 
 fn local(contestant: &Contestant<'_>, input: &[Vec<u8>], parts: bool) -> Result<Outcome, Failure> {

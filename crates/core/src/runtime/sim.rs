@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::format::RunKind;
 use crate::random::Random;
-use crate::schema::{ColumnView, Schema, SchemaError};
+use crate::schema::{Schema, SchemaError};
 use crate::shuffle::{
     Action, Backpressure, BatchMemory, Channel, Engine, EngineOptions, EngineStatistics, Event, MessageError, Prior,
     Progress, Renegotiation, Routing, Sent, Timeouts, Topology, Transport,
@@ -356,11 +356,7 @@ impl Simulation {
         let row_bytes = self.schema.row_bytes();
         let rank = &mut self.ranks[index];
         let rows = (rank.pending.len() / row_bytes).min(CHUNK_ROWS);
-        let views = self.schema.columns().iter().enumerate().map(|(column, described)| {
-            let bytes = rank.pending.get(self.schema.offset(column)..).unwrap_or_default();
-            ColumnView::new(bytes, row_bytes, rows, described.data_type)
-        });
-        let columns = views.collect::<Result<Vec<_>, _>>()?;
+        let columns = self.schema.views(&rank.pending[..rows * row_bytes])?;
         let mut append = rank.engine.append(&columns)?;
         rank.engine.advance(&mut append);
         if self.options.measure_memory {

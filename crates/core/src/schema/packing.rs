@@ -9,12 +9,34 @@
 
 use std::ops::Range;
 
-use super::columns::SchemaError;
+use super::columns::{Column, SchemaError};
 use super::record::Schema;
 use super::steps::{STEP, by_steps, copy_in_steps};
 use super::view::ColumnView;
 
 impl Schema {
+    /// Returns the columns of stored rows, which may be appended again.
+    ///
+    /// # Errors
+    /// [`SchemaError::View`] if the last row is not complete.
+    ///
+    /// ```
+    /// use turbidite::{Column, DataType, Schema};
+    /// let schema = Schema::new(vec![Column::new("x", DataType::F32), Column::new("id", DataType::U16)], "x")?;
+    /// let rows: Vec<u8> = [(0.5f32, 7u16), (1.5, 8)].map(|(x, id)| [&x.to_le_bytes()[..], &id.to_le_bytes()].concat()).concat();
+    /// let columns = schema.views(&rows)?;
+    /// assert_eq!((columns[0].value(1), columns[1].value(1)), (&1.5f32.to_le_bytes()[..], &8u16.to_le_bytes()[..]));
+    /// # Ok::<(), turbidite::SchemaError>(())
+    /// ```
+    pub fn views<'a>(&self, rows: &'a [u8]) -> Result<Vec<ColumnView<'a>>, SchemaError> {
+        let row_bytes = self.row_bytes();
+        let view = |(index, column): (usize, &Column)| {
+            let first = rows.get(self.offset(index)..).unwrap_or_default();
+            ColumnView::new(first, row_bytes, rows.len().div_ceil(row_bytes), column.data_type)
+        };
+        self.columns().iter().enumerate().map(view).collect()
+    }
+
     /// Packs strided columns into stored rows, appended to `rows`.
     ///
     /// # Errors

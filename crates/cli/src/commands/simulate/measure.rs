@@ -12,7 +12,7 @@ use serde::Serialize;
 use turbidite::random;
 use turbidite::runtime::machine::{Costs, Machine, Program, StorageModel};
 use turbidite::storage::{ALIGNMENT, FileSystem, Storage};
-use turbidite::{ColumnView, LocalJob, Prior, Schema, WriteOptions};
+use turbidite::{LocalJob, Prior, Schema, WriteOptions};
 
 use super::forecast::RunForecast;
 use super::indexes::PlannedIndexes;
@@ -232,7 +232,7 @@ fn append(job: &LocalJob, schema: &Schema, shares: &[Vec<u8>], cores: usize) -> 
             for (rank, rest) in &mut rests {
                 let (turn, later) = rest.split_at(turn_bytes.min(rest.len()));
                 *rest = later;
-                job.append(*rank, &views(schema, turn)?)?;
+                job.append(*rank, &schema.views(turn)?)?;
             }
             appended += (turn_bytes / row_bytes) as u64;
         }
@@ -245,16 +245,6 @@ fn append(job: &LocalJob, schema: &Schema, shares: &[Vec<u8>], cores: usize) -> 
             thread.join().unwrap_or_else(|_| Err(Failure::Internal("a thread that appends records panicked".into())))
         })
     })
-}
-
-/// Returns the columns of stored rows.
-fn views<'a>(schema: &Schema, rows: &'a [u8]) -> Result<Vec<ColumnView<'a>>, Failure> {
-    let row_bytes = schema.row_bytes();
-    let view = |(number, column): (usize, &turbidite::Column)| {
-        let bytes = rows.get(schema.offset(number)..).unwrap_or_default();
-        Ok(ColumnView::new(bytes, row_bytes, rows.len() / row_bytes, column.data_type)?)
-    };
-    schema.columns().iter().enumerate().map(view).collect()
 }
 
 /// Measures the bandwidth of plain writes by one thread a core, each to a file of its own, as parts are written.

@@ -12,7 +12,7 @@ use super::report::{MachineReport, RankBytes, Round};
 use super::storage_model::{FullMemtable, Store};
 use crate::format::RunKind;
 use crate::partition::TableCache;
-use crate::schema::{ColumnView, Schema, SchemaError, Value};
+use crate::schema::{Schema, SchemaError, Value};
 use crate::shuffle::{
     Action, Backpressure, Engine, EngineOptions, EngineStatistics, Event, MessageError, Progress, Receiver, Timeouts,
     Topology,
@@ -352,11 +352,7 @@ impl MachineJob {
         let rows = share.max(u64::from(self.options.append_rows)).clamp(1, block).min(total - first);
         self.rows.clear();
         program.fill(rank, first, rows, &mut self.rows);
-        let views = self.schema.columns().iter().enumerate().map(|(column, described)| {
-            let bytes = self.rows.get(self.schema.offset(column)..).unwrap_or_default();
-            ColumnView::new(bytes, row_bytes, rows as usize, described.data_type)
-        });
-        let columns = views.collect::<Result<Vec<_>, _>>()?;
+        let columns = self.schema.views(&self.rows)?;
         let mut append = state.engine.append(&columns)?;
         state.engine.advance(&mut append);
         if append.is_done() {
