@@ -28,7 +28,8 @@ pub(crate) struct TracksCommand {
     /// The dataset
     dataset: PathBuf,
     /// Select the particles that match this expression at epoch --at
-    #[arg(long, value_name = "EXPRESSION", allow_hyphen_values = true, requires = "at", required_unless_present_any = ["ids", "sides"])]
+    #[arg(long, value_name = "EXPRESSION", allow_hyphen_values = true)]
+    #[arg(requires = "at", required_unless_present_any = ["ids", "sides"])]
     of: Option<String>,
     #[command(flatten)]
     space: BoxOptions,

@@ -25,9 +25,9 @@ use crate::format::{EpochManifest, RunKind};
 use crate::query::analytics::bins::Bins;
 use crate::query::analytics::bounded::Bounded;
 use crate::query::analytics::distribution::{Histogram, numeric_column};
+use crate::query::analytics::estimate_source::EstimateSource;
 use crate::query::analytics::grid::{Axis, Grid};
 use crate::query::analytics::level_errors::{HistogramErrors, SampledRows, WeighedRows, standard_error};
-use crate::query::analytics::level_source::LevelSource;
 use crate::query::analytics::level_sums::{HistogramSums, LargestStep, SampledValues};
 use crate::query::analytics::matching::{MatchingRows, edges};
 use crate::query::catalog::Catalog;
@@ -63,7 +63,7 @@ pub(in crate::query) fn histogram(
     let schema = records.schema();
     let (index, order) = numeric_column(schema, column)?;
     let summed = summed.map(|summed| numeric_column(schema, summed)).transpose()?.map(|(summed, _)| summed);
-    let source = LevelSource::find(records, query, level, epochs, counters)?;
+    let source = EstimateSource::find(records, query, level, epochs, counters)?;
     let dataset = &source.catalog;
     let schema = dataset.schema();
     let request = MatchingRows { dataset, query: &source.query, epochs, counters };
@@ -120,7 +120,7 @@ pub(in crate::query) fn count(
     epochs: &[u64],
     counters: &Arc<Counters>,
 ) -> Result<CountEstimate> {
-    let source = LevelSource::find(records, query, level, epochs, counters)?;
+    let source = EstimateSource::find(records, query, level, epochs, counters)?;
     let dataset = &source.catalog;
     let request = MatchingRows { dataset, query: &source.query, epochs, counters };
     let stated = Stated::of(&request, None, None)?;

@@ -16,7 +16,7 @@ use crate::schema::Schema;
 
 /// The levels of detail that an estimate reads.
 #[derive(Debug)]
-pub(super) struct LevelSource {
+pub(super) struct EstimateSource {
     /// The records, or a copy of them.
     pub(super) catalog: Arc<Catalog>,
     /// The query of the rows of the level and above.
@@ -37,7 +37,7 @@ impl CopySource for OfCopy {
     }
 }
 
-impl LevelSource {
+impl EstimateSource {
     /// Finds what an estimate from a level reads. Reads manifests.
     ///
     /// # Errors
