@@ -81,8 +81,7 @@ pub use error::{Error, ErrorClass, Refusal, Result, UsageError};
 pub use format::{EpochStatistics, PartOptions, RunKind};
 pub use index::{BitmapDefinition, IndexDefinition, Overview, SecondaryIndex, SpaceDefinition};
 pub use index_build::{
-    BitmapBuild, BitmapEpoch, IndexBuild, IndexOptions, IndexSummary, IndexedEpoch, drop_index, drop_index_with,
-    indexes,
+    IndexBuild, IndexOptions, IndexSummary, IndexedEpoch, IndexedRows, drop_index, drop_index_with, indexes,
 };
 pub use query::{Dataset, Query};
 pub use runtime::local::LocalJob;

@@ -12,7 +12,7 @@ use turbidite::random::Random;
 use turbidite::storage::{Fault, FaultStorage, MemoryStorage, Storage};
 use turbidite::store::{DatasetPaths, IfExists, truncate_after, verify_on};
 use turbidite::{
-    BitmapBuild, Column, ColumnView, DataType, Dataset, IndexOptions, LocalJob, Query, Schema, VerifyOptions,
+    Column, ColumnView, DataType, Dataset, IndexBuild, IndexOptions, LocalJob, Query, Schema, VerifyOptions,
     WriteOptions, drop_index_with,
 };
 
@@ -59,7 +59,7 @@ fn write_by(
 
 fn add(storage: &Arc<MemoryStorage>, definition: &str) -> Vec<u64> {
     let options = IndexOptions { threads: Some(2), ..IndexOptions::default() };
-    let mut build = BitmapBuild::open_with(storage.clone(), "/ds", &definition.parse().unwrap(), &options).unwrap();
+    let mut build = IndexBuild::open_with(storage.clone(), "/ds", &definition.parse().unwrap(), &options).unwrap();
     let missing = build.missing().unwrap();
     for epoch in &missing {
         build.build_epoch(*epoch, &|_| ()).unwrap();
@@ -376,7 +376,7 @@ fn the_life_of_a_bitmap_index() {
     assert_eq!(storage.list(paths.index(INDEX).root()).unwrap().len(), 3);
     // Another precision, or another column, is another index or an error.
     let options = IndexOptions::default();
-    let open = |text: &str| BitmapBuild::open_with(storage.clone(), "/ds", &text.parse().unwrap(), &options);
+    let open = |text: &str| IndexBuild::open_with(storage.clone(), "/ds", &text.parse().unwrap(), &options);
     let error = open(&format!("{INDEX},precision=1")).unwrap_err().to_string();
     assert!(error.contains("precision") && error.contains("drop it first"), "{error}");
     assert!(open("bitmap:speed").unwrap_err().to_string().contains("no column"));
@@ -449,7 +449,7 @@ fn a_killed_build_is_completed() {
     write(&original, "energy", &[(10, records)], None);
     let options = IndexOptions { threads: Some(1), break_lock: true };
     let build = |storage: Arc<dyn Storage>| {
-        let mut build = BitmapBuild::open_with(storage, "/ds", &INDEX.parse().unwrap(), &options)?;
+        let mut build = IndexBuild::open_with(storage, "/ds", &INDEX.parse().unwrap(), &options)?;
         for epoch in build.missing()? {
             build.build_epoch(epoch, &|_| ())?;
         }

@@ -9,7 +9,7 @@ use turbidite::query::{BinScale, Bins, Bounded, EpochSelection, Histogram, Preci
 use turbidite::random::Random;
 use turbidite::storage::{Fault, FaultStorage, MemoryStorage, Storage};
 use turbidite::store::IfExists;
-use turbidite::{BitmapBuild, Dataset, IndexOptions, LocalJob, Query, Value, WriteOptions};
+use turbidite::{Dataset, IndexBuild, IndexOptions, LocalJob, Query, Value, WriteOptions};
 
 #[path = "support/plasma.rs"]
 mod plasma;
@@ -47,7 +47,7 @@ fn write(storage: &Arc<MemoryStorage>, key: &str, epoch: u64, records: &[Record]
 
 fn add(storage: &Arc<MemoryStorage>, definition: &str) {
     let options = IndexOptions { threads: Some(2), ..IndexOptions::default() };
-    let mut build = BitmapBuild::open_with(storage.clone(), "/ds", &definition.parse().unwrap(), &options).unwrap();
+    let mut build = IndexBuild::open_with(storage.clone(), "/ds", &definition.parse().unwrap(), &options).unwrap();
     for epoch in build.missing().unwrap() {
         build.build_epoch(epoch, &|_| ()).unwrap();
     }

@@ -16,7 +16,7 @@ use turbidite::random::Random;
 use turbidite::storage::{Fault, FaultStorage, FileKind, MemoryStorage, Storage, WritableFile};
 use turbidite::store::{DatasetPaths, IfExists, WriterLock, verify_on};
 use turbidite::{
-    BitmapBuild, Column, ColumnView, DataType, Dataset, Error, IndexOptions, LocalJob, Query, Schema, VerifyOptions,
+    Column, ColumnView, DataType, Dataset, Error, IndexBuild, IndexOptions, LocalJob, Query, Schema, VerifyOptions,
     WriteOptions, drop_index_with,
 };
 
@@ -114,7 +114,7 @@ fn sidecars(storage: &MemoryStorage, name: &str) -> Vec<(PathBuf, Vec<u8>)> {
 /// Returns the epochs that an index lacks, and removes what may be left of it.
 fn missing(storage: &Arc<dyn Storage>, definition: &str) -> Vec<u64> {
     let options = IndexOptions { break_lock: true, ..IndexOptions::default() };
-    let build = BitmapBuild::open_with(Arc::clone(storage), "/ds", &definition.parse().unwrap(), &options).unwrap();
+    let build = IndexBuild::open_with(Arc::clone(storage), "/ds", &definition.parse().unwrap(), &options).unwrap();
     let missing = build.missing().unwrap();
     build.close().unwrap();
     missing
@@ -122,9 +122,9 @@ fn missing(storage: &Arc<dyn Storage>, definition: &str) -> Vec<u64> {
 
 /// Makes an index anew from the records.
 fn add(storage: &Arc<dyn Storage>, definition: &str) {
-    let definition: turbidite::BitmapDefinition = definition.parse().unwrap();
+    let definition: turbidite::SecondaryIndex = definition.parse().unwrap();
     drop_index_with(storage, "/ds", &definition.name(), &IndexOptions::default()).unwrap();
-    let mut build = BitmapBuild::open_with(Arc::clone(storage), "/ds", &definition, &IndexOptions::default()).unwrap();
+    let mut build = IndexBuild::open_with(Arc::clone(storage), "/ds", &definition, &IndexOptions::default()).unwrap();
     for epoch in build.missing().unwrap() {
         build.build_epoch(epoch, &|_| ()).unwrap();
     }

@@ -29,7 +29,7 @@ fn write() -> Arc<MemoryStorage> {
         if epoch == 1 {
             let shared: Arc<dyn Storage> = storage.clone();
             let definition = NAME.parse().unwrap();
-            let mut build = IndexBuild::open_space_with(shared, ROOT, &definition, &IndexOptions::default()).unwrap();
+            let mut build = IndexBuild::open_with(shared, ROOT, &definition, &IndexOptions::default()).unwrap();
             build.build_epoch(epoch, &|_| ()).unwrap();
             build.close().unwrap();
         }

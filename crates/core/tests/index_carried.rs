@@ -13,8 +13,8 @@ use turbidite::random::Random;
 use turbidite::storage::{MemoryStorage, Storage};
 use turbidite::store::{DatasetPaths, IfExists, verify_on};
 use turbidite::{
-    Column, ColumnView, DataType, Dataset, ErrorClass, IndexBuild, IndexDefinition, IndexOptions, LocalJob, Query,
-    Schema, VerifyOptions, WriteOptions,
+    Column, ColumnView, DataType, Dataset, ErrorClass, IndexBuild, IndexOptions, LocalJob, Query, Schema,
+    VerifyOptions, WriteOptions,
 };
 
 mod support;
@@ -318,10 +318,8 @@ fn damage_changes_no_answer() {
 #[test]
 fn requests_that_make_no_sense_are_refused() {
     let storage = indexed("id,with=uy", true);
-    let open = |text: &str| {
-        let definition = text.parse::<IndexDefinition>()?;
-        IndexBuild::open_with(storage.clone(), "/ds", &definition, &IndexOptions::default()).map(drop)
-    };
+    let open =
+        |text: &str| IndexBuild::open_with(storage.clone(), "/ds", &text.parse()?, &IndexOptions::default()).map(drop);
     open("id,with=uy").unwrap();
     for (text, words) in [
         ("uy,with=speed", "no column 'speed'"),

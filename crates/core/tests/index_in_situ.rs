@@ -174,8 +174,13 @@ fn entries_made_in_situ_are_those_that_are_added_later() {
             let bytes: usize = if definition.carried().len() == 2 { 4 + 1 + 4 } else { in_situ[0][0].0.len() };
             assert!(in_situ.iter().flatten().all(|entry| entry.0.len() == bytes), "{definition}");
             drop_index_with(&storage, "/ds", name, &IndexOptions::default()).unwrap();
-            let mut build =
-                IndexBuild::open_with(Arc::clone(&storage), "/ds", &definition, &IndexOptions::default()).unwrap();
+            let mut build = IndexBuild::open_with(
+                Arc::clone(&storage),
+                "/ds",
+                &definition.clone().into(),
+                &IndexOptions::default(),
+            )
+            .unwrap();
             for (epoch, in_situ) in [3, 5, 7].into_iter().zip(in_situ) {
                 build.build_epoch(epoch, &|_| ()).unwrap();
                 assert!(entries(&storage, name, epoch).unwrap() == in_situ, "{key}, {definition}, epoch {epoch}");
@@ -413,8 +418,8 @@ fn a_refused_job_creates_no_index() {
         assert!(error.contains(expected), "{indexes:?}: {error}");
         assert_eq!(folders(), ["bitmap:cell", "id"], "{indexes:?}");
     }
-    let definition: IndexDefinition = "id".parse().unwrap();
-    let build = IndexBuild::open_with(Arc::clone(&storage), "/ds", &definition, &IndexOptions::default()).unwrap();
+    let build =
+        IndexBuild::open_with(Arc::clone(&storage), "/ds", &"id".parse().unwrap(), &IndexOptions::default()).unwrap();
     assert!(matches!(open(&["energy", "bitmap:energy", "id"]), Err(Error::Locked { .. })));
     assert_eq!(folders(), ["bitmap:cell", "id"]);
     build.close().unwrap();

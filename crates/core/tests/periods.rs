@@ -238,7 +238,7 @@ fn indexes_by_space_wrap_where_the_records_do() {
     for definition in ["space:z,x,levels=1", "space:x,y,levels=2"] {
         let shared: Arc<dyn Storage> = storage.clone();
         let mut build =
-            IndexBuild::open_space_with(shared, ROOT, &definition.parse().unwrap(), &IndexOptions::default()).unwrap();
+            IndexBuild::open_with(shared, ROOT, &definition.parse().unwrap(), &IndexOptions::default()).unwrap();
         build.build_epoch(3, &|_| ()).unwrap();
         build.close().unwrap();
     }

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use turbidite::query::{Dataset, Query, Use};
 use turbidite::storage::Storage;
 use turbidite::store::{DatasetPaths, VerifyOptions, verify_on};
-use turbidite::{BitmapBuild, IndexOptions};
+use turbidite::{IndexBuild, IndexOptions};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::sample::{ROOT, Sample, files_below};
@@ -40,7 +40,7 @@ fn indexed() -> &'static Indexed {
         let count = |text: &&str| dataset.count(&Query::new().filter(*text)).expect("it is intact").0;
         let counts = CONDITIONS.iter().map(count).collect();
         let definition = INDEX.parse().expect("it is a definition");
-        let mut build = BitmapBuild::open_with(storage.clone(), ROOT, &definition, &IndexOptions::default())
+        let mut build = IndexBuild::open_with(storage.clone(), ROOT, &definition, &IndexOptions::default())
             .expect("the columns have numbers");
         for epoch in build.missing().expect("memory") {
             build.build_epoch(epoch, &|_| ()).expect("memory");

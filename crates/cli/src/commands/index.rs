@@ -1,6 +1,5 @@
 //! `turbidite index`: makes, lists and removes indexes of a dataset.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -9,10 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde_json::json;
 use turbidite::store::EpochRange;
-use turbidite::{
-    BitmapBuild, BitmapDefinition, IndexBuild, IndexDefinition, IndexOptions, IndexSummary, Overview, SecondaryIndex,
-    SpaceDefinition, WriteOptions, drop_index, indexes,
-};
+use turbidite::{IndexBuild, IndexOptions, IndexSummary, SecondaryIndex, WriteOptions, drop_index, indexes};
 
 use super::answers::{say, say_json};
 use crate::failure::{Failure, complain};
@@ -135,7 +131,7 @@ impl Add {
             break_lock: self.break_lock,
             shows: leads && !as_json,
         };
-        let added = build.add_any(&definition, world.as_ref())?;
+        let added = build.add(&definition, world.as_ref())?;
         world.map_or(Ok(()), World::leave)?;
         match (leads, as_json) {
             (false, _) => Ok(()),
@@ -158,121 +154,40 @@ impl Add {
 }
 
 impl IndexRun<'_> {
-    /// Makes what an index of any family lacks.
-    pub(super) fn add_any(&self, definition: &SecondaryIndex, world: Option<&World>) -> Result<Added, Failure> {
-        match definition {
-            SecondaryIndex::Entries(definition) => self.add_entries(definition, world),
-            SecondaryIndex::Bitmap(definition) => self.add_bitmap(definition, world),
-            SecondaryIndex::Space(definition) => self.add_copy(definition, world),
-            SecondaryIndex::Overview(_) => self.add_overview(world),
+    /// Makes what an index lacks.
+    pub(super) fn add(&self, definition: &SecondaryIndex, world: Option<&World>) -> Result<Added, Failure> {
+        let begun = Instant::now();
+        let mut build = self.open(definition, world)?;
+        if let Some(notice) = build.lock_notice().filter(|_| self.shows) {
+            complain(&format!("turbidite: {notice}"));
         }
+        let epochs = self.selected(build.missing()?);
+        let progress = self.progress(&epochs, &build)?;
+        let name = definition.name();
+        let (mut entries, mut bytes_written) = (0, 0);
+        for &epoch in &epochs {
+            progress.set_message(format!("index {name}, epoch {epoch}"));
+            let written = build.build_epoch(epoch, &|rows| progress.inc(rows))?;
+            entries += written.rows;
+            bytes_written += written.bytes;
+        }
+        progress.finish_and_clear();
+        build.close()?;
+        let (dataset, definition) = (self.dataset.to_owned(), definition.to_string());
+        let wall_s = begun.elapsed().as_secs_f64();
+        Ok(Added { dataset, name, definition, epochs, entries, bytes_written, wall_s })
     }
 
-    fn add_entries(&self, definition: &IndexDefinition, world: Option<&World>) -> Result<Added, Failure> {
+    fn open(&self, definition: &SecondaryIndex, world: Option<&World>) -> Result<IndexBuild, Failure> {
         let options = self.options();
-        let build = match world {
-            None => IndexBuild::open(self.dataset, definition, &options)?,
-            Some(world) => {
-                let transport = Box::new(world.transport(WriteOptions::new(world.ranks()).credit_batches)?);
-                let place = (world.rank(), world.ranks());
-                IndexBuild::open_rank(self.dataset, definition, &options, place, world.topology(), transport)?
-            }
-        };
-        self.complete(build, definition.name(), definition)
-    }
-
-    fn add_copy(&self, definition: &SpaceDefinition, world: Option<&World>) -> Result<Added, Failure> {
-        let options = self.options();
-        let build = match world {
-            None => IndexBuild::open_space(self.dataset, definition, &options)?,
-            Some(world) => {
-                let transport = Box::new(world.transport(WriteOptions::new(world.ranks()).credit_batches)?);
-                let place = (world.rank(), world.ranks());
-                IndexBuild::open_space_rank(self.dataset, definition, &options, place, world.topology(), transport)?
-            }
-        };
-        self.complete(build, &definition.name(), definition)
-    }
-
-    fn add_overview(&self, world: Option<&World>) -> Result<Added, Failure> {
-        let options = self.options();
-        let build = match world {
-            None => IndexBuild::open_overview(self.dataset, &options)?,
-            Some(world) => {
-                let transport = Box::new(world.transport(WriteOptions::new(world.ranks()).credit_batches)?);
-                let place = (world.rank(), world.ranks());
-                IndexBuild::open_overview_rank(self.dataset, &options, place, world.topology(), transport)?
-            }
-        };
-        self.complete(build, Overview::NAME, &Overview::NAME)
+        let Some(world) = world else { return Ok(IndexBuild::open(self.dataset, definition, &options)?) };
+        let transport = Box::new(world.transport(WriteOptions::new(world.ranks()).credit_batches)?);
+        let place = (world.rank(), world.ranks());
+        Ok(IndexBuild::open_rank(self.dataset, definition, &options, place, world.topology(), transport)?)
     }
 
     fn options(&self) -> IndexOptions {
         IndexOptions { threads: self.threads.map(usize::from), break_lock: self.break_lock }
-    }
-
-    /// Makes the entries, or copies, of all epochs that an index lacks.
-    fn complete(&self, mut build: IndexBuild, name: &str, definition: &dyn fmt::Display) -> Result<Added, Failure> {
-        let begun = Instant::now();
-        if let Some(notice) = build.lock_notice().filter(|_| self.shows) {
-            complain(&format!("turbidite: {notice}"));
-        }
-        let epochs = self.selected(build.missing()?);
-        let progress = self.progress(&epochs, |epoch| build.rows(epoch))?;
-        let mut added = self.make(name, definition, epochs, &progress, |epoch| {
-            let written = build.build_epoch(epoch, &|rows| progress.inc(rows))?;
-            Ok((written.rows, written.bytes_written))
-        })?;
-        build.close()?;
-        added.wall_s = begun.elapsed().as_secs_f64();
-        Ok(added)
-    }
-
-    /// Makes the sidecars of all epochs that a bitmap index lacks.
-    fn add_bitmap(&self, definition: &BitmapDefinition, world: Option<&World>) -> Result<Added, Failure> {
-        let begun = Instant::now();
-        let options = self.options();
-        let mut build = match world {
-            None => BitmapBuild::open(self.dataset, definition, &options)?,
-            Some(world) => {
-                let transport = Box::new(world.transport(WriteOptions::new(world.ranks()).credit_batches)?);
-                let place = (world.rank(), world.ranks());
-                BitmapBuild::open_rank(self.dataset, definition, &options, place, world.topology(), transport)?
-            }
-        };
-        if let Some(notice) = build.lock_notice().filter(|_| self.shows) {
-            complain(&format!("turbidite: {notice}"));
-        }
-        let epochs = self.selected(build.missing()?);
-        let progress = self.progress(&epochs, |epoch| build.rows(epoch))?;
-        let mut added = self.make(&definition.name(), definition, epochs, &progress, |epoch| {
-            let written = build.build_epoch(epoch, &|rows| progress.inc(rows))?;
-            Ok((written.rows, written.bytes))
-        })?;
-        build.close()?;
-        added.wall_s = begun.elapsed().as_secs_f64();
-        Ok(added)
-    }
-
-    /// Makes some epochs of an index. `build` makes one, and returns the number of its rows and bytes.
-    fn make(
-        &self,
-        name: &str,
-        definition: &dyn fmt::Display,
-        epochs: Vec<u64>,
-        progress: &ProgressBar,
-        mut build: impl FnMut(u64) -> Result<(u64, u64), Failure>,
-    ) -> Result<Added, Failure> {
-        let (mut entries, mut bytes_written) = (0, 0);
-        for &epoch in &epochs {
-            progress.set_message(format!("index {name}, epoch {epoch}"));
-            let (rows, bytes) = build(epoch)?;
-            entries += rows;
-            bytes_written += bytes;
-        }
-        progress.finish_and_clear();
-        let (dataset, name, definition) = (self.dataset.to_owned(), name.to_owned(), definition.to_string());
-        Ok(Added { dataset, name, definition, epochs, entries, bytes_written, wall_s: 0.0 })
     }
 
     /// Returns the requested epochs among some.
@@ -282,17 +197,13 @@ impl IndexRun<'_> {
     }
 
     /// Returns the progress bar of the rows of some epochs.
-    fn progress(
-        &self,
-        epochs: &[u64],
-        rows_of: impl Fn(u64) -> Result<u64, turbidite::Error>,
-    ) -> Result<ProgressBar, Failure> {
+    fn progress(&self, epochs: &[u64], build: &IndexBuild) -> Result<ProgressBar, Failure> {
         if !self.shows {
             return Ok(ProgressBar::hidden());
         }
         let mut rows = 0;
         for &epoch in epochs {
-            rows += rows_of(epoch)?;
+            rows += build.rows(epoch)?;
         }
         let progress = ProgressBar::new(rows);
         let style = ProgressStyle::with_template("{msg} [{bar:32}] {percent:>3}% {eta} left");
@@ -397,7 +308,7 @@ pub(super) fn add_as_in(source: &Path, run: &IndexRun<'_>) -> Result<Vec<Added>,
     for index in indexes(source)? {
         match index.problem {
             Some(problem) => complain(&format!("turbidite: index {} is not made in the copy: {problem}", index.name)),
-            None => added.push(run.add_any(&index.definition.parse()?, None)?),
+            None => added.push(run.add(&index.definition.parse()?, None)?),
         }
     }
     Ok(added)

@@ -320,7 +320,7 @@ impl Ingest {
             break_lock: self.break_lock,
             shows,
         };
-        self.indexes()?.iter().try_for_each(|definition| run.add_any(definition, world).map(drop))
+        self.indexes()?.iter().try_for_each(|definition| run.add(definition, world).map(drop))
     }
 
     /// Returns what the indexes have of the epochs of the source.

@@ -11,28 +11,17 @@ use crate::error::{Error, IoContext, Result};
 use crate::format::PartId;
 use crate::format::bitmap::sidecar::{EncodedSection, SidecarIdentity, SidecarWriter};
 use crate::index::{BitmapColumns, BitmapDefinition};
+use crate::index_build::build::IndexedRows;
 use crate::index_build::options::IndexOptions;
-use crate::index_build::others::{Others, open_announced};
+use crate::index_build::others::{Link, Others, open_announced};
 use crate::index_build::removal::remove_remains;
 use crate::query::{Dataset, EpochGroups, Group, PageIndex};
-use crate::shuffle::{Topology, Transport};
-use crate::storage::{FileSystem, Storage};
+use crate::storage::Storage;
 use crate::store::{DatasetPaths, LockNotice, SidecarEpoch, WriterLock};
 
 /// A bitmap index that is being built.
-///
-/// ```no_run
-/// use turbidite::{BitmapBuild, IndexOptions};
-/// let mut build = BitmapBuild::open("particles.tbd", &"bitmap:ux,uy,uz".parse()?, &IndexOptions::default())?;
-/// for epoch in build.missing()? {
-///     let written = build.build_epoch(epoch, &|_rows| {})?;
-///     println!("epoch {epoch}: {} bytes for {} rows", written.bytes, written.rows);
-/// }
-/// build.close()?;
-/// # Ok::<(), turbidite::Error>(())
-/// ```
 #[derive(Debug)]
-pub struct BitmapBuild {
+pub(super) struct BitmapBuild {
     dataset: Dataset,
     storage: Arc<dyn Storage>,
     /// The folder of the index.
@@ -46,75 +35,27 @@ pub struct BitmapBuild {
     others: Mutex<Option<Others>>,
 }
 
-/// The sidecars of an epoch that were written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct BitmapEpoch {
-    /// Number of indexed rows.
-    pub rows: u64,
-    /// Size of the sidecars in bytes.
-    pub bytes: u64,
-}
-
 impl BitmapBuild {
-    /// Opens a bitmap index of the dataset at `path`, or creates it.
+    /// Opens a bitmap index of the dataset at `path`, or creates it. `link` connects this process with others that write
+    /// the sidecars of a share of the parts.
     ///
     /// # Errors
-    /// If there is no such dataset or column, a column has no numbers, another process builds the index, or an index of
-    /// this name exists that is defined otherwise or belongs to other data.
-    pub fn open(path: impl AsRef<Path>, definition: &BitmapDefinition, options: &IndexOptions) -> Result<Self> {
-        Self::open_with(Arc::new(FileSystem::new()), path, definition, options)
-    }
-
-    /// Opens an index like [`BitmapBuild::open`], on any storage.
-    ///
-    /// # Errors
-    /// As for [`BitmapBuild::open`].
-    #[doc(hidden)]
-    pub fn open_with(
-        storage: Arc<dyn Storage>,
-        path: impl AsRef<Path>,
+    /// As for [`super::IndexBuild::open`], on every rank.
+    pub(super) fn open(
+        storage: &Arc<dyn Storage>,
+        path: &Path,
         definition: &BitmapDefinition,
         options: &IndexOptions,
+        link: Option<Link>,
     ) -> Result<Self> {
-        let mut build = Self::unlocked(storage, path.as_ref(), definition, options)?;
-        build.prepare(path.as_ref(), definition, options)?;
-        Ok(build)
-    }
-
-    /// Opens an index as one of several processes, each of which writes the sidecars of a share of the parts. All ranks
-    /// make the same calls with the same arguments.
-    ///
-    /// # Errors
-    /// As for [`BitmapBuild::open`], on every rank.
-    pub fn open_rank(
-        path: impl AsRef<Path>,
-        definition: &BitmapDefinition,
-        options: &IndexOptions,
-        place: (u32, u32),
-        topology: Topology,
-        transport: Box<dyn Transport + Send>,
-    ) -> Result<Self> {
-        Self::open_rank_with(Arc::new(FileSystem::new()), path, definition, options, place, topology, transport)
-    }
-
-    /// Opens an index like [`BitmapBuild::open_rank`], on any storage.
-    ///
-    /// # Errors
-    /// As for [`BitmapBuild::open_rank`].
-    #[doc(hidden)]
-    pub fn open_rank_with(
-        storage: Arc<dyn Storage>,
-        path: impl AsRef<Path>,
-        definition: &BitmapDefinition,
-        options: &IndexOptions,
-        place: (u32, u32),
-        topology: Topology,
-        transport: Box<dyn Transport + Send>,
-    ) -> Result<Self> {
-        let open = |options: &IndexOptions| Self::unlocked(storage.clone(), path.as_ref(), definition, options);
-        let (mut others, mut build) = Others::open(&storage, place, topology, transport, options, open)?;
-        let lead = || build.prepare(path.as_ref(), definition, options).map(|()| String::new());
+        let open = |options: &IndexOptions| Self::unlocked(storage.clone(), path, definition, options);
+        let Some(link) = link else {
+            let mut build = open(options)?;
+            build.prepare(path, definition, options)?;
+            return Ok(build);
+        };
+        let (mut others, mut build) = Others::open(storage, link, options, open)?;
+        let lead = || build.prepare(path, definition, options).map(|()| String::new());
         others.take(lead, |_| Ok(()))?;
         build.others = Mutex::new(Some(others));
         Ok(build)
@@ -151,7 +92,7 @@ impl BitmapBuild {
     }
 
     /// Returns the notice about a dead process's stale lock of the index, if there was one, for the user.
-    pub fn lock_notice(&self) -> Option<&LockNotice> {
+    pub(super) fn lock_notice(&self) -> Option<&LockNotice> {
         self.lock_notice.as_ref()
     }
 
@@ -160,7 +101,7 @@ impl BitmapBuild {
     ///
     /// # Errors
     /// A corrupt manifest; I/O errors; when the connection has failed.
-    pub fn missing(&self) -> Result<Vec<u64>> {
+    pub(super) fn missing(&self) -> Result<Vec<u64>> {
         Others::epochs(&self.others, || self.missing_now())
     }
 
@@ -180,7 +121,7 @@ impl BitmapBuild {
     ///
     /// # Errors
     /// A missing epoch; a corrupt manifest.
-    pub fn rows(&self, epoch: u64) -> Result<u64> {
+    pub(super) fn rows(&self, epoch: u64) -> Result<u64> {
         Ok(self.dataset.manifest(epoch)?.rows())
     }
 
@@ -189,7 +130,7 @@ impl BitmapBuild {
     ///
     /// # Errors
     /// A missing epoch, corruption of its records, or a failure of storage. The index is then unchanged.
-    pub fn build_epoch(&mut self, epoch: u64, progress: &(dyn Fn(u64) + Sync)) -> Result<BitmapEpoch> {
+    pub(super) fn build_epoch(&mut self, epoch: u64, progress: &(dyn Fn(u64) + Sync)) -> Result<IndexedRows> {
         let others = self.others.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         let Some(mut others) = others else { return self.build_alone(epoch, progress) };
         let built = self.build_with(&mut others, epoch, progress);
@@ -198,7 +139,7 @@ impl BitmapBuild {
     }
 
     /// Writes a share of the sidecars of an epoch. Rank 0 commits them when all processes have written theirs.
-    fn build_with(&self, others: &mut Others, epoch: u64, progress: &(dyn Fn(u64) + Sync)) -> Result<BitmapEpoch> {
+    fn build_with(&self, others: &mut Others, epoch: u64, progress: &(dyn Fn(u64) + Sync)) -> Result<IndexedRows> {
         let (storage, rank, ranks) = (&*self.storage, others.rank, others.ranks);
         let begin = || {
             let commit = self.dataset.manifest(epoch)?.commit;
@@ -233,10 +174,10 @@ impl BitmapBuild {
             drop(storage.remove_dir_all(&self.index.unfinished()));
         }
         let bytes = committed?.parse().map_err(|_| Error::internal("an announcement of no number"))?;
-        Ok(BitmapEpoch { rows: self.rows(epoch)?, bytes })
+        Ok(IndexedRows { rows: self.rows(epoch)?, bytes })
     }
 
-    fn build_alone(&self, epoch: u64, progress: &(dyn Fn(u64) + Sync)) -> Result<BitmapEpoch> {
+    fn build_alone(&self, epoch: u64, progress: &(dyn Fn(u64) + Sync)) -> Result<IndexedRows> {
         let groups = EpochGroups::open(&self.dataset, epoch)?;
         let folder = SidecarEpoch::begin(&*self.storage, &self.index, epoch, groups.commit())?;
         let written = self.write_parts(epoch, &groups, groups.parts().collect(), &folder, progress);
@@ -255,7 +196,7 @@ impl BitmapBuild {
     ///
     /// # Errors
     /// If the lock file cannot be removed.
-    pub fn close(self) -> Result<()> {
+    pub(super) fn close(self) -> Result<()> {
         self.lock.map_or(Ok(()), WriterLock::release)
     }
 
@@ -267,7 +208,7 @@ impl BitmapBuild {
         parts: Vec<PartId>,
         folder: &Path,
         progress: &(dyn Fn(u64) + Sync),
-    ) -> Result<BitmapEpoch> {
+    ) -> Result<IndexedRows> {
         let (next, is_failed) = (AtomicUsize::new(0), AtomicBool::new(false));
         let (rows, bytes, failure) = (AtomicU64::new(0), AtomicU64::new(0), Mutex::new(None));
         let work = || {
@@ -293,7 +234,7 @@ impl BitmapBuild {
             work();
         });
         let failed = failure.into_inner().unwrap_or_else(PoisonError::into_inner);
-        failed.map_or(Ok(BitmapEpoch { rows: rows.into_inner(), bytes: bytes.into_inner() }), Err)
+        failed.map_or(Ok(IndexedRows { rows: rows.into_inner(), bytes: bytes.into_inner() }), Err)
     }
 
     fn identity(&self, epoch: u64, commit: Uuid, part: PartId) -> SidecarIdentity {

@@ -1,140 +1,61 @@
-//! Builds one index of a dataset, epoch by epoch.
+//! Builds an index of any family, epoch by epoch.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::sync::Arc;
 
-use uuid::Uuid;
-
-use super::definition::{Definition, Kind};
-use super::division::{Division, share};
+use super::bitmap::BitmapBuild;
+use super::dataset::DatasetBuild;
+use super::definition::Definition;
 use super::options::IndexOptions;
-use super::others::{Others, open_announced};
-use super::parts::{PartSet, manifest};
-use super::removal::remove_remains;
-use super::sample::IndexedRecords;
-use crate::error::{Error, Result};
-use crate::format::{EpochStatistics, PartIdentity};
-use crate::index::{IndexDefinition, IndexedValues, SpaceDefinition};
-use crate::query::{Dataset, EpochGroups};
-use crate::runtime::{MEMTABLES_PER_PART, Opened, WriteOptions, clear_attempts, open_dataset};
-use crate::schema::Schema;
+use super::others::Link;
+use crate::error::Result;
+use crate::index::SecondaryIndex;
 use crate::shuffle::{Topology, Transport};
 use crate::storage::{FileSystem, Storage};
-use crate::store::{DatasetDescriptor, DatasetPaths, EpochCommit, LockNotice, WriterLock, discard_attempt};
-use crate::writer::{MAX_RUN_ROWS, PartFactory};
+use crate::store::LockNotice;
 
-/// Maximum size of the memtables of all parts that a process writes, in memtables of a rank, unless an epoch has more
-/// parts.
-const MOST_MEMTABLES: u64 = 32;
-
-/// The same for the parts of an overview, of which each run should have all rows of its place.
-const MOST_MEMTABLES_OF_OVERVIEW: u64 = 64;
-
-/// The memory of a part's run that its share of a copy is to fill, as a fraction: shares differ, since they are cut by
-/// a sample, and a part should have one run.
-const FILLED: (u64, u64) = (3, 4);
-
-/// Size of a run of an overview, in memtables of a rank. A cursor opens all parts of it, so they are few.
-const MEMTABLES_OF_OVERVIEW: u64 = MEMTABLES_PER_PART;
-
-/// An index of entries, an index by space or an overview that is being built.
+/// An index of a dataset that is being built.
 ///
 /// ```no_run
 /// use turbidite::{IndexBuild, IndexOptions};
-/// let mut build = IndexBuild::open("particles.tbd", &"id".parse()?, &IndexOptions::default())?;
+/// let mut build = IndexBuild::open("particles.tbd", &"bitmap:ux,uy,uz".parse()?, &IndexOptions::default())?;
 /// for epoch in build.missing()? {
-///     let statistics = build.build_epoch(epoch, &|_rows| {})?;
-///     println!("epoch {epoch}: {} entries", statistics.rows);
+///     let written = build.build_epoch(epoch, &|_rows| {})?;
+///     println!("epoch {epoch}: {} bytes for {} rows", written.bytes, written.rows);
 /// }
 /// build.close()?;
 /// # Ok::<(), turbidite::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct IndexBuild {
-    dataset: Dataset,
-    storage: Arc<dyn Storage>,
-    /// The folder of the index.
-    paths: DatasetPaths,
-    kind: Kind,
-    values: IndexedValues,
-    /// The description of the dataset of entries or copies, once it is open.
-    descriptor: DatasetDescriptor,
-    options: WriteOptions,
-    most_memtables: u64,
-    threads: usize,
-    /// Absent on ranks other than 0.
-    lock: Option<WriterLock>,
-    lock_notice: Option<LockNotice>,
-    /// The commit of the next epoch's entries, if it is given.
-    commit: Option<Uuid>,
-    /// The other processes that write a share, if there are any. The lock lets threads share the rest of the build.
-    others: Mutex<Option<Others>>,
+pub struct IndexBuild(Family);
+
+/// A build by what the index consists of.
+#[derive(Debug)]
+enum Family {
+    /// A dataset of entries or copies.
+    Dataset(DatasetBuild),
+    /// A sidecar of each part.
+    Bitmap(BitmapBuild),
+}
+
+/// What was made of an epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct IndexedRows {
+    /// Number of indexed rows.
+    pub rows: u64,
+    /// Number of bytes that all processes have written.
+    pub bytes: u64,
 }
 
 impl IndexBuild {
     /// Opens an index of the dataset at `path`, or creates it.
     ///
     /// # Errors
-    /// If there is no such dataset or column, another process builds the index, or an index of this name exists that is
-    /// defined otherwise or belongs to other data.
-    pub fn open(path: impl AsRef<Path>, definition: &IndexDefinition, options: &IndexOptions) -> Result<Self> {
-        Self::open_with(Arc::new(FileSystem::new()), path, definition, options)
-    }
-
-    /// Opens an index by space of the dataset at `path`, or creates it. Its entries are copies of the records.
-    ///
-    /// # Errors
-    /// As for [`IndexBuild::open`].
-    pub fn open_space(path: impl AsRef<Path>, definition: &SpaceDefinition, options: &IndexOptions) -> Result<Self> {
-        Self::open_space_with(Arc::new(FileSystem::new()), path, definition, options)
-    }
-
-    /// Opens an index like [`IndexBuild::open_space`], on any storage.
-    ///
-    /// # Errors
-    /// As for [`IndexBuild::open`].
-    #[doc(hidden)]
-    pub fn open_space_with(
-        storage: Arc<dyn Storage>,
-        path: impl AsRef<Path>,
-        definition: &SpaceDefinition,
-        options: &IndexOptions,
-    ) -> Result<Self> {
-        Self::open_alone(&storage, path.as_ref(), Definition::Space(definition), options)
-    }
-
-    /// Opens the overview of the dataset at `path`, or creates it. Its entries are copies of the rows of the highest
-    /// level of detail.
-    ///
-    /// # Errors
-    /// As for [`IndexBuild::open`].
-    pub fn open_overview(path: impl AsRef<Path>, options: &IndexOptions) -> Result<Self> {
-        Self::open_overview_with(&(Arc::new(FileSystem::new()) as Arc<dyn Storage>), path, options)
-    }
-
-    /// Opens an index like [`IndexBuild::open_overview`], on any storage.
-    ///
-    /// # Errors
-    /// As for [`IndexBuild::open`].
-    #[doc(hidden)]
-    pub fn open_overview_with(
-        storage: &Arc<dyn Storage>,
-        path: impl AsRef<Path>,
-        options: &IndexOptions,
-    ) -> Result<Self> {
-        Self::open_alone(storage, path.as_ref(), Definition::Overview, options)
-    }
-
-    fn open_alone(
-        storage: &Arc<dyn Storage>,
-        path: &Path,
-        definition: Definition<'_>,
-        options: &IndexOptions,
-    ) -> Result<Self> {
-        let mut build = Self::unlocked(storage.clone(), path, definition, options)?;
-        build.prepare(path)?;
-        Ok(build)
+    /// If there is no such dataset or column, a column's type cannot be indexed, another process builds the index, or
+    /// an index of this name exists that is defined otherwise or belongs to other data.
+    pub fn open(path: impl AsRef<Path>, index: &SecondaryIndex, options: &IndexOptions) -> Result<Self> {
+        Self::open_with(Arc::new(FileSystem::new()), path, index, options)
     }
 
     /// Opens an index like [`IndexBuild::open`], on any storage.
@@ -145,86 +66,26 @@ impl IndexBuild {
     pub fn open_with(
         storage: Arc<dyn Storage>,
         path: impl AsRef<Path>,
-        definition: &IndexDefinition,
+        index: &SecondaryIndex,
         options: &IndexOptions,
     ) -> Result<Self> {
-        Self::open_alone(&storage, path.as_ref(), Definition::Entries(definition), options)
+        Self::open_any(&storage, path.as_ref(), index, options, None)
     }
 
-    /// Opens an index as one of several processes, each of which writes a share of the parts. All ranks make the same
+    /// Opens an index as one of several processes, each of which writes a share of the files. All ranks make the same
     /// calls with the same arguments.
     ///
     /// # Errors
     /// As for [`IndexBuild::open`], on every rank.
     pub fn open_rank(
         path: impl AsRef<Path>,
-        definition: &IndexDefinition,
+        index: &SecondaryIndex,
         options: &IndexOptions,
         place: (u32, u32),
         topology: Topology,
         transport: Box<dyn Transport + Send>,
     ) -> Result<Self> {
-        Self::open_rank_with(Arc::new(FileSystem::new()), path, definition, options, place, topology, transport)
-    }
-
-    /// Opens an index by space like [`IndexBuild::open_rank`].
-    ///
-    /// # Errors
-    /// As for [`IndexBuild::open`], on every rank.
-    pub fn open_space_rank(
-        path: impl AsRef<Path>,
-        definition: &SpaceDefinition,
-        options: &IndexOptions,
-        place: (u32, u32),
-        topology: Topology,
-        transport: Box<dyn Transport + Send>,
-    ) -> Result<Self> {
-        let storage: Arc<dyn Storage> = Arc::new(FileSystem::new());
-        Self::open_space_rank_with(&storage, path, definition, options, (place, topology, transport))
-    }
-
-    /// Opens an index like [`IndexBuild::open_space_rank`], on any storage.
-    ///
-    /// # Errors
-    /// As for [`IndexBuild::open`], on every rank.
-    #[doc(hidden)]
-    pub fn open_space_rank_with(
-        storage: &Arc<dyn Storage>,
-        path: impl AsRef<Path>,
-        definition: &SpaceDefinition,
-        options: &IndexOptions,
-        link: Link,
-    ) -> Result<Self> {
-        Self::open_together(storage, path.as_ref(), Definition::Space(definition), options, link)
-    }
-
-    /// Opens the overview like [`IndexBuild::open_rank`].
-    ///
-    /// # Errors
-    /// As for [`IndexBuild::open`], on every rank.
-    pub fn open_overview_rank(
-        path: impl AsRef<Path>,
-        options: &IndexOptions,
-        place: (u32, u32),
-        topology: Topology,
-        transport: Box<dyn Transport + Send>,
-    ) -> Result<Self> {
-        let storage: Arc<dyn Storage> = Arc::new(FileSystem::new());
-        Self::open_overview_rank_with(&storage, path, options, (place, topology, transport))
-    }
-
-    /// Opens an index like [`IndexBuild::open_overview_rank`], on any storage.
-    ///
-    /// # Errors
-    /// As for [`IndexBuild::open`], on every rank.
-    #[doc(hidden)]
-    pub fn open_overview_rank_with(
-        storage: &Arc<dyn Storage>,
-        path: impl AsRef<Path>,
-        options: &IndexOptions,
-        link: Link,
-    ) -> Result<Self> {
-        Self::open_together(storage, path.as_ref(), Definition::Overview, options, link)
+        Self::open_rank_with(Arc::new(FileSystem::new()), path, index, options, place, topology, transport)
     }
 
     /// Opens an index like [`IndexBuild::open_rank`], on any storage.
@@ -235,296 +96,75 @@ impl IndexBuild {
     pub fn open_rank_with(
         storage: Arc<dyn Storage>,
         path: impl AsRef<Path>,
-        definition: &IndexDefinition,
+        index: &SecondaryIndex,
         options: &IndexOptions,
         place: (u32, u32),
         topology: Topology,
         transport: Box<dyn Transport + Send>,
     ) -> Result<Self> {
-        let (path, definition) = (path.as_ref(), Definition::Entries(definition));
-        Self::open_together(&storage, path, definition, options, (place, topology, transport))
+        Self::open_any(&storage, path.as_ref(), index, options, Some(Link { place, topology, transport }))
     }
 
-    fn open_together(
+    fn open_any(
         storage: &Arc<dyn Storage>,
         path: &Path,
-        definition: Definition<'_>,
+        index: &SecondaryIndex,
         options: &IndexOptions,
-        (place, topology, transport): Link,
+        link: Option<Link>,
     ) -> Result<Self> {
-        let open = |options: &IndexOptions| Self::unlocked(storage.clone(), path, definition, options);
-        let (mut others, mut build) = Others::open(storage, place, topology, transport, options, open)?;
-        let mut prepared = None;
-        let lead = || {
-            build.prepare(path)?;
-            // An UUID is text, so the other ranks learn of it without the file, which they may not see yet.
-            prepared = Some(());
-            Ok(build.descriptor.uuid.to_string())
+        let definition = match index {
+            SecondaryIndex::Entries(definition) => Definition::Entries(definition),
+            SecondaryIndex::Space(definition) => Definition::Space(definition),
+            SecondaryIndex::Overview(_) => Definition::Overview,
+            SecondaryIndex::Bitmap(definition) => {
+                return BitmapBuild::open(storage, path, definition, options, link).map(Family::Bitmap).map(Self);
+            }
         };
-        let uuid = others.take(lead, |_| Ok(()))?;
-        if prepared.is_none() {
-            build.descriptor.uuid = uuid.parse().map_err(|_| Error::internal("an announcement of no dataset"))?;
-        }
-        build.others = Mutex::new(Some(others));
-        Ok(build)
-    }
-
-    /// Opens an index for reading its dataset.
-    fn unlocked(
-        storage: Arc<dyn Storage>,
-        path: &Path,
-        definition: Definition<'_>,
-        options: &IndexOptions,
-    ) -> Result<Self> {
-        let dataset = Dataset::open_with(Arc::clone(&storage), path)?;
-        let paths = DatasetPaths::new(path).index(&definition.name());
-        let existing = DatasetDescriptor::read(&*storage, &paths).ok().map(|found| found.schema);
-        let (schema, values) = definition.layout(dataset.descriptor(), existing.as_deref())?;
-        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        let writing = definition.writing(dataset.descriptor());
-        let kind = definition.kind(dataset.schema());
-        Ok(Self {
-            options: WriteOptions { break_lock: options.break_lock, ..writing },
-            kind,
-            most_memtables: if matches!(kind, Kind::Overview(_)) { MOST_MEMTABLES_OF_OVERVIEW } else { MOST_MEMTABLES },
-            threads: options.threads.unwrap_or_else(cores).max(1),
-            dataset,
-            storage,
-            paths,
-            values,
-            descriptor: DatasetDescriptor::new(Arc::new(schema)),
-            lock: None,
-            lock_notice: None,
-            commit: None,
-            others: Mutex::default(),
-        })
-    }
-
-    /// Locks the index, creates it unless it exists, and removes what is left of earlier builds.
-    fn prepare(&mut self, path: &Path) -> Result<()> {
-        let schema = Schema::clone(&self.descriptor.schema);
-        let Opened { descriptor, lock, notice, .. } = open_dataset(&self.storage, &self.paths, schema, &self.options)?;
-        (self.descriptor, self.lock, self.lock_notice) = (descriptor, Some(lock), notice);
-        clear_attempts(&*self.storage, self.paths.root())?;
-        remove_remains(&*self.storage, &DatasetPaths::new(path))
-    }
-
-    /// Sets the commit of the entries that are made next, for tests that compare files.
-    #[doc(hidden)]
-    pub fn commit_next_as(&mut self, commit: Uuid) {
-        self.commit = Some(commit);
-    }
-
-    /// Sets the size of memtables, from which that of parts follows, for tests with few records.
-    #[doc(hidden)]
-    pub fn set_memtable_bytes(&mut self, bytes: usize) {
-        self.options.memtable_bytes = bytes;
-    }
-
-    /// Sets the number of rows per page, for tests with few records.
-    #[doc(hidden)]
-    pub fn set_page_rows(&mut self, rows: u32) {
-        self.options.page_rows = rows;
-    }
-
-    /// Sets the maximum size of the memtables of all parts, in memtables, for tests with few records.
-    #[doc(hidden)]
-    pub fn set_most_memtables(&mut self, most: u64) {
-        self.most_memtables = most;
+        DatasetBuild::open(storage, path, definition, options, link).map(Family::Dataset).map(Self)
     }
 
     /// Returns the notice about a dead process's stale lock of the index, if there was one, for the user.
     pub fn lock_notice(&self) -> Option<&LockNotice> {
-        self.lock_notice.as_ref()
+        match &self.0 {
+            Family::Dataset(build) => build.lock_notice(),
+            Family::Bitmap(build) => build.lock_notice(),
+        }
     }
 
-    /// Returns the epochs of the dataset for which the index has no entries, or entries of replaced data. Of several
-    /// processes, rank 0 decides, since a program may commit epochs meanwhile.
+    /// Returns the epochs of the dataset that the index lacks, or has of replaced data. Of several processes, rank 0
+    /// decides, since a program may commit epochs meanwhile.
     ///
     /// # Errors
     /// A corrupt manifest; I/O errors; when the connection has failed.
     pub fn missing(&self) -> Result<Vec<u64>> {
-        Others::epochs(&self.others, || self.missing_now())
-    }
-
-    fn missing_now(&self) -> Result<Vec<u64>> {
-        let index = Dataset::open_with(Arc::clone(&self.storage), self.paths.root())?;
-        let built = index.epochs()?;
-        let mut missing = Vec::new();
-        for epoch in self.dataset.epochs()? {
-            let commit = self.dataset.manifest(epoch)?.commit;
-            let is_built = built.binary_search(&epoch).is_ok()
-                && index.manifest(epoch).is_ok_and(|entries| entries.indexed_commit == Some(commit));
-            if !is_built {
-                missing.push(epoch);
-            }
+        match &self.0 {
+            Family::Dataset(build) => build.missing(),
+            Family::Bitmap(build) => build.missing(),
         }
-        Ok(missing)
     }
 
-    /// Returns the number of rows of an epoch that the index has.
+    /// Returns the number of rows of an epoch that the index has: those of the highest level of detail in an overview,
+    /// otherwise all.
     ///
     /// # Errors
     /// A missing epoch; a corrupt manifest.
     pub fn rows(&self, epoch: u64) -> Result<u64> {
-        Ok(self.dataset.manifest(epoch)?.rows_above(self.kind.least_level()))
+        match &self.0 {
+            Family::Dataset(build) => build.rows(epoch),
+            Family::Bitmap(build) => build.rows(epoch),
+        }
     }
 
-    /// Reads the records of an epoch, and writes and commits their entries. Replaces entries that exist. Several
-    /// threads call `progress` with numbers of rows.
+    /// Reads the records of an epoch, and writes and commits its index. Replaces one that exists. Several threads call
+    /// `progress` with numbers of rows.
     ///
     /// # Errors
     /// A missing epoch, corruption of its records, or a failure of storage. The index is then unchanged.
-    pub fn build_epoch(&mut self, epoch: u64, progress: &(dyn Fn(u64) + Sync)) -> Result<EpochStatistics> {
-        let begun = Instant::now();
-        let others = self.others.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        let commit = self.commit.take().unwrap_or_else(Uuid::new_v4);
-        let mut attempt = None;
-        let statistics = match others {
-            None => self.build_alone(epoch, commit, &mut attempt, progress),
-            Some(mut others) => {
-                let built = self.build_with(&mut others, epoch, commit, &mut attempt, progress);
-                self.others = Mutex::new(Some(others));
-                built
-            }
-        };
-        if let (Err(_), Some(commit)) = (&statistics, attempt) {
-            // The first error is returned. Parts that cannot be removed now are removed by the next build.
-            drop(discard_attempt(&*self.storage, &self.paths, epoch, commit));
+    pub fn build_epoch(&mut self, epoch: u64, progress: &(dyn Fn(u64) + Sync)) -> Result<IndexedRows> {
+        match &mut self.0 {
+            Family::Dataset(build) => build.build_epoch(epoch, progress),
+            Family::Bitmap(build) => build.build_epoch(epoch, progress),
         }
-        Ok(EpochStatistics { wall_s: begun.elapsed().as_secs_f64(), ..statistics? })
-    }
-
-    fn build_alone(
-        &self,
-        epoch: u64,
-        commit: Uuid,
-        attempt: &mut Option<Uuid>,
-        progress: &(dyn Fn(u64) + Sync),
-    ) -> Result<EpochStatistics> {
-        let groups = EpochGroups::open_above(&self.dataset, epoch, self.kind.least_level())?;
-        let begun = self.begin(epoch, commit, groups.commit(), attempt)?;
-        let reports = self.write_share(epoch, commit, &groups, (0, 1), progress)?;
-        self.commit(begun, &groups, reports)
-    }
-
-    /// Writes a share of the parts of an epoch. Rank 0 commits them when all processes have written theirs.
-    fn build_with(
-        &self,
-        others: &mut Others,
-        epoch: u64,
-        commit: Uuid,
-        attempt: &mut Option<Uuid>,
-        progress: &(dyn Fn(u64) + Sync),
-    ) -> Result<EpochStatistics> {
-        let (mut begun, mut opened) = (None, None);
-        let place = (others.rank, others.ranks);
-        let begin = || {
-            let indexed = self.dataset.manifest(epoch)?.commit;
-            begun = Some(self.begin(epoch, commit, indexed, attempt)?);
-            Ok(format!("{indexed} {commit}"))
-        };
-        let write = |announced: &str| {
-            let (indexed, commit) = announced.split_once(' ').unwrap_or_default();
-            let commit = commit.parse().map_err(|_| Error::internal("an announcement of no commit"))?;
-            let groups = open_announced(&self.dataset, epoch, self.kind.least_level(), indexed)?;
-            let reports = self.write_share(epoch, commit, &groups, place, progress)?;
-            opened = Some(groups);
-            Ok(reports)
-        };
-        let reports = others.collect(begin, write)?;
-        let end = || {
-            let (Some(begun), Some(groups)) = (begun, &opened) else {
-                return Err(Error::internal("an index was not begun"));
-            };
-            let statistics = self.commit(begun, groups, reports)?;
-            serde_json::to_string(&statistics).map_err(|_| Error::internal("statistics are no text"))
-        };
-        let statistics = others.take(end, |_| Ok(()))?;
-        serde_json::from_str(&statistics).map_err(|_| Error::internal("an announcement of no statistics"))
-    }
-
-    /// Begins to write the entries of an epoch, whose records were committed as `indexed`.
-    fn begin(&self, epoch: u64, commit: Uuid, indexed: Uuid, attempt: &mut Option<Uuid>) -> Result<EpochCommit> {
-        self.lock.as_ref().map_or(Ok(()), WriterLock::check)?;
-        *attempt = Some(commit);
-        let (storage, if_exists) = (&self.storage, self.options.if_exists);
-        let begun = EpochCommit::begin_as(commit, storage, &self.paths, &self.descriptor, epoch, if_exists)?;
-        let begun = begun.ok_or_else(|| Error::internal("an epoch of an index was skipped"))?;
-        Ok(begun.indexing(Some(indexed)))
-    }
-
-    /// Returns the size of a part, if an epoch has several: that of a receiver's share of the records, or less than a
-    /// run of a copy, so that runs share no places.
-    fn part_bytes(&self) -> u64 {
-        let memtable_bytes = self.options.memtable_bytes as u64;
-        let run_bytes = match self.kind {
-            Kind::Entries => return self.options.engine(0).part_bytes,
-            Kind::Copies => memtable_bytes.min(MAX_RUN_ROWS.saturating_mul(self.descriptor.schema.row_bytes()) as u64),
-            Kind::Overview(_) => memtable_bytes.saturating_mul(MEMTABLES_OF_OVERVIEW),
-        };
-        (run_bytes.saturating_mul(FILLED.0) / FILLED.1).max(1)
-    }
-
-    /// Returns the options of writing so many entries as so many parts. Entries with a value lie in as few runs as
-    /// memory allows: in one, unless an epoch has many parts. Row groups are as large as those of a rank's runs.
-    fn writing(&self, rows: u64, parts: u32) -> WriteOptions {
-        let (part_bytes, row_bytes) = (self.part_bytes(), self.descriptor.schema.row_bytes());
-        let usual_rows = (self.options.memtable_bytes / row_bytes).clamp(1, MAX_RUN_ROWS);
-        // Parts are cut by samples, so some are larger than the others.
-        let whole_bytes = part_bytes.saturating_add(part_bytes / 4);
-        let share_bytes =
-            (self.options.memtable_bytes as u64).saturating_mul(self.most_memtables) / u64::from(parts.max(1));
-        let memtable_bytes = whole_bytes.min(share_bytes).max((usual_rows * row_bytes) as u64);
-        let run_rows = (memtable_bytes / row_bytes as u64).min(rows / u64::from(parts.max(1)));
-        let row_groups = match self.kind {
-            Kind::Entries | Kind::Copies => {
-                run_rows.div_ceil(usual_rows as u64).max(1).saturating_mul(self.options.row_groups_per_run.into())
-            }
-            // One read has a page of each column.
-            Kind::Overview(_) => (memtable_bytes / row_bytes as u64).div_ceil(self.options.page_rows.into()).max(1),
-        };
-        WriteOptions {
-            part_bytes: Some(part_bytes),
-            memtable_bytes: usize::try_from(memtable_bytes).unwrap_or(usize::MAX),
-            row_groups_per_run: u32::try_from(row_groups).unwrap_or(u32::MAX),
-            ..self.options.clone()
-        }
-    }
-
-    fn factory(&self, options: &WriteOptions, epoch: u64, commit: Uuid) -> PartFactory {
-        PartFactory::new(&self.storage, &self.paths, &self.descriptor, options.part(), (epoch, commit))
-    }
-
-    /// Writes the share of one of several processes. Returns reports of its parts.
-    fn write_share(
-        &self,
-        epoch: u64,
-        commit: Uuid,
-        groups: &EpochGroups,
-        (rank, ranks): (usize, usize),
-        progress: &(dyn Fn(u64) + Sync),
-    ) -> Result<Vec<Vec<u8>>> {
-        let records = IndexedRecords { groups, values: &self.values };
-        let division = Division::of(&records, &self.descriptor.schema, self.part_bytes())?;
-        let rows = groups.entries().map(|entry| entry.rows).sum();
-        let options = self.writing(rows, division.parts());
-        let factory = self.factory(&options, epoch, commit);
-        let own = share(division.parts(), rank, ranks);
-        PartSet::new(&records, &division, &factory, &options, own).write(self.threads, progress)
-    }
-
-    /// Commits the parts of all processes.
-    fn commit(&self, begun: EpochCommit, groups: &EpochGroups, reports: Vec<Vec<u8>>) -> Result<EpochStatistics> {
-        let rows = groups.entries().map(|entry| entry.rows).sum();
-        let PartIdentity { epoch, commit, .. } = begun.identity();
-        let parts = Division::count(rows, &self.descriptor.schema, self.part_bytes());
-        let options = self.writing(rows, parts);
-        let factory = self.factory(&options, epoch, commit);
-        let manifest = manifest(&factory, &options, (parts, rows), reports)?;
-        let statistics = manifest.statistics.clone();
-        begun.commit(manifest)?;
-        Ok(statistics)
     }
 
     /// Closes the index and releases its lock.
@@ -532,9 +172,21 @@ impl IndexBuild {
     /// # Errors
     /// If the lock file cannot be removed.
     pub fn close(self) -> Result<()> {
-        self.lock.map_or(Ok(()), WriterLock::release)
+        match self.0 {
+            Family::Dataset(build) => build.close(),
+            Family::Bitmap(build) => build.close(),
+        }
+    }
+
+    /// Returns the build of an index that is a dataset, to set what only tests set.
+    ///
+    /// # Panics
+    /// If it is a bitmap index.
+    #[cfg(test)]
+    pub(crate) fn dataset_build(&mut self) -> &mut DatasetBuild {
+        match &mut self.0 {
+            Family::Dataset(build) => build,
+            Family::Bitmap(_) => panic!("a bitmap index is not a dataset"),
+        }
     }
 }
-
-/// The rank of this process and their number, the nodes, and the connection.
-type Link = ((u32, u32), Topology, Box<dyn Transport + Send>);

@@ -1,6 +1,8 @@
 //! Making indexes of committed epochs: `turbidite index add`.
 //!
-//! `division` divides the entries of an epoch into parts, by a sample of the values. `parts` writes them: threads read
+//! `build` makes an index of any family, by one of two builds: `dataset` for those that are datasets, and `bitmap`.
+//!
+//! An index of entries is a dataset. `division` divides the entries of an epoch into parts, by a sample of the values. `parts` writes them: threads read
 //! row groups, and sort and write the entries of each part. Memory is that of the parts' memtables, for epochs of any
 //! size. Of several processes, each writes some of the parts, and reads all of the column for that. No entry is sent,
 //! and the bytes of an index do not depend on the number of processes. The dataset of the records is only read, so a
@@ -14,6 +16,7 @@
 
 mod bitmap;
 mod build;
+mod dataset;
 mod definition;
 mod division;
 mod entries;
@@ -25,8 +28,7 @@ mod removal;
 mod sample;
 mod summary;
 
-pub use bitmap::{BitmapBuild, BitmapEpoch};
-pub use build::IndexBuild;
+pub use build::{IndexBuild, IndexedRows};
 pub use options::IndexOptions;
 pub use removal::{drop_index, drop_index_with};
 pub use summary::{IndexSummary, IndexedEpoch, indexes};

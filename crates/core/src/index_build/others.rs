@@ -12,6 +12,14 @@ use crate::storage::Storage;
 /// What ranks wait for, in errors.
 const CALL: &str = "index add";
 
+/// The connection of this process with the others that build an index.
+pub(super) struct Link {
+    /// The rank of this process, and their number.
+    pub(super) place: (u32, u32),
+    pub(super) topology: Topology,
+    pub(super) transport: Box<dyn Transport + Send>,
+}
+
 /// The place of this process among those that build an index.
 #[derive(Debug)]
 pub(super) struct Others {
@@ -27,13 +35,12 @@ impl Others {
     /// If the topology does not fit the number of ranks; the errors of `open`, on every rank.
     pub(super) fn open<B>(
         storage: &Arc<dyn Storage>,
-        (rank, ranks): (u32, u32),
-        topology: Topology,
-        transport: Box<dyn Transport + Send>,
+        link: Link,
         options: &IndexOptions,
         open: impl FnOnce(&IndexOptions) -> Result<B>,
     ) -> Result<(Self, B)> {
         let options = IndexOptions { threads: options.threads.or(Some(1)), ..options.clone() };
+        let Link { place: (rank, ranks), topology, transport } = link;
         let steps = RankSteps::new(storage, (rank, ranks), topology, transport)?;
         let mut others = Self { steps, rank: rank as usize, ranks: ranks as usize };
         let mut opened = None;

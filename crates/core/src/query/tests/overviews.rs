@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::cursors::{PointRun, ids, memory, open, points, step, take, write_points};
 use super::*;
+use crate::index::Overview;
 use crate::index_build::{IndexBuild, IndexOptions, drop_index_with};
 use crate::query::{Cursor, CursorRequest, Step, Use};
 use crate::schema::Levels;
@@ -14,10 +15,10 @@ use crate::storage::{Fault, FaultStorage, ReadEvent};
 /// Completes the overview, with parts of about this many bytes and pages of this many rows.
 pub(super) fn add_overview(storage: &Arc<dyn Storage>, part_bytes: usize, page_rows: u32) -> Vec<u64> {
     let options = IndexOptions { threads: Some(1), break_lock: true };
-    let mut build = IndexBuild::open_overview_with(storage, ROOT, &options).unwrap();
+    let mut build = IndexBuild::open_with(storage.clone(), ROOT, &Overview.into(), &options).unwrap();
     // A part is three quarters of four memtables.
-    build.set_memtable_bytes(part_bytes.div_ceil(3));
-    build.set_page_rows(page_rows);
+    build.dataset_build().set_memtable_bytes(part_bytes.div_ceil(3));
+    build.dataset_build().set_page_rows(page_rows);
     let missing = build.missing().unwrap();
     for &epoch in &missing {
         build.build_epoch(epoch, &|_| ()).unwrap();
@@ -246,6 +247,7 @@ fn overviews_of_other_commits_are_not_read() {
 fn overviews_of_records_without_levels_are_refused() {
     let storage = memory();
     write_points(&storage, None, &points(5, 0, (1, 1, 50)));
-    let refused = IndexBuild::open_overview_with(&storage, ROOT, &IndexOptions::default()).unwrap_err().to_string();
+    let refused =
+        IndexBuild::open_with(storage, ROOT, &Overview.into(), &IndexOptions::default()).unwrap_err().to_string();
     assert!(refused.contains("highest level of detail") && refused.contains("--levels"), "{refused}");
 }

@@ -2,7 +2,7 @@
 
 use super::indexes::{check_files, indexed, run_indexed};
 use super::*;
-use crate::index_build::{BitmapBuild, BitmapEpoch, IndexOptions, drop_index_with};
+use crate::index_build::{IndexBuild, IndexOptions, IndexedRows, drop_index_with};
 use crate::shuffle::Topology;
 
 /// Returns the sidecars of an index, by the names of their folders and files.
@@ -20,13 +20,13 @@ fn sidecars(storage: &Arc<dyn Storage>, name: &str) -> Vec<(String, Vec<u8>)> {
 }
 
 fn add_again(storage: &Arc<dyn Storage>, definition: &str) {
-    let definition: crate::index::BitmapDefinition = definition.parse().unwrap();
+    let definition: crate::index::SecondaryIndex = definition.parse().unwrap();
     let options = IndexOptions::default();
-    let build = BitmapBuild::open_with(Arc::clone(storage), "ds", &definition, &options).unwrap();
+    let build = IndexBuild::open_with(Arc::clone(storage), "ds", &definition, &options).unwrap();
     assert_eq!(build.missing().unwrap(), Vec::<u64>::new());
     build.close().unwrap();
     drop_index_with(storage, "ds", &definition.name(), &options).unwrap();
-    let mut build = BitmapBuild::open_with(Arc::clone(storage), "ds", &definition, &options).unwrap();
+    let mut build = IndexBuild::open_with(Arc::clone(storage), "ds", &definition, &options).unwrap();
     for epoch in build.missing().unwrap() {
         build.build_epoch(epoch, &|_| ()).unwrap();
     }
@@ -122,13 +122,13 @@ fn ranks_that_share_out_parts_write_the_bytes_of_one_process() {
     });
     written.into_iter().for_each(|ended| ended.unwrap());
     let add = |fails_on: Option<u32>| {
-        run(3, |rank, transport| -> Result<Vec<BitmapEpoch>> {
+        run(3, |rank, transport| -> Result<Vec<IndexedRows>> {
             let faults = FaultStorage::new(Arc::clone(&memory));
             let storage: Arc<dyn Storage> = Arc::new(faults.clone());
             let (definition, options) = (DEFINITION.parse()?, IndexOptions::default());
             let one_node = Topology::one_node();
             let mut build =
-                BitmapBuild::open_rank_with(storage, "ds", &definition, &options, (rank, 3), one_node, transport)?;
+                IndexBuild::open_rank_with(storage, "ds", &definition, &options, (rank, 3), one_node, transport)?;
             if fails_on == Some(rank) {
                 let path = format!("ds/_turbidite/index/{DEFINITION}/_turbidite/tmp");
                 faults.add_fault(Fault::Refuse { path: path.into(), kind: std::io::ErrorKind::StorageFull });

@@ -12,8 +12,8 @@ use uuid::Uuid;
 use super::indexes::check_files;
 use super::*;
 use crate::format::{EpochManifest, RunKind};
-use crate::index::{EntryLayout, IndexDefinition};
-use crate::index_build::{BitmapBuild, IndexBuild, IndexOptions};
+use crate::index::{EntryLayout, IndexDefinition, SecondaryIndex};
+use crate::index_build::{IndexBuild, IndexOptions};
 use crate::shuffle::Topology;
 use crate::storage::{DirEntry, FileKind, ReadableFile, WritableFile};
 
@@ -76,7 +76,7 @@ fn files(storage: &dyn Storage, folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 /// index.
 fn add(
     records: &MemoryStorage,
-    definition: &IndexDefinition,
+    definition: &SecondaryIndex,
     ranks: u32,
     threads: usize,
     (memtable_bytes, most): (usize, u64),
@@ -85,12 +85,12 @@ fn add(
     let options = IndexOptions { threads: Some(threads), break_lock: true };
     let make = |build: Result<IndexBuild>| {
         let mut build = build.unwrap();
-        build.set_memtable_bytes(memtable_bytes);
-        build.set_most_memtables(most);
+        build.dataset_build().set_memtable_bytes(memtable_bytes);
+        build.dataset_build().set_most_memtables(most);
         let missing = build.missing().unwrap();
         assert_eq!(missing, EPOCHS.map(|(epoch, _)| epoch));
         for (epoch, rows) in EPOCHS {
-            build.commit_next_as(Uuid::from_u128(u128::from(epoch) + 1));
+            build.dataset_build().commit_next_as(Uuid::from_u128(u128::from(epoch) + 1));
             assert_eq!(build.build_epoch(epoch, &|_| ()).unwrap().rows, u64::from(rows));
         }
         build.close().unwrap();
@@ -103,11 +103,11 @@ fn add(
         })),
     }
     check_files(&storage);
-    files(&*storage, DatasetPaths::new("ds").index(definition.name()).root())
+    files(&*storage, DatasetPaths::new("ds").index(&definition.name()).root())
 }
 
 /// Creates an index without epochs. Its UUID is then in all copies of the storage.
-fn create(storage: &MemoryStorage, definition: &IndexDefinition) {
+fn create(storage: &MemoryStorage, definition: &SecondaryIndex) {
     let options = IndexOptions { break_lock: true, ..IndexOptions::default() };
     IndexBuild::open_with(Arc::new(storage.clone()), "ds", definition, &options).unwrap().close().unwrap();
 }
@@ -122,10 +122,10 @@ fn any_number_of_processes_and_threads_writes_the_same_bytes() {
         ("key,with=value", (48 << 10, 1), 14),
         ("nothing", (48 << 10, 32), 1),
     ] {
-        let (storage, definition): (_, IndexDefinition) = (written.crash(), text.parse().unwrap());
+        let (storage, definition): (_, SecondaryIndex) = (written.crash(), text.parse().unwrap());
         create(&storage, &definition);
         let alone = add(&storage, &definition, 0, 1, memory);
-        let folder = DatasetPaths::new("ds").index(definition.name()).epoch(0);
+        let folder = DatasetPaths::new("ds").index(&definition.name()).epoch(0);
         assert_eq!(alone.keys().filter(|path| path.starts_with(&folder)).count(), parts, "{text}");
         for (ranks, threads) in [(0, 4), (1, 1), (2, 1), (3, 2), (16, 1)] {
             let shared = add(&storage, &definition, ranks, threads, memory);
@@ -145,7 +145,8 @@ fn any_number_of_processes_and_threads_writes_the_same_bytes() {
 fn runs_of_large_memtables_are_cut_alike() {
     let storage = records();
     let definition: IndexDefinition = "value,with=id,with=key,with=nothing".parse().unwrap();
-    create(&storage, &definition);
+    let index = SecondaryIndex::from(definition.clone());
+    create(&storage, &index);
     let path = DatasetPaths::new("ds").index("value");
     let file = path.manifest(0, Uuid::from_u128(1));
     let records = Dataset::open_with(Arc::new(storage.clone()), "ds").unwrap();
@@ -154,7 +155,7 @@ fn runs_of_large_memtables_are_cut_alike() {
     // run. The row groups of both are as large: four of them hold 36,000 rows, in whole pages of 512.
     for (most, expected) in [(1, 4..7), (32, 2..3)] {
         let memory = (36_000 * 32, most);
-        let alone = add(&storage, &definition, 0, 1, memory);
+        let alone = add(&storage, &index, 0, 1, memory);
         let manifest = EpochManifest::decode(alone[&file].clone(), &file, &entries).unwrap();
         let regular = || manifest.row_groups.iter().filter(|group| group.kind == RunKind::Regular);
         let runs: BTreeSet<_> = regular().map(|group| (group.part, group.run)).collect();
@@ -162,7 +163,7 @@ fn runs_of_large_memtables_are_cut_alike() {
         let largest = regular().map(|group| group.rows).max();
         assert!(largest <= Some(9_216), "{most} memtables: {largest:?} rows");
         for (ranks, threads) in [(0, 3), (2, 1)] {
-            assert!(alone == add(&storage, &definition, ranks, threads, memory), "{ranks} ranks of {threads} threads");
+            assert!(alone == add(&storage, &index, ranks, threads, memory), "{ranks} ranks of {threads} threads");
         }
     }
 }
@@ -250,13 +251,8 @@ fn all_ranks_make_the_epochs_that_rank_0_sees() {
                 let hidden = if rank == behind { hidden } else { String::new() };
                 let storage: Arc<dyn Storage> = Arc::new(Odd { inner, hidden, panics: Arc::default() });
                 let (options, one_node, place) = (IndexOptions::default(), Topology::one_node(), (rank, 3));
-                if let Ok(by_bins) = definition.parse() {
-                    let build =
-                        BitmapBuild::open_rank_with(storage, "ds", &by_bins, &options, place, one_node, transport);
-                    return build.unwrap().missing().unwrap();
-                }
-                let entries = definition.parse().unwrap();
-                let build = IndexBuild::open_rank_with(storage, "ds", &entries, &options, place, one_node, transport);
+                let index = definition.parse().unwrap();
+                let build = IndexBuild::open_rank_with(storage, "ds", &index, &options, place, one_node, transport);
                 build.unwrap().missing().unwrap()
             });
             assert!(seen.iter().all(|missing| missing == expected), "{definition}: {seen:?}");
@@ -271,7 +267,7 @@ fn a_panic_while_a_row_group_is_read_reaches_the_caller() {
     let storage: Arc<dyn Storage> = Arc::new(Odd { inner, hidden: String::new(), panics: panics.clone() });
     let (definition, options) = ("value".parse().unwrap(), IndexOptions { threads: Some(2), break_lock: true });
     let mut build = IndexBuild::open_with(Arc::clone(&storage), "ds", &definition, &options).unwrap();
-    build.set_memtable_bytes(48 << 10);
+    build.dataset_build().set_memtable_bytes(48 << 10);
     // The reads of the sample for the cuts are over when the first rows are counted. One read panics: the other thread
     // must not end by a panic of its own.
     let first = Once::new();
@@ -290,7 +286,7 @@ fn a_panic_while_a_row_group_is_read_reaches_the_caller() {
 #[test]
 fn a_share_that_cannot_be_written_fails_on_all_ranks() {
     let memory: Arc<dyn Storage> = Arc::new(records());
-    let definition: IndexDefinition = "id".parse().unwrap();
+    let definition: SecondaryIndex = "id".parse().unwrap();
     let data = DatasetPaths::new("ds").index("id");
     let add = |fails_on: Option<u32>| {
         run(3, |rank, transport| -> Result<u64> {
@@ -299,7 +295,7 @@ fn a_share_that_cannot_be_written_fails_on_all_ranks() {
             let (options, one_node, place) = (IndexOptions::default(), Topology::one_node(), (rank, 3));
             let build = IndexBuild::open_rank_with(storage, "ds", &definition, &options, place, one_node, transport);
             let mut build = build?;
-            build.set_memtable_bytes(48 << 10);
+            build.dataset_build().set_memtable_bytes(48 << 10);
             if fails_on == Some(rank) {
                 let path = data.root().join("_turbidite/tmp");
                 faults.add_fault(Fault::Refuse { path, kind: io::ErrorKind::StorageFull });

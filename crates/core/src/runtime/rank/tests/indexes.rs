@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::path::Path;
 
 use super::*;
-use crate::index::IndexDefinition;
+use crate::index::SecondaryIndex;
 use crate::index_build::{IndexBuild, IndexOptions};
 use crate::store::{VerifyOptions, verify_on};
 
@@ -68,13 +68,13 @@ fn entries(storage: &Arc<dyn Storage>, name: &str, epoch: u64) -> Vec<[u32; 4]> 
 
 /// Checks that an index has the entries that a second pass over the records makes.
 fn check_index(storage: &Arc<dyn Storage>, definition: &str, epochs: &[u64]) {
-    let parsed: IndexDefinition = definition.parse().unwrap();
+    let parsed: SecondaryIndex = definition.parse().unwrap();
     let mut build = IndexBuild::open_with(Arc::clone(storage), "ds", &parsed, &IndexOptions::default()).unwrap();
     assert_eq!(build.missing().unwrap(), Vec::<u64>::new());
     for &epoch in epochs {
-        let found = entries(storage, parsed.name(), epoch);
+        let found = entries(storage, &parsed.name(), epoch);
         build.build_epoch(epoch, &|_| ()).unwrap();
-        assert!(found == entries(storage, parsed.name(), epoch), "{definition}, epoch {epoch}: {}", found.len());
+        assert!(found == entries(storage, &parsed.name(), epoch), "{definition}, epoch {epoch}: {}", found.len());
     }
     build.close().unwrap();
 }

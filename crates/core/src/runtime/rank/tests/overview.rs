@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use super::indexes::check_files;
 use super::*;
+use crate::index::Overview;
 use crate::index_build::{IndexBuild, IndexOptions};
 use crate::random::Random;
 use crate::shuffle::Topology;
@@ -56,9 +57,9 @@ fn options_of(threads: usize) -> IndexOptions {
 }
 
 fn make(mut build: IndexBuild) {
-    build.set_memtable_bytes(MEMTABLE_BYTES);
+    build.dataset_build().set_memtable_bytes(MEMTABLE_BYTES);
     for epoch in build.missing().unwrap() {
-        build.commit_next_as(Uuid::from_u128(u128::from(epoch) + 1));
+        build.dataset_build().commit_next_as(Uuid::from_u128(u128::from(epoch) + 1));
         build.build_epoch(epoch, &|_| ()).unwrap();
     }
     build.close().unwrap();
@@ -72,15 +73,16 @@ fn any_number_of_processes_and_threads_makes_the_same_overview() {
         write(&storage, epoch, rows);
     }
     // The identity of the overview is then in all copies of the storage.
-    IndexBuild::open_overview_with(&storage, "ds", &options_of(1)).unwrap().close().unwrap();
+    IndexBuild::open_with(storage.clone(), "ds", &Overview.into(), &options_of(1)).unwrap().close().unwrap();
     let index = DatasetPaths::new("ds").index("overview");
     let made = |ranks: u32, threads: usize| {
         let storage: Arc<dyn Storage> = Arc::new(memory.crash());
         match ranks {
-            0 => make(IndexBuild::open_overview_with(&storage, "ds", &options_of(threads)).unwrap()),
+            0 => make(IndexBuild::open_with(storage.clone(), "ds", &Overview.into(), &options_of(threads)).unwrap()),
             _ => drop(run(ranks, |rank, transport| {
-                let link = ((rank, ranks), Topology::one_node(), transport);
-                make(IndexBuild::open_overview_rank_with(&storage, "ds", &options_of(threads), link).unwrap());
+                let (index, options, place) = (Overview.into(), options_of(threads), (rank, ranks));
+                let (shared, one_node) = (storage.clone(), Topology::one_node());
+                make(IndexBuild::open_rank_with(shared, "ds", &index, &options, place, one_node, transport).unwrap());
             })),
         }
         check_files(&storage);
@@ -102,7 +104,7 @@ fn overviews_have_the_rows_of_the_highest_level() {
     for epoch in [1, 2] {
         write(&storage, epoch, 20_000);
     }
-    make(IndexBuild::open_overview_with(&storage, "ds", &options_of(2)).unwrap());
+    make(IndexBuild::open_with(storage.clone(), "ds", &Overview.into(), &options_of(2)).unwrap());
     let rows = |root: PathBuf, epoch: u64, level: u8| {
         let dataset = Dataset::open_with(storage.clone(), root).unwrap();
         let manifest = dataset.manifest(epoch).unwrap();

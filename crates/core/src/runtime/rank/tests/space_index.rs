@@ -94,8 +94,8 @@ fn write(storage: &Arc<dyn Storage>, epoch: u64, points: &[Point]) {
 
 fn build(storage: &Arc<dyn Storage>, definition: &str, threads: usize) -> IndexBuild {
     let options = IndexOptions { threads: Some(threads), break_lock: true };
-    let mut build = IndexBuild::open_space_with(storage.clone(), "ds", &definition.parse().unwrap(), &options).unwrap();
-    build.set_memtable_bytes(MEMTABLE_BYTES);
+    let mut build = IndexBuild::open_with(storage.clone(), "ds", &definition.parse().unwrap(), &options).unwrap();
+    build.dataset_build().set_memtable_bytes(MEMTABLE_BYTES);
     build
 }
 
@@ -285,9 +285,9 @@ fn any_number_of_processes_and_threads_copies_the_same_bytes() {
     let made = |ranks: u32, threads: usize| {
         let storage: Arc<dyn Storage> = Arc::new(memory.crash());
         let make = |mut build: IndexBuild| {
-            build.set_memtable_bytes(MEMTABLE_BYTES);
+            build.dataset_build().set_memtable_bytes(MEMTABLE_BYTES);
             for epoch in build.missing().unwrap() {
-                build.commit_next_as(Uuid::from_u128(u128::from(epoch) + 1));
+                build.dataset_build().commit_next_as(Uuid::from_u128(u128::from(epoch) + 1));
                 build.build_epoch(epoch, &|_| ()).unwrap();
             }
             build.close().unwrap();
@@ -298,8 +298,16 @@ fn any_number_of_processes_and_threads_copies_the_same_bytes() {
                 let options = IndexOptions { threads: Some(threads), break_lock: true };
                 let (place, one_node) = ((rank, ranks), Topology::one_node());
                 let definition = "space:x,y,z".parse().unwrap();
-                let link = (place, one_node, transport);
-                make(IndexBuild::open_space_rank_with(&storage, "ds", &definition, &options, link).unwrap());
+                let build = IndexBuild::open_rank_with(
+                    storage.clone(),
+                    "ds",
+                    &definition,
+                    &options,
+                    place,
+                    one_node,
+                    transport,
+                );
+                make(build.unwrap());
             })),
         }
         check_files(&storage);
@@ -340,12 +348,8 @@ fn copies_of_replaced_and_removed_epochs_are_not_read() {
     }
     check_files(&storage);
     // The levels are those of the index, unless others are stated.
-    let differs = IndexBuild::open_space_with(
-        storage.clone(),
-        "ds",
-        &"space:x,y,levels=4".parse().unwrap(),
-        &IndexOptions::default(),
-    );
+    let differs =
+        IndexBuild::open_with(storage.clone(), "ds", &"space:x,y,levels=4".parse().unwrap(), &IndexOptions::default());
     let differs = differs.unwrap_err().to_string();
     assert!(differs.contains("exists as 'space:x,y,levels=2'; drop it"), "{differs}");
     assert_eq!(add(&storage, "space:x,y"), [1]);
