@@ -243,6 +243,16 @@ pub enum UsageError {
         /// The existing names.
         known: Vec<String>,
     },
+    /// The dataset has no index of this name.
+    #[error("there is no {kind} '{name}'; {}", indexes_in_words(known))]
+    Index {
+        /// What was asked for: an index, or one of a family.
+        kind: &'static str,
+        /// The given name.
+        name: String,
+        /// The existing names.
+        known: Vec<String>,
+    },
 }
 
 /// The class of an error. The command line derives its exit codes from the class.
@@ -273,6 +283,11 @@ pub enum Refusal {
 /// Formats the rest of [`Error::Locked`]'s message.
 fn locked_in_words(by_own_job: bool) -> &'static str {
     if by_own_job { ", of this job; if two datasets have the same folder, give each its own" } else { "" }
+}
+
+/// Formats the rest of [`UsageError::Index`]'s message.
+fn indexes_in_words(known: &[String]) -> String {
+    if known.is_empty() { "the dataset has none".to_owned() } else { format!("the dataset has {}", known.join(", ")) }
 }
 
 /// Formats a range of epochs: "3 epochs, 50 to 400".

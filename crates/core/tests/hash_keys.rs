@@ -298,7 +298,7 @@ fn keys_beyond_the_limits_are_refused() {
         ("hash:k0,k1,k2,k3,k4", "has 5 columns"),
         ("hash:k0,k0", "has the column 'k0' twice"),
         ("hash:k0,other", "'other' is not one of the columns"),
-        ("bytes", "fixed_bytes(60), which has no order"),
+        ("bytes", "fixed_bytes(60), which has no order; use 'hash:bytes' instead"),
     ] {
         let error = Schema::new(columns(), key).unwrap_err().to_string();
         assert!(error.contains(message), "{key}: {error}");

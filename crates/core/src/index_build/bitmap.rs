@@ -11,7 +11,7 @@ use crate::error::{Error, IoContext, Result};
 use crate::format::PartId;
 use crate::format::bitmap::sidecar::{EncodedSection, SidecarIdentity, SidecarWriter};
 use crate::index::{BitmapColumns, BitmapDefinition};
-use crate::index_build::build::IndexedRows;
+use crate::index_build::indexed_rows::IndexedRows;
 use crate::index_build::options::IndexOptions;
 use crate::index_build::others::{Link, Others, open_announced};
 use crate::index_build::removal::remove_remains;
@@ -36,8 +36,8 @@ pub(super) struct BitmapBuild {
 }
 
 impl BitmapBuild {
-    /// Opens a bitmap index of the dataset at `path`, or creates it. `link` connects this process with others that write
-    /// the sidecars of a share of the parts.
+    /// Opens a bitmap index of the dataset at `path`, or creates it. `link` connects this process with others that
+    /// write the sidecars of a share of the parts.
     ///
     /// # Errors
     /// As for [`super::IndexBuild::open`], on every rank.

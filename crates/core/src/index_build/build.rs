@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::bitmap::BitmapBuild;
 use super::dataset::DatasetBuild;
 use super::definition::Definition;
+use super::indexed_rows::IndexedRows;
 use super::options::IndexOptions;
 use super::others::Link;
 use crate::error::Result;
@@ -36,16 +37,6 @@ enum Family {
     Dataset(DatasetBuild),
     /// A sidecar of each part.
     Bitmap(BitmapBuild),
-}
-
-/// What was made of an epoch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct IndexedRows {
-    /// Number of indexed rows.
-    pub rows: u64,
-    /// Number of bytes that all processes have written.
-    pub bytes: u64,
 }
 
 impl IndexBuild {

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use uuid::Uuid;
 
-use super::build::IndexedRows;
 use super::definition::{Definition, Kind};
 use super::division::{Division, share};
+use super::indexed_rows::IndexedRows;
 use super::options::IndexOptions;
 use super::others::{Link, Others, open_announced};
 use super::parts::{PartSet, manifest};

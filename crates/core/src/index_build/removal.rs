@@ -39,8 +39,7 @@ pub fn drop_index_with(
         is_name(name) && storage.kind(index.root()).at("look up", index.root())? == Some(FileKind::Directory);
     if !is_folder {
         let known = [list_indexes(&**storage, &paths)?, list_sidecar_indexes(&**storage, &paths)?].concat();
-        let what = format!("there is no index '{name}'; the dataset has [{}]", known.join(", "));
-        return Err(UsageError::Option { option: "index", what }.into());
+        return Err(UsageError::Index { kind: "index", name: name.to_owned(), known }.into());
     }
     let (lock, notice) = WriterLock::acquire(storage, &index, options.break_lock)?;
     let removed = paths.removed_index();

@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use crate::error::{Result, UsageError};
 use crate::expr::{Predicate, SpaceText};
+use crate::index::SecondaryIndex;
 use crate::query::piece::Piece;
 use crate::query::planning::partition_groups::RequiredKeys;
 use crate::query::planning::selection::{RowRange, RowSelection};
@@ -78,9 +79,20 @@ pub enum Use {
 }
 
 impl Use {
-    /// Returns the use of an index, or of none for the name `scan`.
-    pub fn named(name: &str) -> Self {
-        if name == SCAN { Self::Scan } else { Self::Index(name.to_owned()) }
+    /// Returns the use of an index, by its name or definition, or of none for the name `scan`.
+    ///
+    /// ```
+    /// use turbidite::query::Use;
+    /// assert_eq!(Use::named("hash:id"), Use::Index("id".to_owned()));
+    /// assert_eq!(Use::named("space:x,y,levels=3"), Use::named("space:x,y"));
+    /// assert_eq!(Use::named("scan"), Use::Scan);
+    /// ```
+    pub fn named(text: &str) -> Self {
+        match text.parse::<SecondaryIndex>() {
+            _ if text == SCAN => Self::Scan,
+            Ok(definition) => Self::Index(definition.name()),
+            Err(_) => Self::Index(text.to_owned()),
+        }
     }
 }
 

@@ -194,7 +194,7 @@ pub enum SchemaError {
     Width { name: String, bytes: u32 },
     #[error("the key '{name}' is not one of the columns")]
     MissingKey { name: String },
-    #[error("the key column '{name}' is {data_type}, which has no order")]
+    #[error("the key column '{name}' is {data_type}, which has no order; use 'hash:{name}' instead")]
     KeyType { name: String, data_type: DataType },
     #[error(
         "the key '{key}' has the column '{name}', which is {data_type}: records are clustered by the hash of integers and fixed_bytes; use the key '{name}' instead"

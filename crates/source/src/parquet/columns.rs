@@ -29,7 +29,7 @@ impl Chosen {
         let fields = footer.schema().fields();
         let places = match wanted {
             None => (0..fields.len()).collect(),
-            Some(names) => names.iter().map(|name| place(path, footer, name.trim())).collect::<Result<Vec<_>, _>>()?,
+            Some(names) => names.iter().map(|name| place(path, footer, name)).collect::<Result<Vec<_>, _>>()?,
         };
         let mut columns = Vec::with_capacity(places.len());
         for &place in &places {
@@ -110,6 +110,8 @@ impl Chosen {
 /// Returns the index of a column in the file's schema.
 fn place(path: &Path, footer: &ArrowReaderMetadata, name: &str) -> Result<usize, SourceError> {
     let fields = footer.schema().fields();
+    // Blanks around a name are those of a list, unless a column has them.
+    let name = if fields.iter().any(|field| field.name() == name) { name } else { name.trim() };
     let mut found = fields.iter().enumerate().filter(|(_, field)| field.name() == name).map(|(place, _)| place);
     match (found.next(), found.next()) {
         (Some(place), None) => Ok(place),

@@ -105,6 +105,24 @@ fn chosen_columns_come_in_the_order_asked_for() {
 }
 
 #[test]
+fn columns_whose_names_begin_with_blanks_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("one.parquet");
+    let renamed = |from, to| {
+        let batch = batch(from, to);
+        let schema = batch.schema();
+        let names = schema.fields().iter().map(|field| format!(" {}", field.name()));
+        RecordBatch::try_from_iter(names.zip(batch.columns().iter().cloned())).unwrap()
+    };
+    write(&path, 10, 100, renamed);
+    let source = Source::open(&path, &options()).unwrap();
+    let all = read(&source, 1, 100).unwrap();
+    assert_eq!((all.len(), &all[5].2), (10, &record(5)));
+    let chosen = SourceOptions { columns: Some(vec![" tag".to_owned()]), ..options() };
+    assert_eq!(read(&Source::open(&path, &chosen).unwrap(), 1, 100).unwrap()[5].2, [5, 1, 0]);
+}
+
+#[test]
 fn folders_are_found_by_their_layout() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();

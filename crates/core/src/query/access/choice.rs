@@ -119,12 +119,11 @@ pub(in crate::query) fn check_named(dataset: &Catalog, access: &Use) -> Result<(
             "the overview has the highest level of detail alone, from which only cursors read (--rows, --quality)";
         return Err(UsageError::Option { option: "use", what: what.to_owned() }.into());
     }
-    let known: Vec<&str> = dataset.index_names().collect();
-    if known.contains(&name.as_str()) {
+    let known: Vec<String> = dataset.index_names().map(str::to_owned).collect();
+    if known.contains(name) {
         return Ok(());
     }
-    let what = format!("there is no index '{name}'; the dataset has [{}]", known.join(", "));
-    Err(UsageError::Option { option: "use", what }.into())
+    Err(UsageError::Index { kind: "index", name: name.clone(), known }.into())
 }
 
 /// The choice of access paths in one epoch.

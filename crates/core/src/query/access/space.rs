@@ -183,7 +183,6 @@ fn rows_of(manifest: &EpochManifest, groups: impl Iterator<Item = usize>) -> u64
 /// # Errors
 /// Always.
 pub(in crate::query) fn not_a_copy<T>(dataset: &Catalog, name: &str) -> Result<T> {
-    let known: Vec<&str> = dataset.copies().iter().map(SpaceCopy::name).collect();
-    let what = format!("there is no index by space '{name}'; the dataset has [{}]", known.join(", "));
-    Err(UsageError::Option { option: "use", what }.into())
+    let known = dataset.copies().iter().map(|copy| copy.name().to_owned()).collect();
+    Err(UsageError::Index { kind: "index by space", name: name.to_owned(), known }.into())
 }
