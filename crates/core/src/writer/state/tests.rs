@@ -153,5 +153,7 @@ fn the_only_memtable_takes_what_was_held_while_it_was_flushed() {
     let mut rows = [0; 3];
     outcome.runs.iter().for_each(|group| rows[group.run as usize] += group.rows);
     let full = MEMTABLE_BYTES as u64 / 8;
-    assert_eq!(rows, [full, full, 1]);
+    // A memtable with buckets may have room for some keys but not for others.
+    assert!(rows[0] == full && rows[1] > full - full / 50, "{rows:?}");
+    assert_eq!(rows.iter().sum::<u64>(), 2 * full + 1, "{rows:?}");
 }
