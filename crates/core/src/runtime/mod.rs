@@ -27,7 +27,7 @@ mod verdict;
 
 pub use exchange_statistics::ExchangeStatistics;
 pub(crate) use opening::{Opened, clear_attempts, open_dataset};
-pub use options::{EpochStart, LevelForecast, MEMTABLES_PER_PART, WriteOptions};
+pub use options::{ENTRY_OUTBOX_BYTES, EpochStart, LevelForecast, MEMTABLES_PER_PART, WriteOptions};
 pub use process::host::{Host, Process};
 pub use process::resources::{Background, Enrolment, ProcessResources};
 pub use rank::foreign::{ABI_VERSION, ForeignTransport, TransportTable};

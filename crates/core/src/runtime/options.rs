@@ -9,7 +9,7 @@ use crate::index::{BitmapDefinition, EntryLayout, IndexDefinition, SecondaryInde
 use crate::schema::{Levels, MAX_LEVELS, Schema, SchemaError};
 use crate::shuffle::{EngineOptions, Prior, Renegotiation, Routing, Topology};
 use crate::store::{DatasetDescriptor, IfExists};
-use crate::writer::{MAX_RUN_ROWS, MEMTABLES, WriterOptions};
+use crate::writer::{HELD_FRACTION, MAX_RUN_ROWS, MEMTABLES, WriterOptions};
 
 /// Options for writing a dataset. [`WriteOptions::new`] has the defaults.
 #[derive(Debug, Clone)]
@@ -73,21 +73,47 @@ pub struct WriteOptions {
     pub derivations: Vec<String>,
     /// Indexes to make while records are written. They are committed before the records.
     pub indexes: Vec<SecondaryIndex>,
+    /// What the job writes.
+    pub(crate) content: Content,
 }
 
 /// Number of rows of a page of entries. A lookup reads a page of each run of its partition, so pages are shorter than
 /// those of records.
 const ENTRY_PAGE_ROWS: u32 = 512;
 
-/// Size of the memtables of all indexes of a rank in bytes.
-const ENTRY_MEMORY_BYTES: usize = 2 << 20;
+/// Memory of the memtables of an index in bytes, besides its share of [`SHARED_ENTRY_BYTES`].
+const OWN_ENTRY_BYTES: usize = 1 << 20;
 
-/// Minimum size of a memtable of entries in bytes.
-const MIN_ENTRY_MEMTABLE_BYTES: usize = 128 << 10;
+/// Memory of memtables that all indexes of a rank share, in bytes.
+const SHARED_ENTRY_BYTES: usize = 2 << 20;
 
-/// Memory of an index's stage besides its memtables, as in the table in ARCHITECTURE.md: batches, records held back,
-/// sketches and tables, and entries on their way to the second stage.
-const STAGE_BYTES: usize = 11 << 18;
+/// Size of a receiver's share of an index's epoch in bytes, about that of one memtable: a lookup reads a page of each
+/// run of a part, so entries are divided among many ranks.
+const ENTRY_PART_BYTES: u64 = 2 << 20;
+
+/// Memory of an index's stage besides its memtables, as in the table in ARCHITECTURE.md: batches, entries held back,
+/// sketches and tables.
+const STAGE_BYTES: usize = 7 << 18;
+
+/// Maximum bytes of entries in a data message. Entries are about a third as wide as records, so that messages have as
+/// many rows.
+const ENTRY_BATCH_BYTES: usize = 12 << 10;
+
+/// Limit on open and queued batches of entries in bytes.
+pub const ENTRY_OUTBOX_BYTES: usize = 384 << 10;
+
+/// Limit on entries held back before the first table of an epoch in bytes.
+const ENTRY_HOLD_BYTES: usize = 128 << 10;
+
+/// The rows that a job writes, for which it has buffers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// Records, or copies of them.
+    Records,
+    /// Entries of an index that are made while records are written. Buffers are small, and one memtable takes most of
+    /// the memory, so that runs are long.
+    Entries,
+}
 
 /// Memory of a bitmap index, as in the table in ARCHITECTURE.md: the values of its columns in a row group, and the bins
 /// of one column.
@@ -132,6 +158,7 @@ impl WriteOptions {
             level_weight: None,
             derivations: Vec::new(),
             indexes: Vec::new(),
+            content: Content::Records,
         }
     }
 
@@ -159,6 +186,8 @@ impl WriteOptions {
             topology: self.topology.clone(),
             routing: self.routing,
             memtable_bytes: self.entry_memtable_bytes().min(self.memtable_bytes),
+            part_bytes: Some(self.entry_part_bytes()),
+            content: Content::Entries,
             break_lock: self.break_lock,
             threads: self.threads,
             credit_batches: self.credit_batches,
@@ -184,19 +213,29 @@ impl WriteOptions {
         self.entry_indexes().count()
     }
 
-    /// Returns the size of a memtable of entries in bytes. The indexes of a rank share one budget.
+    /// Returns the size of a receiver's share of an index's epoch in bytes.
+    #[doc(hidden)]
+    pub fn entry_part_bytes(&self) -> u64 {
+        ENTRY_PART_BYTES.min((self.memtable_bytes as u64).saturating_mul(MEMTABLES_PER_PART))
+    }
+
+    /// Returns the memory of the memtables of an index in bytes.
+    #[doc(hidden)]
+    pub fn entry_memory_bytes(&self) -> usize {
+        OWN_ENTRY_BYTES + SHARED_ENTRY_BYTES / self.index_connections().max(1)
+    }
+
+    /// Returns the size of a memtable of entries in bytes. The rest of an index's memory is for the entries that arrive
+    /// while it is flushed.
     #[doc(hidden)]
     pub fn entry_memtable_bytes(&self) -> usize {
-        (ENTRY_MEMORY_BYTES / MEMTABLES / self.index_connections().max(1)).max(MIN_ENTRY_MEMTABLE_BYTES)
+        self.entry_memory_bytes() / (HELD_FRACTION + 1) * HELD_FRACTION
     }
 
     /// Returns the memory that the indexes of a rank need at most, in bytes.
     #[doc(hidden)]
     pub fn index_memory_bytes(&self) -> usize {
-        let stages = match self.index_connections() {
-            0 => 0,
-            stages => MEMTABLES * stages * self.entry_memtable_bytes() + stages * STAGE_BYTES,
-        };
+        let stages = self.index_connections() * (self.entry_memory_bytes() + STAGE_BYTES);
         stages + self.bitmap_indexes().count() * BINNING_BYTES
     }
 
@@ -292,7 +331,11 @@ impl WriteOptions {
 
     /// Returns the options of one rank's engine.
     pub(crate) fn engine(&self, rank: u32) -> EngineOptions {
-        let defaults = EngineOptions::new(rank, self.ranks);
+        let mut defaults = EngineOptions::new(rank, self.ranks);
+        if self.content == Content::Entries {
+            defaults.outbox_bytes = ENTRY_OUTBOX_BYTES;
+            (defaults.batch_bytes, defaults.hold_bytes) = (ENTRY_BATCH_BYTES, ENTRY_HOLD_BYTES);
+        }
         EngineOptions {
             receivers: self.receivers,
             part_bytes: self.part_bytes.unwrap_or(self.memtable_bytes as u64 * MEMTABLES_PER_PART),
@@ -313,6 +356,10 @@ impl WriteOptions {
             run_rows: MAX_RUN_ROWS,
             row_groups_per_run: self.row_groups_per_run,
             row_groups_per_part: self.row_groups_per_part,
+            memtables: match self.content {
+                Content::Records => MEMTABLES,
+                Content::Entries => 1,
+            },
         }
     }
 
@@ -376,7 +423,8 @@ mod tests {
                 let beside = WriteOptions { indexes, ..alone.clone() }.beside_indexes();
                 let stages = beside.index_connections();
                 assert_eq!(stages, count - bitmaps);
-                let entries = stages * (MEMTABLES * beside.entry_memtable_bytes() + STAGE_BYTES);
+                let memtables = beside.entry_memtable_bytes() * (HELD_FRACTION + 1) / HELD_FRACTION;
+                let entries = stages * (memtables + STAGE_BYTES);
                 let all = MEMTABLES * beside.memtable_bytes + entries + bitmaps * BINNING_BYTES;
                 assert!(all <= MEMTABLES * alone.memtable_bytes, "{count} indexes: {all} bytes");
                 assert!(beside.memtable_bytes >= MIN_MEMTABLE_BYTES);

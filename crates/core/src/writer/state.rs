@@ -22,6 +22,9 @@ pub const THREADS_PER_CORE: usize = 2;
 /// Number of memtables for regular records. One is filled while the other is flushed.
 pub(crate) const MEMTABLES: usize = 2;
 
+/// Divisor of a memtable's size for the records that arrive while a writer's only memtable is flushed.
+pub(crate) const HELD_FRACTION: usize = 4;
+
 /// Divisor of a memtable's size for strays, spills and NaN keys.
 const SIDE_FRACTION: usize = 32;
 
@@ -38,6 +41,8 @@ pub struct WriterOptions {
     pub row_groups_per_run: u32,
     /// Number of row groups after which a part rolls over to the next file.
     pub row_groups_per_part: u32,
+    /// Number of memtables for regular records: two, or one for the longest runs in the same memory.
+    pub memtables: usize,
 }
 
 /// The results of a writer at the end of an epoch.
@@ -188,7 +193,7 @@ impl Writer {
     /// Returns whether the writer has fewer regular memtables than it keeps ([`Writer::reuse`]).
     pub fn lacks_memory(&self) -> bool {
         let active = usize::from(self.active[slot(RunKind::Regular)].is_some());
-        self.regular_in_use() + active + self.spare.len() < MEMTABLES
+        self.regular_in_use() + active + self.spare.len() < self.options.memtables
     }
 
     /// Returns the number of regular memtables that are waiting or being flushed.
@@ -203,7 +208,17 @@ impl Writer {
 
     /// Returns whether the writer can accept records without exceeding its memory.
     pub fn accepts(&self) -> bool {
-        self.waiting.is_empty()
+        self.waiting.is_empty() && !self.holds_enough()
+    }
+
+    /// Returns whether the only regular memtable is being flushed, and enough records have arrived in the meantime.
+    fn holds_enough(&self) -> bool {
+        let capacity = || memtable_bytes(&self.options, RunKind::Regular, self.schema.row_bytes());
+        self.options.memtables == 1
+            && self.regular_in_use() > 0
+            && self.active[slot(RunKind::Regular)]
+                .as_ref()
+                .is_some_and(|held| held.bytes() >= capacity() / HELD_FRACTION)
     }
 
     /// Appends whole stored rows of one kind.
@@ -218,9 +233,9 @@ impl Writer {
                 Some(table) => table,
                 empty => {
                     let regular = kind == RunKind::Regular;
-                    // If both regular memtables are in use, this third memtable is temporary. It is dropped when one of
-                    // them is flushed.
-                    let stays = regular && in_use < MEMTABLES;
+                    // If all regular memtables are in use, this further memtable is temporary. It is dropped when one
+                    // of them is flushed.
+                    let stays = regular && in_use < self.options.memtables;
                     let begin = if stays { Memtable::reserving } else { Memtable::new };
                     let fresh = || begin(Arc::clone(&self.schema), memtable_bytes(&self.options, kind, row_bytes));
                     let spare = if regular { self.spare.pop() } else { None };
@@ -313,13 +328,19 @@ impl Writer {
         }
     }
 
-    /// Returns the number of spare memtables to keep: one while another is filled, and two at the end of the epoch.
+    /// Returns the number of spare memtables to keep: all but the one that is filled, and all at the end of the epoch.
+    /// A writer's only memtable stays while a temporary one is filled.
     fn wanted_spares(&self) -> usize {
-        if self.finishing && self.active[slot(RunKind::Regular)].is_none() { MEMTABLES } else { MEMTABLES - 1 }
+        let memtables = self.options.memtables;
+        let is_filled = match &self.active[slot(RunKind::Regular)] {
+            Some(active) => memtables > 1 || active.reserves(),
+            None => memtables > 1 && !self.finishing,
+        };
+        memtables - usize::from(is_filled)
     }
 
-    /// Moves the records of a temporary memtable to a spare one. If the temporary memtable grew to full size, it would
-    /// be a third one.
+    /// Moves the records of a temporary memtable to a spare one. If the temporary memtable grew to full size, the
+    /// writer would have one too many.
     fn use_spare(&mut self) {
         let Some(active) = &mut self.active[slot(RunKind::Regular)] else { return };
         let takes_less = |spare: &mut Memtable| !active.reserves() && active.rows() <= spare.remaining_rows();

@@ -7,7 +7,7 @@
 use serde::Serialize;
 use turbidite::format::EpochStatistics;
 use turbidite::random;
-use turbidite::runtime::MEMTABLES_PER_PART;
+use turbidite::runtime::ENTRY_OUTBOX_BYTES;
 use turbidite::runtime::machine::{Costs, MachineJob, MachineReport, Program};
 use turbidite::{Clustering, Column, DataType, IndexDefinition, Schema, SecondaryIndex, WriteOptions};
 
@@ -131,7 +131,7 @@ impl PlannedIndexes {
             }
             (definition, Some((keys, schema))) => {
                 let entries = Entries { keys, schema, records, seed: plan.seed };
-                entries.forecast(definition.to_string(), plan, ranks, options.entry_memtable_bytes())
+                entries.forecast(definition.to_string(), plan, ranks, &options)
             }
             (definition, None) => Err(Failure::Internal(format!("index {definition} has no entries"))),
         };
@@ -185,7 +185,7 @@ impl Entries<'_> {
         definition: String,
         plan: &Plan,
         ranks: u32,
-        memtable_bytes: usize,
+        stages: &WriteOptions,
     ) -> Result<IndexForecast, Failure> {
         let schema = std::sync::Arc::clone(self.schema);
         let row_bytes = schema.row_bytes();
@@ -194,9 +194,10 @@ impl Entries<'_> {
         let mut options = plan.options(ranks, row_bytes);
         let by_hash = schema.clustering() == Clustering::Hash;
         options.costs = Costs::of_entries(row_bytes, by_hash).faster(plan.speed);
-        options.memtable_bytes = memtable_bytes;
+        options.memtable_bytes = stages.entry_memtable_bytes();
         options.receivers = ranks;
-        options.part_bytes = memtable_bytes as u64 * MEMTABLES_PER_PART;
+        options.part_bytes = stages.entry_part_bytes();
+        options.outbox_bytes = ENTRY_OUTBOX_BYTES;
         options.stated_rows = Some(plan.records.saturating_mul(u64::from(ranks)));
         options.pivots = WriteOptions::new(ranks).pivots;
         options.renegotiation = turbidite::Renegotiation::Adaptive;
@@ -221,7 +222,7 @@ impl Entries<'_> {
             tables: report.tables(),
             load_imbalance: EpochStatistics { rows_per_receiver: report.loads(), ..Default::default() }
                 .load_imbalance(),
-            memory_bytes: 2 * memtable_bytes as u64 + FEED_BYTES + report.most_bytes.sum() as u64,
+            memory_bytes: stages.entry_memory_bytes() as u64 + FEED_BYTES + report.most_bytes.sum() as u64,
             processor_s: report.busy_s * scale,
             tail_s: report.over_s - report.appended_s,
         })

@@ -20,6 +20,10 @@ struct Fixture {
 
 impl Fixture {
     fn new() -> Self {
+        Self::with(MEMTABLES)
+    }
+
+    fn with(memtables: usize) -> Self {
         let schema = Arc::new(Schema::new(vec![Column::new("key", DataType::U64)], "key").unwrap());
         let storage = MemoryStorage::new();
         storage.create_dir_all(Path::new("/epoch")).unwrap();
@@ -29,6 +33,7 @@ impl Fixture {
             run_rows: MAX_RUN_ROWS,
             row_groups_per_run: 4,
             row_groups_per_part: 1024,
+            memtables,
         };
         let factory = PartFactory {
             storage: Arc::new(storage),
@@ -111,4 +116,44 @@ fn a_second_regular_memtable_is_begun_to_be_kept_while_strays_are_written() {
     fixture.end(task);
     assert_eq!(fixture.memory(), memory, "rows stay where they are");
     assert_eq!(fixture.writer.spare.len(), 1);
+}
+
+/// Records that arrive while the only memtable is flushed are held up to a quarter of its size, and are then the first
+/// ones of the next run.
+#[test]
+fn the_only_memtable_takes_what_was_held_while_it_was_flushed() {
+    let held = MEMTABLE_BYTES / HELD_FRACTION;
+    let mut fixture = Fixture::with(1);
+    fixture.push(MEMTABLE_BYTES);
+    let task = fixture.begin();
+    assert!(fixture.writer.accepts(), "entries arrive while others are flushed");
+    fixture.push(held - 8);
+    assert!(fixture.writer.accepts());
+    fixture.push(8);
+    assert!(!fixture.writer.accepts(), "no more than a quarter is held");
+    let memory = fixture.memory();
+    assert!(fixture.writer.resident_bytes() <= held, "the other one is being flushed");
+    fixture.end(task);
+    assert_ne!(fixture.memory(), memory, "its rows were moved");
+    assert!(fixture.writer.accepts() && fixture.writer.spare.is_empty());
+    let active = fixture.writer.active[slot(RunKind::Regular)].as_ref().unwrap();
+    assert_eq!((active.bytes(), active.reserves()), (held, true));
+    // The run has a whole memtable of records, although some were held.
+    fixture.push(MEMTABLE_BYTES - held);
+    let task = fixture.begin();
+    fixture.push(8);
+    fixture.writer.finish();
+    fixture.end(task);
+    while let Some(task) = fixture.writer.next_task() {
+        fixture.end(task);
+    }
+    assert!(fixture.writer.is_finished());
+    let outcome = std::mem::replace(&mut fixture, Fixture::with(1)).writer.into_outcome();
+    assert_eq!(outcome.spare.len(), 1, "the memtable is kept for the next epoch");
+    let mut rows = [0; 3];
+    outcome.runs.iter().for_each(|group| rows[group.run as usize] += group.rows);
+    let full = MEMTABLE_BYTES as u64 / 8;
+    // A memtable with buckets may have room for some keys but not for others.
+    assert!(rows[0] == full && rows[1] > full - full / 50, "{rows:?}");
+    assert_eq!(rows.iter().sum::<u64>(), 2 * full + 1, "{rows:?}");
 }
