@@ -54,6 +54,8 @@ struct Setup {
     width: usize,
     columns: usize,
     rounds: usize,
+    /// Folder that receives the input as a trace, if one is named.
+    trace: Option<PathBuf>,
     contestants: Vec<String>,
 }
 
@@ -67,6 +69,7 @@ impl Setup {
             width: 64,
             columns: 0,
             rounds: 1,
+            trace: None,
             contestants: Vec::new(),
         };
         let mut arguments = std::env::args().skip(1);
@@ -84,6 +87,7 @@ impl Setup {
                 "--width" => setup.width = value.parse()?,
                 "--columns" => setup.columns = value.parse()?,
                 "--rounds" => setup.rounds = value.parse()?,
+                "--trace" => setup.trace = Some(value.into()),
                 _ => return Err(format!("what is {name}?").into()),
             }
         }
@@ -221,6 +225,24 @@ fn make_input(setup: &Setup) -> Result<Vec<Vec<u8>>, Failure> {
     Ok(epochs)
 }
 
+/// Writes the records of each epoch to `folder`, with the layout by which `turbidite simulate` reads them.
+fn write_trace(folder: &Path, setup: &Setup, input: &[Vec<u8>]) -> Result<(), Failure> {
+    let schema = setup.schema()?;
+    let mut layout = format!("path = \"E.{{epoch}}/records.{{rank}}\"\nheader_bytes = 0\nrecord_bytes = {}\n", setup.width);
+    for (index, column) in schema.columns().iter().enumerate() {
+        let (name, data_type, offset) = (&column.name, column.data_type, schema.offset(index));
+        layout += &format!("\n[[field]]\nname = \"{name}\"\ntype = \"{data_type}\"\noffset = {offset}\n");
+    }
+    std::fs::create_dir_all(folder)?;
+    std::fs::write(folder.join("layout.toml"), layout)?;
+    for (epoch, records) in input.iter().enumerate() {
+        let folder = folder.join(format!("E.{epoch}"));
+        std::fs::create_dir_all(&folder)?;
+        std::fs::write(folder.join("records.0"), records)?;
+    }
+    Ok(())
+}
+
 /// Runs `work` for every number below `count` on `threads` threads.
 fn parallel(threads: usize, count: usize, work: impl Fn(usize) -> Result<(), Failure> + Sync) -> Result<(), Failure> {
     let next = AtomicUsize::new(0);
@@ -265,10 +287,13 @@ fn index(contestant: &Contestant<'_>, input: &[Vec<u8>], parts: bool) -> Result<
     let storage: Arc<dyn Storage> = if parts { Arc::new(FileSystem::new()) } else { Arc::new(PartsNowhere::default()) };
     let job = LocalJob::open_with(storage, &folder, schema.clone(), write)?;
     let (mut strays, mut spills, mut tables, mut imbalance, mut stages) = (0, 0, 0, 0.0f64, [0.0; 5]);
+    let mut epochs = Vec::new();
     for (number, records) in (0..).zip(input) {
+        let (begun, before) = (Instant::now(), processor_s());
         job.begin_epoch(number)?;
         append_epoch(contestant, &job, &schema, records)?;
         let statistics = job.end_epoch()?;
+        epochs.push((begun.elapsed().as_secs_f64(), processor_s() - before));
         strays += statistics.strays;
         spills += statistics.spills;
         tables += statistics.renegotiations;
@@ -278,10 +303,30 @@ fn index(contestant: &Contestant<'_>, input: &[Vec<u8>], parts: bool) -> Result<
     }
     job.close()?;
     let [route_s, sort_s, encode_s, write_s, sync_s] = stages;
+    let (epoch_s, epoch_processor_s) = later_epochs(epochs);
     let stages = format!(
-        r#", "route_s": {route_s:.3}, "sort_s": {sort_s:.3}, "encode_s": {encode_s:.3}, "write_s": {write_s:.3}, "sync_s": {sync_s:.3}, "strays": {strays}, "spills": {spills}, "tables": {tables}, "load_imbalance": {imbalance:.5}"#,
+        r#", "epoch_s": {epoch_s:.4}, "epoch_processor_s": {epoch_processor_s:.4}, "route_s": {route_s:.3}, "sort_s": {sort_s:.3}, "encode_s": {encode_s:.3}, "write_s": {write_s:.3}, "sync_s": {sync_s:.3}, "strays": {strays}, "spills": {spills}, "tables": {tables}, "load_imbalance": {imbalance:.5}"#,
     );
     Ok(Outcome { written_bytes: if parts { bytes_below(&folder)? } else { 0 }, stages })
+}
+
+/// Returns the median time and the median processor time of the epochs after the first one.
+fn later_epochs(mut epochs: Vec<(f64, f64)>) -> (f64, f64) {
+    if epochs.len() > 1 {
+        epochs.remove(0);
+    }
+    let median = |of: fn(&(f64, f64)) -> f64| {
+        let mut times: Vec<f64> = epochs.iter().map(of).collect();
+        times.sort_by(f64::total_cmp);
+        times.get(times.len() / 2).copied().unwrap_or(f64::NAN)
+    };
+    (median(|(time, _)| *time), median(|(_, processor)| *processor))
+}
+
+/// Returns the processor time of this process so far, in seconds.
+fn processor_s() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 /// Appends an epoch. Each thread drives its own ranks in turn, so that they advance together as in a parallel program.
@@ -431,6 +476,9 @@ fn main() -> Result<(), Failure> {
     let contestants: Vec<Contestant<'_>> =
         setup.contestants.iter().map(|text| Contestant::parse(text, &setup)).collect::<Result<_, _>>()?;
     let input = make_input(&setup)?;
+    if let Some(folder) = &setup.trace {
+        write_trace(folder, &setup, &input)?;
+    }
     for round in 0..setup.rounds {
         for (text, contestant) in setup.contestants.iter().zip(&contestants) {
             std::fs::create_dir_all(&setup.scratch)?;
