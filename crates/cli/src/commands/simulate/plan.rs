@@ -2,6 +2,7 @@
 
 use turbidite::runtime::MEMTABLES_PER_PART;
 use turbidite::runtime::machine::{Costs, Machine, MachineOptions, MachineReport};
+use turbidite::writer::THREADS_PER_CORE;
 use turbidite::{Clustering, Prior, Renegotiation, Routing};
 
 use super::program::Records;
@@ -56,11 +57,15 @@ impl Plan {
         options.append_rows = FIRST_TURN as u32;
         if self.rate.is_none() {
             options.append_share = TURN_SHARE;
+            if options.nodes() == 1 {
+                options.append_threads = self.machine.cores_per_node;
+            }
         }
         if options.nodes() == 1 {
             // A job on one node is one process, in which only the receivers' mailboxes are bounded.
             options.in_flight = u16::MAX;
             options.held = [u16::MAX, 8, 8, 8];
+            options.background_threads = (THREADS_PER_CORE as u32).saturating_mul(self.machine.cores_per_node);
         }
         options
     }
