@@ -202,7 +202,7 @@ impl Entries<'_> {
         options.renegotiation = turbidite::Renegotiation::Adaptive;
         // Entries come as the records are stored.
         options.rows_per_s = most as f64 / self.records.arrived_s.max(1e-9);
-        (options.append_threads, options.append_rows, options.append_share) = (0, PIECE_ROWS, 0);
+        (options.append_rows, options.append_share) = (PIECE_ROWS, 0);
         let mut job = MachineJob::new(options, std::sync::Arc::clone(&schema));
         let report =
             job.run(&mut self, &mut |_, _, _| {}, &mut |_| {}).map_err(|error| Failure::Internal(error.to_string()))?;

@@ -57,9 +57,6 @@ impl Plan {
         options.append_rows = FIRST_TURN as u32;
         if self.rate.is_none() {
             options.append_share = TURN_SHARE;
-            if options.nodes() == 1 {
-                options.append_threads = self.machine.cores_per_node;
-            }
         }
         if options.nodes() == 1 {
             // A job on one node is one process, in which only the receivers' mailboxes are bounded.

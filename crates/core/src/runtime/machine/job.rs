@@ -11,7 +11,6 @@ use super::options::{MachineOptions, Time, nanoseconds};
 use super::processors::Processors;
 use super::report::{MachineReport, RankBytes, Round};
 use super::storage_model::Store;
-use super::turns::Turns;
 use super::virtual_rank::{Arrivals, Awaited, VirtualRank};
 use crate::format::RunKind;
 use crate::partition::TableCache;
@@ -86,7 +85,6 @@ pub struct MachineJob {
     ranks: Vec<VirtualRank>,
     network: Network,
     processors: Processors,
-    turns: Turns,
     background: Background,
     store: Store,
     /// Due actions: the time, the time since which the actor could have acted, and the actor. Of several that wait for
@@ -133,7 +131,6 @@ impl MachineJob {
             ranks: (0..options.ranks).map(virtual_rank).collect(),
             network: Network::new(&options),
             processors: Processors::new(&options.machine, options.nodes()),
-            turns: Turns::new(&options),
             background: Background::new(&options),
             store: Store::new(&options, &schema),
             heap: BinaryHeap::new(),
@@ -204,7 +201,6 @@ impl MachineJob {
         (self.steps, self.ranks_over) = (0, 0);
         self.processors.busy_ns = 0;
         self.network.traffic = super::report::MessageTotals::default();
-        self.turns = Turns::new(&self.options);
         self.background = Background::new(&self.options);
         self.store = Store::new(&self.options, &self.schema);
         if let (Some(rows), Some(first)) = (self.options.stated_rows, self.ranks.first_mut()) {
@@ -237,21 +233,13 @@ impl MachineJob {
         deliver: &mut dyn FnMut(u32, RunKind, &[u8]),
     ) -> Result<u64, MachineError> {
         let before = self.ranks[rank as usize].engine.statistics();
-        let was_ended = self.ranks[rank as usize].ended;
-        let (append, mut again) = self.append(rank, program, deliver)?;
+        let (append, again) = self.append(rank, program, deliver)?;
         let (messages, moved, extra_ns) = self.exchange(rank, deliver)?;
         self.note_round(rank);
         let after = self.ranks[rank as usize].engine.statistics();
         let cost_ns = extra_ns + self.cost_ns(before, after) + messages as f64 * self.options.costs.message_ns;
         let done = self.processors.compute(rank, self.now, nanoseconds(cost_ns));
         self.ranks[rank as usize].busy_until = done;
-        if append > 0 || self.ranks[rank as usize].ended != was_ended {
-            let ranks = &self.ranks;
-            if let Some(next) = self.turns.pass(rank, |other| ranks[other as usize].ended) {
-                again = None;
-                self.schedule(next, done.max(self.ranks[next as usize].busy_until));
-            }
-        }
         self.begin_flush(rank, done);
         self.answer_events(rank, done);
         self.look(rank);
@@ -276,7 +264,7 @@ impl MachineJob {
         deliver: &mut dyn FnMut(u32, RunKind, &[u8]),
     ) -> Result<(u64, Option<Time>), MachineError> {
         let state = &mut self.ranks[rank as usize];
-        if !state.engine.is_open() || state.ended || !self.turns.is_of(rank) {
+        if !state.engine.is_open() || state.ended {
             return Ok((0, None));
         }
         let now = Duration::from_nanos(self.now);
@@ -497,7 +485,7 @@ impl MachineJob {
             consider(Some(done));
         }
         // The epoch has just been opened, so the program can append.
-        let opened = again.is_none() && state.engine.is_open() && !state.ended && self.turns.is_of(rank);
+        let opened = again.is_none() && state.engine.is_open() && !state.ended;
         if opened || state.engine.has_control() {
             consider(Some(done.max(state.busy_until)));
         }

@@ -12,9 +12,8 @@
 //! real job.
 //!
 //! `options` defines the machine and the job, `job` runs an epoch of its ranks (`virtual_rank`), `network` carries
-//! messages, `processors` schedules computation, `turns` orders the appends of threads with several ranks, `background`
-//! flushes memtables, `storage_model` models storage, `manifest` estimates the size of the manifest, and `report`
-//! contains the results.
+//! messages, `processors` schedules computation, `background` flushes memtables, `storage_model` models storage,
+//! `manifest` estimates the size of the manifest, and `report` contains the results.
 
 mod background;
 mod job;
@@ -24,7 +23,6 @@ mod options;
 mod processors;
 mod report;
 mod storage_model;
-mod turns;
 mod virtual_rank;
 
 pub use job::{MachineError, MachineJob, Program};

@@ -165,8 +165,6 @@ pub struct MachineOptions {
     pub background_threads: u32,
     /// Timeout of an append that waits for credit in nanoseconds. Afterwards records are spilled.
     pub credit_timeout_ns: f64,
-    /// Number of threads of a node that append, each for several ranks in turn. 0 if each rank appends by itself.
-    pub append_threads: u32,
     /// Minimum number of rows per append. Never more than a block, which the engine takes as a whole.
     pub append_rows: u32,
     /// Rows of each later append, as a fraction of the rows that the rank has appended. 0 if all appends are as large
@@ -201,7 +199,6 @@ impl MachineOptions {
             memtable_bytes: 7 << 20,
             background_threads: machine.ranks_per_node,
             credit_timeout_ns: 1e10,
-            append_threads: 0,
             append_rows: 1024,
             append_share: 0,
             poll_ns: 2_000.0,
