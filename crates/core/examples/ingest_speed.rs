@@ -10,8 +10,9 @@
 //! as `index,ranks=64` or `direct,threads=4`:
 //!
 //! - `index`: all ranks append to a dataset in turns of `append` records, on `threads` threads. With `append=0`, turns
-//!   are those of `turbidite ingest`. The time ends when the last epoch is committed and durable. Settings: `ranks`, `nodes` (ranks send as if they were on this many nodes),
-//!   `writers` (number of threads that sort and write), `memtable`, `row-groups`, `renegotiate`, `pivots`.
+//!   are those of `turbidite ingest`. The time ends when the last epoch is committed and durable. Settings: `ranks`,
+//!   `nodes` (ranks send as if they were on this many nodes), `writers` (number of threads that sort and write),
+//!   `memtable`, `row-groups`, `renegotiate`, `pivots`.
 //! - `shuffle`: as `index`, but parts are discarded. Measures the processor's work without storage.
 //! - `local`: every rank sorts, encodes and writes its own records, without a shuffle. `sort`: as `local`, but parts
 //!   are discarded.
