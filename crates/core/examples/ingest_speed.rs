@@ -1,16 +1,18 @@
 //! Measures the ingest of records in memory, compared with plain writes of the same bytes: time, processor time and
 //! peak memory.
 //!
-//! `ingest_speed --dumps DIRECTORY --scratch FOLDER [--bytes N] [--epochs N] [--width N] [--rounds N] CONTESTANT …`
+//! `ingest_speed --dumps DIRECTORY --scratch FOLDER [--bytes N] [--epochs N] [--width N] [--rounds N] [--trace FOLDER]
+//! CONTESTANT …`
 //!
 //! The records are based on VPIC dumps (`T.<step>/eparticle.<step>.<rank>`). Each particle of the last steps is
 //! replicated with jitter. Replicas are adjacent, and each rank has one contiguous share. The records are generated
 //! once, before any clock starts, and reused for all rounds and contestants. A contestant is a name with settings, such
 //! as `index,ranks=64` or `direct,threads=4`:
 //!
-//! - `index`: all ranks append to a dataset in turns of `append` records, on `threads` threads. The time ends when the
-//!   last epoch is committed and durable. Settings: `ranks`, `nodes` (ranks send as if they were on this many nodes),
-//!   `writers` (number of threads that sort and write), `memtable`, `row-groups`, `renegotiate`, `pivots`.
+//! - `index`: all ranks append to a dataset in turns of `append` records, on `threads` threads. With `append=0`, turns
+//!   are those of `turbidite ingest`. The time ends when the last epoch is committed and durable. Settings: `ranks`,
+//!   `nodes` (ranks send as if they were on this many nodes), `writers` (number of threads that sort and write),
+//!   `memtable`, `row-groups`, `renegotiate`, `pivots`.
 //! - `shuffle`: as `index`, but parts are discarded. Measures the processor's work without storage.
 //! - `local`: every rank sorts, encodes and writes its own records, without a shuffle. `sort`: as `local`, but parts
 //!   are discarded.
@@ -18,6 +20,8 @@
 //!   of `block` bytes in flight for each file.
 //! - `copy`: `threads` threads copy every record once, each into a buffer of a memtable's size. This is the minimum
 //!   cost of moving a record.
+//!
+//! `--trace` also writes the records to a folder that `turbidite simulate` reads.
 //!
 //! Prints one line of JSON per contestant and round. Removes written files immediately.
 
@@ -54,6 +58,8 @@ struct Setup {
     width: usize,
     columns: usize,
     rounds: usize,
+    /// Folder that receives the input as a trace, if one is named.
+    trace: Option<PathBuf>,
     contestants: Vec<String>,
 }
 
@@ -67,6 +73,7 @@ impl Setup {
             width: 64,
             columns: 0,
             rounds: 1,
+            trace: None,
             contestants: Vec::new(),
         };
         let mut arguments = std::env::args().skip(1);
@@ -84,6 +91,7 @@ impl Setup {
                 "--width" => setup.width = value.parse()?,
                 "--columns" => setup.columns = value.parse()?,
                 "--rounds" => setup.rounds = value.parse()?,
+                "--trace" => setup.trace = Some(value.into()),
                 _ => return Err(format!("what is {name}?").into()),
             }
         }
@@ -174,6 +182,11 @@ impl<'a> Contestant<'a> {
         Ok(this)
     }
 
+    /// Returns the number of records of a rank's turn after `appended` records.
+    fn turn_records(&self, appended: usize) -> usize {
+        if self.append > 0 { self.append } else { (appended / 64).clamp(128, 4096) }
+    }
+
     /// Returns the records of one rank.
     fn share<'b>(&self, epoch: &'b [u8], rank: usize) -> &'b [u8] {
         let bytes = epoch.len() / self.ranks;
@@ -221,6 +234,25 @@ fn make_input(setup: &Setup) -> Result<Vec<Vec<u8>>, Failure> {
     Ok(epochs)
 }
 
+/// Writes the records of each epoch to `folder`, with the layout by which `turbidite simulate` reads them.
+fn write_trace(folder: &Path, setup: &Setup, input: &[Vec<u8>]) -> Result<(), Failure> {
+    let schema = setup.schema()?;
+    let mut layout =
+        format!("path = \"E.{{epoch}}/records.{{rank}}\"\nheader_bytes = 0\nrecord_bytes = {}\n", setup.width);
+    for (index, column) in schema.columns().iter().enumerate() {
+        let (name, data_type, offset) = (&column.name, column.data_type, schema.offset(index));
+        layout += &format!("\n[[field]]\nname = \"{name}\"\ntype = \"{data_type}\"\noffset = {offset}\n");
+    }
+    std::fs::create_dir_all(folder)?;
+    std::fs::write(folder.join("layout.toml"), layout)?;
+    for (epoch, records) in input.iter().enumerate() {
+        let folder = folder.join(format!("E.{epoch}"));
+        std::fs::create_dir_all(&folder)?;
+        std::fs::write(folder.join("records.0"), records)?;
+    }
+    Ok(())
+}
+
 /// Runs `work` for every number below `count` on `threads` threads.
 fn parallel(threads: usize, count: usize, work: impl Fn(usize) -> Result<(), Failure> + Sync) -> Result<(), Failure> {
     let next = AtomicUsize::new(0);
@@ -265,10 +297,13 @@ fn index(contestant: &Contestant<'_>, input: &[Vec<u8>], parts: bool) -> Result<
     let storage: Arc<dyn Storage> = if parts { Arc::new(FileSystem::new()) } else { Arc::new(PartsNowhere::default()) };
     let job = LocalJob::open_with(storage, &folder, schema.clone(), write)?;
     let (mut strays, mut spills, mut tables, mut imbalance, mut stages) = (0, 0, 0, 0.0f64, [0.0; 5]);
+    let mut epochs = Vec::new();
     for (number, records) in (0..).zip(input) {
+        let (begun, before) = (Instant::now(), processor_s());
         job.begin_epoch(number)?;
         append_epoch(contestant, &job, &schema, records)?;
         let statistics = job.end_epoch()?;
+        epochs.push((begun.elapsed().as_secs_f64(), processor_s() - before));
         strays += statistics.strays;
         spills += statistics.spills;
         tables += statistics.renegotiations;
@@ -278,26 +313,47 @@ fn index(contestant: &Contestant<'_>, input: &[Vec<u8>], parts: bool) -> Result<
     }
     job.close()?;
     let [route_s, sort_s, encode_s, write_s, sync_s] = stages;
+    let [first_s, later_s, later_processor_s] = epoch_times(&epochs);
     let stages = format!(
-        r#", "route_s": {route_s:.3}, "sort_s": {sort_s:.3}, "encode_s": {encode_s:.3}, "write_s": {write_s:.3}, "sync_s": {sync_s:.3}, "strays": {strays}, "spills": {spills}, "tables": {tables}, "load_imbalance": {imbalance:.5}"#,
+        r#", "first_s": {first_s:.4}, "later_s": {later_s:.4}, "later_processor_s": {later_processor_s:.4}, "route_s": {route_s:.3}, "sort_s": {sort_s:.3}, "encode_s": {encode_s:.3}, "write_s": {write_s:.3}, "sync_s": {sync_s:.3}, "strays": {strays}, "spills": {spills}, "tables": {tables}, "load_imbalance": {imbalance:.5}"#,
     );
     Ok(Outcome { written_bytes: if parts { bytes_below(&folder)? } else { 0 }, stages })
 }
 
+/// Returns the time of the first epoch, and the median time and median processor time of the later ones. The memory of
+/// the first epoch is new.
+fn epoch_times(epochs: &[(f64, f64)]) -> [f64; 3] {
+    let (first, later) = epochs.split_first().map_or((f64::NAN, epochs), |(first, later)| (first.0, later));
+    let median = |of: fn(&(f64, f64)) -> f64| {
+        let mut times: Vec<f64> = later.iter().map(of).collect();
+        times.sort_by(f64::total_cmp);
+        times.get(times.len() / 2).copied().unwrap_or(f64::NAN)
+    };
+    [first, median(|(time, _)| *time), median(|(_, processor)| *processor)]
+}
+
+/// Returns the processor time of this process so far, in seconds.
+fn processor_s() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
 /// Appends an epoch. Each thread drives its own ranks in turn, so that they advance together as in a parallel program.
 fn append_epoch(contestant: &Contestant<'_>, job: &LocalJob, schema: &Schema, records: &[u8]) -> Result<(), Failure> {
-    let turn_bytes = contestant.append * schema.row_bytes();
-    let turns = contestant.share(records, 0).len().div_ceil(turn_bytes);
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..contestant.threads)
             .map(|thread| {
                 scope.spawn(move || -> Result<(), Failure> {
-                    for turn in 0..turns {
+                    let share_bytes = contestant.share(records, 0).len();
+                    let mut begin = 0;
+                    while begin < share_bytes {
+                        let turn_bytes = contestant.turn_records(begin / schema.row_bytes()) * schema.row_bytes();
+                        let end = share_bytes.min(begin + turn_bytes);
                         for rank in (thread..contestant.ranks).step_by(contestant.threads) {
-                            let share = contestant.share(records, rank);
-                            let rows = &share[turn * turn_bytes..share.len().min((turn + 1) * turn_bytes)];
+                            let rows = &contestant.share(records, rank)[begin..end];
                             job.append(rank as u32, &schema.views(rows)?)?;
                         }
+                        begin = end;
                     }
                     Ok(())
                 })
@@ -431,6 +487,9 @@ fn main() -> Result<(), Failure> {
     let contestants: Vec<Contestant<'_>> =
         setup.contestants.iter().map(|text| Contestant::parse(text, &setup)).collect::<Result<_, _>>()?;
     let input = make_input(&setup)?;
+    if let Some(folder) = &setup.trace {
+        write_trace(folder, &setup, &input)?;
+    }
     for round in 0..setup.rounds {
         for (text, contestant) in setup.contestants.iter().zip(&contestants) {
             std::fs::create_dir_all(&setup.scratch)?;

@@ -202,6 +202,31 @@ fn the_model_follows_its_figures() {
     assert!(latency(&far) > 0.015 && latency(&fast) < 0.002, "{} {}", latency(&far), latency(&fast));
 }
 
+/// A rank's background encodes a memtable after the last one is written, and a thread that waits for storage encodes
+/// nothing, for any rank. A second thread encodes meanwhile.
+#[test]
+fn a_thread_encodes_nothing_while_it_waits_for_storage() {
+    let records = 40_000;
+    let over_s = |ranks, threads| {
+        let mut options = options(ranks, ranks, 1);
+        options.machine.cores_per_node = 4;
+        options.machine.storage.node_bytes_per_s = 12e6;
+        options.machine.storage.commit_ns = 0.0;
+        options.costs.encode_ns = 1_000.0;
+        (options.memtable_bytes, options.background_threads) = (13_000, threads);
+        count(options, records).over_s
+    };
+    // A microsecond to encode each record of 12 bytes, and another one to write it.
+    let (encode_s, write_s) = (records as f64 * 1e-6, records as f64 * 1e-6);
+    let close = |found: f64, expected: f64| assert!(found >= expected && found < 1.1 * expected, "{found} {expected}");
+    close(over_s(1, 1), encode_s + write_s);
+    close(over_s(1, 2), encode_s + write_s);
+    close(over_s(2, 1), 2.0 * (encode_s + write_s));
+    // One thread encodes while the other writes, as far as both ranks have full memtables.
+    let overlapping = over_s(2, 2);
+    assert!(overlapping >= 2.0 * write_s && overlapping < 1.6 * (encode_s + write_s), "{overlapping}");
+}
+
 /// Checks how memory, messages and latency scale. `make scale` runs the same at 131,072 ranks.
 #[test]
 fn what_a_rank_needs_and_waits_for_hardly_grows_with_the_job() {

@@ -279,7 +279,9 @@ impl Simulate {
         if clustering == Clustering::Hash && self.drift != 1.0 {
             return Err(Failure::Usage("--drift: keys that are ids do not grow".into()));
         }
-        let records = |keys| Records::new(keys, clustering, self.record_bytes, self.drift, self.seed);
+        let records = |keys, others: &[DataType]| {
+            Records::new(keys, clustering, self.record_bytes, others, self.drift, self.seed)
+        };
         let definitions = self.index.iter().map(|text| text.parse()).collect::<Result<Vec<SecondaryIndex>, _>>()?;
         let Some(path) = &self.source else {
             let unknown = |_: &str, is_indexed| {
@@ -295,7 +297,7 @@ impl Simulate {
                     return Err(Failure::Usage(what.into()));
                 }
             };
-            return Ok((records(keys)?, PlannedIndexes::new(&definitions, unknown)?));
+            return Ok((records(keys, &Records::usual_columns())?, PlannedIndexes::new(&definitions, unknown)?));
         };
         let Some(key) = key else {
             return Err(Failure::Usage("--key is required with a trace: the name of its key column".into()));
@@ -308,7 +310,7 @@ impl Simulate {
         let traced = |epoch| trace.keys(epoch, &key.columns);
         let knows_prior = clustering != Clustering::Hash && self.prior == PriorEpoch::Last;
         let next = trace.next_epoch().filter(|_| knows_prior).map(traced).transpose()?;
-        let records = records(traced(trace.epoch)?)?.followed_by(next);
+        let records = records(traced(trace.epoch)?, &trace.types_beside(&key.columns)?)?.followed_by(next);
         let of_index = |name: &str, is_indexed: bool| trace.column(trace.epoch, name, is_indexed);
         Ok((records, PlannedIndexes::new(&definitions, of_index)?))
     }
@@ -351,6 +353,13 @@ impl Trace {
         let (recipe, types) = self.stored("--key", names)?;
         let values = recipe.values(epoch, self.source.ranks().max(1), MOST_TRACED)?;
         Ok(Keys::Traced { types, values })
+    }
+
+    /// Returns the types of the columns that are not among `names`.
+    fn types_beside(&self, names: &[String]) -> Result<Vec<DataType>, Failure> {
+        let (recipe, _) = self.stored("--key", names)?;
+        let others = recipe.columns().into_iter().filter(|column| !names.contains(&column.name));
+        Ok(others.map(|column| column.data_type).collect())
     }
 
     /// Returns a column of an epoch that an index names, with its values if they are wanted.

@@ -212,11 +212,13 @@ fn fill(records: &Records, (ranks, rows): (u32, u64), cores: usize) -> Vec<Vec<u
     shares
 }
 
-/// Fills `bytes` with random numbers.
+/// Fills `bytes` with random numbers. Floats among them are finite.
 fn scramble(seed: u64, bytes: &mut [u8]) {
+    /// All bits but the highest bit of the exponent, if a float ends with the byte.
+    const FINITE: u64 = 0xBFBF_BFBF_BFBF_BFBF;
     let mut random = random::Random::new(seed);
     for piece in bytes.chunks_mut(8) {
-        piece.copy_from_slice(&random.next_u64().to_le_bytes()[..piece.len()]);
+        piece.copy_from_slice(&(random.next_u64() & FINITE).to_le_bytes()[..piece.len()]);
     }
 }
 

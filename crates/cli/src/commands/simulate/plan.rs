@@ -2,6 +2,7 @@
 
 use turbidite::runtime::MEMTABLES_PER_PART;
 use turbidite::runtime::machine::{Costs, Machine, MachineOptions, MachineReport};
+use turbidite::writer::THREADS_PER_CORE;
 use turbidite::{Clustering, Prior, Renegotiation, Routing};
 
 use super::program::Records;
@@ -61,6 +62,7 @@ impl Plan {
             // A job on one node is one process, in which only the receivers' mailboxes are bounded.
             options.in_flight = u16::MAX;
             options.held = [u16::MAX, 8, 8, 8];
+            options.background_threads = (THREADS_PER_CORE as u32).saturating_mul(self.machine.cores_per_node);
         }
         options
     }

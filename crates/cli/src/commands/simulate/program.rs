@@ -1,4 +1,4 @@
-//! Generates the records that simulated ranks append: a key, and a payload that is never read.
+//! Generates the records that ranks append: a key, and further columns that no simulated rank reads.
 
 use std::sync::Arc;
 
@@ -12,6 +12,10 @@ use crate::failure::Failure;
 
 /// Maximum number of keys that are read from a trace.
 pub(super) const MOST_TRACED: usize = 4_000_000;
+
+/// Number of columns of four bytes beside the key that records have without a trace, as far as there is room. Further
+/// bytes are one column.
+const FLOATS: usize = 15;
 
 /// Distributions of keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
@@ -83,11 +87,13 @@ pub(super) struct Records {
 }
 
 impl Records {
-    /// Creates a generator of records with these keys, by which the records are clustered.
+    /// Creates a generator of records with these keys, by which the records are clustered, and with further columns of
+    /// the types `others`, as far as there is room for them.
     pub(super) fn new(
         keys: Keys,
         clustering: Clustering,
         record_bytes: usize,
+        others: &[DataType],
         drift: f64,
         seed: u64,
     ) -> Result<Self, Failure> {
@@ -103,15 +109,29 @@ impl Records {
         let named = |(number, data_type): (usize, &DataType)| Column::new(format!("key{number}"), *data_type);
         let mut columns: Vec<Column> = types.iter().enumerate().map(named).collect();
         let key = ClusterKey { clustering, columns: columns.iter().map(|column| column.name.clone()).collect() };
-        // A schema limits the width of a `fixed_bytes(n)` column, so several columns hold the payload.
         let mut rest = record_bytes - width;
+        let mut add = |data_type: DataType, rest: &mut usize| {
+            *rest -= data_type.width();
+            columns.push(Column::new(format!("rest{}", columns.len()), data_type));
+        };
+        for data_type in others {
+            if data_type.width() <= rest {
+                add(*data_type, &mut rest);
+            }
+        }
+        // A schema limits the width of a `fixed_bytes(n)` column, so several columns hold a long rest.
         while rest > 0 {
             let bytes = rest.min(turbidite::MAX_FIXED_BYTES as usize);
-            columns.push(Column::new(format!("rest{}", columns.len()), DataType::FixedBytes(bytes as u32)));
-            rest -= bytes;
+            add(DataType::FixedBytes(bytes as u32), &mut rest);
         }
         let schema = Arc::new(Schema::new(columns, &key.to_string())?);
         Ok(Self { keys, next_keys: None, schema, drift, seed })
+    }
+
+    /// Returns the types of the columns beside the key if nothing is known of them: floats, as in most dumps. Costs of
+    /// records grow with their columns.
+    pub(super) fn usual_columns() -> Vec<DataType> {
+        vec![DataType::F32; FLOATS]
     }
 
     /// Returns the generator with these keys in the second epoch. `None` if a trace has no other ones.
@@ -264,7 +284,7 @@ mod tests {
     fn a_trace_is_shared_out_and_drifts() {
         let values: Vec<u8> = (0..8u32).flat_map(|value| (value as f32).to_le_bytes()).collect();
         let keys = Keys::Traced { types: vec![DataType::F32], values };
-        let records = Records::new(keys, Clustering::Range, 6, 4.0, 1).unwrap();
+        let records = Records::new(keys, Clustering::Range, 6, &[], 4.0, 1).unwrap();
         let mut rows = Vec::new();
         records.of_job(0, 2, 4).fill(1, 0, 4, &mut rows);
         assert_eq!(rows.len(), 24);
@@ -279,7 +299,7 @@ mod tests {
         let next = Keys::Traced { types: vec![DataType::F32], values: 9f32.to_le_bytes().to_vec() };
         records.followed_by(Some(next)).of_job(1, 2, 4).fill(1, 0, 1, &mut same);
         assert_eq!(same[24..28], 9f32.to_le_bytes());
-        let narrow = Records::new(Keys::Named(Distribution::Uniform), Clustering::Range, 3, 1.0, 1);
+        let narrow = Records::new(Keys::Named(Distribution::Uniform), Clustering::Range, 3, &[], 1.0, 1);
         assert!(narrow.is_err(), "no room for the key");
     }
 
@@ -291,7 +311,7 @@ mod tests {
             values.extend_from_slice(&(f64::from(place) * 2.0).to_le_bytes());
         }
         let keys = Keys::Traced { types: vec![DataType::F32, DataType::F64], values };
-        let records = Records::new(keys, Clustering::Space, 20, 4.0, 1).unwrap();
+        let records = Records::new(keys, Clustering::Space, 20, &[], 4.0, 1).unwrap();
         assert_eq!(records.schema.cluster_key().to_string(), "space:key0,key1");
         let mut rows = Vec::new();
         records.of_job(0, 2, 4).fill(1, 0, 4, &mut rows);
@@ -308,7 +328,7 @@ mod tests {
     fn ids_of_a_trace_stay_distinct() {
         let values: Vec<u8> = (0..1_000u32).flat_map(u32::to_le_bytes).collect();
         let keys = Keys::Traced { types: vec![DataType::U32], values };
-        let records = Records::new(keys, Clustering::Hash, 4, 1.0, 1).unwrap();
+        let records = Records::new(keys, Clustering::Hash, 4, &[], 1.0, 1).unwrap();
         let mut rows = Vec::new();
         (0..4).for_each(|rank| records.of_job(0, 4, 1_000).fill(rank, 0, 1_000, &mut rows));
         let mut ids: Vec<u32> = rows.as_chunks().0.iter().map(|id| u32::from_le_bytes(*id)).collect();

@@ -5,17 +5,18 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::background::{Background, Step};
 use super::network::{Connection, Network};
 use super::options::{MachineOptions, Time, nanoseconds};
 use super::processors::Processors;
 use super::report::{MachineReport, RankBytes, Round};
-use super::storage_model::{FullMemtable, Store};
+use super::storage_model::Store;
+use super::virtual_rank::{Arrivals, Awaited, VirtualRank};
 use crate::format::RunKind;
 use crate::partition::TableCache;
-use crate::schema::{Schema, SchemaError, Value};
+use crate::schema::{Schema, SchemaError};
 use crate::shuffle::{
-    Action, Backpressure, Engine, EngineOptions, EngineStatistics, Event, MessageError, Progress, Receiver, Timeouts,
-    Topology,
+    Action, Engine, EngineOptions, EngineStatistics, Event, MessageError, Progress, Timeouts, Topology,
 };
 
 /// The records that the ranks' programs append.
@@ -64,67 +65,16 @@ const TABLE_TIMEOUT: Duration = Duration::from_millis(50);
 /// Time to decode a table, in nanoseconds per byte. Planning the table takes additional time.
 const DECODE_NS_PER_BYTE: f64 = 1.5;
 
-#[derive(Debug)]
-struct VirtualRank {
-    engine: Engine,
-    appended: u64,
-    ended: bool,
-    over: bool,
-    /// Time of the rank's next action. An action scheduled for another time is void.
-    next: Time,
-    busy_until: Time,
-    /// State that determines how long the rank's program waits.
-    backpressure: Backpressure,
-    awaits: Option<Awaited>,
-    /// Time at which the rank's parts are stored, if they are complete.
-    sealed_at: Option<Time>,
-    steps: u32,
-    bytes: RankBytes,
-}
-
-/// The event a rank's program waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Awaited {
-    Table,
-    Credit,
-}
-
-/// The receiver of a rank's records, which passes them to the storage model.
-struct Arrivals<'a> {
-    rank: u32,
-    now: Time,
-    schema: &'a Schema,
-    store: &'a mut Store,
-    full: &'a mut Vec<FullMemtable>,
-    deliver: &'a mut dyn FnMut(u32, RunKind, &[u8]),
-    /// Version of the newest table installed.
-    installed: Option<u32>,
-}
-
-impl Receiver for Arrivals<'_> {
-    fn accepts(&mut self) -> bool {
-        self.store.accepts(self.rank, self.now).is_ok()
-    }
-
-    fn set_partition(&mut self, version: u32, bounds: Option<(Value, Value)>) {
-        self.installed = Some(version);
-        if let Some((low, high)) = bounds {
-            let order = self.schema.key_order();
-            self.store.set_bounds(self.rank, (order.ordinal_of(low), order.ordinal_of(high)), self.full);
-        }
-    }
-
-    fn deliver(&mut self, kind: RunKind, rows: &[u8]) {
-        let key = rows.get(self.schema.offset(self.schema.key_index())..);
-        let key = key.map_or(0, |bytes| self.schema.key_order().ordinal(bytes));
-        self.store.push(self.rank, kind, (rows.len() / self.schema.row_bytes()) as u64, key, self.full);
-        (self.deliver)(self.rank, kind, rows);
-    }
-}
-
 /// Converts a duration to this clock. The clock ends after five centuries.
 fn time_of(time: Duration) -> Time {
     Time::try_from(time.as_nanos()).unwrap_or(Time::MAX)
+}
+
+/// What acts at a due time: a rank, or the background thread that flushes a memtable of a rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Actor {
+    Rank(u32),
+    Background(u32),
 }
 
 /// A job of virtual ranks on a modelled machine.
@@ -135,10 +85,11 @@ pub struct MachineJob {
     ranks: Vec<VirtualRank>,
     network: Network,
     processors: Processors,
+    background: Background,
     store: Store,
-    /// Due actions: the time, the time since which the rank could have acted, and the rank. Of several ranks that wait
-    /// for a processor, the rank with the longest wait is first.
-    heap: BinaryHeap<Reverse<(Time, Time, u32)>>,
+    /// Due actions: the time, the time since which the actor could have acted, and the actor. Of several that wait for
+    /// a processor, the one with the longest wait is first.
+    heap: BinaryHeap<Reverse<(Time, Time, Actor)>>,
     now: Time,
     begun: Time,
     rounds: Vec<Round>,
@@ -174,24 +125,13 @@ impl MachineJob {
             };
             let mut engine = Engine::new(engine, Arc::clone(&schema));
             engine.share_tables(Arc::clone(&cache));
-            VirtualRank {
-                engine,
-                appended: 0,
-                ended: false,
-                over: false,
-                next: Time::MAX,
-                busy_until: 0,
-                backpressure: Backpressure::new(timeouts),
-                awaits: None,
-                sealed_at: None,
-                steps: 0,
-                bytes: RankBytes::default(),
-            }
+            VirtualRank::new(engine, timeouts)
         };
         Self {
             ranks: (0..options.ranks).map(virtual_rank).collect(),
             network: Network::new(&options),
             processors: Processors::new(&options.machine, options.nodes()),
+            background: Background::new(&options),
             store: Store::new(&options, &schema),
             heap: BinaryHeap::new(),
             now: 0,
@@ -221,7 +161,15 @@ impl MachineJob {
         self.begin();
         let mut appended = 0;
         while self.ranks_over < self.options.ranks {
-            let Some(Reverse((time, since, rank))) = self.heap.pop() else { return Err(self.stuck()) };
+            let Some(Reverse((time, since, actor))) = self.heap.pop() else { return Err(self.stuck()) };
+            let rank = match actor {
+                Actor::Rank(rank) => rank,
+                Actor::Background(rank) => {
+                    self.now = time;
+                    self.flush(rank, since);
+                    continue;
+                }
+            };
             let state = &mut self.ranks[rank as usize];
             if state.next != time {
                 continue;
@@ -253,18 +201,13 @@ impl MachineJob {
         (self.steps, self.ranks_over) = (0, 0);
         self.processors.busy_ns = 0;
         self.network.traffic = super::report::MessageTotals::default();
+        self.background = Background::new(&self.options);
         self.store = Store::new(&self.options, &self.schema);
         if let (Some(rows), Some(first)) = (self.options.stated_rows, self.ranks.first_mut()) {
             first.engine.expect_rows(rows);
         }
         for rank in 0..self.options.ranks {
-            let state = &mut self.ranks[rank as usize];
-            state.engine.begin(Vec::new());
-            (state.appended, state.steps) = (0, 0);
-            (state.ended, state.over) = (false, false);
-            state.backpressure.begin();
-            (state.awaits, state.sealed_at) = (None, None);
-            state.bytes = RankBytes::default();
+            self.ranks[rank as usize].begin();
             self.schedule(rank, self.now);
         }
     }
@@ -278,7 +221,7 @@ impl MachineJob {
         let next = &mut self.ranks[rank as usize].next;
         if time < *next {
             *next = time;
-            self.heap.push(Reverse((time, since, rank)));
+            self.heap.push(Reverse((time, since, Actor::Rank(rank))));
         }
     }
 
@@ -291,14 +234,13 @@ impl MachineJob {
     ) -> Result<u64, MachineError> {
         let before = self.ranks[rank as usize].engine.statistics();
         let (append, again) = self.append(rank, program, deliver)?;
-        let mut full = Vec::new();
-        let (messages, moved, extra_ns) = self.exchange(rank, deliver, &mut full)?;
+        let (messages, moved, extra_ns) = self.exchange(rank, deliver)?;
         self.note_round(rank);
         let after = self.ranks[rank as usize].engine.statistics();
         let cost_ns = extra_ns + self.cost_ns(before, after) + messages as f64 * self.options.costs.message_ns;
         let done = self.processors.compute(rank, self.now, nanoseconds(cost_ns));
         self.ranks[rank as usize].busy_until = done;
-        self.store_full(rank, done, full);
+        self.begin_flush(rank, done);
         self.answer_events(rank, done);
         self.look(rank);
         self.plan_next(rank, done, again, moved);
@@ -381,17 +323,16 @@ impl MachineJob {
             }
             Action::Spill(spill) => spill,
         };
-        let mut full = Vec::new();
         let store = &mut self.store;
         let row_bytes = self.schema.row_bytes();
         let mut keep = |kind: RunKind, rows: &[u8]| {
-            store.push(rank, kind, (rows.len() / row_bytes) as u64, 0, &mut full);
+            store.push(rank, kind, (rows.len() / row_bytes) as u64, 0);
             deliver(rank, kind, rows);
         };
         if state.engine.spill(spill, &mut keep) > 0 {
             state.backpressure.spilled(spill, pressure);
         }
-        self.store_full(rank, self.now, full);
+        self.begin_flush(rank, self.now);
         self.now
     }
 
@@ -401,20 +342,11 @@ impl MachineJob {
         &mut self,
         rank: u32,
         deliver: &mut dyn FnMut(u32, RunKind, &[u8]),
-        full: &mut Vec<FullMemtable>,
     ) -> Result<(u64, bool, f64), MachineError> {
         let state = &mut self.ranks[rank as usize];
         let message_ns = nanoseconds(self.options.costs.message_ns);
         let mut connection = Connection { rank, now: self.now, message_ns, messages: 0, network: &mut self.network };
-        let mut arrivals = Arrivals {
-            rank,
-            now: self.now,
-            schema: &self.schema,
-            store: &mut self.store,
-            full,
-            deliver,
-            installed: None,
-        };
+        let mut arrivals = Arrivals { rank, schema: &self.schema, store: &mut self.store, deliver, installed: None };
         let moved = state
             .engine
             .exchange(&mut connection, &mut arrivals)
@@ -440,11 +372,46 @@ impl MachineJob {
         }
     }
 
-    fn store_full(&mut self, rank: u32, now: Time, full: Vec<FullMemtable>) {
-        for FullMemtable { rows } in full {
-            let encode_ns = nanoseconds(rows as f64 * self.options.costs.encode_ns);
-            let encoded = self.processors.compute(rank, now, encode_ns);
-            self.store.write(rank, rows, encoded);
+    /// Submits a rank's next full memtable to the background at `time`, if the rank has one and flushes no other.
+    fn begin_flush(&mut self, rank: u32, time: Time) {
+        let Some(rows) = self.store.next_task(rank) else { return };
+        self.background.submit(rank, nanoseconds(rows as f64 * self.options.costs.encode_ns));
+        self.heap.push(Reverse((time, time, Actor::Background(rank))));
+    }
+
+    /// Performs the next step of flushing a rank's memtable, which could have begun at `since`.
+    fn flush(&mut self, rank: u32, since: Time) {
+        if self.background.needs_processor(rank) {
+            let free = self.processors.free_from(rank, self.now);
+            if free > self.now {
+                return self.heap.push(Reverse((free, since, Actor::Background(rank))));
+            }
+        }
+        match self.background.next_step(rank) {
+            Step::Encode { slice_ns, is_last } => {
+                let done = self.processors.compute(rank, self.now, slice_ns);
+                let next = if is_last { self.store.write(rank, done) } else { done };
+                self.heap.push(Reverse((next, next, Actor::Background(rank))));
+            }
+            Step::Completed => self.end_flush(rank),
+            Step::Wait => {}
+        }
+    }
+
+    /// Frees the memtable that a rank has flushed, and begins what waited for it.
+    fn end_flush(&mut self, rank: u32) {
+        self.store.complete(rank, (self.now - self.begun) as f64 / 1e9);
+        if let Some(next) = self.background.release(rank) {
+            self.heap.push(Reverse((self.now, self.now, Actor::Background(next))));
+        }
+        self.begin_flush(rank, self.now);
+        let state = &mut self.ranks[rank as usize];
+        if state.seals && self.store.is_idle(rank) {
+            (state.seals, state.sealed_at) = (false, Some(self.now));
+        }
+        if !state.over {
+            let time = self.now.max(state.busy_until);
+            self.schedule(rank, time);
         }
     }
 
@@ -459,16 +426,11 @@ impl MachineJob {
                 Event::Opened { .. } | Event::GatherFailed => {}
                 Event::Closed => {
                     self.arrived_at = self.arrived_at.max(done);
-                    let mut stored = done;
-                    for FullMemtable { rows } in self.store.finish(rank) {
-                        let encode_ns = nanoseconds(rows as f64 * self.options.costs.encode_ns);
-                        let encoded = self.processors.compute(rank, done, encode_ns);
-                        stored = self.store.write(rank, rows, encoded);
-                    }
-                    let stored_s = (stored - self.begun) as f64 / 1e9;
-                    let written_s = &mut self.store.stored.written_s;
-                    *written_s = written_s.max(stored_s);
-                    self.ranks[rank as usize].sealed_at = Some(stored);
+                    self.store.finish(rank);
+                    self.begin_flush(rank, done);
+                    let is_stored = self.store.is_idle(rank);
+                    let state = &mut self.ranks[rank as usize];
+                    (state.seals, state.sealed_at) = (!is_stored, is_stored.then_some(done));
                 }
                 Event::Gathered { .. } => {
                     let state = &mut self.ranks[rank as usize];
@@ -526,9 +488,6 @@ impl MachineJob {
         let opened = again.is_none() && state.engine.is_open() && !state.ended;
         if opened || state.engine.has_control() {
             consider(Some(done.max(state.busy_until)));
-        }
-        if let Err(time) = self.store.accepts(rank, self.now) {
-            consider(Some(time.max(earliest)));
         }
         if rank == 0 && state.ended && !state.over {
             if !moved {

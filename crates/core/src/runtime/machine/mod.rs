@@ -11,10 +11,11 @@
 //! identical on all ranks, so the simulator stores them once. [`RankBytes`] still counts them for every rank, as in a
 //! real job.
 //!
-//! `options` defines the machine and the job, `job` runs an epoch, `network` carries messages, `processors` schedules
-//! computation, `storage_model` models storage, `manifest` estimates the size of the manifest, and `report` contains
-//! the results.
+//! `options` defines the machine and the job, `job` runs an epoch of its ranks (`virtual_rank`), `network` carries
+//! messages, `processors` schedules computation, `background` flushes memtables, `storage_model` models storage,
+//! `manifest` estimates the size of the manifest, and `report` contains the results.
 
+mod background;
 mod job;
 mod manifest;
 mod network;
@@ -22,6 +23,7 @@ mod options;
 mod processors;
 mod report;
 mod storage_model;
+mod virtual_rank;
 
 pub use job::{MachineError, MachineJob, Program};
 pub use manifest::manifest_bytes;

@@ -161,6 +161,8 @@ pub struct MachineOptions {
     pub held: [u16; Channel::COUNT],
     /// Size of a memtable in bytes.
     pub memtable_bytes: usize,
+    /// Number of threads of a node that encode and write memtables, each for one rank at a time.
+    pub background_threads: u32,
     /// Timeout of an append that waits for credit in nanoseconds. Afterwards records are spilled.
     pub credit_timeout_ns: f64,
     /// Minimum number of rows per append. Never more than a block, which the engine takes as a whole.
@@ -195,6 +197,7 @@ impl MachineOptions {
             in_flight: 64,
             held: [u16::MAX, 64, 64, 64],
             memtable_bytes: 7 << 20,
+            background_threads: machine.ranks_per_node,
             credit_timeout_ns: 1e10,
             append_rows: 1024,
             append_share: 0,

@@ -2,7 +2,9 @@
 //!
 //! The model applies the writer's rules. A run ends when its memtable is full, or when most of its records lie outside
 //! the receiver's bounds in a new partition table. The model estimates the share of such records from a sample of the
-//! run's keys. A receiver has two memtables, and accepts no batches while one is full and the other is being written.
+//! run's keys. A receiver has two memtables, and accepts no batches while one is full and the other is being flushed.
+
+use std::collections::VecDeque;
 
 use super::options::{MachineOptions, StorageModel, Time, nanoseconds};
 use crate::format::RunKind;
@@ -32,10 +34,10 @@ struct Receiver {
     keys: Vec<u64>,
     runs: u32,
     rows: u64,
-    /// Time at which the current write ends.
-    written: Time,
-    /// Time before which the receiver accepts no batches, because a full memtable waits for the previous write.
-    waits: Time,
+    /// Numbers of records of the memtables that wait for the background.
+    full: VecDeque<u64>,
+    /// Number of records of the memtable that is being flushed.
+    flushing: Option<u64>,
     /// Whether the part file has been created.
     opened: bool,
 }
@@ -74,11 +76,6 @@ pub(super) struct Store {
     pub(super) stored: Stored,
 }
 
-/// A memtable to be flushed.
-pub(super) struct FullMemtable {
-    pub(super) rows: u64,
-}
-
 impl Store {
     pub(super) fn new(options: &MachineOptions, schema: &Schema) -> Self {
         let row_bytes = schema.row_bytes().max(1) as u64;
@@ -102,14 +99,13 @@ impl Store {
         if kind == RunKind::Regular { self.capacity_rows } else { (self.capacity_rows / SIDE_FRACTION).max(1) }
     }
 
-    /// Returns `Ok` if a receiver accepts batches at `now`, otherwise the time from which it accepts batches.
-    pub(super) fn accepts(&self, rank: u32, now: Time) -> Result<(), Time> {
-        let receiver = &self.receivers[rank as usize];
-        if receiver.waits > now { Err(receiver.waits) } else { Ok(()) }
+    /// Returns whether a receiver accepts batches.
+    pub(super) fn accepts(&self, rank: u32) -> bool {
+        self.receivers[rank as usize].full.is_empty()
     }
 
-    /// Adds delivered rows to a memtable; `key` is the key of one of the rows. Appends full memtables to `full`.
-    pub(super) fn push(&mut self, rank: u32, kind: RunKind, rows: u64, key: u64, full: &mut Vec<FullMemtable>) {
+    /// Adds delivered rows to a memtable; `key` is the key of one of the rows.
+    pub(super) fn push(&mut self, rank: u32, kind: RunKind, rows: u64, key: u64) {
         let capacity = self.capacity(kind);
         let receiver = &mut self.receivers[rank as usize];
         receiver.rows += rows;
@@ -126,32 +122,50 @@ impl Store {
             *filled -= capacity;
             receiver.runs += 1;
             receiver.keys.clear();
-            full.push(FullMemtable { rows: capacity });
+            receiver.full.push_back(capacity);
         }
     }
 
-    /// Installs a partition table that assigns the keys between `low` and `high` to `rank`. Appends the regular
-    /// memtable to `full` if it has the minimum size and most of its sampled keys lie outside these bounds.
-    pub(super) fn set_bounds(&mut self, rank: u32, (low, high): (u64, u64), full: &mut Vec<FullMemtable>) {
+    /// Installs a partition table that assigns the keys between `low` and `high` to `rank`. Ends the regular run if it
+    /// has the minimum size, most of its sampled keys lie outside these bounds, and no memtable waits.
+    pub(super) fn set_bounds(&mut self, rank: u32, (low, high): (u64, u64)) {
         let least = self.capacity_rows / MIN_RUN_FRACTION;
         let receiver = &mut self.receivers[rank as usize];
         let outside = receiver.keys.iter().filter(|key| **key < low || **key > high).count();
         let filled = &mut receiver.filled[RunKind::Regular as usize];
-        if *filled >= least.max(1) && outside as f64 > MAX_OUTSIDE * receiver.keys.len() as f64 {
-            full.push(FullMemtable { rows: std::mem::take(filled) });
+        let is_outside = outside as f64 > MAX_OUTSIDE * receiver.keys.len() as f64;
+        if *filled >= least.max(1) && is_outside && receiver.full.is_empty() {
+            receiver.full.push_back(std::mem::take(filled));
             receiver.runs += 1;
             receiver.keys.clear();
         }
     }
 
-    /// Writes a memtable that was encoded at `now`. Returns the time at which the write ends.
-    pub(super) fn write(&mut self, rank: u32, rows: u64, now: Time) -> Time {
+    /// Begins to flush the next memtable of a rank that flushes no other. Returns its number of records.
+    pub(super) fn next_task(&mut self, rank: u32) -> Option<u64> {
+        let receiver = &mut self.receivers[rank as usize];
+        if receiver.flushing.is_none() {
+            receiver.flushing = receiver.full.pop_front();
+            return receiver.flushing;
+        }
+        None
+    }
+
+    /// Returns whether all full memtables of a rank are flushed.
+    pub(super) fn is_idle(&self, rank: u32) -> bool {
+        let receiver = &self.receivers[rank as usize];
+        receiver.flushing.is_none() && receiver.full.is_empty()
+    }
+
+    /// Writes the memtable that is being flushed, which was encoded at `now`. Returns the time at which the write ends.
+    pub(super) fn write(&mut self, rank: u32, now: Time) -> Time {
         let node = (rank / self.ranks_per_node) as usize;
+        let receiver = &mut self.receivers[rank as usize];
+        let rows = receiver.flushing.unwrap_or(0);
         let filter_bytes = self.filter_bits * rows / 8;
         self.stored.filter_bytes += filter_bytes;
         let bytes = (rows * self.row_bytes + filter_bytes) as f64;
-        let receiver = &mut self.receivers[rank as usize];
-        let mut begins = now.max(receiver.written);
+        let mut begins = now;
         if !std::mem::replace(&mut receiver.opened, true) {
             self.creates = self.creates.max(now) + nanoseconds(1e9 / self.model.files_per_s);
             begins = begins.max(self.creates);
@@ -159,25 +173,26 @@ impl Store {
         self.node_free[node] =
             self.node_free[node].max(begins) + nanoseconds(bytes / self.model.node_bytes_per_s * 1e9);
         self.free = self.free.max(begins) + nanoseconds(bytes / self.model.bytes_per_s * 1e9);
-        let done = self.node_free[node].max(self.free);
-        // Both memtables are in use until the previous write ends.
-        receiver.waits = receiver.written;
-        receiver.written = done;
-        done
+        self.node_free[node].max(self.free)
     }
 
-    /// Empties a rank's memtables at the end of the epoch, and adds the rank's counts to the totals. Returns the
-    /// memtables that remain to be written.
-    pub(super) fn finish(&mut self, rank: u32) -> Vec<FullMemtable> {
+    /// Records that the memtable that was being flushed is written, `since_s` seconds after the epoch began.
+    pub(super) fn complete(&mut self, rank: u32, since_s: f64) {
+        self.receivers[rank as usize].flushing = None;
+        self.stored.written_s = self.stored.written_s.max(since_s);
+    }
+
+    /// Makes a rank flush all its memtables, at the end of the epoch, and adds the rank's counts to the totals.
+    pub(super) fn finish(&mut self, rank: u32) {
         let receiver = &mut self.receivers[rank as usize];
-        let left: Vec<FullMemtable> =
-            receiver.filled.iter().filter(|rows| **rows > 0).map(|&rows| FullMemtable { rows }).collect();
+        let left = receiver.filled.iter().copied().filter(|rows| *rows > 0);
+        let before = receiver.full.len();
+        receiver.full.extend(left);
+        receiver.runs += (receiver.full.len() - before) as u32;
         receiver.filled = [0; 4];
-        receiver.runs += left.len() as u32;
         self.stored.files += u64::from(receiver.runs > 0);
         self.stored.runs += u64::from(receiver.runs);
         self.stored.rows += receiver.rows;
-        left
     }
 
     /// Returns the number of a rank's runs.
