@@ -34,9 +34,9 @@ pub struct IndexBuild(Family);
 #[derive(Debug)]
 enum Family {
     /// A dataset of entries or copies.
-    Dataset(DatasetBuild),
+    Dataset(Box<DatasetBuild>),
     /// A sidecar of each part.
-    Bitmap(BitmapBuild),
+    Bitmap(Box<BitmapBuild>),
 }
 
 impl IndexBuild {
@@ -108,10 +108,13 @@ impl IndexBuild {
             SecondaryIndex::Space(definition) => Definition::Space(definition),
             SecondaryIndex::Overview(_) => Definition::Overview,
             SecondaryIndex::Bitmap(definition) => {
-                return BitmapBuild::open(storage, path, definition, options, link).map(Family::Bitmap).map(Self);
+                return BitmapBuild::open(storage, path, definition, options, link)
+                    .map(Box::new)
+                    .map(Family::Bitmap)
+                    .map(Self);
             }
         };
-        DatasetBuild::open(storage, path, definition, options, link).map(Family::Dataset).map(Self)
+        DatasetBuild::open(storage, path, definition, options, link).map(Box::new).map(Family::Dataset).map(Self)
     }
 
     /// Returns the notice about a dead process's stale lock of the index, if there was one, for the user.
