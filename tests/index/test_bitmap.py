@@ -237,7 +237,7 @@ def test_requests_that_make_no_sense_are_refused(dumps, indexed, tmp_path):
         (["index", "add", indexed, f"{VELOCITIES},precision=1"], "drop it first", USAGE),
         (["index", "add", indexed, "bitmap:ux,encoding=roaring"], "'roaring' is not an encoding: bytes, slices or runs", USAGE),
         (["index", "add", tmp_path / "nowhere", VELOCITIES], "nowhere", FAILED),
-        (["index", "drop", indexed, "bitmap:ux"], f"no index 'bitmap:ux'; the dataset has {VELOCITIES}", USAGE),
+        (["index", "drop", indexed, "bitmap:ux"], f"no index 'bitmap:ux'; the dataset has '{VELOCITIES}'", USAGE),
         (["query", indexed, "--where", "ux > 4", "--use", "bitmap:uy"], "no index 'bitmap:uy'", USAGE),
         (["query", indexed, "--where", "ux > 4", "--bounds"], "--count", USAGE),
         (["ingest", dumps, "--out", tmp_path / "ds", "--key", "energy", *DERIVE, "--index", "bitmap:ux,speed"], "no column 'speed'", USAGE),

@@ -294,7 +294,7 @@ def test_requests_that_make_no_sense_are_refused(by_energy, indexed, tmp_path):
         (["index", "add", by_energy, "a/b"], "cannot be indexed", USAGE),
         (["index", "add", tmp_path / "nowhere", "id"], "nowhere", FAILED),
         (["index", "add", indexed, "hash:id"], "its key is 'id', but 'hash:id' was requested", FAILED),
-        (["index", "drop", indexed, "energy"], "no index 'energy'; the dataset has i, id, uy", USAGE),
+        (["index", "drop", indexed, "energy"], "no index 'energy'; the dataset has 'i', 'id', 'uy'", USAGE),
         (["query", indexed, "--where", "id = 4", "--use", "energy"], "no index 'energy'", USAGE),
     ):
         done = turbidite(*arguments, expect=code)

@@ -220,7 +220,7 @@ def test_requests_that_make_no_sense_are_refused(by_energy, indexed, dumps, tmp_
         (["index", "add", by_energy, NAME, "--levels", 9], "1 to 6 levels", USAGE),
         (["index", "add", by_energy, "id", "--levels", 2], "--levels", USAGE),
         (["index", "add", indexed, NAME, "--levels", 2], f"exists as '{NAME},levels=3'", USAGE),
-        (["index", "drop", indexed, "space:x,uy"], f"no index 'space:x,uy'; the dataset has {NAME}", USAGE),
+        (["index", "drop", indexed, "space:x,uy"], f"no index 'space:x,uy'; the dataset has '{NAME}'", USAGE),
         (["query", indexed, "--where", "x > 1", "--use", "space:x,uy"], "no index 'space:x,uy'", USAGE),
         (["ingest", dumps, "--out", tmp_path / "new", "--key", "energy", *DERIVE, "--index", NAME], "index add", USAGE),
         (["simulate", "--index", NAME], "index add", USAGE),

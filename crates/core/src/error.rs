@@ -287,7 +287,11 @@ fn locked_in_words(by_own_job: bool) -> &'static str {
 
 /// Formats the rest of [`UsageError::Index`]'s message.
 fn indexes_in_words(known: &[String]) -> String {
-    if known.is_empty() { "the dataset has none".to_owned() } else { format!("the dataset has {}", known.join(", ")) }
+    if known.is_empty() {
+        "the dataset has none".to_owned()
+    } else {
+        format!("the dataset has '{}'", known.join("', '"))
+    }
 }
 
 /// Formats a range of epochs: "3 epochs, 50 to 400".
