@@ -144,8 +144,13 @@ struct MachineModel {
     /// Speed of a core, relative to the one that the costs were fitted on
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     speed: f64,
-    /// Measure speed, storage and commits of this machine by a short job in this folder, a few seconds with all cores
-    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["speed", "node_storage_gb_per_s", "commit_ms"])]
+    /// Time of an ingest over its time in the model
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    time_factor: f64,
+    /// Measure speed, storage, commits and time factor of this machine by a short job in this folder, a few seconds
+    /// with all cores
+    #[arg(long, value_name = "FOLDER")]
+    #[arg(conflicts_with_all = ["speed", "node_storage_gb_per_s", "commit_ms", "time_factor"])]
     measure: Option<PathBuf>,
 }
 
@@ -192,6 +197,7 @@ impl Simulate {
             machine: Machine { storage, ..plan.machine },
             costs: plan.costs.faster(measured.speed),
             speed: measured.speed,
+            time_factor: measured.time_factor,
             ..plan
         };
         Ok((plan, Some(measured)))
@@ -221,6 +227,7 @@ impl Simulate {
             ("--storage-gb-per-s", self.model.storage_gb_per_s),
             ("--files-per-s", self.model.files_per_s),
             ("--speed", self.model.speed),
+            ("--time-factor", self.model.time_factor),
         ];
         match numbers.into_iter().find(|(_, number)| !(*number > 0.0 && number.is_finite())) {
             Some((name, number)) => refuse(format!("{name}: must be above 0, not {number}")),
@@ -254,6 +261,7 @@ impl Simulate {
             machine,
             costs: costs.faster(self.model.speed),
             speed: self.model.speed,
+            time_factor: self.model.time_factor,
             // A job on one node is one process, whose memory is not divided among its indexes.
             memtable_bytes: match self.nodes {
                 1 => options.memtable_bytes,

@@ -143,7 +143,7 @@ impl Forecast {
         let bytes: u64 = indexes.iter().map(|index| index.bytes).sum();
         let processor_s = self.processor_s + indexes.iter().map(|index| index.processor_s).sum::<f64>();
         let cores = f64::from(self.nodes * plan.machine.cores_per_node);
-        let tail_s = indexes.iter().map(|index| index.tail_s).fold(0.0, f64::max);
+        let tail_s = indexes.iter().map(|index| index.tail_s).fold(0.0, f64::max) * plan.time_factor;
         // While the processors wait for storage or other ranks, they have time for entries.
         let busy_s = (self.processor_s / cores).min(self.ingest_s);
         let waits_s = self.ingest_s - busy_s;
@@ -184,7 +184,10 @@ impl Forecast {
         let made_s = plan.rate.map_or(0.0, |rate| plan.records as f64 / rate);
         let commit_s = storage.commit_ns / 1e9;
         let plain_s = made_s.max(stored_bytes as f64 / throughput + f64::from(ranks) / storage.files_per_s);
-        let tail_s = report.over_s - report.arrived_s.min(report.over_s);
+        // The time until the last record arrives grows with the number of records, and so does the time of the last
+        // writes. The program's own computation takes as long as stated.
+        let arrived_s = made_s + (report.arrived_s * scale - made_s).max(0.0) * plan.time_factor;
+        let tail_s = (report.over_s - report.arrived_s.min(report.over_s)) * plan.time_factor;
         Ok(Self {
             ranks,
             nodes,
@@ -212,9 +215,7 @@ impl Forecast {
             stored_bytes,
             clustering: schema.clustering().name(),
             filter_bytes,
-            // The time until the last record arrives grows with the number of records, and so does the time of the last
-            // writes.
-            ingest_s: (report.arrived_s * scale + tail_s)
+            ingest_s: (arrived_s + tail_s)
                 .max((stored_bytes + filter_bytes) as f64 / throughput + commit_s),
             plain_s,
             processor_s: report.busy_s * scale,

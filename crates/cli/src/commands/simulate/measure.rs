@@ -1,8 +1,9 @@
 //! Measures this machine by a short job, so that a forecast of it needs no benchmark.
 //!
-//! The job has as many ranks a core and records a rank as the run, as far as memory allows. So one number stands for
-//! the processor: the time that the model computes for the job, over the time that the job took. Storage is measured by
-//! itself, by plain writes and by epochs without records.
+//! The job has as many ranks a core and records a rank as the run, as far as memory allows. So two numbers stand for
+//! all that is not modelled: the processor time that the model computes for the job over that which it took, and the
+//! time of the job by the clock over that in the model. Storage is measured by itself, by plain writes and by epochs
+//! without records.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -21,8 +22,8 @@ use super::program::Records;
 use crate::commands::feed::turn_records;
 use crate::failure::{Failure, FileContext};
 
-/// Maximum size of an epoch for each core in bytes: about as many parts as cores, each of a few memtables.
-const CORE_BYTES: u64 = 32 << 20;
+/// Maximum size of an epoch for each core in bytes: larger epochs take as long for each record.
+const CORE_BYTES: u64 = 128 << 20;
 
 /// Maximum size of an epoch in bytes, all of which is in memory.
 const MOST_BYTES: u64 = 1 << 30;
@@ -36,6 +37,9 @@ const EPOCHS: (u64, u64) = (4, 32);
 
 /// Number of epochs without records, for the time of a commit.
 const EMPTY_EPOCHS: u64 = 9;
+
+/// Size of the plain writes of a core in bytes.
+const CORE_WRITE_BYTES: u64 = 32 << 20;
 
 /// Size of a plain write in bytes.
 const BLOCK_BYTES: usize = 4 << 20;
@@ -63,7 +67,9 @@ pub(super) struct Measurement {
     /// Median processor time of a measured epoch in seconds.
     pub(super) processor_s: f64,
     /// Time of the same epoch in the model, with the measured speed and storage, in seconds.
-    pub(super) forecast_s: f64,
+    pub(super) model_s: f64,
+    /// Time of the epoch over its time in the model.
+    pub(super) time_factor: f64,
 }
 
 impl Measurement {
@@ -94,6 +100,7 @@ impl Measurement {
             machine,
             costs,
             speed: 1.0,
+            time_factor: 1.0,
             memtable_bytes: WriteOptions::new(ranks).memtable_bytes,
             receivers: None,
             part_bytes: None,
@@ -108,7 +115,7 @@ impl Measurement {
             Ok::<_, Failure>(run.steady.unwrap_or(run.first))
         };
         let speed = forecast(&modelled)?.processor_s / job.processor_s;
-        let forecast_s = forecast(&Plan { costs: costs.faster(speed), speed, ..modelled })?.ingest_s;
+        let model_s = forecast(&Plan { costs: costs.faster(speed), speed, ..modelled })?.ingest_s;
         Ok(Self {
             cores,
             ranks,
@@ -118,7 +125,8 @@ impl Measurement {
             epoch_bytes: u64::from(ranks) * rows * row_bytes,
             epoch_s: job.epoch_s,
             processor_s: job.processor_s,
-            forecast_s,
+            model_s,
+            time_factor: job.epoch_s / model_s,
         })
     }
 }
@@ -251,7 +259,8 @@ fn append(job: &LocalJob, schema: &Schema, shares: &[Vec<u8>], cores: usize) -> 
 
 /// Measures the bandwidth of plain writes by one thread a core, each to a file of its own, as parts are written.
 fn write_bytes_per_s(folder: &Path, cores: usize) -> Result<f64, Failure> {
-    let blocks = ((CORE_BYTES * cores as u64).min(MOST_BYTES) / cores as u64).div_ceil(BLOCK_BYTES as u64);
+    let blocks =
+        ((CORE_WRITE_BYTES * cores as u64).min(MOST_BYTES) / cores as u64).div_ceil(BLOCK_BYTES as u64);
     let mut memory = vec![0; BLOCK_BYTES + ALIGNMENT];
     scramble(1, &mut memory);
     let aligned = memory.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);

@@ -15,6 +15,8 @@ pub(super) struct Plan {
     pub(super) costs: Costs,
     /// Speed of a core, relative to the one that costs were fitted on.
     pub(super) speed: f64,
+    /// Time of an ingest over its time in the model.
+    pub(super) time_factor: f64,
     /// Size of a memtable of records in bytes.
     pub(super) memtable_bytes: usize,
     pub(super) receivers: Option<u32>,

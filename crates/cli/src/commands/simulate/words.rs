@@ -63,15 +63,16 @@ pub(super) fn of(plan: &Plan, run: &RunForecast, advice: &[Advice], page: Option
 
 /// Returns what was measured, and the options that forecast another run without measuring again.
 pub(super) fn of_measurement(measured: &Measurement) -> String {
-    let Measurement { cores, ranks, speed, node_storage_gb_per_s, commit_ms, epoch_bytes, .. } = measured;
+    let Measurement { cores, ranks, speed, node_storage_gb_per_s, commit_ms, epoch_bytes, time_factor, .. } = measured;
     format!(
         "measured with {} and {}: an epoch of {} took {}, and {} in the model\nthe same without measuring: \
-         --speed {speed:.3} --node-storage-gb-per-s {node_storage_gb_per_s:.3} --commit-ms {commit_ms:.3}",
+         --speed {speed:.3} --node-storage-gb-per-s {node_storage_gb_per_s:.3} --commit-ms {commit_ms:.3} \
+         --time-factor {time_factor:.3}",
         text::counted(*cores as u64, "core", "cores"),
         text::counted(u64::from(*ranks), "rank", "ranks"),
         text::bytes(*epoch_bytes),
         seconds(measured.epoch_s),
-        seconds(measured.forecast_s),
+        seconds(measured.model_s),
     )
 }
 
