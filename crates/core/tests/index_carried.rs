@@ -146,6 +146,44 @@ fn explained(dataset: &Dataset, query: &Query) -> (Explanation, String) {
     (explanation, text)
 }
 
+/// A dataset that stays open answers from the epochs of now by every path, even if all files that an answer needs have
+/// been open since before an epoch was replaced.
+#[test]
+fn an_open_dataset_answers_from_replaced_epochs() {
+    let queries = [
+        Query::new(),
+        Query::new().filter("energy < 3"),
+        Query::new().filter("energy < 3").ordered(true),
+        Query::new().filter("uy < -127").columns(["id"]),
+        Query::new().filter("id IN (7, 13, 22)"),
+        Query::new().filter("id IN (7, 13, 22)").columns(["id", "uy"]),
+        Query::new().filter("id = 3001").using(Use::Scan),
+        Query::new().epochs(20).ordered_by("uy").limit(20),
+        Query::new().epochs(20).ordered_by("uy").limit(20).columns(["uy", "id"]),
+    ];
+    for definition in [None, Some("id,with=uy"), Some("uy,with=id"), Some("bitmap:uy"), Some("hash:id")] {
+        let indexes: Vec<&str> = definition.into_iter().collect();
+        let storage = Arc::new(MemoryStorage::new());
+        write(&storage, &indexes, &epochs());
+        let open = Dataset::open_with(storage.clone(), "/ds").unwrap();
+        let answer = |dataset: &Dataset, query: &Query| {
+            let mut rows = run(dataset, query).unwrap().0;
+            rows.sort_unstable();
+            (rows, dataset.count(query).unwrap().0)
+        };
+        // The second answer comes from open files and cached pages.
+        let old = [0, 1].map(|_| queries.each_ref().map(|query| answer(&open, query)));
+        assert_eq!(old[0], old[1]);
+        write(&storage, &indexes, &[(20, records(77))]);
+        let fresh = Dataset::open_with(storage.clone(), "/ds").unwrap();
+        for (query, old) in queries.iter().zip(&old[0]) {
+            let expected = answer(&fresh, query);
+            assert_ne!(&expected, old, "{definition:?}: {query:?} cannot tell the epochs apart");
+            assert_eq!(answer(&open, query), expected, "{definition:?}: {query:?}");
+        }
+    }
+}
+
 /// Answers have the rows of a scan in the order of a scan, with conditions on carried columns and limits.
 #[test]
 fn answers_are_those_of_a_scan() {

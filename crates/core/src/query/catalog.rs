@@ -218,10 +218,20 @@ impl Catalog {
         Ok(wanted)
     }
 
-    /// Returns the manifest of an epoch, from the cache or from storage.
+    /// Returns the cached manifest of an epoch, unless the epoch has been replaced or removed since it was read. Entries
+    /// of an index are those of a commit of the records, which tells whether they are current.
+    fn current(&self, epoch: u64) -> Option<KnownManifest> {
+        let known = lock(&self.manifests).get(&epoch)?;
+        if known.manifest.indexed_commit.is_some() || self.has_manifest(&known.manifest) {
+            return Some(known);
+        }
+        self.forget(&known.manifest);
+        None
+    }
+
+    /// Returns the manifest of an epoch as it is now, from the cache or from storage.
     pub(super) fn manifest(&self, epoch: u64) -> Result<Arc<EpochManifest>> {
-        let known = lock(&self.manifests).get(&epoch);
-        if let Some(known) = known.filter(|known| known.columns.is_none()) {
+        if let Some(known) = self.current(epoch).filter(|known| known.columns.is_none()) {
             self.confirm(&known, false)?;
             return Ok(known.manifest);
         }
@@ -230,11 +240,11 @@ impl Catalog {
         Ok(self.remember(known).manifest)
     }
 
-    /// Returns the manifest of an epoch for a scan that uses statistics of the key and of `columns` only. It may lack
-    /// other statistics, and range counts and statistics of the epoch. It may be that of another commit than the data,
-    /// until [`Catalog::confirm`] has succeeded.
+    /// Returns the manifest of an epoch as it is now, for a scan that uses statistics of the key and of `columns` only.
+    /// It may lack other statistics, and range counts and statistics of the epoch. It may be that of another commit than
+    /// the data, until [`Catalog::confirm`] has succeeded.
     pub(super) fn scan_manifest(&self, epoch: u64, columns: &[usize]) -> Result<KnownManifest> {
-        let known = lock(&self.manifests).get(&epoch);
+        let known = self.current(epoch);
         let mut wanted = columns.to_vec();
         match known {
             Some(known) if known.has_statistics(columns, self.schema.key_index()) => return Ok(known),
@@ -250,9 +260,9 @@ impl Catalog {
     }
 
     /// Returns the manifest of an epoch that a scan would use which needs statistics of these columns. `None` if it is
-    /// not in memory, or not known to belong to the data.
+    /// not in memory, not known to belong to the data, or not that of now.
     pub(super) fn known_manifest(&self, epoch: u64, columns: &[usize]) -> Option<Arc<EpochManifest>> {
-        let known = lock(&self.manifests).get(&epoch)?;
+        let known = self.current(epoch)?;
         (known.is_confirmed && known.has_statistics(columns, self.schema.key_index())).then_some(known.manifest)
     }
 
@@ -279,19 +289,6 @@ impl Catalog {
         }
         self.remember(KnownManifest { is_confirmed: true, ..known.clone() });
         Ok(())
-    }
-
-    /// Returns the manifest of an epoch as it is in storage now.
-    pub(super) fn current_manifest(&self, epoch: u64) -> Result<Arc<EpochManifest>> {
-        lock(&self.manifests).remove(&epoch);
-        self.manifest(epoch)
-    }
-
-    /// Returns the manifest of an epoch for a request that opens no part, which would tell that the epoch has been
-    /// replaced.
-    pub(super) fn manifest_of_now(&self, epoch: u64) -> Result<Arc<EpochManifest>> {
-        let manifest = self.manifest(epoch)?;
-        if self.has_manifest(&manifest) { Ok(manifest) } else { self.current_manifest(epoch) }
     }
 
     /// Returns the manifest that this index has of a commit of the records of an epoch, with statistics of `columns`.
@@ -337,7 +334,7 @@ impl Catalog {
     }
 
     /// Returns whether storage still has the manifest. If not, the epoch has been replaced or removed.
-    pub(super) fn has_manifest(&self, manifest: &EpochManifest) -> bool {
+    fn has_manifest(&self, manifest: &EpochManifest) -> bool {
         let path = self.paths.manifest(manifest.epoch, manifest.commit);
         self.storage.kind(&path).is_ok_and(|kind| kind.is_some())
     }

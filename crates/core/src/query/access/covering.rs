@@ -86,11 +86,6 @@ pub(in crate::query) fn read(
     if dataset.confirm(&known, false).is_err() {
         return Ok(None);
     }
-    if !dataset.has_manifest(&known.manifest) {
-        // The epoch has been replaced. A plan by the old manifest would read the entries of the old records first.
-        dataset.forget(&known.manifest);
-        return Ok(None);
-    }
     let manifest = known.manifest;
     let chosen = choose(dataset, resolved, &manifest);
     let tested = chosen.iter().filter(|choice| !choice.is_exact);

@@ -132,7 +132,7 @@ pub(in crate::query) fn consider(
     let columns = resolved.predicate_columns();
     // A plan reports what is wrong with the records.
     let Ok(known) = dataset.scan_manifest(epoch, columns) else { return Ok(considered) };
-    if dataset.confirm(&known, false).is_err() || !dataset.has_manifest(&known.manifest) {
+    if dataset.confirm(&known, false).is_err() {
         return Ok(considered);
     }
     let records = known.manifest;

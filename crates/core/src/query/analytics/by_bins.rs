@@ -193,7 +193,7 @@ impl BinnedHistogram {
     ) -> Result<Vec<u64>> {
         let mut left = Vec::new();
         for (epoch, commit) in epochs {
-            let manifest = self.dataset.manifest_of_now(epoch)?;
+            let manifest = self.dataset.manifest(epoch)?;
             if commit.is_some_and(|commit| commit != manifest.commit) {
                 return Err(replaced(&self.dataset, epoch));
             }

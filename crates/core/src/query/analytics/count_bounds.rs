@@ -40,7 +40,7 @@ pub(in crate::query) fn count_bounds(
     let (mut least, mut most) = (0, 0);
     for &epoch in epochs {
         counters.check()?;
-        let manifest = dataset.manifest_of_now(epoch)?;
+        let manifest = dataset.manifest(epoch)?;
         let (bitmaps, choices) =
             choose_all(dataset, resolved, &manifest, choose(dataset, resolved, &manifest), counters)?;
         for choice in choices {

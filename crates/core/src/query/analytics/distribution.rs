@@ -168,11 +168,7 @@ impl Survey {
         let mut survey = Self { epochs: Vec::new(), rows: 0, nan: 0, finite: None, least_positive: None };
         for &epoch in epochs {
             counters.check()?;
-            // Bitmap indexes answer for the commit of now, which the survey has to be of.
-            let manifest = match dataset.bitmaps() {
-                [] => dataset.manifest(epoch)?,
-                _ => dataset.manifest_of_now(epoch)?,
-            };
+            let manifest = dataset.manifest(epoch)?;
             survey.epochs.push((epoch, manifest.commit));
             for run in &manifest.row_groups {
                 survey.rows = survey.rows.saturating_add(run.rows);

@@ -70,7 +70,7 @@ impl EstimateSource {
         let mut records = Vec::with_capacity(epochs.len());
         for epoch in epochs {
             counters.check()?;
-            records.push(dataset.manifest_of_now(*epoch)?);
+            records.push(dataset.manifest(*epoch)?);
         }
         let source_of = |copy: &SpaceCopy<Catalog>| of_copy(copy, &query, &records);
         let found = best_copy(dataset, (&query, "level"), dataset.copies().iter(), counters, source_of)?;
@@ -91,8 +91,8 @@ impl EstimateSource {
     /// The error for an epoch that has been replaced; corrupt manifests.
     pub(super) fn confirm(&self, records: &Catalog) -> Result<()> {
         for (epoch, commit) in &self.copied {
-            let is_copy = self.catalog.manifest_of_now(*epoch)?.indexed_commit == Some(*commit);
-            if !is_copy || records.manifest_of_now(*epoch)?.commit != *commit {
+            let is_copy = self.catalog.manifest(*epoch)?.indexed_commit == Some(*commit);
+            if !is_copy || records.manifest(*epoch)?.commit != *commit {
                 return Err(replaced(records, *epoch));
             }
         }

@@ -257,7 +257,7 @@ impl Stated {
         };
         for &epoch in *epochs {
             counters.check()?;
-            let manifest = dataset.manifest_of_now(epoch)?;
+            let manifest = dataset.manifest(epoch)?;
             stated.epochs.push((epoch, manifest.commit));
             stated.add(dataset, &all, &manifest, query.least_level, (column, summed));
         }
@@ -308,7 +308,7 @@ impl Stated {
     /// Checks that no epoch has been replaced since.
     fn confirm(&self, dataset: &Catalog) -> Result<()> {
         for (epoch, commit) in &self.epochs {
-            if dataset.manifest_of_now(*epoch)?.commit != *commit {
+            if dataset.manifest(*epoch)?.commit != *commit {
                 return Err(replaced(dataset, *epoch));
             }
         }

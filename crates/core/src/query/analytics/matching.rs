@@ -160,7 +160,7 @@ impl MatchingRows<'_> {
         let mut found: [Option<(u64, u64)>; AXES] = [None; AXES];
         for &epoch in self.epochs {
             self.counters.check()?;
-            let manifest = self.dataset.manifest_of_now(epoch)?;
+            let manifest = self.dataset.manifest(epoch)?;
             for choice in choose(self.dataset, &resolved, &manifest) {
                 let entry = &manifest.row_groups[choice.entry];
                 for (axis, (column, order)) in

@@ -39,7 +39,7 @@ pub(super) fn find(dataset: &Arc<Catalog>, request: &CursorRequest, counters: &C
     let needs_overview = wanted == Some(Overview::NAME) && dataset.overview().is_some();
     if let (true, Some(levels)) = (wanted.is_none() || needs_overview, dataset.schema.levels()) {
         let resolved = resolve(dataset, request, &dataset.schema)?;
-        let manifest = dataset.manifest_of_now(only_epoch(dataset, request)?)?;
+        let manifest = dataset.manifest(only_epoch(dataset, request)?)?;
         let overview = match request.query.access {
             Use::Scan => None,
             Use::Automatic | Use::Index(_) => OverviewState::find(dataset, &resolved, &manifest, counters)?,
@@ -92,7 +92,7 @@ fn of_copies(
     request: &CursorRequest,
     counters: &Counters,
 ) -> Result<Source> {
-    let records = dataset.manifest_of_now(only_epoch(dataset, request)?)?;
+    let records = dataset.manifest(only_epoch(dataset, request)?)?;
     let source_of = |copy: &SpaceCopy<Catalog>| source_of(copy, request, &records, &dataset.schema);
     let found = best_copy(dataset, (&request.query, "cursor"), candidates.iter().copied(), counters, source_of)?;
     found.ok_or_else(|| {

@@ -77,9 +77,6 @@ impl Walk {
         let known = dataset.scan_manifest(epoch, resolved.predicate_columns())?;
         let (manifest, records) = if is_covered {
             dataset.confirm(&known, false)?;
-            if !dataset.has_manifest(&known.manifest) {
-                return Ok(None);
-            }
             (known.manifest, None)
         } else {
             let by_place = resolved.by_place(read.clone());

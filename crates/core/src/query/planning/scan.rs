@@ -248,12 +248,7 @@ fn plan(
         Ok((scan, excluded))
     };
     let opened = open(&manifest);
-    // Where bitmaps tell all rows, no part is opened that would tell that the epoch has been replaced.
-    let is_current =
-        |scan: &EpochScan| !scan.parts.is_empty() || dataset.bitmaps().is_empty() || dataset.has_manifest(&manifest);
-    let is_confirmed = opened
-        .as_ref()
-        .is_ok_and(|(scan, _)| dataset.confirm(&known, !scan.parts.is_empty()).is_ok() && is_current(scan));
+    let is_confirmed = opened.as_ref().is_ok_and(|(scan, _)| dataset.confirm(&known, !scan.parts.is_empty()).is_ok());
     let (mut scan, excluded) = match opened {
         Ok(opened) if is_confirmed => opened,
         opened => {
