@@ -38,9 +38,9 @@ enum Action {
 
 /// Build or update an index
 ///
-/// Reads the indexed columns of every epoch that the index lacks, and of every epoch whose records were replaced.
-/// Each epoch is committed separately, so after a kill, the next command continues. Writers and readers of the dataset
-/// are not affected.
+/// Reads the indexed columns of every epoch that the index lacks, and of every epoch whose records were replaced. Each
+/// epoch is committed separately, so after a kill, the next command continues. Writers and readers of the dataset are
+/// not affected.
 #[derive(Debug, Args)]
 struct Add {
     /// The dataset
