@@ -1,4 +1,4 @@
-//! The options that state a box.
+//! The options of a box.
 
 use clap::Args;
 use turbidite::Error;
@@ -7,14 +7,14 @@ use turbidite::query::Query;
 
 use crate::failure::Failure;
 
-/// The options that state a box.
+/// The options of a box.
 #[derive(Debug, Args)]
 pub(super) struct BoxOptions {
     /// Use only rows within a box: a range for each of its columns, with the low end included and the high end excluded
     #[arg(long = "box", value_name = "X=A:B,…", allow_hyphen_values = true)]
     sides: Option<String>,
     /// The period of each range of the box, in the same order: a number, 'none' for a column that is not periodic, or
-    /// nothing for the period that the dataset states, if any, which is the default
+    /// nothing for the period stored in the dataset, if any, which is the default
     #[arg(long = "period", value_name = "P,P,…", requires = "sides", allow_hyphen_values = true)]
     periods: Option<String>,
 }

@@ -20,9 +20,9 @@ use crate::text;
 
 /// Copy a dataset, with every epoch fully sorted
 ///
-/// Ingest sorts each run by itself, and the key ranges of a receiver's runs overlap. In the copy no two runs overlap,
+/// Ingest sorts each run separately, and the key ranges of a receiver's runs overlap. In the copy no two runs overlap,
 /// and the order of the file names is the order of the key. The copy is an ordinary dataset, committed epoch by epoch.
-/// The original is only read, and its readers are not affected. Its indexes are made for the copy, too. To continue an
+/// The original is only read, and its readers are not affected. Its indexes are built for the copy, too. To continue an
 /// interrupted copy, repeat the command with --if-exists skip.
 #[derive(Debug, Args)]
 pub(crate) struct Compact {

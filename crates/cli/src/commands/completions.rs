@@ -10,6 +10,8 @@ use crate::failure::Failure;
 /// Print a shell completion script
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
+Where the shells look for scripts:
+
   bash: turbidite completions bash > ~/.local/share/bash-completion/completions/turbidite
   zsh:  turbidite completions zsh > DIRECTORY/_turbidite      (a directory of $fpath)
   fish: turbidite completions fish > ~/.config/fish/completions/turbidite.fish")]

@@ -14,11 +14,14 @@ use crate::failure::Failure;
 /// are missing in some or all epochs are counted on standard error.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
+Examples:
+
   turbidite get particles 17 --id id
   turbidite get particles 17 42 --id id --epoch 4000 --columns energy,ux
   turbidite get particles 3:17 --id cpu,id
 
-An id is an integer or fixed_bytes (in hexadecimal digits, such as 0x0a1b), or several of them with colons between them. Put -- before ids if one of them is negative.")]
+An id is an integer or fixed_bytes (in hexadecimal digits, such as 0x0a1b), or several of these with colons between \
+them. Put -- before the ids if one of them is negative.")]
 pub(crate) struct Get {
     /// The dataset
     dataset: PathBuf,

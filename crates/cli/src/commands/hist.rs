@@ -22,15 +22,17 @@ use crate::text;
 
 /// Show a histogram of a column, or of two
 ///
-/// Estimated from manifests and bitmap indexes alone, with guaranteed bounds. They are narrow for the key, and exact
-/// for columns with a bitmap index where the edges of the bins are decimals of its precision; otherwise they are wide
-/// for columns that the data is not clustered by. --where and --box select rows. --exact reads what is in doubt.
-/// --level K estimates from one row in 8^K of a dataset with levels of detail, or of an index by space, and with --sum
-/// sums of a column. NaN, infinities and values outside the range are counted separately.
+/// The histogram is estimated from manifests and bitmap indexes alone, with guaranteed bounds. Bounds are narrow for
+/// the key, and exact for columns with a bitmap index if the edges of the bins are decimals of its precision. For other
+/// columns that the data is not clustered by, they are wide. --where and --box select rows. --exact also reads the
+/// undecided rows. --level K estimates from one row in 8^K of a dataset with levels of detail, or of a spatial index;
+/// --sum adds sums of a column. NaN, infinities and values outside the range are counted separately.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-A bin includes its lower edge and excludes its upper edge; the last bin includes both. Bins of an integer column are
+A bin includes its lower edge and excludes its upper edge; the last bin includes both. Bins of an integer column are \
 printed with their first and last integer, and there are at most as many bins as integers.
+
+Examples:
 
   turbidite hist particles --column energy --log
   turbidite hist particles --column ux --bins 40 --range -5..5 --epoch 4000 --exact
@@ -73,7 +75,7 @@ pub(crate) struct Hist {
     /// Logarithmic bins of the second column
     #[arg(long, requires = "by")]
     by_log: bool,
-    /// Count exactly, reading only what manifests and indexes leave in doubt
+    /// Count exactly, reading only the rows that manifests and indexes leave undecided
     #[arg(long)]
     exact: bool,
     /// Estimate from the rows of this level of detail and above, one in 8^K, with standard errors

@@ -1,4 +1,4 @@
-//! `turbidite index`: makes, lists and removes indexes of a dataset.
+//! `turbidite index`: builds, lists and removes indexes of a dataset.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -15,14 +15,14 @@ use crate::failure::{Failure, complain};
 use crate::mpi::World;
 use crate::text;
 
-/// Make, list and remove indexes of a dataset
+/// Build, list and remove indexes of a dataset
 ///
-/// An index finds records by the value of a column that the dataset is not clustered by: any particle by its id in data
-/// that is clustered by energy. It lies in the dataset's folder, beside the records. Queries use it on their own where
-/// it reads less; query --explain says whether they do. A bitmap index answers conditions on several columns: it has,
-/// for each record, the bin of each column's value. An index by space is a copy of all records, clustered by place:
-/// boxes and samples (query --quality, --rows) are read from it. An overview has the rows of the highest level of
-/// detail in few files, so that samples of large epochs begin with few reads.
+/// A value index finds records by a column that the dataset is not clustered by, such as particles by their ids in data
+/// that is clustered by energy. Indexes are stored in the dataset's folder. Queries use one automatically if it reads
+/// less; query --explain shows whether they do. A bitmap index answers conditions on several columns: for each record
+/// it stores the bin of each column's value. A spatial index is a copy of all records, clustered by coordinates: boxes
+/// and samples (query --quality, --rows) are read from it. An overview has the rows of the highest level of detail in
+/// few files, so that samples of large epochs begin with few reads.
 #[derive(Debug, Args)]
 pub(crate) struct Index {
     #[command(subcommand)]
@@ -36,19 +36,20 @@ enum Action {
     Drop(Drop),
 }
 
-/// Make an index, or complete it
+/// Build or update an index
 ///
-/// Reads the indexed column of every epoch that the index lacks, and of every epoch whose records were replaced.
-/// Entries are sorted in memory and committed epoch by epoch; a killed command is continued by the next. Writers and
-/// readers of the dataset are not affected.
+/// Reads the indexed columns of every epoch that the index lacks, and of every epoch whose records were replaced. Each
+/// epoch is committed separately, so after a kill, the next command continues. Writers and readers of the dataset are
+/// not affected.
 #[derive(Debug, Args)]
 struct Add {
     /// The dataset
     dataset: PathBuf,
     /// COLUMN is sorted, and finds ranges and single values; hash:COLUMN finds single values. Each ',with=COLUMN' after
-    /// it carries another column: queries for indexed and carried columns alone read no records. bitmap:A,B,… answers
-    /// conditions on several columns, in bins whose edges have at most 2 digits, or as many as precision=DIGITS says.
-    /// space:X,Y or space:X,Y,Z copies the records by place, with levels of detail. overview copies the highest level
+    /// it also stores another column: queries that use only indexed and stored columns read no records. bitmap:A,B,…
+    /// answers conditions on several columns, in bins whose edges have at most 2 digits, or precision=DIGITS;
+    /// encoding=bytes, slices or runs forces an encoding. space:X,Y or space:X,Y,Z copies the records, clustered by
+    /// these coordinates, with levels of detail. overview copies the highest level
     #[arg(value_name = "COLUMN[,with=COLUMN…]|bitmap:A,B,…[,precision=DIGITS]|space:X,Y[,Z]|overview")]
     definition: String,
     /// Levels of detail of space:X,Y,Z above level 0, 1 to 6, each an eighth of the one below [default: 3]

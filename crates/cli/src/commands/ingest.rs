@@ -38,10 +38,10 @@ use turbidite_source::{Source, SourceOptions, parse_columns};
 /// tools can read.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Derived columns are computed in f64 and stored as f32 unless a type is given. They may use the columns of the source,
-columns derived before them, and for VPIC the constants of each file's header: header.step, header.nx, .ny, .nz, .dt,
-.dx, .dy, .dz, .x0, .y0, .z0, .cvac, .eps0, .damp, .rank, .ranks, .species, .q_m (charge over mass). VPIC's columns are
-dx, dy, dz (position in the cell, -1 to 1), i (cell), ux, uy, uz (momentum/mc), w (weight).
+Derived columns are computed in f64 and stored as f32 unless a type is given. They may use the columns of the source, \
+columns derived before them, and for VPIC the constants of each file's header: header.step, header.nx, .ny, .nz, .dt, \
+.dx, .dy, .dz, .x0, .y0, .z0, .cvac, .eps0, .damp, .rank, .ranks, .species, .q_m (charge over mass). VPIC's columns \
+are dx, dy, dz (position in the cell, -1 to 1), i (cell), ux, uy, uz (momentum/mc), w (weight).
 
   --derive 'energy=sqrt(1+ux*ux+uy*uy+uz*uz)-1'      kinetic energy in units of mc^2
   --derive 'id:i32=bits_i32(w)-1024608549'           an integer stored in the bits of a float
@@ -76,23 +76,23 @@ pub(crate) struct Ingest {
     /// single records are looked up by; or space:X,Y,Z, two or three coordinates by which records are read in boxes
     #[arg(long, value_name = "COLUMN")]
     key: String,
-    /// Levels of detail above the lowest, 1 to 6, with a key by space: of eight neighbouring records, one moves up a
-    /// level, so that a query may begin with few records of every place. A dataset keeps those that it was created
-    /// with. 'auto': as many as leave the highest level a few pages of each receiver, in the largest epoch to ingest
+    /// Levels of detail above the lowest, 1 to 6, with a spatial key: one of every eight neighbouring records moves up
+    /// a level, so that a query may begin with few records from every region. A dataset keeps the levels that it was
+    /// created with. 'auto': the most levels of which the highest has a few pages per receiver in the largest epoch
     #[arg(long, value_name = "N|auto")]
     levels: Option<LevelCount>,
-    /// Choose the rows that move up a level in proportion to this column of numbers, instead of evenly: those with
-    /// large values are found at high levels, and it is known what each row stands for. Half of the rows move up
-    /// evenly, as do those whose value is not finite and positive
+    /// Choose the rows that move up a level in proportion to this column of numbers, instead of evenly: rows with large
+    /// values are found at high levels, and each row has a known sampling weight. Half of the rows move up evenly, as
+    /// do those whose value is not finite and positive
     #[arg(long, value_name = "COLUMN", requires = "levels")]
     level_weight: Option<String>,
-    /// The period of each coordinate, with a key by space, or nothing for one that is not periodic: boxes wrap there. A
-    /// dataset keeps those that it was created with
+    /// The period of each coordinate, with a spatial key, or nothing for one that is not periodic: boxes wrap there. A
+    /// dataset keeps the periods that it was created with
     #[arg(long, value_name = "P,P,…", allow_hyphen_values = true)]
     period: Option<Periods>,
-    /// Index this column as well, while the records are written; may be repeated. COLUMN finds ranges and single
-    /// values, hash:COLUMN single values; ',with=COLUMN' after it carries another column. bitmap:A,B,… answers
-    /// conditions on several columns (see turbidite index)
+    /// Also index this column during ingest; may be repeated. COLUMN finds ranges and single values, hash:COLUMN single
+    /// values; ',with=COLUMN' after it also stores another column. bitmap:A,B,… answers conditions on several columns
+    /// (see turbidite index)
     #[arg(long, value_name = "COLUMN[,with=COLUMN…]|bitmap:A,B,…")]
     index: Vec<String>,
     /// A column to compute: 'name=expression' or 'name:type=expression' (may be repeated)
@@ -124,7 +124,7 @@ pub(crate) struct Ingest {
     /// Read only these columns of files that describe their columns
     #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
     columns: Option<Vec<String>>,
-    /// The epoch of a source that is a single file and does not state it
+    /// The epoch to assign to a single file that does not contain it
     #[arg(long, value_name = "E", conflicts_with = "epochs")]
     epoch: Option<u64>,
     /// Read only one epoch, or a range with both ends included
@@ -141,10 +141,10 @@ pub(crate) struct Ingest {
     /// four memtables]
     #[arg(long, value_name = "SIZE", value_parser = text::parse_bytes, conflicts_with = "receivers")]
     part_bytes: Option<usize>,
-    /// Compute a new partition table every N records of a rank [default: adaptive, when a table pays]
+    /// Compute a new partition table every N records of a rank [default: adaptive, when it pays off]
     #[arg(long, value_name = "N")]
     renegotiate: Option<u64>,
-    /// The distribution of keys that an epoch begins with
+    /// The key distribution that an epoch starts from
     #[arg(long, value_enum, default_value = "last")]
     prior: PriorEpoch,
     /// Maximum number of pivots of its key distribution that each rank sends for a partition table

@@ -9,6 +9,8 @@ use crate::failure::{Failure, on_stdout};
 /// Print the manual page of turbidite or of one of its commands
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
+Examples:
+
   turbidite man | man -l -
   turbidite man ingest > ~/.local/share/man/man1/turbidite-ingest.1")]
 pub(crate) struct Man {

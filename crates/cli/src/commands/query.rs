@@ -28,29 +28,29 @@ use crate::text;
 /// columns are all stored columns, then the epoch.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Expressions: numbers, columns, + - * / %, comparisons, BETWEEN, IN, AND, OR, NOT, abs, sqrt, floor, isnan, bits_i32;
-'epoch' is a column too. NaN matches no comparison; isnan(x) finds it.
+Expressions: numbers, columns, + - * / %, comparisons, BETWEEN, IN, AND, OR, NOT, abs, sqrt, floor, isnan, bits_i32; \
+'epoch' is a column, too. NaN matches no comparison except <>; isnan(x) finds it.
 
   --where 'energy >= 1.2 AND energy < 3'
   --where 'ux > 5 AND abs(uy) < 1 AND energy > 10'
   --where 'id = 81234' --epoch 500..4000
 
-Boxes: a range COLUMN=LOW:HIGH of each column, with LOW included and HIGH excluded; either may be left out. NaN lies in
-no box. Where --period states a period, coordinates are compared modulo the period.
+Boxes: a range COLUMN=LOW:HIGH for each column, with LOW included and HIGH excluded; either may be left out. NaN lies \
+in no box. With --period, values are compared modulo the period.
 
   --box x=0:10,y=-5:5
   --box 'x=120:138,y=:,z=0:5' --period 128,, --where 'energy > 1.5'
 
-Levels of detail (a dataset that was ingested with --levels): --quality and --rows return a sample of one epoch that is
-spread evenly, from the coarsest level. A row of a sample of quality 0.1 stands for ten.
+Levels of detail (in a dataset ingested with --levels, or with a spatial index): --quality and --rows return an even \
+sample of one epoch, from the coarsest level. At quality 0.1, each row stands for ten.
 
   --epoch 400 --box 0:10,-5:5,: --quality 0.1
   --epoch 400 --rows 50000 --near 3,4,0
   --where 'energy > 10' --count --level 2
 
-Each line of a --batch file is a query 'epoch,begin,end': all rows of the epoch whose key is from begin to end, both
-included, in key order. The log has one line per query: epoch, begin, end, matches, runs, bytes_read, read_s, filter_s,
-merge_s, total_s. Read, filter and merge times are summed over threads; total_s is wall time.")]
+Each line of a --batch file is a query 'epoch,begin,end': all rows of the epoch whose key is from begin to end, both \
+included, in key order. The log has one line per query: epoch, begin, end, matches, runs, bytes_read, read_s, \
+filter_s, merge_s, total_s. Read, filter and merge times are summed over threads; total_s is wall time.")]
 pub(crate) struct QueryCommand {
     /// The dataset
     dataset: PathBuf,
@@ -65,7 +65,7 @@ pub(crate) struct QueryCommand {
     /// Return only these columns, in this order
     #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
     columns: Option<Vec<String>>,
-    /// Sort rows within each epoch by the key, or by COLUMN: by its index, or with --limit after a scan
+    /// Sort rows within each epoch by the key, or by COLUMN, which needs an index of the column or --limit
     #[arg(long, value_name = "COLUMN", num_args = 0..=1)]
     order: Option<Option<String>>,
     /// Stop after N rows

@@ -26,7 +26,7 @@ pub(crate) struct Salvage {
     /// The dataset
     #[arg(required_unless_present = "spool")]
     dataset: Option<PathBuf>,
-    /// Instead, list the files that your killed runs left in this spool, such as /dev/shm
+    /// Instead, list the files that your killed jobs left in this spool, such as /dev/shm
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["dataset", "out", "epoch", "discard"])]
     spool: Option<PathBuf>,
     /// Move the files of the spool to their original paths; existing files are not overwritten

@@ -9,6 +9,10 @@ use super::boxes::{self, BoxOptions};
 use super::trajectories::{TrajectoryOptions, parse_ids};
 use crate::failure::Failure;
 
+/// The help of `--box`, which selects particles here, and rows in other commands.
+const BOX_HELP: &str = "Select the particles within a box at epoch --at: a range for each of its columns, with the low \
+                        end included and the high end excluded";
+
 /// Track particles through epochs
 ///
 /// Selects the particles that match --of and lie within --box at epoch --at, or those of --ids, and prints their rows
@@ -16,14 +20,19 @@ use crate::failure::Failure;
 /// epochs, and rows with a duplicate id and epoch, are counted on standard error.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
+Examples:
+
   turbidite tracks particles --of 'energy > 100' --at 4000 --id id -o hot.parquet
-  turbidite tracks particles --of 'energy > 100' --at 4000 --id id --epoch 2000..4000 --columns energy,ux
+  turbidite tracks particles --of 'energy > 100' --at 4000 --id id \\
+      --epoch 2000..4000 --columns energy,ux
   turbidite tracks particles --box x=0:10,z=-5:5 --at 4000 --id id
   turbidite tracks particles --ids 17,42 --id id
   turbidite tracks particles --ids @chosen.txt --id id
 
-An id is an integer, fixed_bytes (in hexadecimal digits), or several of them with colons between them; at most 1,000,000 particles are tracked at once. Rows are sorted
-in 64 MiB of memory; beyond that they spill to an unnamed temporary file in the output's folder, or, without -o, in $TMPDIR.")]
+An id is an integer, fixed_bytes (in hexadecimal digits), or several of these with colons between them; at most \
+1,000,000 particles are tracked at once. Rows are sorted in 64 MiB of memory; beyond that they spill to an unnamed \
+temporary file in the output's folder, or, without -o, in $TMPDIR.")]
+#[command(mut_arg("sides", |sides| sides.help(BOX_HELP)))]
 pub(crate) struct TracksCommand {
     /// The dataset
     dataset: PathBuf,

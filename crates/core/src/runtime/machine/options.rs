@@ -31,7 +31,7 @@ pub struct Costs {
 }
 
 /// Time to compute the path of a record's place, and to divide a run at medians instead of sorting it, in nanoseconds a
-/// record. An ingest by space then takes as much longer than one by a key as `make bench` measures (docs/space.md).
+/// record. `make bench` measures how much longer a spatial ingest takes than one by a key (bench/results/space.md).
 const PATH_NS: f64 = 5.0;
 
 /// Time to hash an id and to enter it in a filter, in nanoseconds.
