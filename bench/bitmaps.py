@@ -158,7 +158,7 @@ class Bitmaps:
         within = sum(value <= 1.05 for value in better)
         return [
             Line("index, of the records", "{} of them", "{:.3f}", 0.1, share, f"{self.index_bytes / self.rows:.2f} bytes a record", at_most=True),
-            Line("making it at ingest", "{} ns a record", "{:.0f} ns", 25, extra_s / self.rows * 1e9, f"{cpu_s['with']:.2f} and {cpu_s['without']:.2f} CPU s", at_most=True),
+            Line("building it at ingest", "{} ns a record", "{:.0f} ns", 25, extra_s / self.rows * 1e9, f"{cpu_s['with']:.2f} and {cpu_s['without']:.2f} CPU s", at_most=True),
             Line("`index add`", "{} MB per CPU s", "{:.0f}", 5 * 53, self.rows * RECORD_BYTES / 1e6 / add_s, "FastBit measured at 53"),
             Line("count, one attribute on edges", "{} ms", "{:.2f} ms", 0.1, self.counts_ms["one attribute on edges"], "one thread", at_most=True),
             Line("count, three attributes on edges, one thread", "{} ms", "{:.2f} ms", 2, self.counts_ms["three attributes on edges"], "", at_most=True),

@@ -103,7 +103,7 @@ def overlapped_table(found: list[dict]) -> list[str]:
     beyond = of["wall_s"] - of["computed_s"] - of["indexing_cpu_s"]
     megabytes = OVERLAPPED["epochs"] * OVERLAPPED["rows"] * 64 / MB
     return [
-        "| computation alone, s | with indexing, s | of it the processor time of indexing, s | beyond that, % | blocked in calls, % | MB a rank |",
+        "| computation alone, s | with indexing, s | CPU time of indexing, s | beyond that, % | blocked in calls, % | MB per rank |",
         "| ---: | ---: | ---: | ---: | ---: | ---: |",
         f"| {of['computed_s']:.2f} | {of['wall_s']:.2f} | {of['indexing_cpu_s']:.2f} | {100 * beyond / of['computed_s']:.1f} "
         f"| {100 * of['blocked_s'] / of['wall_s']:.1f} | {megabytes:.0f} |",

@@ -100,7 +100,7 @@ def table(memory: dict[str, list[dict]], sorted_by: dict[str, list[Cost]], compa
     raw = fastest_raw(memory)
     raw_s, raw_cpu_s = (median(line[key] for line in memory[raw]) for key in ("wall_s", "cpu_s"))
     lines = [
-        "| | wall s (least–most) | MB/s | MB per CPU s | peak MiB | written / stored | wall / ours | CPU / ours |",
+        "| | wall s (least–most) | MB/s | MB per CPU s | peak MiB | bytes written / bytes of records | wall / ours | CPU / ours |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
 

@@ -310,7 +310,7 @@ class Lookups:
                     cell += f"; {reads + faults:.0f} reads, {kilobytes:.0f} kB"
                 cells.append(cell)
             lines.append(f"| {one.title}, {one.unit} | {' | '.join(cells)} |")
-        for title, cost, form in (("load, s", "wall_s", "{:.1f}"), ("load, CPU s", "cpu_s", "{:.1f}"), ("bytes / records", "size", "{:.3f}")):
+        for title, cost, form in (("load, s", "wall_s", "{:.1f}"), ("load, CPU s", "cpu_s", "{:.1f}"), ("bytes on disk / bytes of records", "size", "{:.3f}")):
             cells = [form.format(self.costs[name][cost]) if name in self.costs else "" for name in NAMES]
             lines.append(f"| {title} | {' | '.join(cells)} |")
         for path, costs in self.commands.items():
@@ -335,7 +335,7 @@ class Lookups:
                     self.costs["rocksdb"][figure] / self.costs["package"][figure],
                     f"{self.costs['package'][figure]:.1f} and {self.costs['rocksdb'][figure]:.1f} s",
                 )
-                for figure, what in (("wall_s", "time"), ("cpu_s", "processor time"))
+                for figure, what in (("wall_s", "time"), ("cpu_s", "CPU time"))
             ),
             Line(
                 "ingest by hash:id, over ingest by id",

@@ -1,7 +1,7 @@
 """What the output of a parallel program takes: `examples/pic` with plain files, each synced, with the same files indexed by the
 preload library (`keep`, and `replace` with the spool in memory), and through the C interface.
 
-The ways take turns. Output is from a barrier before a dump until all ranks know that it is on storage; processor time is that of
+The ways take turns. Output is from a barrier before a dump until all ranks know that it is on storage; CPU time is that of
 the whole run, which computes a single step between dumps. Prints medians, and ratios to plain files.
 
 Usage: output.py [--ranks N] [--rounds N] [--grid NX,NY] [--scratch FOLDER]
@@ -36,7 +36,7 @@ WAYS = ("plain", "keep", "replace", "interface")
 
 
 def once(way: str, programs: dict[str, Path], options: argparse.Namespace, scratch: Path) -> dict:
-    """A run: its figures, and the processor time of all ranks."""
+    """A run: its figures, and the CPU time of all ranks."""
     out = scratch / "out"
     shutil.rmtree(out, ignore_errors=True)
     shutil.rmtree(scratch / "dataset", ignore_errors=True)
@@ -58,7 +58,7 @@ def once(way: str, programs: dict[str, Path], options: argparse.Namespace, scrat
 
 def table(found: dict[str, list[dict]], dump_bytes: int) -> list[str]:
     plain = median(figures["output_s"] for figures in found["plain"])
-    lines = ["| way | output, s (least–most) | MB/s | x plain | processor time, s |", "| --- | ---: | ---: | ---: | ---: |"]
+    lines = ["| way | output, s (least–most) | MB/s | × plain | CPU time of the run, s |", "| --- | ---: | ---: | ---: | ---: |"]
     for way, rounds in found.items():
         output = [figures["output_s"] for figures in rounds]
         cpu_s = median(figures["cpu_s"] for figures in rounds)

@@ -202,7 +202,7 @@ class Package:
         cold, warm = (times[f"h5py, {cache}"] / times[f"ingest, {cache}"] for cache in ("cold", "warm"))
         megabytes = made["bytes"] / 1e6
         ingest = Line(
-            f"openPMD ingest of {made['bytes'] / 1e9:g} GB, cold, beside reading by h5py",
+            f"openPMD ingest of {made['bytes'] / 1e9:g} GB, cold, over reading by h5py",
             "{} x",
             "{:.2f} x",
             0.6,
@@ -224,7 +224,7 @@ class Package:
         particles = compare(ours, theirs)
         package_s, viewer_s = median(took["package"]), median(took["viewer"])
         return Line(
-            f"{particles:,} trajectories beside openPMD-viewer",
+            f"{particles:,} trajectories, over openPMD-viewer",
             "{} x by scan",
             "{:.1f} x",
             2,

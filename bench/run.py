@@ -134,7 +134,7 @@ class Bench:
             return
         self.section(title, capped.table(found))
         self.figures["capped"] = {str(limit_mb): lines for limit_mb, lines in found.items()}
-        title = f"Indexing beside a computation on all cores, under a limit of {capped.OVERLAPPED_LIMIT_MB} MB/s a core: a rank on each"
+        title = f"Indexing while a program computes on all cores, one rank on each, under a limit of {capped.OVERLAPPED_LIMIT_MB} MB/s per core"
         self.section(title, capped.overlapped_table(overlapped))
         self.figures["overlapped"] = overlapped
 
