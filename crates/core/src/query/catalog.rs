@@ -187,51 +187,54 @@ impl Catalog {
         self.paths.root()
     }
 
-    /// Returns the epochs of a selection, in ascending order.
+    /// Returns the epochs of a selection, in ascending order, for a request that begins now. The request uses the
+    /// commits that these epochs have now: cached manifests of earlier commits are evicted.
     pub(super) fn select_epochs(&self, selection: &EpochSelection) -> Result<Vec<u64>> {
-        let existing = || list_epochs(self.storage.as_ref(), &self.paths);
-        let wanted = match selection {
-            EpochSelection::All => return existing(),
-            EpochSelection::Range(range) if range.first == range.last => vec![range.first],
-            EpochSelection::Range(range) => {
-                return Ok(existing()?.into_iter().filter(|epoch| range.contains(*epoch)).collect());
-            }
-            EpochSelection::List(wanted) => {
-                let mut wanted = wanted.clone();
-                wanted.sort_unstable();
-                wanted.dedup();
-                wanted
-            }
+        let epochs = match selection {
+            EpochSelection::All => self.epochs()?,
+            EpochSelection::Range(range) if range.first == range.last => return self.named_epochs(&[range.first]),
+            EpochSelection::Range(range) => self.epochs()?.into_iter().filter(|epoch| range.contains(*epoch)).collect(),
+            EpochSelection::List(wanted) => return self.named_epochs(wanted),
         };
-        let missing = |epoch: u64| Error::EpochMissing { epoch, path: self.root().to_owned() };
-        if wanted.len() > LOOKED_UP_EPOCHS {
-            let existing = existing()?;
-            let lost = wanted.iter().find(|epoch| existing.binary_search(epoch).is_err());
-            return lost.map_or(Ok(wanted.clone()), |epoch| Err(missing(*epoch)));
-        }
-        // A few epochs are looked up one by one, since the dataset may have thousands of others.
-        for &epoch in &wanted {
-            if !epoch_exists(self.storage.as_ref(), &self.paths, epoch)? {
-                return Err(missing(epoch));
-            }
-        }
-        Ok(wanted)
+        epochs.iter().for_each(|epoch| drop(self.current(*epoch)));
+        Ok(epochs)
     }
 
-    /// Returns the cached manifest of an epoch, unless the epoch has been replaced or removed since it was read. Entries
-    /// of an index are those of a commit of the records, which tells whether they are current.
+    /// Returns `wanted` like [`Catalog::select_epochs`]. Each of these epochs must exist.
+    fn named_epochs(&self, wanted: &[u64]) -> Result<Vec<u64>> {
+        let mut epochs = wanted.to_vec();
+        epochs.sort_unstable();
+        epochs.dedup();
+        // A few epochs are looked up one by one, since the dataset may have thousands of others.
+        let existing = if epochs.len() > LOOKED_UP_EPOCHS { Some(self.epochs()?) } else { None };
+        for &epoch in &epochs {
+            let is_current = self.current(epoch).is_some();
+            let exists = match &existing {
+                _ if is_current => true,
+                Some(existing) => existing.binary_search(&epoch).is_ok(),
+                None => epoch_exists(self.storage.as_ref(), &self.paths, epoch)?,
+            };
+            if !exists {
+                return Err(Error::EpochMissing { epoch, path: self.root().to_owned() });
+            }
+        }
+        Ok(epochs)
+    }
+
+    /// Returns the cached manifest of an epoch. Evicts it if the epoch has been replaced or removed since it was read.
     fn current(&self, epoch: u64) -> Option<KnownManifest> {
         let known = lock(&self.manifests).get(&epoch)?;
-        if known.manifest.indexed_commit.is_some() || self.has_manifest(&known.manifest) {
+        if self.has_manifest(&known.manifest) {
             return Some(known);
         }
         self.forget(&known.manifest);
         None
     }
 
-    /// Returns the manifest of an epoch as it is now, from the cache or from storage.
+    /// Returns the manifest of an epoch, from the cache or from storage.
     pub(super) fn manifest(&self, epoch: u64) -> Result<Arc<EpochManifest>> {
-        if let Some(known) = self.current(epoch).filter(|known| known.columns.is_none()) {
+        let known = lock(&self.manifests).get(&epoch);
+        if let Some(known) = known.filter(|known| known.columns.is_none()) {
             self.confirm(&known, false)?;
             return Ok(known.manifest);
         }
@@ -240,11 +243,11 @@ impl Catalog {
         Ok(self.remember(known).manifest)
     }
 
-    /// Returns the manifest of an epoch as it is now, for a scan that uses statistics of the key and of `columns` only.
-    /// It may lack other statistics, and range counts and statistics of the epoch. It may be that of another commit than
-    /// the data, until [`Catalog::confirm`] has succeeded.
+    /// Returns the manifest of an epoch for a scan that uses statistics of the key and of `columns` only. It may lack
+    /// other statistics, and range counts and statistics of the epoch. It may be that of another commit than the data,
+    /// until [`Catalog::confirm`] has succeeded.
     pub(super) fn scan_manifest(&self, epoch: u64, columns: &[usize]) -> Result<KnownManifest> {
-        let known = self.current(epoch);
+        let known = lock(&self.manifests).get(&epoch);
         let mut wanted = columns.to_vec();
         match known {
             Some(known) if known.has_statistics(columns, self.schema.key_index()) => return Ok(known),
@@ -260,9 +263,9 @@ impl Catalog {
     }
 
     /// Returns the manifest of an epoch that a scan would use which needs statistics of these columns. `None` if it is
-    /// not in memory, not known to belong to the data, or not that of now.
+    /// not in memory, or not known to belong to the data.
     pub(super) fn known_manifest(&self, epoch: u64, columns: &[usize]) -> Option<Arc<EpochManifest>> {
-        let known = self.current(epoch)?;
+        let known = lock(&self.manifests).get(&epoch)?;
         (known.is_confirmed && known.has_statistics(columns, self.schema.key_index())).then_some(known.manifest)
     }
 
@@ -289,6 +292,12 @@ impl Catalog {
         }
         self.remember(KnownManifest { is_confirmed: true, ..known.clone() });
         Ok(())
+    }
+
+    /// Returns the manifest of an epoch as it is in storage now, which may be another one than when the request began.
+    pub(super) fn manifest_of_now(&self, epoch: u64) -> Result<Arc<EpochManifest>> {
+        self.current(epoch);
+        self.manifest(epoch)
     }
 
     /// Returns the manifest that this index has of a commit of the records of an epoch, with statistics of `columns`.

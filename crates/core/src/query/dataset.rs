@@ -121,7 +121,7 @@ impl Dataset {
     /// [`Error::EpochMissing`](crate::Error::EpochMissing), or a corrupt manifest.
     #[doc(hidden)]
     pub fn manifest(&self, epoch: u64) -> Result<Arc<EpochManifest>> {
-        self.catalog.manifest(epoch)
+        self.catalog.manifest_of_now(epoch)
     }
 
     /// Returns the size of all pages of an epoch in bytes.

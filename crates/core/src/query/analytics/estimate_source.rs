@@ -91,8 +91,8 @@ impl EstimateSource {
     /// The error for an epoch that has been replaced; corrupt manifests.
     pub(super) fn confirm(&self, records: &Catalog) -> Result<()> {
         for (epoch, commit) in &self.copied {
-            let is_copy = self.catalog.manifest(*epoch)?.indexed_commit == Some(*commit);
-            if !is_copy || records.manifest(*epoch)?.commit != *commit {
+            let is_copy = self.catalog.manifest_of_now(*epoch)?.indexed_commit == Some(*commit);
+            if !is_copy || records.manifest_of_now(*epoch)?.commit != *commit {
                 return Err(replaced(records, *epoch));
             }
         }

@@ -308,7 +308,7 @@ impl Stated {
     /// Checks that no epoch has been replaced since.
     fn confirm(&self, dataset: &Catalog) -> Result<()> {
         for (epoch, commit) in &self.epochs {
-            if dataset.manifest(*epoch)?.commit != *commit {
+            if dataset.manifest_of_now(*epoch)?.commit != *commit {
                 return Err(replaced(dataset, *epoch));
             }
         }

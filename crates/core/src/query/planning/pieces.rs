@@ -20,7 +20,7 @@ pub(in crate::query) fn cut(
     let mut pieces: Vec<Piece> = Vec::new();
     for &epoch in epochs {
         // A cached manifest may be of an epoch that has been replaced, which the piece's process would find out.
-        let manifest = dataset.manifest(epoch)?;
+        let manifest = dataset.manifest_of_now(epoch)?;
         let begun = pieces.len();
         for choice in choose(dataset, resolved, &manifest) {
             let rows = manifest.row_groups[choice.entry].rows;
@@ -51,7 +51,7 @@ pub(in crate::query) fn share(
     let mut sizes = Vec::with_capacity(epochs.len());
     let mut total = 0u64;
     for &epoch in epochs {
-        let manifest = dataset.manifest(epoch)?;
+        let manifest = dataset.manifest_of_now(epoch)?;
         let chosen = choose(dataset, resolved, &manifest);
         let rows = chosen.iter().map(|choice| manifest.row_groups[choice.entry].rows).fold(0, u64::saturating_add);
         total = total.saturating_add(rows);
@@ -69,7 +69,7 @@ pub(in crate::query) fn share(
             position = end;
             continue;
         }
-        let manifest = dataset.manifest(epoch)?;
+        let manifest = dataset.manifest_of_now(epoch)?;
         if manifest.commit != commit {
             return Err(Error::EpochReplaced { epoch, path: dataset.root().to_owned() });
         }
