@@ -1,0 +1,158 @@
+//! Tests of indexes that cannot be read, and of calls on indexes while another process changes them.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use turbidite::storage::{Fault, FaultStorage, MemoryStorage, Storage};
+use turbidite::store::{DatasetPaths, verify_on};
+use turbidite::{
+    Column, ColumnView, DataType, FindingKind, IndexBuild, IndexOptions, LocalJob, Schema, VerifyOptions, VerifyReport,
+    WriteOptions, drop_index_with,
+};
+
+const ROWS: u32 = 3_000;
+
+fn schema() -> Schema {
+    Schema::new(vec![Column::new("energy", DataType::F32), Column::new("id", DataType::U32)], "energy").unwrap()
+}
+
+fn paths() -> DatasetPaths {
+    DatasetPaths::new("/ds")
+}
+
+/// Writes epochs of the same records.
+fn write(storage: &Arc<dyn Storage>, epochs: &[u64]) {
+    let job = LocalJob::open_with(storage.clone(), "/ds", schema(), WriteOptions::new(2)).unwrap();
+    let ids: Vec<u32> = (0..ROWS).collect();
+    let energies: Vec<f32> = ids.iter().map(|id| (id * 7 % 1_000) as f32).collect();
+    for epoch in epochs {
+        job.begin_epoch(*epoch).unwrap();
+        job.append(0, &[ColumnView::from(&energies), ColumnView::from(&ids)]).unwrap();
+        job.end_epoch().unwrap();
+    }
+    job.close().unwrap();
+}
+
+/// Adds what an index lacks. Returns the epochs that it lacked.
+fn add(storage: &Arc<dyn Storage>, definition: &str) -> Vec<u64> {
+    let (definition, options) = (definition.parse().unwrap(), IndexOptions::default());
+    let mut build = IndexBuild::open_with(storage.clone(), "/ds", &definition, &options).unwrap();
+    let missing = build.missing().unwrap();
+    for epoch in &missing {
+        build.build_epoch(*epoch, &|_| ()).unwrap();
+    }
+    build.close().unwrap();
+    missing
+}
+
+/// Creates a dataset with some epochs and indexes.
+fn dataset(epochs: &[u64], indexes: &[&str]) -> Arc<dyn Storage> {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    write(&storage, epochs);
+    indexes.iter().for_each(|definition| drop(add(&storage, definition)));
+    storage
+}
+
+/// Returns a storage on which every operation on a path and below it fails.
+fn refusing(storage: &Arc<dyn Storage>, path: &Path) -> Arc<dyn Storage> {
+    let fault = Fault::Refuse { path: path.to_owned(), kind: ErrorKind::PermissionDenied };
+    Arc::new(FaultStorage::with_fault(storage.clone(), fault))
+}
+
+fn verify(storage: &Arc<dyn Storage>) -> VerifyReport {
+    verify_on(storage, &paths(), &VerifyOptions::default(), &|_| ()).unwrap()
+}
+
+/// Returns the findings of some kind as text.
+fn found(report: &VerifyReport, kind: FindingKind) -> Vec<String> {
+    report.findings.iter().filter(|finding| finding.kind == kind).map(ToString::to_string).collect()
+}
+
+/// Replaces the content of a file.
+fn overwrite(storage: &dyn Storage, path: &Path, change: impl FnOnce(Vec<u8>) -> Vec<u8>) {
+    let file = storage.open(path).unwrap();
+    let mut content = vec![0; file.bytes() as usize];
+    file.read_at(0, &mut content).unwrap();
+    storage.remove_file(path).unwrap();
+    storage.create(path).unwrap().write_at(0, &change(content)).unwrap();
+}
+
+/// Flips a byte in the middle of a part of an epoch of the records.
+fn damage(storage: &dyn Storage, epoch: u64) {
+    let folder = paths().epoch(epoch);
+    let part = folder.join(&storage.list(&folder).unwrap()[0].name);
+    overwrite(storage, &part, |mut content| {
+        let middle = content.len() / 2;
+        content[middle] ^= 1;
+        content
+    });
+}
+
+#[test]
+fn an_index_that_cannot_be_read_hides_no_finding_about_the_records() {
+    for index in ["id", "bitmap:id"] {
+        let storage = dataset(&[1, 2], &[index]);
+        damage(&*storage, 2);
+        let whole = verify(&storage);
+        let of_records = found(&whole, FindingKind::Corruption);
+        assert!(!of_records.is_empty() && of_records[0].contains("epoch=2"), "{of_records:?}");
+        assert_eq!(whole.indexes, 1);
+        for path in [paths().index(index).root().to_owned(), paths().index(index).control(), paths().indexes()] {
+            let report = verify(&refusing(&storage, &path));
+            let story = format!("{}: {:?}", path.display(), report.findings);
+            assert_eq!(found(&report, FindingKind::Corruption), of_records, "{story}");
+            assert_eq!((report.epochs, report.rows), (whole.epochs, whole.rows), "{story}");
+            let unreadable = found(&report, FindingKind::Unreadable);
+            assert!(!unreadable.is_empty(), "{story}");
+            assert!(unreadable.iter().all(|finding| finding.contains(path.to_str().unwrap())), "{story}");
+        }
+    }
+}
+
+#[test]
+fn an_index_of_a_newer_release_is_a_finding() {
+    let storage = dataset(&[1], &["id"]);
+    let description = paths().index("id").descriptor();
+    overwrite(&*storage, &description, |content| {
+        let text = String::from_utf8(content).unwrap().replace("\"format_version\": 2", "\"format_version\": 9");
+        let covered = text.split(",\n  \"checksum\"").next().unwrap();
+        let checksum = xxhash_rust::xxh3::xxh3_64(covered.as_bytes());
+        format!("{covered},\n  \"checksum\": \"{checksum:016x}\"\n}}\n").into_bytes()
+    });
+    let report = verify(&storage);
+    let [finding] = report.findings.as_slice() else { panic!("{:?}", report.findings) };
+    assert_eq!((finding.kind, finding.path.as_path()), (FindingKind::Unreadable, paths().index("id").root()));
+    assert!(finding.what.contains("has format version 9"), "{finding}");
+    assert_eq!((report.epochs, report.indexes, report.rows), (1, 1, u64::from(ROWS)));
+}
+
+#[test]
+fn an_index_that_is_dropped_during_a_verification_is_no_finding() {
+    for index in ["id", "bitmap:id"] {
+        let storage = dataset(&[1, 2], &[index]);
+        let counted = AtomicU64::new(0);
+        let count = |_| {
+            counted.fetch_add(1, Ordering::Relaxed);
+        };
+        let mut options = VerifyOptions::default();
+        options.threads = 1;
+        verify_on(&storage, &paths(), &options, &count).unwrap();
+        let calls = counted.into_inner();
+        for at in 0..calls {
+            let storage = dataset(&[1, 2], &[index]);
+            let called = AtomicU64::new(0);
+            let drop_then = |_| {
+                if called.fetch_add(1, Ordering::Relaxed) == at {
+                    drop_index_with(&storage, "/ds", index, &IndexOptions::default()).unwrap();
+                }
+            };
+            let report = verify_on(&storage, &paths(), &options, &drop_then).unwrap();
+            assert!(report.findings.is_empty(), "{index}, {at} of {calls}: {:?}", report.findings);
+            assert_eq!((report.rows, report.indexes), (2 * u64::from(ROWS), 0), "{index}, {at} of {calls}");
+        }
+    }
+}
