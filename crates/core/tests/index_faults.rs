@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use turbidite::storage::{Fault, FaultStorage, MemoryStorage, Storage};
-use turbidite::store::{DatasetPaths, verify_on};
+use turbidite::store::{
+    DatasetDescriptor, DatasetPaths, Truncation, WriterLock, list_epochs, truncate_after, verify_on,
+};
 use turbidite::{
     Column, ColumnView, DataType, FindingKind, IndexBuild, IndexOptions, LocalJob, Schema, VerifyOptions, VerifyReport,
     WriteOptions, drop_index_with,
@@ -155,4 +157,116 @@ fn an_index_that_is_dropped_during_a_verification_is_no_finding() {
             assert_eq!((report.rows, report.indexes), (2 * u64::from(ROWS), 0), "{index}, {at} of {calls}");
         }
     }
+}
+
+/// Writes the lock file of an index as a process of another host.
+fn lock_elsewhere(storage: &dyn Storage, index: &str) {
+    let holder = r#"{"token":"0123456789abcdef0123456789abcdef","host":"elsewhere","boot":"","namespace":"","#;
+    let holder = format!("{holder}{}", r#""process":1,"started":null,"job":null}"#);
+    let index = paths().index(index);
+    storage.create_dir_all(&index.control()).unwrap();
+    storage.create(&index.lock()).unwrap().write_at(0, holder.as_bytes()).unwrap();
+}
+
+fn truncate(storage: &Arc<dyn Storage>, last: u64, break_lock: bool) -> Truncation {
+    let descriptor = DatasetDescriptor::read(&**storage, &paths()).unwrap();
+    let (lock, _) = WriterLock::acquire(storage, &paths(), break_lock).unwrap();
+    let truncation = truncate_after(storage, &paths(), &descriptor, last, break_lock).unwrap();
+    lock.release().unwrap();
+    truncation
+}
+
+#[test]
+fn entries_of_removed_epochs_are_reported_and_removed_by_the_next_build() {
+    let indexes = ["id", "bitmap:id"];
+    let storage = dataset(&[1, 2, 3], &indexes);
+    indexes.iter().for_each(|index| lock_elsewhere(&*storage, index));
+    let truncation = truncate(&storage, 1, false);
+    assert_eq!((truncation.removed.as_slice(), truncation.lock_notices.len()), (&[2, 3][..], 0));
+    let stale: Vec<_> = truncation.stale.iter().map(|index| index.path.clone()).collect();
+    assert_eq!(stale, indexes.map(|index| paths().index(index).root().to_owned()));
+    for index in &truncation.stale {
+        let text = index.to_string();
+        assert!(text.contains("elsewhere") && text.contains("'turbidite index add'"), "{text}");
+    }
+    let report = verify(&storage);
+    assert!(report.is_clean(), "{:?}", report.findings);
+    let notices = found(&report, FindingKind::Notice);
+    for (index, epochs) in [("id", ["epoch=2", "epoch=3"]), ("bitmap:id", ["/2.", "/3."])] {
+        for epoch in epochs {
+            let of_epoch = |notice: &&String| notice.contains(&format!("/{index}/")) && notice.contains(epoch);
+            assert_eq!(notices.iter().filter(of_epoch).count(), 1, "{index}, {epoch}: {notices:?}");
+        }
+    }
+    assert_eq!(notices.len(), 4, "{notices:?}");
+    for index in indexes {
+        storage.remove_file(&paths().index(index).lock()).unwrap();
+        assert_eq!(add(&storage, index), Vec::<u64>::new());
+    }
+    assert_eq!(list_epochs(&*storage, &paths().index("id")).unwrap(), [1]);
+    assert!(verify(&storage).findings.is_empty());
+}
+
+#[test]
+fn a_truncation_breaks_the_locks_of_indexes_on_request() {
+    let indexes = ["id", "bitmap:id"];
+    let storage = dataset(&[1, 2], &indexes);
+    indexes.iter().for_each(|index| lock_elsewhere(&*storage, index));
+    let truncation = truncate(&storage, 2, true);
+    assert!(truncation.removed.is_empty() && truncation.lock_notices.is_empty(), "nothing is to be removed");
+    let truncation = truncate(&storage, 1, true);
+    assert_eq!((truncation.removed.as_slice(), truncation.stale.len()), (&[2][..], 0), "{:?}", truncation.stale);
+    let notices: Vec<_> = truncation.lock_notices.iter().map(ToString::to_string).collect();
+    assert!(notices.len() == 2 && notices.iter().all(|notice| notice.contains("elsewhere")), "{notices:?}");
+    assert!(verify(&storage).findings.is_empty());
+}
+
+#[test]
+fn an_index_that_cannot_be_listed_is_reported_by_a_truncation() {
+    let storage = dataset(&[1, 2], &["id"]);
+    for path in [paths().indexes(), paths().index("id").data()] {
+        let storage = refusing(&storage, &path);
+        let truncation = truncate(&storage, 1, false);
+        let [index] = truncation.stale.as_slice() else { panic!("{:?}", truncation.stale) };
+        assert!(path.starts_with(&index.path) && index.to_string().contains("permission denied"), "{index}");
+    }
+}
+
+/// Entries are committed before their records. A job that dies between the two leaves entries of no epoch, which the
+/// next writer of the index removes.
+#[test]
+fn entries_whose_records_were_never_committed_are_removed() {
+    let indexed = |storage: Arc<dyn Storage>| -> turbidite::Result<()> {
+        let mut options = WriteOptions::new(1);
+        (options.break_lock, options.indexes) = (true, vec!["id".parse()?]);
+        let job = LocalJob::open_with(storage, "/ds", schema(), options)?;
+        job.begin_epoch(2)?;
+        job.append(0, &[ColumnView::from(&[0.5f32, 1.5][..]), ColumnView::from(&[1u32, 2][..])])?;
+        job.end_epoch()?;
+        job.close()
+    };
+    let counted = FaultStorage::new(dataset(&[1], &["id"]));
+    indexed(Arc::new(counted.clone())).unwrap();
+    let operations = counted.counters().operations;
+    let mut stale = 0;
+    for at in 0..operations {
+        let storage = dataset(&[1], &["id"]);
+        let killed = Arc::new(FaultStorage::with_fault(storage.clone(), Fault::Kill { at, torn: false }));
+        let is_done = indexed(killed).is_ok();
+        let records = list_epochs(&*storage, &paths()).unwrap();
+        if list_epochs(&*storage, &paths().index("id")).unwrap() == records {
+            continue;
+        }
+        stale += 1;
+        assert!(!is_done);
+        assert_eq!(records, [1], "killed at {at} of {operations}");
+        let notices = found(&verify(&storage), FindingKind::Notice);
+        assert!(notices.iter().any(|notice| notice.contains("/id/data/epoch=2")), "{notices:?}");
+        let options = IndexOptions { break_lock: true, ..IndexOptions::default() };
+        let build = IndexBuild::open_with(storage.clone(), "/ds", &"id".parse().unwrap(), &options).unwrap();
+        assert_eq!(build.missing().unwrap(), Vec::<u64>::new());
+        build.close().unwrap();
+        assert_eq!(list_epochs(&*storage, &paths().index("id")).unwrap(), [1]);
+    }
+    assert!(stale > 0, "no kill was between the commits");
 }

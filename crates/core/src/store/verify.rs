@@ -135,7 +135,7 @@ fn verify_index(
 }
 
 /// Checks that each epoch of an index with the commit of the records has as many entries as there are records of a
-/// level of detail and above.
+/// level of detail and above. Entries of an epoch that the dataset lacks are a notice.
 fn check_entries(
     storage: &dyn Storage,
     (records, of_records): (&DatasetPaths, &DatasetDescriptor),
@@ -144,9 +144,17 @@ fn check_entries(
     wanted: EpochRange,
     findings: &mut Vec<Finding>,
 ) -> Result<()> {
-    for epoch in list_epochs(storage, index)?.into_iter().filter(|epoch| wanted.contains(*epoch)) {
+    let built = list_epochs(storage, index)?;
+    let existing = list_epochs(storage, records)?;
+    for epoch in built.into_iter().filter(|epoch| wanted.contains(*epoch)) {
+        if existing.binary_search(&epoch).is_err() {
+            let what = "the records were removed, or are being committed; the next writer of the index removes stale \
+                        entries";
+            findings.push(Finding::new(FindingKind::Notice, &index.epoch(epoch), what));
+            continue;
+        }
         let manifest = |paths, descriptor| load_manifest(storage, paths, descriptor, epoch).ok();
-        // Errors are findings already.
+        // Errors are findings already, and entries of replaced records are as good as none.
         let pair = manifest(records, of_records).zip(manifest(index, of_index));
         let Some((records, entries)) = pair.filter(|(records, entries)| entries.indexed_commit == Some(records.commit))
         else {
