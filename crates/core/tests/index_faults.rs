@@ -7,13 +7,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use turbidite::query::Use;
 use turbidite::storage::{Fault, FaultStorage, MemoryStorage, Storage};
 use turbidite::store::{
     DatasetDescriptor, DatasetPaths, Truncation, WriterLock, list_epochs, truncate_after, verify_on,
 };
 use turbidite::{
-    Column, ColumnView, DataType, FindingKind, IndexBuild, IndexOptions, LocalJob, Schema, VerifyOptions, VerifyReport,
-    WriteOptions, drop_index_with,
+    Column, ColumnView, DataType, Dataset, ErrorClass, FindingKind, IndexBuild, IndexOptions, LocalJob, Query, Schema,
+    VerifyOptions, VerifyReport, WriteOptions, drop_index_with,
 };
 
 const ROWS: u32 = 3_000;
@@ -269,4 +270,36 @@ fn entries_whose_records_were_never_committed_are_removed() {
         assert_eq!(list_epochs(&*storage, &paths().index("id")).unwrap(), [1]);
     }
     assert!(stale > 0, "no kill was between the commits");
+}
+
+#[test]
+fn a_query_without_a_list_of_the_indexes_says_so() {
+    let storage = refusing(&dataset(&[1], &["id", "bitmap:id"]), &paths().indexes());
+    let dataset = Dataset::open_with(storage, "/ds").unwrap();
+    let cause = dataset.unlisted_indexes().unwrap().to_string();
+    assert!(cause.contains("/ds/_turbidite/index") && cause.contains("permission denied"), "{cause}");
+    assert_eq!(dataset.ignored_corruption(), 1);
+    let query = Query::new().filter("id < 10");
+    let (rows, metrics) = dataset.count(&query).unwrap();
+    assert_eq!((rows, metrics.corrupt_indexes), (10, 1));
+    assert_eq!(dataset.count_bounds(&query).unwrap().metrics.corrupt_indexes, 1);
+    let mut stream = dataset.run(&query).unwrap();
+    assert_eq!((&mut stream).map(|batch| batch.unwrap().num_rows()).sum::<usize>(), 10);
+    assert_eq!(stream.metrics().corrupt_indexes, 1);
+    for name in ["id", "bitmap:id"] {
+        let error = dataset.count(&query.clone().using(Use::Index(name.into()))).unwrap_err();
+        assert_eq!(
+            (error.to_string(), error.class()),
+            (format!("index '{name}' cannot be used: {cause}"), ErrorClass::Failed)
+        );
+    }
+}
+
+#[test]
+fn a_dataset_whose_indexes_are_listed_has_no_such_warning() {
+    for indexes in [&[][..], &["id"]] {
+        let dataset = Dataset::open_with(dataset(&[1], indexes), "/ds").unwrap();
+        assert!(dataset.unlisted_indexes().is_none());
+        assert_eq!(dataset.count(&Query::new().filter("id < 10")).unwrap().1.corrupt_indexes, 0);
+    }
 }

@@ -63,6 +63,8 @@ pub(super) struct Catalog {
     copies: Vec<SpaceCopy<Self>>,
     /// The overview of the highest level of detail.
     overview: Option<SpaceCopy<Self>>,
+    /// Why the indexes could not be listed. Then there are none.
+    unlisted_indexes: Option<Error>,
     /// Number of times that a part's filters or an index were corrupt.
     ignored_corruption: AtomicU64,
     /// Recycled memory for columns.
@@ -110,6 +112,7 @@ impl Catalog {
             bitmaps: Vec::new(),
             copies: Vec::new(),
             overview: None,
+            unlisted_indexes: None,
             ignored_corruption: AtomicU64::new(0),
             recycler: Arc::default(),
         })
@@ -157,6 +160,27 @@ impl Catalog {
     /// Returns the overview.
     pub(super) fn overview(&self) -> Option<&SpaceCopy<Self>> {
         self.overview.as_ref()
+    }
+
+    /// States that the indexes cannot be listed, and counts this as a corrupt index.
+    #[must_use]
+    pub(super) fn without_indexes(self, cause: Error) -> Self {
+        self.ignore_corruption(1);
+        Self { unlisted_indexes: Some(cause), ..self }
+    }
+
+    /// Returns why the indexes could not be listed, if they could not.
+    pub(super) fn unlisted_indexes(&self) -> Option<&Error> {
+        self.unlisted_indexes.as_ref()
+    }
+
+    /// Checks that the indexes were listed, for a request that requires one of them.
+    ///
+    /// # Errors
+    /// [`Error::IndexUnlisted`] if they could not be listed.
+    pub(super) fn check_listed(&self, name: &str) -> Result<()> {
+        let cause = self.unlisted_indexes.as_ref().map(ToString::to_string);
+        cause.map_or(Ok(()), |cause| Err(Error::IndexUnlisted { name: name.to_owned(), cause }))
     }
 
     /// Returns the names of all indexes that have all records.
