@@ -17,6 +17,11 @@ use turbidite::{
     VerifyOptions, VerifyReport, WriteOptions, drop_index_with,
 };
 
+#[path = "support/wrapped.rs"]
+mod wrapped;
+
+use wrapped::WrappedStorage;
+
 const ROWS: u32 = 3_000;
 
 fn schema() -> Schema {
@@ -301,5 +306,28 @@ fn a_dataset_whose_indexes_are_listed_has_no_such_warning() {
         let dataset = Dataset::open_with(dataset(&[1], indexes), "/ds").unwrap();
         assert!(dataset.unlisted_indexes().is_none());
         assert_eq!(dataset.count(&Query::new().filter("id < 10")).unwrap().1.corrupt_indexes, 0);
+    }
+}
+
+/// Another removal of an index, or a build, removes what this one has renamed, too.
+#[test]
+fn two_removals_may_meet() {
+    for index in ["id", "bitmap:id"] {
+        let memory = Arc::new(MemoryStorage::new());
+        let storage: Arc<dyn Storage> = memory.clone();
+        write(&storage, &[1]);
+        add(&storage, index);
+        let removed = Arc::new(AtomicU64::new(0));
+        let (other, counted) = (memory.clone(), removed.clone());
+        let meeting: Arc<dyn Storage> = Arc::new(WrappedStorage::of_renamed(memory, move |_, to| {
+            if to.to_string_lossy().contains("/.removed-") && to.parent() == Some(&paths().indexes()) {
+                other.remove_dir_all(to).unwrap();
+                counted.fetch_add(1, Ordering::Relaxed);
+            }
+        }));
+        drop_index_with(&meeting, "/ds", index, &IndexOptions::default()).unwrap();
+        assert_eq!(removed.load(Ordering::Relaxed), 1);
+        assert!(storage.list(&paths().indexes()).unwrap().is_empty());
+        assert_eq!(add(&storage, index), [1]);
     }
 }

@@ -400,11 +400,10 @@ impl WriterLock {
         Ok(())
     }
 
-    /// Follows the lock to the new place of its dataset's folder, which this process has renamed.
-    #[must_use]
-    pub(crate) fn moved(mut self, paths: &DatasetPaths) -> Self {
-        self.path = paths.lock();
-        self
+    /// Forgets the lock, whose file this process has moved to a folder that is being removed.
+    pub(crate) fn forget(mut self) {
+        self.released = true;
+        held().remove(&self.holder.token);
     }
 
     /// Checks that this process still holds the lock. A user may have broken it.
