@@ -2,15 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use turbidite::query::Use;
+use turbidite::query::{QueryMetrics, Use};
 use turbidite::storage::{Fault, FaultStorage, MemoryStorage, Storage};
 use turbidite::store::{
-    DatasetDescriptor, DatasetPaths, Truncation, WriterLock, list_epochs, truncate_after, verify_on,
+    DatasetDescriptor, DatasetPaths, IfExists, Truncation, WriterLock, list_epochs, truncate_after, verify_on,
 };
 use turbidite::{
     Column, ColumnView, DataType, Dataset, ErrorClass, FindingKind, IndexBuild, IndexOptions, LocalJob, Query, Schema,
@@ -330,4 +331,45 @@ fn two_removals_may_meet() {
         assert!(storage.list(&paths().indexes()).unwrap().is_empty());
         assert_eq!(add(&storage, index), [1]);
     }
+}
+
+/// Returns the files below a folder that were read since the last call.
+fn files_read(storage: &FaultStorage, folder: &Path) -> BTreeSet<PathBuf> {
+    storage.take_events().into_iter().map(|event| event.path).filter(|path| path.starts_with(folder)).collect()
+}
+
+/// The manifest of stale entries is read by the first query, and kept until the index has entries of the records.
+#[test]
+fn a_stale_index_is_read_once() {
+    let memory = dataset(&[1], &["id"]);
+    let storage = FaultStorage::new(memory.clone());
+    let mut options = WriteOptions::new(1);
+    options.if_exists = IfExists::Replace;
+    let job = LocalJob::open_with(memory.clone(), "/ds", schema(), options).unwrap();
+    let ids: Vec<u32> = (0..100_000).collect();
+    let energies: Vec<f32> = ids.iter().map(|id| (id % 1_000) as f32).collect();
+    job.begin_epoch(1).unwrap();
+    job.append(0, &[ColumnView::from(&energies), ColumnView::from(&ids)]).unwrap();
+    job.end_epoch().unwrap();
+    job.close().unwrap();
+
+    let index = paths().index("id");
+    let opened = Dataset::open_with(Arc::new(storage.clone()), "/ds").unwrap();
+    let count = || opened.count(&Query::new().filter("id = 77777")).unwrap();
+    let entries = |(rows, metrics): (u64, QueryMetrics)| {
+        assert_eq!((rows, metrics.corrupt_indexes), (1, 0));
+        metrics.entries_read
+    };
+    storage.take_events();
+    assert_eq!(entries(count()), 0);
+    let first = files_read(&storage, &index.manifests());
+    assert_eq!(first.len(), 1, "{first:?}");
+    for _ in 0..2 {
+        assert_eq!(entries(count()), 0);
+        assert_eq!(files_read(&storage, index.root()), BTreeSet::new());
+    }
+    assert_eq!(add(&memory, "id"), [1]);
+    assert!(entries(count()) > 0);
+    let second = files_read(&storage, &index.manifests());
+    assert!(second.len() == 1 && second.is_disjoint(&first), "{second:?}");
 }

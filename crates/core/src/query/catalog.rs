@@ -3,7 +3,7 @@
 //! Opening a dataset reads one small file. A manifest is loaded when a query first needs it, a footer when a query
 //! first touches its part. Both caches evict the least recently used entries.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -324,19 +324,21 @@ impl Catalog {
     /// # Errors
     /// A corrupt manifest of the index; I/O errors.
     pub(super) fn manifest_of(&self, records: &EpochManifest, columns: &[usize]) -> Result<Option<Arc<EpochManifest>>> {
-        for _ in 0..2 {
-            let found = match self.scan_manifest(records.epoch, columns) {
-                Ok(found) => found.manifest,
-                Err(Error::EpochMissing { .. }) => return Ok(None),
-                Err(error) => return Err(error),
-            };
-            if found.indexed_commit == Some(records.commit) {
-                return Ok(Some(found));
+        let is_theirs = |manifest: &Arc<EpochManifest>| manifest.indexed_commit == Some(records.commit);
+        let known = lock(&self.manifests).get(&records.epoch).map(|known| known.manifest);
+        if let Some(stale) = known.filter(|known| !is_theirs(known)) {
+            // The manifest of stale entries stays in the cache, so that it is read once. It is current until the index
+            // has other entries.
+            if self.has_manifest(&stale) {
+                return Ok(None);
             }
-            // The cached manifest may be that of replaced entries.
-            self.forget(&found);
+            self.forget(&stale);
         }
-        Ok(None)
+        match self.scan_manifest(records.epoch, columns) {
+            Ok(found) => Ok(Some(found.manifest).filter(is_theirs)),
+            Err(Error::EpochMissing { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Returns the key ranges of a manifest's row groups. Computes them if they are not cached.
@@ -362,8 +364,12 @@ impl Catalog {
 
     /// Returns whether storage still has the manifest. If not, the epoch has been replaced or removed.
     pub(super) fn has_manifest(&self, manifest: &EpochManifest) -> bool {
-        let path = self.paths.manifest(manifest.epoch, manifest.commit);
-        self.storage.kind(&path).is_ok_and(|kind| kind.is_some())
+        self.storage.kind(&self.manifest_path(manifest)).is_ok_and(|kind| kind.is_some())
+    }
+
+    /// Returns the path of a manifest.
+    pub(super) fn manifest_path(&self, manifest: &EpochManifest) -> PathBuf {
+        self.paths.manifest(manifest.epoch, manifest.commit)
     }
 
     /// Evicts a stale or suspect manifest from the cache.
