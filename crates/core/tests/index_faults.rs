@@ -373,3 +373,61 @@ fn a_stale_index_is_read_once() {
     let second = files_read(&storage, &index.manifests());
     assert!(second.len() == 1 && second.is_disjoint(&first), "{second:?}");
 }
+
+/// A job that makes an index, and has an epoch of it.
+fn job_with_index(storage: Arc<dyn Storage>) -> LocalJob {
+    let mut options = WriteOptions::new(2);
+    (options.break_lock, options.if_exists) = (true, IfExists::Replace);
+    options.indexes = vec!["id".parse().unwrap(), "bitmap:id".parse().unwrap()];
+    let job = LocalJob::open_with(storage, "/ds", schema(), options).unwrap();
+    job.begin_epoch(1).unwrap();
+    job.append(0, &[ColumnView::from(&[0.5f32][..]), ColumnView::from(&[1u32][..])]).unwrap();
+    job.end_epoch().unwrap();
+    job
+}
+
+/// The next holder of the records' lock needs those of the indexes, too.
+#[test]
+fn a_job_releases_the_locks_of_its_indexes_first() {
+    let memory: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let counted = FaultStorage::new(memory);
+    let job = job_with_index(Arc::new(counted.clone()));
+    let before = counted.counters().operations;
+    job.close().unwrap();
+    let operations = counted.counters().operations - before;
+    let exists = |storage: &dyn Storage, paths: &DatasetPaths| storage.kind(&paths.lock()).unwrap().is_some();
+    for is_closed in [true, false] {
+        let mut released = 0;
+        for at in 0..=operations {
+            let memory: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+            let storage = FaultStorage::new(memory.clone());
+            let job = job_with_index(Arc::new(storage.clone()));
+            storage.add_fault(Fault::Kill { at: storage.counters().operations + at, torn: false });
+            if is_closed {
+                drop(job.close())
+            } else {
+                drop(job)
+            }
+            if !exists(&*memory, &paths()) {
+                released += 1;
+                for index in ["id", "bitmap:id"] {
+                    assert!(!exists(&*memory, &paths().index(index)), "killed at {at}, closed: {is_closed}, {index}");
+                }
+            }
+        }
+        assert!(released > 0 && released <= operations, "{released} of {operations}");
+    }
+}
+
+#[test]
+fn a_job_reports_a_lock_of_an_index_that_it_cannot_release() {
+    for index in ["id", "bitmap:id"] {
+        let storage = FaultStorage::new(Arc::new(MemoryStorage::new()));
+        let job = job_with_index(Arc::new(storage.clone()));
+        let lock = paths().index(index).lock();
+        storage.add_fault(Fault::Refuse { path: lock.clone(), kind: ErrorKind::PermissionDenied });
+        let error = job.close().unwrap_err().to_string();
+        assert!(error.contains(lock.to_str().unwrap()) && error.contains("permission denied"), "{error}");
+        assert_eq!(storage.kind(&paths().lock()).unwrap(), None, "the other locks are released");
+    }
+}

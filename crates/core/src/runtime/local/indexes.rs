@@ -111,6 +111,14 @@ impl LocalIndexes {
         abort(&self.jobs, cause);
     }
 
+    /// Releases the locks of the indexes.
+    ///
+    /// # Errors
+    /// When an epoch is open, or a lock file cannot be removed. The first error is returned.
+    pub(super) fn close(self) -> Result<()> {
+        self.jobs.into_iter().map(|index| index.job.close()).fold(Ok(()), Result::and)
+    }
+
     /// Removes the entries of all epochs after `epoch`. Entries that cannot be removed are not used.
     pub(super) fn truncate_after(&self, epoch: u64) {
         self.jobs.iter().for_each(|index| drop(index.job.truncate_after(epoch)));

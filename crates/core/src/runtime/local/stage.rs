@@ -449,6 +449,11 @@ impl LocalStage {
         lock_rank(&self.shared.ranks[0]).endpoint.engine.resume_after(rows);
     }
 
+    /// Returns the writer lock, to be held longer than the stage.
+    pub(super) fn lock(&self) -> Option<Arc<WriterLock>> {
+        self.lock.clone()
+    }
+
     /// Returns an error if this job no longer holds the writer lock.
     fn check_lock(&self) -> Result<()> {
         self.lock.as_ref().map_or(Ok(()), |lock| lock.check())
