@@ -431,3 +431,28 @@ fn a_job_reports_a_lock_of_an_index_that_it_cannot_release() {
         assert_eq!(storage.kind(&paths().lock()).unwrap(), None, "the other locks are released");
     }
 }
+
+/// Between the moment in which a lock file exists and the return of the call that made it, another thread of the
+/// process must not take it for a leftover.
+#[test]
+fn a_lock_that_is_being_acquired_is_not_broken_by_its_own_process() {
+    let memory = Arc::new(MemoryStorage::new());
+    let inner: Arc<dyn Storage> = memory.clone();
+    let tried = Arc::new(AtomicU64::new(0));
+    let counted = tried.clone();
+    let racing: Arc<dyn Storage> = Arc::new(WrappedStorage::of_renamed(memory, move |_, to| {
+        if to == paths().lock() {
+            let error = WriterLock::acquire(&inner, &paths(), true).unwrap_err().to_string();
+            assert!(error.contains("of this job"), "{error}");
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+    }));
+    let (lock, notice) = WriterLock::acquire(&racing, &paths(), true).unwrap();
+    assert_eq!((notice, tried.load(Ordering::Relaxed)), (None, 1));
+    lock.check().unwrap();
+    lock.release().unwrap();
+    // A lock that could not be acquired leaves no token that protects a later one.
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    WriterLock::acquire(&refusing(&storage, &paths().lock()), &paths(), true).unwrap_err();
+    WriterLock::acquire(&storage, &paths(), false).unwrap().0.release().unwrap();
+}
