@@ -8,10 +8,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use turbidite::format::EpochManifest;
 use turbidite::query::{QueryMetrics, Use};
 use turbidite::storage::{Fault, FaultStorage, MemoryStorage, Storage};
 use turbidite::store::{
-    DatasetDescriptor, DatasetPaths, IfExists, Truncation, WriterLock, list_epochs, truncate_after, verify_on,
+    DatasetDescriptor, DatasetPaths, IfExists, Truncation, WriterLock, list_epochs, load_manifest, truncate_after,
+    verify_on,
 };
 use turbidite::{
     Column, ColumnView, DataType, Dataset, ErrorClass, FindingKind, IndexBuild, IndexOptions, LocalJob, Query, Schema,
@@ -455,4 +457,53 @@ fn a_lock_that_is_being_acquired_is_not_broken_by_its_own_process() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
     WriterLock::acquire(&refusing(&storage, &paths().lock()), &paths(), true).unwrap_err();
     WriterLock::acquire(&storage, &paths(), false).unwrap().0.release().unwrap();
+}
+
+/// Creates a dataset of one part with several row groups and an index, whose manifest then lacks a row group.
+fn lacking(definition: &str, row_group: impl FnOnce(&EpochManifest) -> usize) -> (Arc<dyn Storage>, PathBuf) {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let mut options = WriteOptions::new(1);
+    options.memtable_bytes = 8 << 10;
+    let job = LocalJob::open_with(storage.clone(), "/ds", schema(), options).unwrap();
+    let ids: Vec<u32> = (0..ROWS).collect();
+    let energies: Vec<f32> = ids.iter().map(|id| *id as f32).collect();
+    job.begin_epoch(1).unwrap();
+    job.append(0, &[ColumnView::from(&energies), ColumnView::from(&ids)]).unwrap();
+    job.end_epoch().unwrap();
+    job.close().unwrap();
+    add(&storage, definition);
+    let descriptor = DatasetDescriptor::read(&*storage, &paths()).unwrap();
+    let mut manifest = load_manifest(&*storage, &paths(), &descriptor, 1).unwrap();
+    assert!(manifest.parts.len() == 1 && manifest.row_groups.len() > 2, "{}", manifest.row_groups.len());
+    let lost = row_group(&manifest);
+    manifest.row_groups.to_mut().remove(lost);
+    let path = paths().manifest(1, manifest.commit);
+    overwrite(&*storage, &path, |_| manifest.encode(&descriptor.schema, descriptor.format_version).unwrap());
+    (storage, path)
+}
+
+#[test]
+fn a_manifest_that_lacks_a_row_group_is_named() {
+    let (storage, path) =
+        lacking("id", |manifest| manifest.row_groups.iter().position(|entry| entry.row_group == 0).unwrap());
+    let (definition, options) = ("bitmap:id".parse().unwrap(), IndexOptions::default());
+    let mut build = IndexBuild::open_with(storage, "/ds", &definition, &options).unwrap();
+    let error = build.build_epoch(1, &|_| ()).unwrap_err().to_string();
+    let (start, end) = (format!("{} is corrupt", path.display()), "does not list all row groups of part-00000.parquet");
+    assert!(error.starts_with(&start) && error.contains(end), "{error}");
+}
+
+#[test]
+fn an_index_that_names_records_that_do_not_exist_is_named() {
+    let last = |manifest: &EpochManifest| {
+        let numbers = manifest.row_groups.iter().map(|entry| entry.row_group).enumerate();
+        numbers.max_by_key(|(_, number)| *number).unwrap().0
+    };
+    let (storage, _) = lacking("id", last);
+    let dataset = Dataset::open_with(storage, "/ds").unwrap();
+    // Rows without a limit are not kept in memory, so no scan can replace the walk.
+    let query = Query::new().ordered_by("id").using(Use::Index("id".into()));
+    let error = dataset.run(&query).unwrap().find_map(|batch| batch.err()).unwrap().to_string();
+    let start = format!("{} is corrupt", paths().index("id").root().display());
+    assert!(error.starts_with(&start) && error.contains("'turbidite index drop' and 'index add'"), "{error}");
 }

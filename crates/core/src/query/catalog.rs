@@ -372,6 +372,11 @@ impl Catalog {
         self.paths.manifest(manifest.epoch, manifest.commit)
     }
 
+    /// Returns the folder of an index.
+    pub(super) fn index_folder(&self, name: &str) -> PathBuf {
+        self.paths.index(name).root().to_owned()
+    }
+
     /// Evicts a stale or suspect manifest from the cache.
     pub(super) fn forget(&self, manifest: &EpochManifest) {
         lock(&self.manifests).remove(&manifest.epoch);
