@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde_json::json;
 use turbidite::store::EpochRange;
-use turbidite::{IndexBuild, IndexOptions, IndexSummary, SecondaryIndex, WriteOptions, drop_index, indexes};
+use turbidite::{Dataset, IndexBuild, IndexOptions, IndexSummary, SecondaryIndex, WriteOptions, drop_index, indexes};
 
 use super::answers::{say, say_json};
 use crate::failure::{Failure, complain};
@@ -39,8 +39,9 @@ enum Action {
 /// Make an index, or complete it
 ///
 /// Reads the indexed column of every epoch that the index lacks, and of every epoch whose records were replaced.
-/// Entries are sorted in memory and committed epoch by epoch; a killed command is continued by the next. Writers and
-/// readers of the dataset are not affected.
+/// Entries are sorted in memory and committed epoch by epoch; a killed command is continued by the next. Queries and
+/// writers of the dataset go on meanwhile, but no other process can make the same index: neither index add nor ingest
+/// --index.
 #[derive(Debug, Args)]
 struct Add {
     /// The dataset
@@ -122,6 +123,7 @@ impl Index {
 impl Add {
     fn run(&self, as_json: bool) -> Result<(), Failure> {
         let definition = self.definition()?;
+        self.check_epoch()?;
         let world = World::find()?;
         let leads = world.as_ref().is_none_or(|world| world.rank() == 0);
         let build = IndexRun {
@@ -142,6 +144,17 @@ impl Add {
 }
 
 impl Add {
+    /// Checks that a single requested epoch exists, before the index is created. A range may be empty, as in a query.
+    fn check_epoch(&self) -> Result<(), Failure> {
+        match self.epoch {
+            Some(EpochRange { first, last }) if first == last => {
+                Dataset::open(&self.dataset)?.manifest(first)?;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Returns the index to make.
     fn definition(&self) -> Result<SecondaryIndex, Failure> {
         let definition: SecondaryIndex = self.definition.parse()?;
