@@ -337,3 +337,15 @@ fn a_truncation_names_the_indexes_that_it_cannot_change() {
     assert!(json(&["truncate", ds, "--after", "300"])["stale_indexes"].as_array().unwrap().is_empty());
     assert!(std::fs::read_dir(index.join("data")).unwrap().next().is_none());
 }
+
+#[test]
+fn an_ingest_with_an_index_reads_no_manifest_of_other_epochs() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("particles");
+    ingest(&path, &["--epochs", "500", "--index", "id"]);
+    for name in std::fs::read_dir(path.join("_turbidite/manifest")).unwrap() {
+        std::fs::write(name.unwrap().path(), "corrupt").unwrap();
+    }
+    let out = ingest(&path, &["--epochs", "1000", "--index", "id"]);
+    assert!(out.contains("index id has ") && out.contains(" of 1 epoch: "), "{out}");
+}

@@ -253,21 +253,11 @@ pub(super) struct IndexReport {
 }
 
 impl IndexReport {
-    /// Returns what `index` has of `epochs`.
-    pub(super) fn of(index: &IndexSummary, epochs: &[u64]) -> Self {
-        let mut report = Self {
-            name: index.name.clone(),
-            definition: index.definition.clone(),
-            epochs: Vec::new(),
-            entries: 0,
-            bytes: 0,
-        };
-        for indexed in index.by_epoch.iter().filter(|indexed| epochs.contains(&indexed.epoch)) {
-            report.epochs.push(indexed.epoch);
-            report.entries += indexed.entries;
-            report.bytes += indexed.bytes;
-        }
-        report
+    /// Returns what `index` has of the epochs of which it is a summary.
+    pub(super) fn of(index: IndexSummary) -> Self {
+        let epochs = index.by_epoch.iter().map(|indexed| indexed.epoch).collect();
+        let IndexSummary { name, definition, entries, bytes, .. } = index;
+        Self { name, definition, epochs, entries, bytes }
     }
 
     pub(super) fn in_words(&self) -> String {
