@@ -281,3 +281,71 @@ fn help_and_version_are_results() {
     }
     assert!(ok(&["ingest", "--help"]).contains("header.x0"));
 }
+
+#[test]
+fn an_index_of_an_epoch_that_does_not_exist_is_refused() {
+    let (_folder, path) = two_steps();
+    let ds = text(&path);
+    let said = format!(
+        "turbidite: epoch 999 does not exist in {ds}\nturbidite: 'turbidite inspect' lists the existing epochs\n"
+    );
+    assert_eq!(ends_with(1, &["query", ds, "--epoch", "999"]).1, said);
+    assert_eq!(ends_with(1, &["index", "add", ds, "id", "--epoch", "999"]).1, said);
+    assert!(!path.join("_turbidite/index").exists(), "no index was created");
+    assert_eq!(json(&["index", "add", ds, "id", "--epoch", "500"])["epochs"], serde_json::json!([500]));
+    assert_eq!(ok(&["index", "add", ds, "id", "--epoch", "500"]), "index id has every epoch already\n");
+    assert_eq!(ends_with(1, &["index", "add", ds, "id", "--epoch", "999"]).1, said);
+}
+
+#[test]
+fn indexes_that_cannot_be_listed_are_named() {
+    let (_folder, path) = two_steps();
+    let (ds, folder) = (text(&path), path.join("_turbidite/index"));
+    ok(&["index", "add", ds, "id"]);
+    std::fs::remove_dir_all(&folder).unwrap();
+    std::fs::write(&folder, "").unwrap();
+    let query = ["query", ds, "--where", "id < 100", "--count"];
+    let (out, error) = ends_with(0, &query);
+    assert!(out.trim().parse::<u64>().unwrap() > 0, "{out}");
+    let cause = format!("cannot list {}", folder.display());
+    assert!(error.contains(&format!("indexes were ignored: {cause}")) && error.lines().count() == 1, "{error}");
+    assert!(json(&query)["cost"]["figures"]["corrupt_indexes"].as_u64().unwrap() > 0);
+    let (_, explained) = ends_with(0, &["query", ds, "--where", "id < 100", "--explain"]);
+    assert_eq!(explained, error);
+    refused(1, &[&query[..], &["--use", "id"]].concat(), &[&format!("index 'id' cannot be used: {cause}")]);
+}
+
+#[test]
+fn a_truncation_names_the_indexes_that_it_cannot_change() {
+    let (_folder, path) = two_steps();
+    let ds = text(&path);
+    ok(&["index", "add", ds, "id"]);
+    let index = path.join("_turbidite/index/id");
+    let holder = r#"{"token":"0123456789abcdef0123456789abcdef","host":"elsewhere","boot":"","namespace":"","#;
+    let held = || {
+        let holder = format!("{holder}{}", r#""process":1,"started":null,"job":null}"#);
+        std::fs::write(index.join("_turbidite/lock"), holder).unwrap();
+    };
+    held();
+    let (out, error) = ends_with(0, &["truncate", ds, "--after", "500"]);
+    assert_eq!(out, "removed 1 epoch: 1000\n");
+    assert!(error.contains(text(&index)) && error.contains("elsewhere") && error.contains("index add"), "{error}");
+    let said = json(&["truncate", ds, "--after", "400"]);
+    assert_eq!((&said["removed"], &said["stale_indexes"]), (&serde_json::json!([500]), &serde_json::json!([index])));
+    let (out, error) = ends_with(0, &["truncate", ds, "--after", "300", "--break-lock"]);
+    assert!(out.contains("no epochs") && error.contains("broke the lock of process 1 on elsewhere"), "{error}");
+    assert!(json(&["truncate", ds, "--after", "300"])["stale_indexes"].as_array().unwrap().is_empty());
+    assert!(std::fs::read_dir(index.join("data")).unwrap().next().is_none());
+}
+
+#[test]
+fn an_ingest_with_an_index_reads_no_manifest_of_other_epochs() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("particles");
+    ingest(&path, &["--epochs", "500", "--index", "id"]);
+    for name in std::fs::read_dir(path.join("_turbidite/manifest")).unwrap() {
+        std::fs::write(name.unwrap().path(), "corrupt").unwrap();
+    }
+    let out = ingest(&path, &["--epochs", "1000", "--index", "id"]);
+    assert!(out.contains("index id has ") && out.contains(" of 1 epoch: "), "{out}");
+}

@@ -103,6 +103,14 @@ pub enum Error {
         /// The dataset.
         path: PathBuf,
     },
+    /// A query requires an index, but the indexes of the dataset cannot be listed.
+    #[error("index '{name}' cannot be used: {cause}")]
+    IndexUnlisted {
+        /// The name of the index.
+        name: String,
+        /// The error of the listing, which names the folder.
+        cause: String,
+    },
     /// The dataset has epochs, but the writer requires an empty one.
     #[error("{} has epochs of an earlier run: {}", path.display(), epochs_in_words(*count, *first, *last))]
     EpochsExist {

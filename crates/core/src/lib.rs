@@ -82,6 +82,7 @@ pub use format::{EpochStatistics, PartOptions, RunKind};
 pub use index::{BitmapDefinition, IndexDefinition, Overview, SecondaryIndex, SpaceDefinition};
 pub use index_build::{
     IndexBuild, IndexOptions, IndexSummary, IndexedEpoch, IndexedRows, drop_index, drop_index_with, indexes,
+    indexes_of_epochs,
 };
 pub use query::{Dataset, Query};
 pub use runtime::local::LocalJob;

@@ -372,7 +372,7 @@ fn the_life_of_a_bitmap_index() {
     assert_eq!(storage.list(paths.index(INDEX).root()).unwrap().len(), 4);
     // Sidecars of removed epochs are removed.
     let dataset = Dataset::open_with(storage.clone(), "/ds").unwrap();
-    truncate_after(&shared, &paths, dataset.descriptor(), 10).unwrap();
+    truncate_after(&shared, &paths, dataset.descriptor(), 10, false).unwrap();
     assert_eq!(storage.list(paths.index(INDEX).root()).unwrap().len(), 3);
     // Another precision, or another column, is another index or an error.
     let options = IndexOptions::default();

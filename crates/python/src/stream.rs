@@ -1,5 +1,6 @@
 //! Runs a query: as Python iterates over its batches, or as an Arrow stream.
 
+use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
@@ -74,8 +75,11 @@ impl CorruptionWarning {
         if dataset.ignored_corruption() == 0 || self.is_raised.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
-        let what = c"corrupt filters or indexes were ignored; the rows are complete; run 'turbidite verify'";
-        PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), what, 1)
+        let what = match dataset.unlisted_indexes() {
+            Some(cause) => format!("indexes were ignored: {cause}; the rows are complete"),
+            None => "corrupt filters or indexes were ignored; the rows are complete; run 'turbidite verify'".to_owned(),
+        };
+        PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &CString::new(what).unwrap_or_default(), 1)
     }
 }
 

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use serde::Serialize;
 use turbidite::Value;
-use turbidite::query::{Bounded, QueryMetrics};
+use turbidite::query::{Bounded, Dataset, QueryMetrics};
 
 use crate::failure::{Failure, complain, on_stdout};
 use crate::text;
@@ -49,10 +49,19 @@ fn report_filters(metrics: &QueryMetrics) {
     }
 }
 
-/// Reports corrupt filters and indexes on standard error. The rows are complete without them.
-pub(super) fn report_ignored(metrics: &QueryMetrics) {
+/// Reports on standard error if the indexes of a dataset cannot be listed. Returns whether this is so.
+pub(super) fn report_unlisted(dataset: &Dataset) -> bool {
+    let cause = dataset.unlisted_indexes();
+    if let Some(cause) = cause {
+        complain(&format!("turbidite: indexes were ignored: {cause}; the rows are complete"));
+    }
+    cause.is_some()
+}
+
+/// Reports corrupt filters and indexes of a dataset on standard error. The rows are complete without them.
+pub(super) fn report_ignored(dataset: &Dataset, metrics: &QueryMetrics) {
     report_filters(metrics);
-    if metrics.corrupt_indexes > 0 {
+    if !report_unlisted(dataset) && metrics.corrupt_indexes > 0 {
         complain("turbidite: an index that cannot be read was ignored; the rows are complete; run 'turbidite verify'");
     }
 }

@@ -80,7 +80,7 @@ pub(super) fn run(
         // The first of them says it for all.
         done.iter()
             .find(|done| done.metrics.corrupt_filters + done.metrics.corrupt_indexes > 0)
-            .inspect(|done| report_ignored(&done.metrics));
+            .inspect(|done| report_ignored(dataset, &done.metrics));
     }
     if let Some((path, mut file)) = log {
         file.write_all(log_text(&done).as_bytes()).on_file("write", path)?;

@@ -122,7 +122,7 @@ impl Hist {
             if as_json {
                 return say_json(&pairs.document());
             }
-            report_ignored(&pairs.metrics);
+            report_ignored(&dataset, &pairs.metrics);
             return say(&pairs.in_words(&dataset, &of_epochs(pairs.epochs, self.epoch)));
         }
         let is_selected = self.is_selected() || self.access.is_some();
@@ -145,7 +145,7 @@ impl Hist {
                 None => self.document(&histogram),
             });
         }
-        report_ignored(&histogram.metrics);
+        report_ignored(&dataset, &histogram.metrics);
         say(&self.in_words(&dataset, &histogram))
     }
 

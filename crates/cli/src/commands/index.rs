@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde_json::json;
 use turbidite::store::EpochRange;
-use turbidite::{IndexBuild, IndexOptions, IndexSummary, SecondaryIndex, WriteOptions, drop_index, indexes};
+use turbidite::{Dataset, IndexBuild, IndexOptions, IndexSummary, SecondaryIndex, WriteOptions, drop_index, indexes};
 
 use super::answers::{say, say_json};
 use crate::failure::{Failure, complain};
@@ -39,8 +39,8 @@ enum Action {
 /// Build or update an index
 ///
 /// Reads the indexed columns of every epoch that the index lacks, and of every epoch whose records were replaced. Each
-/// epoch is committed separately, so after a kill, the next command continues. Writers and readers of the dataset are
-/// not affected.
+/// epoch is committed separately, so after a kill, the next command continues. Queries and writers of the dataset go on
+/// meanwhile, but no other process can build the same index: neither `index add` nor `ingest --index`.
 #[derive(Debug, Args)]
 struct Add {
     /// The dataset
@@ -123,6 +123,7 @@ impl Index {
 impl Add {
     fn run(&self, as_json: bool) -> Result<(), Failure> {
         let definition = self.definition()?;
+        self.check_epoch()?;
         let world = World::find()?;
         let leads = world.as_ref().is_none_or(|world| world.rank() == 0);
         let build = IndexRun {
@@ -143,6 +144,17 @@ impl Add {
 }
 
 impl Add {
+    /// Checks that a single requested epoch exists, before the index is created. A range may be empty, as in a query.
+    fn check_epoch(&self) -> Result<(), Failure> {
+        match self.epoch {
+            Some(EpochRange { first, last }) if first == last => {
+                Dataset::open(&self.dataset)?.manifest(first)?;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Returns the index to make.
     fn definition(&self) -> Result<SecondaryIndex, Failure> {
         let definition: SecondaryIndex = self.definition.parse()?;
@@ -241,21 +253,11 @@ pub(super) struct IndexReport {
 }
 
 impl IndexReport {
-    /// Returns what `index` has of `epochs`.
-    pub(super) fn of(index: &IndexSummary, epochs: &[u64]) -> Self {
-        let mut report = Self {
-            name: index.name.clone(),
-            definition: index.definition.clone(),
-            epochs: Vec::new(),
-            entries: 0,
-            bytes: 0,
-        };
-        for indexed in index.by_epoch.iter().filter(|indexed| epochs.contains(&indexed.epoch)) {
-            report.epochs.push(indexed.epoch);
-            report.entries += indexed.entries;
-            report.bytes += indexed.bytes;
-        }
-        report
+    /// Returns what `index` has of the epochs of which it is a summary.
+    pub(super) fn of(index: IndexSummary) -> Self {
+        let epochs = index.by_epoch.iter().map(|indexed| indexed.epoch).collect();
+        let IndexSummary { name, definition, entries, bytes, .. } = index;
+        Self { name, definition, epochs, entries, bytes }
     }
 
     pub(super) fn in_words(&self) -> String {

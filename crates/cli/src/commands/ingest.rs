@@ -11,7 +11,8 @@ use turbidite::format::EpochStatistics;
 use turbidite::store::EpochRange;
 use turbidite::writer::THREADS_PER_CORE;
 use turbidite::{
-    ClusterKey, Periods, Prior, Renegotiation, Routing, Schema, SchemaError, SecondaryIndex, WriteOptions, indexes,
+    ClusterKey, Periods, Prior, Renegotiation, Routing, Schema, SchemaError, SecondaryIndex, WriteOptions,
+    indexes_of_epochs,
 };
 
 use super::answers::{say, say_json};
@@ -329,9 +330,9 @@ impl Ingest {
             return Ok(Vec::new());
         }
         let made = self.indexes()?;
-        let found = indexes(&self.out)?.into_iter();
+        let found = indexes_of_epochs(&self.out, epochs)?.into_iter();
         let found = found.filter(|index| made.iter().any(|definition| definition.name() == index.name));
-        Ok(found.map(|index| IndexReport::of(&index, epochs)).collect())
+        Ok(found.map(IndexReport::of).collect())
     }
 
     /// Returns the indexes to make, which are columns of the dataset.

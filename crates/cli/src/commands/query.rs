@@ -13,7 +13,7 @@ use turbidite::Error;
 use turbidite::query::{CursorRequest, Dataset, Query, QueryMetrics, QueryProgress, Step, Use};
 use turbidite::store::EpochRange;
 
-use super::answers::{report_ignored, say, say_json, to_json};
+use super::answers::{report_ignored, report_unlisted, say, say_json, to_json};
 use super::batch;
 use super::boxes::{self, BoxOptions};
 use super::hist_level;
@@ -150,7 +150,11 @@ impl QueryCommand {
         let query = self.query();
         if self.explain {
             let explanation = dataset.explain(&query).map_err(|error| self.wrong(error))?;
-            return if as_json { say_json(&explanation) } else { say(explanation.to_string().trim_end()) };
+            if as_json {
+                return say_json(&explanation);
+            }
+            report_unlisted(&dataset);
+            return say(explanation.to_string().trim_end());
         }
         if self.count {
             return self.count(&dataset, &query, as_json);
@@ -203,7 +207,7 @@ impl QueryCommand {
                 let answer = self.answer(dataset, bounds.most, begun, bounds.metrics)?;
                 return say_json(&json!({"least": bounds.least, "most": bounds.most, "cost": answer}));
             }
-            report_ignored(&bounds.metrics);
+            report_ignored(dataset, &bounds.metrics);
             return say(&match bounds.least == bounds.most {
                 true => bounds.most.to_string(),
                 false => format!("{} to {}", bounds.least, bounds.most),
@@ -220,7 +224,7 @@ impl QueryCommand {
             let (rows, left_out) = hist_level::count_in_words(&found);
             say(&rows)?;
             left_out.iter().for_each(|words| complain(words));
-            report_ignored(&found.metrics);
+            report_ignored(dataset, &found.metrics);
             return if self.tells() { answer().map(|answer| self.tell(&answer)) } else { Ok(()) };
         }
         let (rows, metrics) = dataset.count(query).map_err(|error| self.wrong(error))?;
@@ -229,7 +233,7 @@ impl QueryCommand {
             return say_json(&json!({"count": rows, "cost": answer}));
         }
         say(&rows.to_string())?;
-        report_ignored(&metrics);
+        report_ignored(dataset, &metrics);
         if self.tells() {
             self.tell(&self.answer(dataset, rows, begun, metrics)?);
         }
@@ -306,7 +310,7 @@ impl QueryCommand {
         as_json: bool,
     ) -> Result<(), Failure> {
         if !as_json {
-            report_ignored(&metrics);
+            report_ignored(dataset, &metrics);
         }
         let answer = || self.answer(dataset, rows, begun, metrics);
         match &self.output {

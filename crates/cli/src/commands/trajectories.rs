@@ -101,7 +101,10 @@ impl TrajectoryOptions {
             Some(_) if as_json => say_json(&summary)?,
             // Standard output contains the rows.
             None if as_json => complain(&to_json(&summary)?),
-            _ => self.tell(&id, &summary),
+            _ => {
+                report_ignored(&dataset, &summary.found.read);
+                self.tell(&id, &summary);
+            }
         }
         Ok(())
     }
@@ -154,7 +157,6 @@ impl TrajectoryOptions {
     /// a file or standard output is a terminal.
     fn tell(&self, id: &str, summary: &Summary) {
         let found = &summary.found;
-        report_ignored(&found.read);
         if found.incomplete_ids > 0 {
             complain(&format!(
                 "turbidite: {} of {} {} missing in at least one epoch, {} in total",

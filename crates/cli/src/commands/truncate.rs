@@ -20,7 +20,7 @@ pub(crate) struct Truncate {
     /// The last epoch to keep; it need not exist
     #[arg(long, value_name = "E")]
     after: u64,
-    /// Take over the dataset's lock; use it only if the holder is certainly gone
+    /// Take over the locks of the dataset and of its indexes; use it only if the holder is certainly gone
     #[arg(long)]
     break_lock: bool,
 }
@@ -36,10 +36,21 @@ impl Truncate {
         if let Some(notice) = notice.filter(|_| !as_json) {
             complain(&format!("turbidite: {notice}"));
         }
-        let removed = truncate_after(&storage, &layout, &descriptor, self.after)?;
+        let truncation = truncate_after(&storage, &layout, &descriptor, self.after, self.break_lock)?;
         lock.release()?;
+        truncation
+            .lock_notices
+            .iter()
+            .filter(|_| !as_json)
+            .for_each(|notice| complain(&format!("turbidite: {notice}")));
+        truncation.stale.iter().for_each(|index| complain(&format!("turbidite: {index}")));
+        let removed = truncation.removed;
         if as_json {
-            return say_json(&json!({"dataset": self.dataset, "after": self.after, "removed": removed}));
+            let stale: Vec<_> = truncation.stale.iter().map(|index| &index.path).collect();
+            let report = json!({
+                "dataset": self.dataset, "after": self.after, "removed": removed, "stale_indexes": stale,
+            });
+            return say_json(&report);
         }
         let labels: Vec<String> = removed.iter().map(u64::to_string).collect();
         say(&match labels.as_slice() {

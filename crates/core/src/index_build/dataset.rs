@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::format::{EpochStatistics, PartIdentity};
 use crate::index::IndexedValues;
 use crate::query::{Dataset, EpochGroups};
-use crate::runtime::{MEMTABLES_PER_PART, Opened, WriteOptions, clear_attempts, open_dataset};
+use crate::runtime::{MEMTABLES_PER_PART, Opened, WriteOptions, clear_index, open_dataset};
 use crate::schema::Schema;
 use crate::storage::Storage;
 use crate::store::{DatasetDescriptor, DatasetPaths, EpochCommit, LockNotice, WriterLock, discard_attempt};
@@ -126,13 +126,14 @@ impl DatasetBuild {
         })
     }
 
-    /// Locks the index, creates it unless it exists, and removes what is left of earlier builds.
+    /// Locks the index, creates it unless it exists, and removes what is left of earlier builds and of removed epochs.
     fn prepare(&mut self, path: &Path) -> Result<()> {
         let schema = Schema::clone(&self.descriptor.schema);
         let Opened { descriptor, lock, notice, .. } = open_dataset(&self.storage, &self.paths, schema, &self.options)?;
         (self.descriptor, self.lock, self.lock_notice) = (descriptor, Some(lock), notice);
-        clear_attempts(&*self.storage, self.paths.root())?;
-        remove_remains(&*self.storage, &DatasetPaths::new(path))
+        let records = DatasetPaths::new(path);
+        clear_index(&*self.storage, &records, &self.paths)?;
+        remove_remains(&*self.storage, &records)
     }
 
     /// Sets the commit of the entries that are made next, for tests that compare files.

@@ -33,4 +33,4 @@ pub use build::IndexBuild;
 pub use indexed_rows::IndexedRows;
 pub use options::IndexOptions;
 pub use removal::{drop_index, drop_index_with};
-pub use summary::{IndexSummary, IndexedEpoch, indexes};
+pub use summary::{IndexSummary, IndexedEpoch, indexes, indexes_of_epochs};

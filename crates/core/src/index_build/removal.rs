@@ -44,9 +44,9 @@ pub fn drop_index_with(
     let (lock, notice) = WriterLock::acquire(storage, &index, options.break_lock)?;
     let removed = paths.removed_index();
     storage.rename(index.root(), removed.root()).at("rename", index.root())?;
-    let lock = lock.moved(&removed);
+    // Other processes remove the folder, too, from now on. The lock goes with it.
+    lock.forget();
     storage.sync_dir(&paths.indexes()).at("sync", &paths.indexes())?;
-    lock.release()?;
     remove(&**storage, removed.root())?;
     Ok(notice)
 }

@@ -1,5 +1,6 @@
 //! The indexes of a dataset.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -62,9 +63,24 @@ fn definition_of(name: &str, schema: &Schema) -> Result<SecondaryIndex> {
 /// # Errors
 /// If there is no dataset, one of its manifests is corrupt, or storage fails.
 pub fn indexes(path: impl AsRef<Path>) -> Result<Vec<IndexSummary>> {
+    summaries(path.as_ref(), |_| true)
+}
+
+/// Returns the indexes of the dataset at `path` as [`indexes`] does, with what they have and lack of some epochs alone.
+/// Reads the manifests of no other epochs.
+///
+/// # Errors
+/// As for [`indexes`].
+pub fn indexes_of_epochs(path: impl AsRef<Path>, epochs: &[u64]) -> Result<Vec<IndexSummary>> {
+    let wanted: BTreeSet<u64> = epochs.iter().copied().collect();
+    summaries(path.as_ref(), |epoch| wanted.contains(&epoch))
+}
+
+fn summaries(path: &Path, is_wanted: impl Fn(u64) -> bool) -> Result<Vec<IndexSummary>> {
     let storage: Arc<dyn Storage> = Arc::new(FileSystem::new());
-    let (paths, dataset) = (DatasetPaths::new(path.as_ref()), Dataset::open(path.as_ref())?);
-    let epochs = dataset.epochs()?;
+    let (paths, dataset) = (DatasetPaths::new(path), Dataset::open(path)?);
+    let mut epochs = dataset.epochs()?;
+    epochs.retain(|epoch| is_wanted(*epoch));
     let names = list_indexes(&*storage, &paths)?;
     let entries = names.into_iter().map(|name| IndexSummary::of(&paths, &dataset, &epochs, name));
     let mut found = entries.collect::<Result<Vec<_>>>()?;

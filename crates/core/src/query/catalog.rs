@@ -3,7 +3,7 @@
 //! Opening a dataset reads one small file. A manifest is loaded when a query first needs it, a footer when a query
 //! first touches its part. Both caches evict the least recently used entries.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -63,6 +63,8 @@ pub(super) struct Catalog {
     copies: Vec<SpaceCopy<Self>>,
     /// The overview of the highest level of detail.
     overview: Option<SpaceCopy<Self>>,
+    /// Why the indexes could not be listed. Then there are none.
+    unlisted_indexes: Option<Error>,
     /// Number of times that a part's filters or an index were corrupt.
     ignored_corruption: AtomicU64,
     /// Recycled memory for columns.
@@ -110,6 +112,7 @@ impl Catalog {
             bitmaps: Vec::new(),
             copies: Vec::new(),
             overview: None,
+            unlisted_indexes: None,
             ignored_corruption: AtomicU64::new(0),
             recycler: Arc::default(),
         })
@@ -157,6 +160,27 @@ impl Catalog {
     /// Returns the overview.
     pub(super) fn overview(&self) -> Option<&SpaceCopy<Self>> {
         self.overview.as_ref()
+    }
+
+    /// States that the indexes cannot be listed, and counts this as a corrupt index.
+    #[must_use]
+    pub(super) fn without_indexes(self, cause: Error) -> Self {
+        self.ignore_corruption(1);
+        Self { unlisted_indexes: Some(cause), ..self }
+    }
+
+    /// Returns why the indexes could not be listed, if they could not.
+    pub(super) fn unlisted_indexes(&self) -> Option<&Error> {
+        self.unlisted_indexes.as_ref()
+    }
+
+    /// Checks that the indexes were listed, for a request that requires one of them.
+    ///
+    /// # Errors
+    /// [`Error::IndexUnlisted`] if they could not be listed.
+    pub(super) fn check_listed(&self, name: &str) -> Result<()> {
+        let cause = self.unlisted_indexes.as_ref().map(ToString::to_string);
+        cause.map_or(Ok(()), |cause| Err(Error::IndexUnlisted { name: name.to_owned(), cause }))
     }
 
     /// Returns the names of all indexes that have all records.
@@ -306,19 +330,21 @@ impl Catalog {
     /// # Errors
     /// A corrupt manifest of the index; I/O errors.
     pub(super) fn manifest_of(&self, records: &EpochManifest, columns: &[usize]) -> Result<Option<Arc<EpochManifest>>> {
-        for _ in 0..2 {
-            let found = match self.scan_manifest(records.epoch, columns) {
-                Ok(found) => found.manifest,
-                Err(Error::EpochMissing { .. }) => return Ok(None),
-                Err(error) => return Err(error),
-            };
-            if found.indexed_commit == Some(records.commit) {
-                return Ok(Some(found));
+        let is_theirs = |manifest: &Arc<EpochManifest>| manifest.indexed_commit == Some(records.commit);
+        let known = lock(&self.manifests).get(&records.epoch).map(|known| known.manifest);
+        if let Some(stale) = known.filter(|known| !is_theirs(known)) {
+            // The manifest of stale entries stays in the cache, so that it is read once. It is current until the index
+            // has other entries.
+            if self.has_manifest(&stale) {
+                return Ok(None);
             }
-            // The cached manifest may be that of replaced entries.
-            self.forget(&found);
+            self.forget(&stale);
         }
-        Ok(None)
+        match self.scan_manifest(records.epoch, columns) {
+            Ok(found) => Ok(Some(found.manifest).filter(is_theirs)),
+            Err(Error::EpochMissing { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Returns the key ranges of a manifest's row groups. Computes them if they are not cached.
@@ -344,8 +370,18 @@ impl Catalog {
 
     /// Returns whether storage still has the manifest. If not, the epoch has been replaced or removed.
     fn has_manifest(&self, manifest: &EpochManifest) -> bool {
-        let path = self.paths.manifest(manifest.epoch, manifest.commit);
-        self.storage.kind(&path).is_ok_and(|kind| kind.is_some())
+        self.storage.kind(&self.manifest_path(manifest)).is_ok_and(|kind| kind.is_some())
+    }
+
+    /// Returns the path of a manifest.
+    pub(super) fn manifest_path(&self, manifest: &EpochManifest) -> PathBuf {
+        self.paths.manifest(manifest.epoch, manifest.commit)
+    }
+
+    /// Returns the folder of an index.
+    pub(super) fn index_folder(&self, name: &str) -> PathBuf {
+        self.paths.index(name).root().to_owned()
+    }
     }
 
     /// Evicts a stale or suspect manifest from the cache.

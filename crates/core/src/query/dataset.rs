@@ -7,10 +7,10 @@ use super::access::bitmap::index::find_bitmaps;
 use super::access::entries::find_indexes;
 use super::access::space::{find_copies, find_overview};
 use super::catalog::Catalog;
-use super::metrics::{Counters, QueryMetrics};
+use super::metrics::{Counters, QueryMetrics, add};
 use super::progress::QueryProgress;
 use super::request::{EpochSelection, MOST_BATCH_ROWS, Query, ResolvedQuery, cores};
-use crate::error::{Result, UsageError};
+use crate::error::{Error, Result, UsageError};
 use crate::format::EpochManifest;
 use crate::query::analytics::bins::Bins;
 use crate::query::analytics::count_bounds::{self, CountBounds};
@@ -77,10 +77,7 @@ impl Dataset {
                 catalog.with_indexes(indexes).with_bitmaps(bitmaps).with_copies(copies).with_overview(overview)
             }
             // The records answer without indexes.
-            Err(_) => {
-                catalog.ignore_corruption(1);
-                catalog
-            }
+            Err(cause) => catalog.without_indexes(cause),
         };
         Ok(Self { catalog: Arc::new(catalog), progress: None })
     }
@@ -93,7 +90,11 @@ impl Dataset {
     }
 
     fn counters(&self) -> Arc<Counters> {
-        Arc::new(Counters::new(self.catalog.recycler.clone(), self.progress.clone()))
+        let counters = Counters::new(self.catalog.recycler.clone(), self.progress.clone());
+        if self.catalog.unlisted_indexes().is_some() {
+            add(&counters.corrupt_indexes, 1);
+        }
+        Arc::new(counters)
     }
 
     /// Returns the columns and the key.
@@ -454,6 +455,12 @@ impl Dataset {
     ) -> Result<Quantiles> {
         let epochs = self.catalog.select_epochs(&epochs.into())?;
         distribution::quantiles(&self.catalog, column, shares, &epochs, precision, &self.counters())
+    }
+
+    /// Returns why the indexes of the dataset could not be listed when it was opened. Requests then return the right
+    /// rows without them, and count one in [`QueryMetrics::corrupt_indexes`].
+    pub fn unlisted_indexes(&self) -> Option<&Error> {
+        self.catalog.unlisted_indexes()
     }
 
     /// Returns how many times requests found Bloom filters or an index corrupt. They then return the right rows from

@@ -26,7 +26,7 @@ pub mod sim;
 mod verdict;
 
 pub use exchange_statistics::ExchangeStatistics;
-pub(crate) use opening::{Opened, clear_attempts, open_dataset};
+pub(crate) use opening::{Opened, clear_index, open_dataset};
 pub use options::{ENTRY_OUTBOX_BYTES, EpochStart, LevelForecast, MEMTABLES_PER_PART, WriteOptions};
 pub use process::host::{Host, Process};
 pub use process::resources::{Background, Enrolment, ProcessResources};

@@ -1,7 +1,6 @@
 //! Opens a dataset for writing. All runtimes use the same order: check the folder, lock it, read dataset.json, recover.
 //! Also removes the parts of failed epochs.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use uuid::Uuid;
@@ -13,7 +12,7 @@ use crate::schema::Schema;
 use crate::storage::Storage;
 use crate::store::{
     DatasetDescriptor, DatasetPaths, LockNotice, Recovery, WriterLock, check_vacant, discard_attempt, list_epochs,
-    load_manifest, recover, salvage,
+    load_manifest, recover, remove_stale_epochs, salvage,
 };
 
 /// A dataset whose lock this process holds.
@@ -114,12 +113,14 @@ fn check_empty(storage: &dyn Storage, paths: &DatasetPaths) -> Result<()> {
     Err(Error::EpochsExist { path: paths.root().to_owned(), count: epochs.len(), first, last })
 }
 
-/// Removes the parts of killed attempts to write entries of an index. The records are there, so they need no salvage.
+/// Removes what an index has of epochs that do not exist: the parts of killed attempts to write entries, which need no
+/// salvage since the records have their values, and entries of removed records. Called by the holder of the index's
+/// lock.
 ///
 /// # Errors
 /// If a description is corrupt, or storage fails.
-pub(crate) fn clear_attempts(storage: &dyn Storage, path: &Path) -> Result<()> {
-    let paths = DatasetPaths::new(path);
-    let descriptor = DatasetDescriptor::read(storage, &paths)?;
-    salvage::list(storage, &paths, &descriptor)?.iter().try_for_each(|attempt| salvage::discard(storage, attempt))
+pub(crate) fn clear_index(storage: &dyn Storage, records: &DatasetPaths, index: &DatasetPaths) -> Result<()> {
+    let descriptor = DatasetDescriptor::read(storage, index)?;
+    salvage::list(storage, index, &descriptor)?.iter().try_for_each(|attempt| salvage::discard(storage, attempt))?;
+    remove_stale_epochs(storage, records, index)
 }

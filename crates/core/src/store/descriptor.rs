@@ -542,7 +542,7 @@ mod tests {
         };
         refused(DatasetDescriptor::open_or_create(&*storage, &paths, &descriptor()).map(drop));
         refused(crate::store::recover(&storage, &paths, &newer).map(drop));
-        refused(crate::store::truncate_after(&storage, &paths, &newer, 0).map(drop));
+        refused(crate::store::truncate_after(&storage, &paths, &newer, 0, false).map(drop));
     }
 
     #[test]

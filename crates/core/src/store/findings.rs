@@ -101,6 +101,12 @@ impl VerifyReport {
         self.findings.iter().all(|finding| finding.kind == FindingKind::Notice)
     }
 
+    /// Creates the report on something that cannot be read, with one finding. `path` is used if the error contains no
+    /// path.
+    pub(super) fn of_error(error: Error, path: &Path) -> Self {
+        Self { findings: vec![Finding::from_error(error, path)], ..Self::default() }
+    }
+
     /// Adds the report on an index. Its entries and their epochs are no records of the dataset, and `salvage` does not
     /// list what its killed builds left.
     pub(super) fn add_index(&mut self, index: Self) {

@@ -44,7 +44,7 @@ pub fn list_indexes(storage: &dyn Storage, paths: &DatasetPaths) -> Result<Vec<S
 /// # Errors
 /// If the folder of its epochs cannot be read.
 pub(crate) fn is_index(storage: &dyn Storage, index: &DatasetPaths) -> Result<bool> {
-    Ok(is_described(storage, &index.descriptor()) || !list_epochs(storage, index)?.is_empty())
+    Ok(may_exist(storage, &index.descriptor()) || !list_epochs(storage, index)?.is_empty())
 }
 
 /// Returns the names of a dataset's indexes by sidecars, in ascending order. An index that cannot be read is listed,
@@ -53,12 +53,12 @@ pub(crate) fn is_index(storage: &dyn Storage, index: &DatasetPaths) -> Result<bo
 /// # Errors
 /// If the folder of the indexes cannot be read.
 pub(crate) fn list_sidecar_indexes(storage: &dyn Storage, paths: &DatasetPaths) -> Result<Vec<String>> {
-    list_folders(storage, paths, |index| Ok(is_described(storage, &index.sidecar_index())))
+    list_folders(storage, paths, |index| Ok(may_exist(storage, &index.sidecar_index())))
 }
 
-/// Returns whether a description of an index exists, or cannot be looked up.
-pub(super) fn is_described(storage: &dyn Storage, description: &Path) -> bool {
-    !matches!(storage.kind(description), Ok(None))
+/// Returns whether a file or folder exists, or cannot be looked up.
+pub(super) fn may_exist(storage: &dyn Storage, path: &Path) -> bool {
+    !matches!(storage.kind(path), Ok(None))
 }
 
 /// Returns the names of the folders of indexes for which `is_index` holds, without those that are being removed.

@@ -38,8 +38,8 @@ const JOBS: [&str; 4] = ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID"
 /// Environment variables set by the launchers of MPICH and Intel MPI, Open MPI, and MVAPICH.
 const LAUNCHERS: [&str; 3] = ["PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE"];
 
-/// Tokens of the locks that this process holds. A lock file of this process with another token is a leftover of a
-/// failure.
+/// Tokens of the locks that this process holds or is acquiring. A lock file of this process with another token is a
+/// leftover of a failure.
 static HELD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 fn held() -> MutexGuard<'static, BTreeSet<String>> {
@@ -379,8 +379,13 @@ impl WriterLock {
     ) -> Result<(Self, Option<LockNotice>)> {
         let path = paths.lock();
         create_dir_synced(&**storage, &paths.control())?;
-        let notice = acquire(&**storage, &path, &holder, break_lock, 0)?;
+        // Another thread may find the lock file as soon as it exists, and must not take it for a leftover.
         held().insert(holder.token.clone());
+        let acquired = acquire(&**storage, &path, &holder, break_lock, 0);
+        if acquired.is_err() {
+            held().remove(&holder.token);
+        }
+        let notice = acquired?;
         let lock = Self { storage: Arc::clone(storage), path, holder, released: false };
         lock.clean_up()?;
         Ok((lock, notice))
@@ -400,11 +405,10 @@ impl WriterLock {
         Ok(())
     }
 
-    /// Follows the lock to the new place of its dataset's folder, which this process has renamed.
-    #[must_use]
-    pub(crate) fn moved(mut self, paths: &DatasetPaths) -> Self {
-        self.path = paths.lock();
-        self
+    /// Forgets the lock, whose file this process has moved to a folder that is being removed.
+    pub(crate) fn forget(mut self) {
+        self.released = true;
+        held().remove(&self.holder.token);
     }
 
     /// Checks that this process still holds the lock. A user may have broken it.

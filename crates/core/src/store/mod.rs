@@ -73,6 +73,7 @@ pub use paths::{DatasetPaths, EpochRange, parse_epoch};
 pub(crate) use paths::{OVERVIEW_INDEX, REMOVED_INDEX};
 pub use recovery::{Recovery, recover};
 pub(crate) use sidecar_index::{SidecarDescriptor, SidecarEpoch};
-pub use truncate::truncate_after;
+pub(crate) use truncate::remove_stale_epochs;
+pub use truncate::{StaleIndex, Truncation, truncate_after};
 pub(crate) use vacancy::check_vacant;
 pub use verify::{VerifyOptions, VerifyProgress, verify, verify_on};

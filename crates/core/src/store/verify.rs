@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::descriptor::DatasetDescriptor;
 use super::epochs::load_manifest;
 use super::findings::{Finding, FindingKind, VerifyReport};
-use super::listing::{is_described, list_epochs, list_files, list_indexes, list_or_empty};
+use super::listing::{list_epochs, list_files, list_indexes, list_or_empty, may_exist};
 use super::paths::{
     DatasetPaths, EpochRange, Leftover, OVERVIEW_INDEX, parse_epoch_folder, parse_leftover, parse_manifest,
 };
@@ -61,7 +61,7 @@ struct Task {
 /// Several threads call `progress`, after each row group.
 ///
 /// # Errors
-/// If there is no dataset, or folders cannot be listed.
+/// If there is no dataset, or its folders cannot be listed. An index that cannot be read is a finding.
 pub fn verify(
     path: impl AsRef<Path>,
     options: &VerifyOptions,
@@ -81,45 +81,85 @@ pub fn verify_on(
     options: &VerifyOptions,
     progress: &(dyn Fn(VerifyProgress) + Sync),
 ) -> Result<VerifyReport> {
-    let mut report = verify_records(storage, paths, false, options, progress)?;
-    for name in list_indexes(&**storage, paths)? {
-        let index = paths.index(&name);
-        let description = index.descriptor();
-        if !is_described(&**storage, &description) {
-            let what = "it is missing; 'turbidite index drop' and 'index add' make the index again";
-            report.findings.push(Finding::from_error(Error::corruption(&description, what), &description));
-            report.indexes += 1;
-            continue;
+    let (descriptor, mut report) = match DatasetDescriptor::read(&**storage, paths) {
+        Ok(descriptor) => {
+            let report = verify_records(storage, paths, &descriptor, false, options, progress)?;
+            (Some(descriptor), report)
         }
-        let found = verify_records(storage, &index, true, options, progress)?;
-        check_entries(storage, paths, &name, options, &mut report.findings)?;
-        report.add_index(found);
+        Err(error @ Error::Corruption { .. }) => (None, VerifyReport::of_error(error, &paths.descriptor())),
+        Err(error) => return Err(error),
+    };
+    // From here on, errors are findings, so that those about the records are reported.
+    match list_indexes(&**storage, paths) {
+        Ok(names) => {
+            for name in names {
+                let index = paths.index(&name);
+                let found = verify_index(storage, (paths, descriptor.as_ref()), &name, options, progress)
+                    .unwrap_or_else(|error| VerifyReport::of_error(error, index.root()));
+                // Files of an index that is dropped meanwhile disappear.
+                if may_exist(&**storage, index.root()) {
+                    report.add_index(found);
+                }
+            }
+            if let Some(descriptor) = &descriptor {
+                verify_sidecars(&**storage, (paths, descriptor), options.epochs, &mut report);
+            }
+        }
+        Err(error) => report.findings.push(Finding::from_error(error, &paths.indexes())),
     }
-    verify_sidecars(storage, paths, options.epochs, &mut report)?;
     Ok(report)
 }
 
-/// Checks that each epoch of an index with the commit of the records has as many entries as there are records, or rows
-/// of the highest level of detail if it is an overview.
-fn check_entries(
+/// Verifies an index of entries or copies of a dataset, whose descriptor is `None` if it is corrupt.
+fn verify_index(
     storage: &Arc<dyn Storage>,
-    records: &DatasetPaths,
+    (records, of_records): (&DatasetPaths, Option<&DatasetDescriptor>),
     name: &str,
     options: &VerifyOptions,
+    progress: &(dyn Fn(VerifyProgress) + Sync),
+) -> Result<VerifyReport> {
+    let index = records.index(name);
+    let description = index.descriptor();
+    if !may_exist(&**storage, &description) {
+        let what = "it is missing; 'turbidite index drop' and 'index add' make the index again";
+        return Err(Error::corruption(&description, what));
+    }
+    let descriptor = DatasetDescriptor::read(&**storage, &index)?;
+    let mut report = verify_records(storage, &index, &descriptor, true, options, progress)?;
+    if let Some(of_records) = of_records {
+        let least_level = if name == OVERVIEW_INDEX { of_records.schema.top_level() } else { 0 };
+        let (of_records, of_index) = ((records, of_records), (&index, &descriptor));
+        check_entries(&**storage, of_records, of_index, least_level, options.epochs, &mut report.findings)?;
+    }
+    Ok(report)
+}
+
+/// Checks that each epoch of an index with the commit of the records has as many entries as there are records of a
+/// level of detail and above. Entries of an epoch that the dataset lacks are a notice.
+fn check_entries(
+    storage: &dyn Storage,
+    (records, of_records): (&DatasetPaths, &DatasetDescriptor),
+    (index, of_index): (&DatasetPaths, &DatasetDescriptor),
+    least_level: u8,
+    wanted: EpochRange,
     findings: &mut Vec<Finding>,
 ) -> Result<()> {
-    let index = &records.index(name);
-    let described = |paths: &DatasetPaths| DatasetDescriptor::read(&**storage, paths).ok();
-    // Errors are findings already.
-    let (Some(of_records), Some(of_index)) = (described(records), described(index)) else { return Ok(()) };
-    for epoch in list_epochs(&**storage, index)?.into_iter().filter(|epoch| options.epochs.contains(*epoch)) {
-        let manifest = |paths, descriptor| load_manifest(&**storage, paths, descriptor, epoch).ok();
-        let pair = manifest(records, &of_records).zip(manifest(index, &of_index));
+    let built = list_epochs(storage, index)?;
+    let existing = list_epochs(storage, records)?;
+    for epoch in built.into_iter().filter(|epoch| wanted.contains(*epoch)) {
+        if existing.binary_search(&epoch).is_err() {
+            let what = "the records were removed, or are being committed; the next writer of the index removes stale \
+                        entries";
+            findings.push(Finding::new(FindingKind::Notice, &index.epoch(epoch), what));
+            continue;
+        }
+        let manifest = |paths, descriptor| load_manifest(storage, paths, descriptor, epoch).ok();
+        // Errors are findings already, and entries of replaced records are as good as none.
+        let pair = manifest(records, of_records).zip(manifest(index, of_index));
         let Some((records, entries)) = pair.filter(|(records, entries)| entries.indexed_commit == Some(records.commit))
         else {
             continue;
         };
-        let least_level = if name == OVERVIEW_INDEX { of_records.schema.top_level() } else { 0 };
         let indexed_rows = records.rows_above(least_level);
         if indexed_rows != entries.rows() {
             let what = format!("{} entries for {indexed_rows} records", entries.rows());
@@ -133,28 +173,21 @@ fn check_entries(
 fn verify_records(
     storage: &Arc<dyn Storage>,
     paths: &DatasetPaths,
+    descriptor: &DatasetDescriptor,
     is_index: bool,
     options: &VerifyOptions,
     progress: &(dyn Fn(VerifyProgress) + Sync),
 ) -> Result<VerifyReport> {
     let mut report = VerifyReport::default();
-    let descriptor = match DatasetDescriptor::read(&**storage, paths) {
-        Ok(descriptor) => descriptor,
-        Err(error @ Error::Corruption { .. }) => {
-            report.findings.push(Finding::from_error(error, &paths.descriptor()));
-            return Ok(report);
-        }
-        Err(error) => return Err(error),
-    };
     let epochs = list_epochs(&**storage, paths)?;
     report.unfinished = check_folders(&**storage, paths, &epochs, is_index, &mut report.findings)?;
     let mut tasks = Vec::new();
     for epoch in epochs.into_iter().filter(|epoch| options.epochs.contains(*epoch)) {
         report.epochs += 1;
-        match load_manifest(&**storage, paths, &descriptor, epoch) {
+        match load_manifest(&**storage, paths, descriptor, epoch) {
             Ok(manifest) => {
                 let path = paths.manifest(epoch, manifest.commit);
-                check_figures(&path, &manifest, &descriptor, &mut report.findings);
+                check_figures(&path, &manifest, descriptor, &mut report.findings);
                 check_parts(&**storage, paths, &manifest, &descriptor.schema, &mut report.findings)?;
                 let manifest = Arc::new(manifest);
                 tasks.extend(manifest.parts.iter().map(|entry| Task { manifest: manifest.clone(), entry: *entry }));
@@ -162,7 +195,7 @@ fn verify_records(
             Err(error) => report.findings.push(Finding::from_error(error, &paths.epoch(epoch))),
         }
     }
-    report.add(run_tasks(storage, paths, &descriptor, &tasks, options.threads, progress));
+    report.add(run_tasks(storage, paths, descriptor, &tasks, options.threads, progress));
     Ok(report)
 }
 

@@ -1,12 +1,11 @@
 //! Verifies indexes by sidecars: their descriptions, and the sidecars of the current commit of each epoch.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use super::descriptor::DatasetDescriptor;
 use super::epochs::load_manifest;
 use super::findings::{Finding, FindingKind, VerifyReport};
-use super::listing::{list_epochs, list_or_empty, list_sidecar_indexes};
+use super::listing::{list_epochs, list_or_empty, list_sidecar_indexes, may_exist};
 use super::paths::{DatasetPaths, EpochRange};
 use super::sidecar_index::{SidecarDescriptor, SidecarEpoch};
 use crate::error::{Error, Result};
@@ -18,40 +17,46 @@ use crate::storage::Storage;
 /// The family of indexes whose sidecars this release can read.
 const METHOD: &str = "bitmap";
 
-/// Verifies the sidecars of all indexes, and adds them to the report.
-///
-/// # Errors
-/// If folders cannot be listed.
+/// Verifies the sidecars of all indexes of a dataset, and adds them to the report. Errors are findings.
 pub(super) fn verify_sidecars(
-    storage: &Arc<dyn Storage>,
-    records: &DatasetPaths,
+    storage: &dyn Storage,
+    (records, dataset): (&DatasetPaths, &DatasetDescriptor),
     epochs: EpochRange,
     report: &mut VerifyReport,
-) -> Result<()> {
-    let names = list_sidecar_indexes(&**storage, records)?;
-    // Errors are findings already.
-    let Ok(dataset) = DatasetDescriptor::read(&**storage, records) else { return Ok(()) };
+) {
+    let names = match list_sidecar_indexes(storage, records) {
+        Ok(names) => names,
+        Err(error) => return report.findings.push(Finding::from_error(error, &records.indexes())),
+    };
     for name in names {
         let index = records.index(&name);
-        report.indexes += 1;
-        let found = match SidecarDescriptor::read(&**storage, &index) {
-            Ok(Some(found)) if found.method == METHOD => found,
-            // The index was removed meanwhile, or is of a family that a newer release knows.
-            Ok(_) => continue,
-            Err(error) => {
-                report.findings.push(Finding::from_error(error, &index.sidecar_index()));
-                continue;
-            }
-        };
-        match IndexedColumns::of(&found, &dataset) {
-            Ok(columns) => verify_index(&**storage, records, (&index, &columns), epochs, report)?,
-            Err(what) => {
-                let path = index.sidecar_index();
-                report.findings.push(Finding::new(FindingKind::Corruption, &path, what));
-            }
+        let found = verify_described(storage, records, (&index, dataset), epochs)
+            .unwrap_or_else(|error| VerifyReport::of_error(error, &index.sidecar_index()));
+        // Files of an index that is dropped meanwhile disappear.
+        if may_exist(storage, index.root()) {
+            report.indexes += 1;
+            report.add(found);
         }
     }
-    Ok(())
+}
+
+/// Verifies an index if this release knows its family.
+fn verify_described(
+    storage: &dyn Storage,
+    records: &DatasetPaths,
+    (index, dataset): (&DatasetPaths, &DatasetDescriptor),
+    epochs: EpochRange,
+) -> Result<VerifyReport> {
+    let mut report = VerifyReport::default();
+    let found = match SidecarDescriptor::read(storage, index)? {
+        Some(found) if found.method == METHOD => found,
+        // The index was removed meanwhile, or is of a family that a newer release knows.
+        _ => return Ok(report),
+    };
+    let columns = IndexedColumns::of(&found, dataset);
+    let columns = columns.map_err(|what| Error::corruption(&index.sidecar_index(), what))?;
+    verify_index(storage, records, (index, &columns), epochs, &mut report)?;
+    Ok(report)
 }
 
 /// What is needed to verify the sidecars of an index.

@@ -13,11 +13,15 @@ type Opened = dyn Fn(&Path, Arc<dyn ReadableFile>) -> Arc<dyn ReadableFile> + Se
 /// Returns the file to write instead of one that was created.
 type Created = dyn Fn(&Path, Box<dyn WritableFile>) -> Box<dyn WritableFile> + Send + Sync;
 
+/// Is called after a rename, with both paths.
+type Renamed = dyn Fn(&Path, &Path) + Send + Sync;
+
 /// A storage in memory whose files are wrapped.
 pub(crate) struct WrappedStorage {
     inner: Arc<MemoryStorage>,
     opened: Box<Opened>,
     created: Box<Created>,
+    renamed: Box<Renamed>,
 }
 
 impl fmt::Debug for WrappedStorage {
@@ -33,7 +37,25 @@ impl WrappedStorage {
         inner: Arc<MemoryStorage>,
         created: impl Fn(&Path, Box<dyn WritableFile>) -> Box<dyn WritableFile> + Send + Sync + 'static,
     ) -> Self {
-        Self { inner, opened: Box::new(|_, file| file), created: Box::new(created) }
+        Self { created: Box::new(created), ..Self::plain(inner) }
+    }
+
+    /// Calls a function after each rename, such as one that does what another process does then.
+    #[allow(dead_code, reason = "not all tests watch renames")]
+    pub(crate) fn of_renamed(
+        inner: Arc<MemoryStorage>,
+        renamed: impl Fn(&Path, &Path) + Send + Sync + 'static,
+    ) -> Self {
+        Self { renamed: Box::new(renamed), ..Self::plain(inner) }
+    }
+
+    fn plain(inner: Arc<MemoryStorage>) -> Self {
+        Self {
+            inner,
+            opened: Box::new(|_, file| file),
+            created: Box::new(|_, file| file),
+            renamed: Box::new(|_, _| ()),
+        }
     }
 
     /// Counts the bytes that are read of records.
@@ -45,7 +67,7 @@ impl WrappedStorage {
             }
             Arc::new(CountedFile { inner, bytes: bytes.clone() })
         };
-        Self { inner, opened: Box::new(opened), created: Box::new(|_, file| file) }
+        Self { opened: Box::new(opened), ..Self::plain(inner) }
     }
 }
 
@@ -88,7 +110,9 @@ impl Storage for WrappedStorage {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        self.inner.rename(from, to)
+        self.inner.rename(from, to)?;
+        (self.renamed)(from, to);
+        Ok(())
     }
 
     fn exchange(&self, one: &Path, other: &Path) -> Result<()> {

@@ -114,6 +114,7 @@ pub(in crate::query) fn narrow(
 /// Checks that the index that a query requires exists.
 pub(in crate::query) fn check_named(dataset: &Catalog, access: &Use) -> Result<()> {
     let Use::Index(name) = access else { return Ok(()) };
+    dataset.check_listed(name)?;
     if name == Overview::NAME && dataset.overview().is_some() {
         let what =
             "the overview has the highest level of detail alone, from which only cursors read (--rows, --quality)";

@@ -183,6 +183,7 @@ fn rows_of(manifest: &EpochManifest, groups: impl Iterator<Item = usize>) -> u64
 /// # Errors
 /// Always.
 pub(in crate::query) fn not_a_copy<T>(dataset: &Catalog, name: &str) -> Result<T> {
+    dataset.check_listed(name)?;
     let known = dataset.copies().iter().map(|copy| copy.name().to_owned()).collect();
     Err(UsageError::Index { kind: "index by space", name: name.to_owned(), known }.into())
 }

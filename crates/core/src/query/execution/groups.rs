@@ -75,8 +75,8 @@ impl EpochGroups {
         let mut numbers: Vec<(u32, usize)> = entries.map(|(number, entry)| (entry.row_group, number)).collect();
         numbers.sort_unstable();
         if numbers.iter().zip(0..).any(|((row_group, _), expected)| *row_group != expected) {
-            let what = format!("the manifest of epoch {} does not list all row groups of it", self.scan.manifest.epoch);
-            return Err(Error::corruption(std::path::Path::new(&part.file_name()), what));
+            let what = format!("it does not list all row groups of {}", part.file_name());
+            return Err(Error::corruption(&self.dataset.catalog().manifest_path(&self.scan.manifest), what));
         }
         Ok(numbers.into_iter().map(|(_, number)| number).collect())
     }

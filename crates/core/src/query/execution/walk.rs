@@ -3,6 +3,7 @@
 //! A step takes some entries, reads the records that they name, and tests them. Steps grow, so a query for few rows
 //! reads few records, and one for many reads each page of the records once in each of few steps.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow_buffer::Buffer;
@@ -43,6 +44,8 @@ pub(in crate::query) struct Walk {
     dataset: Arc<Catalog>,
     resolved: Arc<ResolvedQuery>,
     manifest: Arc<EpochManifest>,
+    /// The folder of the index.
+    index: PathBuf,
     entries: Box<dyn OrderedRecords>,
     /// How records are read. `None` if the entries have all columns.
     records: Option<Records>,
@@ -92,9 +95,18 @@ impl Walk {
         let most = if resolved.predicate.is_some() { u64::MAX } else { limit };
         let entries = path.in_order(resolved.predicate.as_ref(), carried, &manifest, most)?;
         let pending = IndexedRecords { places: Vec::new(), values: vec![Vec::new(); carried.len()] };
-        let (dataset, steps) = (dataset.clone(), Box::new(steps(resolved, limit)));
-        let resolved = resolved.clone();
-        Ok(entries.map(|entries| Self { dataset, resolved, manifest, entries, records, pending, steps, own, taken: 0 }))
+        Ok(entries.map(|entries| Self {
+            dataset: dataset.clone(),
+            resolved: resolved.clone(),
+            manifest,
+            index: dataset.index_folder(path.name()),
+            entries,
+            records,
+            pending,
+            steps: Box::new(steps(resolved, limit)),
+            own,
+            taken: 0,
+        }))
     }
 
     /// Takes a step. Returns its matching rows in order, which may be none, or `None` at the end. The caller counts
@@ -125,7 +137,11 @@ impl Walk {
         let places: Vec<RecordPlace> = self.pending.places.drain(..rows).collect();
         self.taken += rows as u64;
         let values = match &mut self.records {
-            Some(records) => records.read(&self.dataset, &places, &self.own)?,
+            Some(records) => records.read(&self.dataset, &places, &self.own)?.ok_or_else(|| {
+                let what = "its entries name records that do not exist, or one record twice; 'turbidite index drop' \
+                            and 'index add' make it again";
+                Error::corruption(&self.index, what)
+            })?,
             None => {
                 let widths = read.iter().map(|column| self.resolved.width(*column));
                 let taken = self.pending.values.iter_mut().zip(widths);
@@ -163,8 +179,9 @@ impl Walk {
 }
 
 impl Records {
-    /// Reads the records at some places. Returns the values of each column in the order of the places.
-    fn read(&mut self, dataset: &Catalog, places: &[RecordPlace], own: &Arc<Counters>) -> Result<Vec<Vec<u8>>> {
+    /// Reads the records at some places. Returns the values of each column in the order of the places. `None` if there
+    /// are not as many records at them.
+    fn read(&mut self, dataset: &Catalog, places: &[RecordPlace], own: &Arc<Counters>) -> Result<Option<Vec<Vec<u8>>>> {
         let widths: Vec<usize> = self.resolved.stored_widths().collect();
         let mut values: Vec<Vec<u8>> = widths.iter().map(|width| vec![0; places.len() * width]).collect();
         let mut sorted: Vec<(RecordPlace, usize)> = places.iter().copied().zip(0..).collect();
@@ -203,10 +220,6 @@ impl Records {
             }
             found += of_group.len();
         }
-        if found != places.len() {
-            let what = "entries of an index name records that do not exist, or one record twice";
-            return Err(Error::corruption(dataset.root(), what));
-        }
-        Ok(values)
+        Ok((found == places.len()).then_some(values))
     }
 }

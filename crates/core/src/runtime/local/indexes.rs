@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::format::{ColumnTap, TappedGroup};
 use crate::index::{EntryLayout, IndexedValues, RecordPlace};
 use crate::runtime::local::stage::{LocalStage, OpenEpoch};
-use crate::runtime::opening::clear_attempts;
+use crate::runtime::opening::clear_index;
 use crate::runtime::verdict::Verdict;
 use crate::runtime::{EpochStart, WriteOptions};
 use crate::storage::Storage;
@@ -51,8 +51,8 @@ impl LocalIndexes {
             let index = paths.index(definition.name());
             let stage = options.of_stage(records);
             let job = LocalStage::open(Arc::clone(storage), index.root(), schema, stage, true)?;
-            // Parts that cannot be removed now are removed by the next job.
-            clear_attempts(&**storage, index.root()).ok();
+            // Files that cannot be removed now are removed by the next job.
+            clear_index(&**storage, &paths, &index).ok();
             opened.columns.extend_from_slice(&values.columns);
             opened.jobs.push(IndexJob { name: definition.name().to_owned(), values, job });
         }
@@ -109,6 +109,14 @@ impl LocalIndexes {
     /// Aborts the open epoch of each index.
     pub(super) fn abort(&self, cause: &str) {
         abort(&self.jobs, cause);
+    }
+
+    /// Releases the locks of the indexes.
+    ///
+    /// # Errors
+    /// When an epoch is open, or a lock file cannot be removed. The first error is returned.
+    pub(super) fn close(self) -> Result<()> {
+        self.jobs.into_iter().map(|index| index.job.close()).fold(Ok(()), Result::and)
     }
 
     /// Removes the entries of all epochs after `epoch`. Entries that cannot be removed are not used.

@@ -11,7 +11,7 @@ use crate::runtime::verdict::Verdict;
 use crate::runtime::{EpochStart, WriteOptions};
 use crate::schema::{ColumnView, Schema};
 use crate::storage::{FileSystem, Storage};
-use crate::store::{DatasetDescriptor, LockNotice, Recovery};
+use crate::store::{DatasetDescriptor, LockNotice, Recovery, WriterLock};
 
 /// A dataset open for writing by all ranks of this process, with the indexes that are made of its records.
 ///
@@ -36,6 +36,9 @@ pub struct LocalJob {
     /// Declared first, so that its threads end before the indexes are closed.
     records: LocalStage,
     indexes: Arc<LocalIndexes>,
+    /// The lock of the records, which other jobs of the same dataset share. Declared after the indexes, whose locks are
+    /// released first: the next holder of the dataset's lock needs them, too.
+    lock: Option<Arc<WriterLock>>,
     /// Held while an epoch is begun or ended, and while epochs are removed.
     ends: Mutex<()>,
 }
@@ -65,7 +68,7 @@ impl LocalJob {
         let holds_commits = options.index_connections() > 0;
         let records = LocalStage::open(Arc::clone(&storage), path.as_ref(), schema, options.clone(), holds_commits)?;
         let indexes = LocalIndexes::open(&storage, path.as_ref(), records.descriptor(), &options)?;
-        Ok(Self { records, indexes: Arc::new(indexes), ends: Mutex::default() })
+        Ok(Self { lock: records.lock(), records, indexes: Arc::new(indexes), ends: Mutex::default() })
     }
 
     /// Opens another job of the same dataset, which shares the lock of this one. It receives an epoch while this one
@@ -102,7 +105,7 @@ impl LocalJob {
             return Ok(None);
         }
         let records = self.records.beside()?;
-        Ok(Some(Self { records, indexes: Arc::default(), ends: Mutex::default() }))
+        Ok(Some(Self { lock: records.lock(), records, indexes: Arc::default(), ends: Mutex::default() }))
     }
 
     /// Returns the number of ranks that store an epoch of this many records.
@@ -231,11 +234,17 @@ impl LocalJob {
         Ok(removed)
     }
 
-    /// Closes the dataset and releases its lock. Dropping the job does the same but cannot report an error.
+    /// Closes the dataset and its indexes, and releases their locks. Dropping the job does the same but cannot report
+    /// an error.
     ///
     /// # Errors
-    /// When an epoch is open, or the lock file cannot be removed.
+    /// When an epoch is open, or a lock file cannot be removed. The first error is returned.
     pub fn close(self) -> Result<()> {
-        self.records.close()
+        let Self { records, indexes, lock, ends: _ } = self;
+        let records = records.close();
+        // The threads that append entries have ended.
+        let indexes = Arc::into_inner(indexes).map_or(Ok(()), LocalIndexes::close);
+        let lock = lock.and_then(Arc::into_inner).map_or(Ok(()), WriterLock::release);
+        records.and(indexes).and(lock)
     }
 }

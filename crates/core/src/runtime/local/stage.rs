@@ -19,7 +19,7 @@ use crate::runtime::{EpochStart, WriteOptions};
 use crate::schema::{ColumnView, Schema};
 use crate::shuffle::{Action, Engine, Failure, Progress, Spill, Timeouts};
 use crate::storage::Storage;
-use crate::store::{DatasetDescriptor, DatasetPaths, EpochCommit, LockNotice, Recovery, WriterLock};
+use crate::store::{DatasetDescriptor, DatasetPaths, EpochCommit, LockNotice, Recovery, WriterLock, truncate_after};
 use crate::writer::{PartFactory, THREADS_PER_CORE};
 
 /// Maximum time that a thread waits for background threads before it drives ranks again.
@@ -436,15 +436,22 @@ impl LocalStage {
         }
         self.check_lock()?;
         self.resume_after(None);
-        let removed = crate::store::truncate_after(&self.storage, &self.paths, &self.descriptor, epoch)?;
+        let break_lock = self.options.break_lock;
+        let truncation = truncate_after(&self.storage, &self.paths, &self.descriptor, epoch, break_lock)?;
         self.bitmaps.truncate_after(epoch);
         self.resume_after(rows_of_greatest_epoch(&*self.storage, &self.paths, &self.descriptor));
-        Ok(removed)
+        // An index that is stale now is cleared by its next writer.
+        Ok(truncation.removed)
     }
 
     /// Makes the next epoch follow one of this size.
     fn resume_after(&self, rows: Option<u64>) {
         lock_rank(&self.shared.ranks[0]).endpoint.engine.resume_after(rows);
+    }
+
+    /// Returns the writer lock, to be held longer than the stage.
+    pub(super) fn lock(&self) -> Option<Arc<WriterLock>> {
+        self.lock.clone()
     }
 
     /// Returns an error if this job no longer holds the writer lock.

@@ -19,7 +19,7 @@ use crate::error::{Error, Result, UsageError};
 use crate::format::ColumnTap;
 use crate::index::EntryLayout;
 use crate::runtime::endpoint::Endpoint;
-use crate::runtime::opening::clear_attempts;
+use crate::runtime::opening::clear_index;
 use crate::runtime::options::EpochStart;
 use crate::runtime::process::feed::{EntryFeed, EntryTap};
 use crate::runtime::verdict::Verdict;
@@ -52,8 +52,8 @@ impl RankIndexes {
             let (host, shared) = (Arc::clone(host), Arc::clone(storage));
             let stage = RankStage::open(host, shared, index.root(), schema, entry_options, *rank, connections)?;
             if *rank == 0 {
-                // Parts that cannot be removed now are removed by the next job.
-                clear_attempts(&**storage, index.root()).ok();
+                // Files that cannot be removed now are removed by the next job.
+                clear_index(&**storage, paths, &index).ok();
             }
             stages.push(IndexStage { name: definition.name().to_owned(), feed, stage });
         }

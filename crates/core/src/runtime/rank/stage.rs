@@ -407,10 +407,12 @@ impl RankStage {
     pub(super) fn truncate_as_root(&self, epoch: u64) -> Result<Vec<u64>> {
         self.check_lock()?;
         self.background.endpoint().engine.resume_after(None);
-        let removed = truncate_after(&self.storage, &self.paths, &self.descriptor, epoch)?;
+        let break_lock = self.options.break_lock;
+        let truncation = truncate_after(&self.storage, &self.paths, &self.descriptor, epoch, break_lock)?;
         self.bitmaps.truncate_after(epoch);
         self.resume();
-        Ok(removed)
+        // An index that is stale now is cleared by its next writer.
+        Ok(truncation.removed)
     }
 
     /// Makes the next epoch follow the greatest one of the dataset. Called on rank 0.

@@ -154,11 +154,11 @@ fn truncation_removes_what_follows_and_nothing_else() {
     let memory = dataset(true, &[(1, 1), (2, 2), (10, 3), (u64::MAX, 4)]);
     let storage = shared(&memory);
     let (_lock, descriptor) = open(&storage).unwrap();
-    assert_eq!(truncate_after(&storage, &paths(), &descriptor, 2).unwrap(), [10, u64::MAX]);
+    assert_eq!(truncate_after(&storage, &paths(), &descriptor, 2, false).unwrap().removed, [10, u64::MAX]);
     assert_eq!(contents(&memory).into_keys().collect::<Vec<_>>(), [1, 2]);
     assert_eq!(memory.list(&paths().manifests()).unwrap().len(), 2);
     assert!(memory.list(&paths().unfinished()).unwrap().is_empty());
-    assert!(truncate_after(&storage, &paths(), &descriptor, 2).unwrap().is_empty());
+    assert!(truncate_after(&storage, &paths(), &descriptor, 2, false).unwrap().removed.is_empty());
     write_epoch(&storage, &descriptor, 10, IfExists::Error, 5).unwrap();
     assert_eq!(contents(&memory.crash())[&10], ids(5));
 }

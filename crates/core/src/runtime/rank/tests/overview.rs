@@ -130,7 +130,7 @@ fn overviews_have_the_rows_of_the_highest_level() {
         assert_eq!(highest, rows(index.root().to_owned(), epoch, 0));
     }
     let descriptor = DatasetDescriptor::read(&*storage, &paths).unwrap();
-    assert_eq!(truncate_after(&storage, &paths, &descriptor, 1).unwrap(), [2]);
+    assert_eq!(truncate_after(&storage, &paths, &descriptor, 1, false).unwrap().removed, [2]);
     assert_eq!(Dataset::open_with(storage.clone(), index.root()).unwrap().epochs().unwrap(), [1]);
     check_files(&storage);
 }
