@@ -223,6 +223,15 @@ impl ExpressionPlan {
     }
 }
 
+/// Returns the values of a type that equal one of these literals.
+///
+/// It is not inlined, since planning calls itself, and deep predicates have little stack.
+#[inline(never)]
+pub(super) fn members_of_type(data_type: DataType, literals: impl Iterator<Item = Value>) -> Members {
+    let equal = |literal| interval(CompareOp::Equal, data_type, literal);
+    Members::new(literals.filter_map(equal).map(|(value, _)| value))
+}
+
 /// Returns a rough cost of a plan per row. Cheap plans run first, and may make the others unnecessary.
 fn cost(plan: &ExpressionPlan) -> usize {
     match plan {
@@ -367,8 +376,7 @@ impl ExpressionPlanner<'_> {
         };
         match source {
             Some(source) => {
-                let equal = |literal| interval(CompareOp::Equal, source.data_type(), literal);
-                let members = Members::new(literals.into_iter().filter_map(equal).map(|(value, _)| value));
+                let members = members_of_type(source.data_type(), literals.into_iter());
                 ExpressionPlan::any_of(source, members, !negated)
             }
             None => {

@@ -215,8 +215,7 @@ impl Forecast {
             stored_bytes,
             clustering: schema.clustering().name(),
             filter_bytes,
-            ingest_s: (arrived_s + tail_s)
-                .max((stored_bytes + filter_bytes) as f64 / throughput + commit_s),
+            ingest_s: (arrived_s + tail_s).max((stored_bytes + filter_bytes) as f64 / throughput + commit_s),
             plain_s,
             processor_s: report.busy_s * scale,
             indexes: Vec::new(),

@@ -259,8 +259,7 @@ fn append(job: &LocalJob, schema: &Schema, shares: &[Vec<u8>], cores: usize) -> 
 
 /// Measures the bandwidth of plain writes by one thread a core, each to a file of its own, as parts are written.
 fn write_bytes_per_s(folder: &Path, cores: usize) -> Result<f64, Failure> {
-    let blocks =
-        ((CORE_WRITE_BYTES * cores as u64).min(MOST_BYTES) / cores as u64).div_ceil(BLOCK_BYTES as u64);
+    let blocks = ((CORE_WRITE_BYTES * cores as u64).min(MOST_BYTES) / cores as u64).div_ceil(BLOCK_BYTES as u64);
     let mut memory = vec![0; BLOCK_BYTES + ALIGNMENT];
     scramble(1, &mut memory);
     let aligned = memory.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);

@@ -101,10 +101,10 @@ impl EntryIndex {
     fn condition(&self, entries: &Schema, predicate: &Predicate) -> Result<Option<Predicate>> {
         if !self.is_numeric() {
             let values = predicate.tuples_of(&self.records, &[self.column], MOST_BYTE_STRINGS);
-            return values.map(|values| with_byte_strings(entries, &values)).transpose();
+            return Ok(values.map(|values| Predicate::any_tuple_of(entries, &[EntryLayout::VALUE], &values.concat())));
         }
         match predicate.values_of(self.column) {
-            Some(values) => with_values(entries, &values).map(Some),
+            Some(values) => Ok(Some(Predicate::any_of(entries, EntryLayout::VALUE, values.into_iter())?)),
             None => predicate.range_of(self.column).map(|range| in_range(entries, range)).transpose(),
         }
     }
@@ -351,38 +351,6 @@ impl AccessPath for EntryIndex {
     ) -> Result<Option<Box<dyn OrderedRecords>>> {
         self.ask(|catalog| self.in_order_by(catalog, predicate, columns, records, most))
     }
-}
-
-/// Returns the predicate that an entry has one of these values.
-fn with_values(schema: &Schema, values: &[Value]) -> Result<Predicate> {
-    let column = &schema.columns()[EntryLayout::VALUE];
-    if column.data_type.is_integer() {
-        let whole = values.iter().filter_map(|value| match value {
-            Value::Int(value) => Some(*value),
-            Value::Float(_) => None,
-        });
-        return Ok(Predicate::any_of(schema, EntryLayout::VALUE, whole)?);
-    }
-    let listed: Vec<String> = values.iter().map(|value| literal(*value)).collect();
-    let text = match listed.as_slice() {
-        [] => "false".to_owned(),
-        listed => format!("{} IN ({})", col(&column.name), listed.join(", ")),
-    };
-    Ok(Predicate::parse(&text, schema)?)
-}
-
-/// Returns the predicate that an entry has one of these byte strings.
-fn with_byte_strings(schema: &Schema, values: &[Vec<u8>]) -> Result<Predicate> {
-    let literal = |value: &Vec<u8>| {
-        let digits: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("x'{digits}'")
-    };
-    let listed: Vec<String> = values.iter().map(literal).collect();
-    let text = match listed.as_slice() {
-        [] => "false".to_owned(),
-        listed => format!("{} IN ({})", col(&schema.columns()[EntryLayout::VALUE].name), listed.join(", ")),
-    };
-    Ok(Predicate::parse(&text, schema)?)
 }
 
 /// Returns the predicate that an entry has a value in a closed range.
