@@ -12,11 +12,12 @@ use super::ExpressionError;
 use super::bind::{Binder, Names};
 use super::comparison::{Comparison, Connective, fold};
 use super::keys::keys_of;
+use super::members::Members;
 use super::parse::{SourceText, parse};
 use super::plan::{ExpressionPlan, ExpressionPlanner, Source, members_of_type};
 use super::predicate_input::PredicateInput;
 use super::program::Stack;
-use super::prune::{ColumnBounds, Pruner, TruthValue, range_of, values_of};
+use super::prune::{ColumnBounds, Pruner, TruthValue, members_of, range_of};
 use super::space::{self, SpaceText};
 use super::tree::{Condition, gather};
 use super::tuples::TupleSet;
@@ -133,11 +134,20 @@ impl Predicate {
         column: usize,
         values: impl Iterator<Item = Value>,
     ) -> Result<Self, ExpressionError> {
+        let data_type = schema.columns().get(column).map_or(DataType::U64, |stated| stated.data_type);
+        Self::of_members(schema, column, members_of_type(data_type, values))
+    }
+
+    /// Returns the predicate that a numeric column has one of these values of its type, which are shared.
+    ///
+    /// # Errors
+    /// As for [`Predicate::any_of`].
+    pub(crate) fn of_members(schema: &Schema, column: usize, members: Arc<Members>) -> Result<Self, ExpressionError> {
         let Some(stated) = schema.columns().get(column).filter(|stated| stated.data_type.is_numeric()) else {
             return Err(ExpressionError::Input(format!("column {column} is not a numeric column")));
         };
         let source = Source::Column { slot: 0, index: column, data_type: stated.data_type };
-        let plan = ExpressionPlan::any_of(source, members_of_type(stated.data_type, values), true);
+        let plan = ExpressionPlan::any_of(source, members, true);
         let text = format!("{} IN (…)", stated.name);
         Ok(Self { text, plan, columns: vec![column], types: vec![stated.data_type], uses_epoch: false })
     }
@@ -207,9 +217,9 @@ impl Predicate {
     }
 
     /// Returns values among which are the column's values of all matching rows, or `None` if the predicate implies no
-    /// finite list.
-    pub fn values_of(&self, column: usize) -> Option<Vec<Value>> {
-        values_of(&self.plan, column)
+    /// finite list. The values are those of the predicate, which are not copied.
+    pub(crate) fn members_of(&self, column: usize) -> Option<Arc<Members>> {
+        members_of(&self.plan, column)
     }
 
     /// Returns keys among which are the keys of all matching rows: the stored values of the key's columns, packed.

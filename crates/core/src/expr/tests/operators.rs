@@ -1,5 +1,7 @@
 //! Examples of each operator and rule of the language. The expected results are those of NumPy, derived by hand.
 
+use std::sync::Arc;
+
 use super::super::{ColumnBounds, NanPresence, Predicate, TruthValue};
 use super::{Row, evaluate, matches, schema};
 use crate::schema::Value;
@@ -357,4 +359,19 @@ fn listed_values_are_exact() {
         }
     }
     assert!(Predicate::any_of(&schema(), 6, [].into_iter()).is_err());
+}
+
+/// A predicate is copied for each epoch and index, but its lists are not.
+#[test]
+fn copies_share_their_lists() {
+    let schema = schema();
+    let predicate = Predicate::parse("big IN (3, 1, 2, 3) AND (int = 7 OR int IN (9, 8) OR int = 8)", &schema).unwrap();
+    let listed = predicate.members_of(5).unwrap();
+    assert_eq!(listed.values(), [1, 2, 3].map(Value::Int));
+    assert_eq!(predicate.members_of(3).unwrap().values(), [7, 8, 9].map(Value::Int));
+    assert!(predicate.members_of(4).is_none());
+    let made = Predicate::of_members(&schema, 5, listed.clone()).unwrap();
+    for copy in [predicate.clone(), made].into_iter().chain(predicate.branches(9)) {
+        assert!(Arc::ptr_eq(&copy.members_of(5).unwrap(), &listed), "{copy}");
+    }
 }

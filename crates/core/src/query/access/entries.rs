@@ -103,8 +103,8 @@ impl EntryIndex {
             let values = predicate.tuples_of(&self.records, &[self.column], MOST_BYTE_STRINGS);
             return Ok(values.map(|values| Predicate::any_tuple_of(entries, &[EntryLayout::VALUE], &values.concat())));
         }
-        match predicate.values_of(self.column) {
-            Some(values) => Ok(Some(Predicate::any_of(entries, EntryLayout::VALUE, values.into_iter())?)),
+        match predicate.members_of(self.column) {
+            Some(members) => Ok(Some(Predicate::of_members(entries, EntryLayout::VALUE, members)?)),
             None => predicate.range_of(self.column).map(|range| in_range(entries, range)).transpose(),
         }
     }
@@ -112,7 +112,7 @@ impl EntryIndex {
     /// Returns the number of values that a predicate lists, if it does.
     fn listed_values(&self, predicate: &Predicate) -> Option<u64> {
         let values = if self.is_numeric() {
-            predicate.values_of(self.column)?.len()
+            predicate.members_of(self.column)?.values().len()
         } else {
             predicate.tuples_of(&self.records, &[self.column], MOST_BYTE_STRINGS)?.len()
         };
@@ -138,12 +138,8 @@ impl EntryIndex {
         records: &EpochManifest,
     ) -> Result<Option<FindingCost>> {
         let Some(manifest) = catalog.manifest_of(records, &[])? else { return Ok(None) };
-        if let Some(values) = self.listed_values(predicate) {
-            let ordinals = self.listed_ordinals(catalog, predicate);
-            return Ok(Some(match ordinals {
-                Some(ordinals) => FindingCost::of_values(&manifest, &catalog.key_ranges(&manifest), &ordinals),
-                None => FindingCost::of_hashes(&manifest, values),
-            }));
+        if let Some(cost) = self.cost_of_list(catalog, predicate, &manifest) {
+            return Ok(Some(cost));
         }
         let Some(resolved) = self.query(catalog, predicate, records, &[])? else { return Ok(None) };
         let chosen = choose(catalog, &resolved, &manifest);
@@ -163,18 +159,14 @@ impl EntryIndex {
         Ok(Some(cost))
     }
 
-    /// Returns the ordinals of the values that a predicate lists, ascending and without duplicates. `None` if entries
-    /// are not clustered by range.
-    fn listed_ordinals(&self, catalog: &Catalog, predicate: &Predicate) -> Option<Vec<u64>> {
+    /// Returns the cost of finding the values that a predicate lists, if it does.
+    fn cost_of_list(&self, catalog: &Catalog, predicate: &Predicate, entries: &EpochManifest) -> Option<FindingCost> {
         if !self.is_numeric() || catalog.schema.clustering() != Clustering::Range {
-            return None;
+            return Some(FindingCost::of_hashes(entries, self.listed_values(predicate)?));
         }
-        let order = catalog.schema.key_order();
-        let values = predicate.values_of(self.column)?;
-        let mut ordinals: Vec<u64> = values.iter().map(|value| order.ordinal_of(*value)).collect();
-        ordinals.sort_unstable();
-        ordinals.dedup();
-        Some(ordinals)
+        let members = predicate.members_of(self.column)?;
+        let ranges = catalog.key_ranges(entries);
+        Some(FindingCost::of_values(entries, (&ranges, catalog.schema.key_order()), members.values()))
     }
 
     /// Returns the columns of the entries that have the values of these columns of the records. `None` if entries lack
