@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -10,7 +11,11 @@ use arrow_array::types::{Float32Type, UInt64Type};
 use turbidite::query::{QueryMetrics, Use};
 use turbidite::random::Random;
 use turbidite::storage::MemoryStorage;
-use turbidite::{Column, ColumnView, DataType, Dataset, LocalJob, Query, Schema, WriteOptions};
+use turbidite::{Column, ColumnView, DataType, Dataset, ErrorClass, LocalJob, Query, Schema, WriteOptions};
+
+mod support;
+
+use support::{files, overwrite};
 
 /// A record: velocity and number.
 type Record = (f32, u64);
@@ -37,6 +42,8 @@ fn append(storage: &Arc<MemoryStorage>, blob: bool, indexes: &[&str], epochs: &[
     ];
     columns.extend(blob.then(|| Column::new("blob", DataType::FixedBytes(BLOB_BYTES as u32))));
     let mut options = WriteOptions::new(1);
+    // Estimates are exact to a page.
+    options.page_rows = 8;
     options.indexes = indexes.iter().map(|text| text.parse().unwrap()).collect();
     let schema = Schema::new(columns, "energy").unwrap();
     let job = LocalJob::open_with(storage.clone(), "/ds", schema, options).unwrap();
@@ -118,4 +125,73 @@ fn long_lists_of_floats_are_looked_up() {
         assert_eq!(rows.iter().map(|row| row.1).collect::<Vec<_>>(), first[..10], "{access:?}");
         assert!(!by_index || read.entries_read > 0, "{read:?}");
     }
+}
+
+/// Rows whose carried columns are wide are read from an index alone up to a number of bytes, not of rows.
+#[test]
+fn wide_answers_are_read_from_the_records() {
+    let storage = Arc::new(MemoryStorage::new());
+    append(&storage, true, &["uy,with=number,with=blob"], &[(3, records(3, 640))]);
+    let dataset = Dataset::open_with(storage, "/ds").unwrap();
+    let records = records(3, 640);
+    for (low, is_covered) in [(100.0, true), (-1.0, false)] {
+        let query = Query::new().filter(format!("uy > {low}")).using(Use::Index("uy".into()));
+        let (rows, read) = run(&dataset, &query, true).unwrap();
+        let wanted: BTreeSet<u64> = records.iter().filter(|record| record.0 > low).map(|record| record.1).collect();
+        assert_eq!(rows.into_iter().map(|row| row.2).collect::<BTreeSet<u64>>(), wanted, "{low}");
+        assert_eq!(wanted.len() * BLOB_BYTES < 32 << 20, is_covered, "{} rows", wanted.len());
+        assert_eq!(read.runs_touched == 0, is_covered, "{low}: {read:?}");
+        // The same rows without their blobs.
+        let (rows, read) = run(&dataset, &query, false).unwrap();
+        assert_eq!((rows.len(), read.runs_touched), (wanted.len(), 0), "{low}");
+    }
+}
+
+/// An order without an index is refused before the first row if the rows of any epoch do not fit into memory. Rows that
+/// do are ordered without a limit.
+#[test]
+fn orders_beyond_memory_are_refused_before_the_first_row() {
+    let storage = Arc::new(MemoryStorage::new());
+    let epochs = [(3, records(3, 900)), (4, records(4, 20)), (5, records(5, 1_100))];
+    append(&storage, true, &[], &epochs[..1]);
+    append(&storage, true, &["uy"], &epochs[1..2]);
+    append(&storage, true, &[], &epochs[2..]);
+    let dataset = Dataset::open_with(storage.clone(), "/ds").unwrap();
+    let query = Query::new().ordered_by("uy");
+    for epoch in [3, 4] {
+        let (rows, _) = run(&dataset, &query.clone().epochs(epoch), true).unwrap();
+        let of_epoch = &epochs[epoch as usize - 3].1;
+        let mut wanted: Vec<f32> = of_epoch.iter().map(|record| record.0).collect();
+        // NaN is last, and -0.0 equals 0.0.
+        wanted.sort_by(|one, other| (one + 0.0).total_cmp(&(other + 0.0)));
+        let is_same = |(row, value): (&Row, &f32)| row.1 == *value || (row.1.is_nan() && value.is_nan());
+        assert!(rows.len() == wanted.len() && rows.iter().zip(&wanted).all(is_same), "{epoch}");
+    }
+    for (query, words) in [
+        (query.clone(), "'uy' has no index of this epoch; limit the query to 1023 rows, or run 'turbidite index add'"),
+        (query.clone().using(Use::Scan), "a scan keeps no more in memory; limit the query to 1023 rows, or let it use"),
+        (
+            query.clone().filter("number % 2 = 0").limit(1_024),
+            "more than 1023 rows of epoch 5 cannot be ordered by 'uy'",
+        ),
+    ] {
+        let query = query.columns(["epoch", "uy", "number", "blob"]);
+        let first = dataset.run(&query).unwrap().next().unwrap();
+        let error = first.unwrap_err();
+        assert!(error.to_string().contains(words), "{error}");
+        assert_eq!(error.class(), ErrorClass::Usage);
+        assert!(dataset.explain(&query).is_err());
+    }
+    // The first epochs have more rows than are wanted.
+    let (rows, _) = run(&dataset, &query.clone().limit(910), true).unwrap();
+    assert_eq!((rows.len(), rows[909].0), (910, 4));
+    let (rows, _) = run(&dataset, &query.clone().limit(1_023), true).unwrap();
+    assert_eq!((rows.len(), rows[1_022].0), (1_023, 5));
+    // An index that cannot be read.
+    for (path, bytes) in files(&storage, Path::new("/ds/_turbidite/index/uy")) {
+        overwrite(&storage, &path, &vec![0xa5; bytes.len()]);
+    }
+    let dataset = Dataset::open_with(storage, "/ds").unwrap();
+    let error = run(&dataset, &query, true).unwrap_err().to_string();
+    assert!(error.contains("index 'uy' cannot be read; limit") && error.contains("index drop"), "{error}");
 }
