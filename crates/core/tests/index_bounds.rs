@@ -91,7 +91,8 @@ fn run(dataset: &Dataset, query: &Query, blob: bool) -> turbidite::Result<(Vec<R
     Ok((rows, stream.metrics()))
 }
 
-/// A list that a user may state is looked up in an index of floats, whose values have longer texts than the stated ones.
+/// A list that a user may state is looked up in an index of floats, whose values have longer texts than the stated
+/// ones.
 #[test]
 fn long_lists_of_floats_are_looked_up() {
     let storage = Arc::new(MemoryStorage::new());

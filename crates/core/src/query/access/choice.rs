@@ -82,8 +82,8 @@ pub(in crate::query) fn is_too_much_ahead(error: &Error, most: u64) -> bool {
 /// Chooses access paths, and keeps the rows that they return. `choices` are the row groups that statistics leave.
 ///
 /// # Errors
-/// I/O errors, and a usage error if the query requires an index that does not exist, or more than `most_entries` of
-/// its entries.
+/// I/O errors, and a usage error if the query requires an index that does not exist, or more than `most_entries` of its
+/// entries.
 pub(in crate::query) fn narrow(
     dataset: &Catalog,
     resolved: &ResolvedQuery,

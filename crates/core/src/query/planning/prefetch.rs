@@ -26,8 +26,8 @@ const ANNOUNCED_GROUPS: usize = 64;
 /// Maximum size of announced ranges in bytes. Larger reads wait for the device's bandwidth, not for its latency.
 const ANNOUNCED_BYTES: u64 = 8 << 20;
 
-/// Plans an epoch ([`plan_epoch_then`]), by at most `most_entries` of an index that the query requires. If the query reads few pages and they are not in memory, announces all of
-/// them.
+/// Plans an epoch ([`plan_epoch_then`]), by at most `most_entries` of an index that the query requires. If the query
+/// reads few pages and they are not in memory, announces all of them.
 ///
 /// # Errors
 /// The errors of [`plan_epoch_then`].
