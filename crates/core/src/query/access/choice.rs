@@ -21,7 +21,8 @@ use crate::query::metrics::Counters;
 use crate::query::planning::pages::first_rows;
 use crate::query::planning::pruning::GroupChoice;
 use crate::query::planning::selection::RowSelection;
-use crate::query::request::{ResolvedQuery, SCAN, Use};
+use crate::query::request::ResolvedQuery;
+use crate::query::use_path::{SCAN, Use};
 
 /// Number of rows of a page, for the estimate of the pages that an index touches.
 const PAGE_ROWS: u64 = 2048;
@@ -99,11 +100,7 @@ pub(in crate::query) fn narrow(
         return Ok(Narrowed { choices, ..Narrowed::default() });
     };
     let forced = resolved.access != Use::Automatic;
-    let allowed = paths.iter().map(|path| &**path).filter(|path| match &resolved.access {
-        Use::Automatic => true,
-        Use::Scan => false,
-        Use::Index(name) => path.name() == name,
-    });
+    let allowed = paths.iter().map(|path| &**path).filter(|path| resolved.access.allows(path.name()));
     let mut finder = Finder { predicate, manifest, counters, threads: resolved.threads, corrupt_indexes: 0 };
     let candidates = finder.candidates(&allowed.collect::<Vec<_>>())?;
     let alternative = |candidate: &Candidate<'_>| Alternative {

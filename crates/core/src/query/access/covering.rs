@@ -21,7 +21,8 @@ use crate::query::execution::column::array;
 use crate::query::execution::read::PackedRows;
 use crate::query::metrics::{Counters, add, lap};
 use crate::query::planning::scan::choose;
-use crate::query::request::{ResolvedQuery, Use};
+use crate::query::request::ResolvedQuery;
+use crate::query::use_path::Use;
 
 /// Number of rows per entry from which the entries are read. They are read once and in few pieces, but sorted by place.
 const ROWS_PER_ENTRY: u64 = 8;
@@ -54,14 +55,9 @@ pub(in crate::query) fn applies(dataset: &Catalog, resolved: &ResolvedQuery) -> 
 
 /// Returns the indexes that have all columns of a query and that it may use.
 fn covering<'a>(dataset: &'a Catalog, resolved: &ResolvedQuery) -> Vec<&'a dyn AccessPath> {
-    let is_allowed = |path: &&dyn AccessPath| match &resolved.access {
-        Use::Automatic => true,
-        Use::Scan => false,
-        Use::Index(name) => path.name() == name,
-    };
     let columns = columns(resolved);
     let paths = dataset.indexes().iter().map(|path| &**path);
-    paths.filter(is_allowed).filter(|path| path.has_columns(&columns)).collect()
+    paths.filter(|path| resolved.access.allows(path.name()) && path.has_columns(&columns)).collect()
 }
 
 /// Returns the columns that a query reads: those of the predicate, then the others that it returns.

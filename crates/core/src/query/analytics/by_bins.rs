@@ -36,7 +36,8 @@ use crate::query::planning::pruning::GroupChoice;
 use crate::query::planning::scan::{EpochScan, choose, plan_epoch_by, replaced};
 use crate::query::planning::selection::RowSelection;
 use crate::query::planning::statistics::select_comparison;
-use crate::query::request::{ResolvedQuery, Use};
+use crate::query::request::ResolvedQuery;
+use crate::query::use_path::Use;
 use crate::schema::Value;
 
 /// Maximum decoded bytes of a chunk of rows that are read.

@@ -26,7 +26,8 @@ use crate::query::execution::walk::{Walk, steps};
 use crate::query::metrics::{Counters, add};
 use crate::query::planning::explain::EpochExplanation;
 use crate::query::planning::scan::{announce_chosen, choose};
-use crate::query::request::{ResolvedQuery, Use};
+use crate::query::request::ResolvedQuery;
+use crate::query::use_path::Use;
 use crate::schema::KeyOrder;
 
 /// Maximum size of the first rows of an epoch that are kept in memory, in bytes. Twice as many are collected.
@@ -95,11 +96,7 @@ fn ordering<'a, 'q>(
     manifest: &'q EpochManifest,
 ) -> impl Iterator<Item = (&'a dyn AccessPath, Result<Option<u64>>)> {
     let paths = dataset.indexes().iter().map(|path| &**path);
-    let allowed = paths.filter(|path| match &resolved.access {
-        Use::Automatic => true,
-        Use::Scan => false,
-        Use::Index(name) => path.name() == name,
-    });
+    let allowed = paths.filter(|path| resolved.access.allows(path.name()));
     allowed.map(move |path| (path, path.order_bytes(column, manifest)))
 }
 

@@ -21,7 +21,8 @@ use crate::query::planning::group::Group;
 use crate::query::planning::pruning::{GroupChoice, choose_among, choose_groups};
 use crate::query::planning::selection::RowSelection;
 use crate::query::progress::QueryProgress;
-use crate::query::request::{ResolvedQuery, SCAN};
+use crate::query::request::ResolvedQuery;
+use crate::query::use_path::SCAN;
 
 /// Cost of planning an epoch, as a number of bytes read. Planning reads a manifest and some footers.
 pub(in crate::query) const PLAN_COST_BYTES: u64 = 64 << 10;
