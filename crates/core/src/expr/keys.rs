@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::schema::{DataType, Value};
 
 use super::plan::{ExpressionPlan, Source};
-use super::prune::values_of;
+use super::prune::members_of;
 use super::tuples::pack_integer;
 
 /// A column of a key.
@@ -49,13 +49,13 @@ pub(super) fn keys_of(plan: &ExpressionPlan, columns: &[KeyColumn], most: usize)
         }
         _ => {
             let &[(index, data_type)] = columns else { return None };
-            let values = values_of(plan, index).filter(|values| values.len() <= most)?;
-            let pack = |value| {
+            let members = members_of(plan, index).filter(|members| members.values().len() <= most)?;
+            let pack = |value: &Value| {
                 let mut packed = Vec::with_capacity(data_type.width());
-                let Value::Int(value) = value else { return None };
+                let Value::Int(value) = *value else { return None };
                 pack_integer(data_type, value, &mut packed).then_some(packed)
             };
-            values.into_iter().map(pack).collect::<Option<Keys>>()?
+            members.values().iter().map(pack).collect::<Option<Keys>>()?
         }
     };
     Some(keys)

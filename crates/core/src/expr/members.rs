@@ -13,7 +13,7 @@ const MOST_FILTER_BITS: usize = 1 << 20;
 
 /// A set of values of one column type (or of `f64`), without NaN.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Members {
+pub(crate) struct Members {
     /// Values in ascending order, without duplicates.
     sorted: Vec<Value>,
     /// Hash table of the values' codes with open addressing, at most half full.
@@ -156,8 +156,8 @@ impl Members {
         Mask::of_words(values.chunks(WORD_ROWS).map(word).collect(), values.len())
     }
 
-    /// Returns the members in ascending order.
-    pub(super) fn values(&self) -> &[Value] {
+    /// Returns the members, ascending and without duplicates.
+    pub(crate) fn values(&self) -> &[Value] {
         &self.sorted
     }
 

@@ -52,7 +52,7 @@ pub(super) enum ExpressionPlan {
     /// The value is a member of a list.
     Member {
         source: Source,
-        members: Members,
+        members: Arc<Members>,
         inside: bool,
     },
     /// An exact comparison of two integers.
@@ -75,7 +75,7 @@ pub(super) enum ExpressionPlan {
     },
     ComputedMember {
         value: Computed,
-        members: Members,
+        members: Arc<Members>,
         inside: bool,
     },
     /// The values of columns are one of the tuples, at least one.
@@ -214,13 +214,22 @@ fn both(one: &ExpressionPlan, other: &ExpressionPlan) -> Option<ExpressionPlan> 
 
 impl ExpressionPlan {
     /// Returns a plan that tests whether a source's value is in a list.
-    pub(super) fn any_of(source: Source, members: Members, inside: bool) -> Self {
+    pub(super) fn any_of(source: Source, members: Arc<Members>, inside: bool) -> Self {
         match *members.values() {
             [] => Self::Constant(!inside),
             [value] => range(source, Some((value, value)), inside),
             _ => Self::Member { source, members, inside },
         }
     }
+}
+
+/// Returns the values of a type that equal one of these literals.
+///
+/// It is not inlined, since planning calls itself, and deep predicates have little stack.
+#[inline(never)]
+pub(super) fn members_of_type(data_type: DataType, literals: impl Iterator<Item = Value>) -> Arc<Members> {
+    let equal = |literal| interval(CompareOp::Equal, data_type, literal);
+    Arc::new(Members::new(literals.filter_map(equal).map(|(value, _)| value)))
 }
 
 /// Returns a rough cost of a plan per row. Cheap plans run first, and may make the others unnecessary.
@@ -367,13 +376,16 @@ impl ExpressionPlanner<'_> {
         };
         match source {
             Some(source) => {
-                let equal = |literal| interval(CompareOp::Equal, source.data_type(), literal);
-                let members = Members::new(literals.into_iter().filter_map(equal).map(|(value, _)| value));
+                let members = members_of_type(source.data_type(), literals.into_iter());
                 ExpressionPlan::any_of(source, members, !negated)
             }
             None => {
                 let members = Members::new(literals.into_iter().map(|literal| Value::Float(literal.as_f64())));
-                ExpressionPlan::ComputedMember { value: self.computed(value), members, inside: !negated }
+                ExpressionPlan::ComputedMember {
+                    value: self.computed(value),
+                    members: Arc::new(members),
+                    inside: !negated,
+                }
             }
         }
     }

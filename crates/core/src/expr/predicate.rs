@@ -1,6 +1,5 @@
 //! Predicates: parsing, what they state of columns, and pruning of row sets. `predicate_input` evaluates them on rows.
 
-use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
@@ -15,10 +14,10 @@ use super::comparison::{Comparison, Connective, fold};
 use super::keys::keys_of;
 use super::members::Members;
 use super::parse::{SourceText, parse};
-use super::plan::{ExpressionPlan, ExpressionPlanner, Source, type_range};
+use super::plan::{ExpressionPlan, ExpressionPlanner, Source, members_of_type};
 use super::predicate_input::PredicateInput;
 use super::program::Stack;
-use super::prune::{ColumnBounds, Pruner, TruthValue, range_of, values_of};
+use super::prune::{ColumnBounds, Pruner, TruthValue, members_of, range_of};
 use super::space::{self, SpaceText};
 use super::tree::{Condition, gather};
 use super::tuples::TupleSet;
@@ -126,24 +125,29 @@ impl Predicate {
         Self { text: condition.to_string(), plan, columns, types, uses_epoch }
     }
 
-    /// Returns the predicate `column IN values` on an integer column, for lists that are too long to parse from text.
+    /// Returns the predicate `column IN values` on a numeric column, for lists that are too long to parse from text.
     ///
     /// # Errors
-    /// [`ExpressionError::Input`] if the schema has no such integer column.
+    /// [`ExpressionError::Input`] if the schema has no such numeric column.
     pub(crate) fn any_of(
         schema: &Schema,
         column: usize,
-        values: impl Iterator<Item = i128>,
+        values: impl Iterator<Item = Value>,
     ) -> Result<Self, ExpressionError> {
-        let Some(stated) = schema.columns().get(column).filter(|stated| stated.data_type.is_integer()) else {
-            return Err(ExpressionError::Input(format!("column {column} is not an integer column")));
+        let data_type = schema.columns().get(column).map_or(DataType::U64, |stated| stated.data_type);
+        Self::of_members(schema, column, members_of_type(data_type, values))
+    }
+
+    /// Returns the predicate that a numeric column has one of these values of its type, which are shared.
+    ///
+    /// # Errors
+    /// As for [`Predicate::any_of`].
+    pub(crate) fn of_members(schema: &Schema, column: usize, members: Arc<Members>) -> Result<Self, ExpressionError> {
+        let Some(stated) = schema.columns().get(column).filter(|stated| stated.data_type.is_numeric()) else {
+            return Err(ExpressionError::Input(format!("column {column} is not a numeric column")));
         };
         let source = Source::Column { slot: 0, index: column, data_type: stated.data_type };
-        let (least, greatest) = type_range(stated.data_type);
-        let fits = |value: &Value| {
-            least.compare(*value).is_some_and(Ordering::is_le) && greatest.compare(*value).is_some_and(Ordering::is_ge)
-        };
-        let plan = ExpressionPlan::any_of(source, Members::new(values.map(Value::Int).filter(fits)), true);
+        let plan = ExpressionPlan::any_of(source, members, true);
         let text = format!("{} IN (…)", stated.name);
         Ok(Self { text, plan, columns: vec![column], types: vec![stated.data_type], uses_epoch: false })
     }
@@ -213,9 +217,9 @@ impl Predicate {
     }
 
     /// Returns values among which are the column's values of all matching rows, or `None` if the predicate implies no
-    /// finite list.
-    pub fn values_of(&self, column: usize) -> Option<Vec<Value>> {
-        values_of(&self.plan, column)
+    /// finite list. The values are those of the predicate, which are not copied.
+    pub(crate) fn members_of(&self, column: usize) -> Option<Arc<Members>> {
+        members_of(&self.plan, column)
     }
 
     /// Returns keys among which are the keys of all matching rows: the stored values of the key's columns, packed.

@@ -7,6 +7,7 @@
 //! interval is unbounded and NaN is possible. `%` is monotone between two multiples of its right operand.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 use crate::schema::{DataType, Value};
 
@@ -265,21 +266,24 @@ pub(super) fn range_of(plan: &ExpressionPlan, column: usize) -> Option<(Value, V
 }
 
 /// Returns values among which are the column's values of all matching rows, or `None` if the plan implies no finite
-/// list.
-pub(super) fn values_of(plan: &ExpressionPlan, column: usize) -> Option<Vec<Value>> {
+/// list. A list is not copied.
+pub(super) fn members_of(plan: &ExpressionPlan, column: usize) -> Option<Arc<Members>> {
     match plan {
         ExpressionPlan::Range { source: Source::Column { index, .. }, low, high, inside: true }
             if *index == column && at_most(*high, *low) =>
         {
-            Some(vec![*low])
+            Some(Arc::new(Members::new([*low])))
         }
         ExpressionPlan::Member { source: Source::Column { index, .. }, members, inside: true } if *index == column => {
-            Some(members.values().to_vec())
+            Some(members.clone())
         }
-        ExpressionPlan::And(inner) => inner.iter().filter_map(|plan| values_of(plan, column)).min_by_key(Vec::len),
+        ExpressionPlan::And(inner) => {
+            inner.iter().filter_map(|plan| members_of(plan, column)).min_by_key(|members| members.values().len())
+        }
         ExpressionPlan::Or(inner) => {
-            let values: Option<Vec<_>> = inner.iter().map(|plan| values_of(plan, column)).collect();
-            values.map(|values| values.concat())
+            let lists: Option<Vec<_>> = inner.iter().map(|plan| members_of(plan, column)).collect();
+            let lists = lists?;
+            Some(Arc::new(Members::new(lists.iter().flat_map(|members| members.values()).copied())))
         }
         _ => None,
     }

@@ -27,10 +27,11 @@
 //!
 //! # Map
 //!
-//! `request`: a query, resolved against the schema. `dataset`: the public interface of an open dataset. `catalog`: the
-//! metadata of the dataset, in caches. `progress`: what another thread sees of a request. `planning`: selects the rows
-//! to read, by statistics. `access`: finds rows by indexes. `execution`: reads these rows. `cursor`: returns them from
-//! coarse to fine. `analytics`: computes histograms, quantiles and tracks.
+//! `request`: a query, resolved against the schema; `use_path`: the access paths that it may use. `dataset`: the public
+//! interface of an open dataset. `catalog`: the metadata of the dataset, in caches. `progress`: what another thread
+//! sees of a request. `planning`: selects the rows to read, by statistics. `access`: finds rows by indexes.
+//! `execution`: reads these rows. `cursor`: returns them from coarse to fine. `analytics`: computes histograms,
+//! quantiles and tracks.
 
 mod access;
 mod analytics;
@@ -46,6 +47,7 @@ mod piece;
 mod planning;
 mod progress;
 mod request;
+mod use_path;
 
 #[cfg(test)]
 mod tests;
@@ -74,4 +76,5 @@ pub use metrics::QueryMetrics;
 pub use piece::Piece;
 pub use planning::explain::{EpochExplanation, Explanation, KindCount, LevelCount, PruneReason};
 pub use progress::QueryProgress;
-pub use request::{EpochSelection, Query, Use};
+pub use request::{EpochSelection, Query};
+pub use use_path::Use;

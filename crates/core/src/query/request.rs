@@ -8,10 +8,10 @@ use uuid::Uuid;
 
 use crate::error::{Result, UsageError};
 use crate::expr::{Predicate, SpaceText};
-use crate::index::SecondaryIndex;
 use crate::query::piece::Piece;
 use crate::query::planning::partition_groups::RequiredKeys;
 use crate::query::planning::selection::{RowRange, RowSelection};
+use crate::query::use_path::Use;
 use crate::schema::{Column, EPOCH_COLUMN, Schema};
 use crate::store::EpochRange;
 
@@ -59,40 +59,6 @@ impl From<Vec<u64>> for EpochSelection {
 impl From<&[u64]> for EpochSelection {
     fn from(epochs: &[u64]) -> Self {
         Self::List(epochs.to_vec())
-    }
-}
-
-/// Name of the access path without an index.
-pub(super) const SCAN: &str = "scan";
-
-/// The access paths that a query may use besides statistics.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Use {
-    /// The paths that are expected to read least.
-    #[default]
-    Automatic,
-    /// None: rows are found by statistics alone.
-    Scan,
-    /// The index with this name, in each epoch in which it can answer the predicate.
-    Index(String),
-}
-
-impl Use {
-    /// Returns the use of an index, by its name or definition, or of none for the name `scan`.
-    ///
-    /// ```
-    /// use turbidite::query::Use;
-    /// assert_eq!(Use::named("hash:id"), Use::Index("id".to_owned()));
-    /// assert_eq!(Use::named("space:x,y,levels=3"), Use::named("space:x,y"));
-    /// assert_eq!(Use::named("scan"), Use::Scan);
-    /// ```
-    pub fn named(text: &str) -> Self {
-        match text.parse::<SecondaryIndex>() {
-            _ if text == SCAN => Self::Scan,
-            Ok(definition) => Self::Index(definition.name()),
-            Err(_) => Self::Index(text.to_owned()),
-        }
     }
 }
 

@@ -1,7 +1,9 @@
 //! Examples of each operator and rule of the language. The expected results are those of NumPy, derived by hand.
 
+use std::sync::Arc;
+
 use super::super::{ColumnBounds, NanPresence, Predicate, TruthValue};
-use super::{Row, matches, schema};
+use super::{Row, evaluate, matches, schema};
 use crate::schema::Value;
 
 const NAN: f32 = f32::NAN;
@@ -329,4 +331,47 @@ fn pruning_says_what_is_certain() {
     assert_eq!(truth("single > 9", None, NanPresence::Unknown), Maybe);
     assert_eq!(Predicate::parse("small < 256", &schema()).unwrap().prune(0, &|_| None), Always);
     assert_eq!(Predicate::parse("single < 9 AND int > 3000000000", &schema()).unwrap().prune(0, &|_| None), Never);
+}
+
+/// A list without a text has exactly the stated values, and -0.0 equals 0.0.
+#[test]
+fn listed_values_are_exact() {
+    let tenth = f64::from(0.1f32);
+    let extremes = [f64::MIN_POSITIVE, f64::from_bits(1), -f64::INFINITY, f64::MAX, 0.1, tenth, 0.1f64.next_up()];
+    let doubles = [&extremes[..], &[-0.0, f64::NAN]].concat();
+    let singles: Vec<f64> =
+        [f32::MIN_POSITIVE, f32::from_bits(1), f32::INFINITY, f32::MAX, 0.1, 0.0, f32::NAN].map(f64::from).to_vec();
+    let rows: Vec<Row> = doubles
+        .iter()
+        .chain(&singles)
+        .flat_map(|value| [*value, value.next_up(), value.next_down(), -value])
+        .flat_map(|value| {
+            [value as f32, (value as f32).next_up()].map(|single| Row { single, double: value, ..Row::ZERO })
+        })
+        .collect();
+    for (column, values) in [(0, &singles), (1, &doubles)] {
+        let stored = |row: &Row| if column == 0 { f64::from(row.single) } else { row.double };
+        for values in [&values[..], &values[..1], &[]] {
+            let listed = values.iter().map(|value| Value::Float(*value));
+            let predicate = Predicate::any_of(&schema(), column, listed).unwrap();
+            let wanted: Vec<bool> = rows.iter().map(|row| values.contains(&stored(row))).collect();
+            assert_eq!(evaluate(&predicate, 3, &rows), wanted, "{column}: {values:?}");
+        }
+    }
+    assert!(Predicate::any_of(&schema(), 6, [].into_iter()).is_err());
+}
+
+/// A predicate is copied for each epoch and index, but its lists are not.
+#[test]
+fn copies_share_their_lists() {
+    let schema = schema();
+    let predicate = Predicate::parse("big IN (3, 1, 2, 3) AND (int = 7 OR int IN (9, 8) OR int = 8)", &schema).unwrap();
+    let listed = predicate.members_of(5).unwrap();
+    assert_eq!(listed.values(), [1, 2, 3].map(Value::Int));
+    assert_eq!(predicate.members_of(3).unwrap().values(), [7, 8, 9].map(Value::Int));
+    assert!(predicate.members_of(4).is_none());
+    let made = Predicate::of_members(&schema, 5, listed.clone()).unwrap();
+    for copy in [predicate.clone(), made].into_iter().chain(predicate.branches(9)) {
+        assert!(Arc::ptr_eq(&copy.members_of(5).unwrap(), &listed), "{copy}");
+    }
 }

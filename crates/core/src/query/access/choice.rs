@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
-use crate::error::{Result, UsageError};
+use crate::error::{Error, ErrorClass, Result, UsageError};
 use crate::expr::TruthValue;
 use crate::format::EpochManifest;
 use crate::index::Overview;
@@ -21,13 +21,17 @@ use crate::query::metrics::Counters;
 use crate::query::planning::pages::first_rows;
 use crate::query::planning::pruning::GroupChoice;
 use crate::query::planning::selection::RowSelection;
-use crate::query::request::{ResolvedQuery, SCAN, Use};
+use crate::query::request::ResolvedQuery;
+use crate::query::use_path::{SCAN, Use};
 
 /// Number of rows of a page, for the estimate of the pages that an index touches.
 const PAGE_ROWS: u64 = 2048;
 
-/// Maximum number of entries that a query reads of an index that it requires, which bounds its memory.
-const MOST_ENTRIES: u64 = 1 << 24;
+/// Maximum number of entries of an epoch that a query reads of an index that it requires, which bounds its memory.
+pub(in crate::query) const MOST_ENTRIES: u64 = 1 << 24;
+
+/// Maximum number of entries of all epochs that are planned ahead, of an index that a query requires.
+const MOST_ENTRIES_AHEAD: u64 = 1 << 22;
 
 /// Number of rows for each place, up to which places are read. With more of them, nearly all pages have one.
 const ROWS_PER_PLACE: u64 = 256;
@@ -65,16 +69,28 @@ pub(in crate::query) struct Narrowed {
     pub(in crate::query) corrupt_indexes: u64,
 }
 
+/// Returns the maximum number of entries of an epoch that is planned ahead, if up to `plans` are.
+pub(in crate::query) fn entries_ahead(epochs: usize, plans: usize) -> u64 {
+    if epochs < 2 { MOST_ENTRIES } else { MOST_ENTRIES_AHEAD / (plans as u64).max(1) }
+}
+
+/// Returns whether an epoch was not planned ahead with at most `most` entries, but may be planned by itself with
+/// [`MOST_ENTRIES`].
+pub(in crate::query) fn is_too_much_ahead(error: &Error, most: u64) -> bool {
+    most < MOST_ENTRIES && error.class() == ErrorClass::Usage
+}
+
 /// Chooses access paths, and keeps the rows that they return. `choices` are the row groups that statistics leave.
 ///
 /// # Errors
-/// I/O errors, and a usage error if the query requires an index that does not exist.
+/// I/O errors, and a usage error if the query requires an index that does not exist, or more than `most_entries` of its
+/// entries.
 pub(in crate::query) fn narrow(
     dataset: &Catalog,
     resolved: &ResolvedQuery,
     manifest: &EpochManifest,
     choices: Vec<GroupChoice>,
-    counters: &Counters,
+    (counters, most_entries): (&Counters, u64),
 ) -> Result<Narrowed> {
     check_named(dataset, &resolved.access)?;
     let paths = dataset.indexes();
@@ -84,11 +100,7 @@ pub(in crate::query) fn narrow(
         return Ok(Narrowed { choices, ..Narrowed::default() });
     };
     let forced = resolved.access != Use::Automatic;
-    let allowed = paths.iter().map(|path| &**path).filter(|path| match &resolved.access {
-        Use::Automatic => true,
-        Use::Scan => false,
-        Use::Index(name) => path.name() == name,
-    });
+    let allowed = paths.iter().map(|path| &**path).filter(|path| resolved.access.allows(path.name()));
     let mut finder = Finder { predicate, manifest, counters, threads: resolved.threads, corrupt_indexes: 0 };
     let candidates = finder.candidates(&allowed.collect::<Vec<_>>())?;
     let alternative = |candidate: &Candidate<'_>| Alternative {
@@ -97,7 +109,7 @@ pub(in crate::query) fn narrow(
         is_used: false,
     };
     let mut alternatives: Vec<Alternative> = candidates.iter().map(alternative).collect();
-    let mut choice = Choice { finder: &mut finder, rows, forced };
+    let mut choice = Choice { finder: &mut finder, rows, forced, most_entries };
     let found = choice.gather(&candidates, &mut alternatives)?;
     let narrowed = found.and_then(|places| apply(&places, manifest, &choices, forced));
     if narrowed.is_none() {
@@ -134,6 +146,8 @@ struct Choice<'a, 'f> {
     rows: u64,
     /// Whether the query requires an index.
     forced: bool,
+    /// Maximum number of entries of a required index.
+    most_entries: u64,
 }
 
 impl Choice<'_, '_> {
@@ -155,17 +169,18 @@ impl Choice<'_, '_> {
             if !pays && !self.forced {
                 break;
             }
-            if self.forced && cost.matches_most > MOST_ENTRIES {
-                let (matches, name, epoch) = (cost.matches_most, &candidate.name, self.finder.manifest.epoch);
-                let what = format!(
-                    "'{name}' may have {matches} entries for the predicate in epoch {epoch}, and at most {MOST_ENTRIES} \
-                     are read; a scan reads less"
-                );
-                return Err(UsageError::Option { option: "use", what }.into());
+            if self.forced && cost.matches_most > self.most_entries {
+                return Err(self.refusal(candidate));
             }
             // A value of a list may have more entries than were expected.
-            let most = if self.forced { MOST_ENTRIES } else { (self.rows / ROWS_PER_PLACE).max(FEW_ROWS) };
-            let Some(mut places) = self.finder.places(candidate, most)? else { continue };
+            let most = if self.forced { self.most_entries } else { (self.rows / ROWS_PER_PLACE).max(FEW_ROWS) };
+            let corrupt = self.finder.corrupt_indexes;
+            let Some(mut places) = self.finder.places(candidate, most)? else {
+                if self.forced && most < MOST_ENTRIES && corrupt == self.finder.corrupt_indexes {
+                    return Err(self.refusal(candidate));
+                }
+                continue;
+            };
             alternative.is_used = true;
             if let Some(others) = &found {
                 places.retain(|place| others.binary_search(place).is_ok());
@@ -173,6 +188,17 @@ impl Choice<'_, '_> {
             found = Some(places);
         }
         Ok(found)
+    }
+
+    /// Returns the error for a required index of which too many entries would be read.
+    fn refusal(&self, candidate: &Candidate<'_>) -> Error {
+        let (matches, epoch) = (candidate.cost.matches_most, self.finder.manifest.epoch);
+        let (name, most) = (&candidate.name, self.most_entries);
+        let what = format!(
+            "'{name}' may have {matches} entries for the predicate in epoch {epoch}, and at most {most} are read; a \
+             scan reads less"
+        );
+        UsageError::Option { option: "use", what }.into()
     }
 }
 

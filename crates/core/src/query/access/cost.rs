@@ -4,8 +4,11 @@
 //! its partition has runs: one if `turbidite index add` sorted the entries, a dozen if they were made in situ. The
 //! manifest of the entries has the ranges, so the pages are counted without I/O.
 
+use std::ops::Range;
+
 use crate::format::{EpochManifest, RowGroupEntry, RunKind};
 use crate::query::planning::pruning::KeyRanges;
+use crate::schema::{KeyOrder, Value};
 
 /// Number of rows up to which a scan is as fast as the first read of an index.
 pub(in crate::query) const FEW_ROWS: u64 = 4096;
@@ -78,34 +81,34 @@ impl FindingCost {
         }
     }
 
-    /// Returns the cost of finding some values of a list where entries are clustered by range. `ordinals` are those of
-    /// the values, ascending and without duplicates.
-    pub(in crate::query) fn of_values(manifest: &EpochManifest, ranges: &KeyRanges, ordinals: &[u64]) -> Self {
+    /// Returns the cost of finding some values of a list where entries are clustered by range. `values` are ascending
+    /// and without duplicates.
+    pub(in crate::query) fn of_values(
+        manifest: &EpochManifest,
+        (ranges, order): (&KeyRanges, KeyOrder),
+        values: &[Value],
+    ) -> Self {
         let mut cost = Self::default();
-        // At each value, the number of row groups whose ranges begin there, less those that ended before.
-        let mut changes = vec![0i64; ordinals.len() + 1];
+        // For each row group, its values' positions in the list.
+        let mut found: Vec<Range<usize>> = Vec::new();
         for (position, (least, most)) in ranges.iter().enumerate() {
-            let first = ordinals.partition_point(|ordinal| *ordinal < least);
-            let within = ordinals[first..].partition_point(|ordinal| *ordinal <= most);
-            if within == 0 {
-                continue;
-            }
+            let first = values.partition_point(|value| order.ordinal_of(*value) < least);
+            let within = values[first..].partition_point(|value| order.ordinal_of(*value) <= most);
             let run = &manifest.row_groups[position];
-            if run.kind != RunKind::NanKey {
-                changes[first] += 1;
-                changes[first + within] -= 1;
+            if within > 0 && run.kind != RunKind::NanKey {
+                found.push(first..first + within);
                 let pages = (within as u64).min(run.rows.div_ceil(page_rows(run)));
                 cost.pages += pages;
                 cost.entries += run.rows.min(pages.saturating_mul(page_rows(run)));
             }
         }
-        let mut overlapping = 0;
-        let is_within = |change: &&i64| {
-            overlapping += **change;
-            overlapping > 0
-        };
-        let values = changes.iter().filter(is_within).count() as u64;
-        Self { matches_least: values, matches_most: values, ..cost }
+        found.sort_unstable_by_key(|range| range.start);
+        let (mut matches, mut end) = (0, 0);
+        for range in found {
+            matches += range.end.saturating_sub(range.start.max(end)) as u64;
+            end = end.max(range.end);
+        }
+        Self { matches_least: matches, matches_most: matches, ..cost }
     }
 
     /// Returns the cost of reading a row group of entries, of which all or an unknown number match.
@@ -140,7 +143,7 @@ mod tests {
     use super::*;
     use crate::format::PageDirectory;
     use crate::query::planning::pages::tests::entry;
-    use crate::schema::{Column, DataType, Schema, Value};
+    use crate::schema::{Column, DataType, Schema};
 
     const ROWS: u64 = 1 << 22;
 
@@ -172,9 +175,8 @@ mod tests {
 
     fn cost(runs: u64, values: &[f64]) -> FindingCost {
         let (manifest, ranges, schema) = manifest(8, runs, RunKind::Regular);
-        let order = schema.key_order();
-        let ordinals: Vec<u64> = values.iter().map(|value| order.ordinal_of(Value::Float(*value))).collect();
-        FindingCost::of_values(&manifest, &ranges, &ordinals)
+        let values: Vec<Value> = values.iter().map(|value| Value::Float(*value)).collect();
+        FindingCost::of_values(&manifest, (&ranges, schema.key_order()), &values)
     }
 
     #[test]
@@ -197,8 +199,8 @@ mod tests {
     fn runs_without_a_value_are_not_read() {
         let (manifest, _, schema) = manifest(8, 2, RunKind::NanKey);
         let everywhere = KeyRanges::of(&manifest, 0, schema.key_order());
-        let ordinals = [schema.key_order().ordinal_of(Value::Float(5.0))];
-        assert_eq!(FindingCost::of_values(&manifest, &everywhere, &ordinals).pages, 0);
+        let cost = FindingCost::of_values(&manifest, (&everywhere, schema.key_order()), &[Value::Float(5.0)]);
+        assert_eq!(cost, FindingCost::default());
     }
 
     /// The number of values from which a scan is better follows from the number of runs that overlap.
@@ -228,6 +230,23 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn values_count_once_if_a_row_group_may_have_them(
+            values in prop::collection::btree_set(0u32..300, 0..60),
+            groups in prop::collection::vec((0u32..300, 0u32..100), 1..12),
+        ) {
+            let (template, _, schema) = manifest(1, 1, RunKind::Regular);
+            let run = |(first, width): &(u32, u32)| entry(4096, (f64::from(*first), f64::from(first + width)), 0);
+            let row_groups: Vec<RowGroupEntry> = groups.iter().map(run).collect();
+            let manifest = EpochManifest { row_groups: row_groups.into(), ..template };
+            let ranges = KeyRanges::of(&manifest, 0, schema.key_order());
+            let listed: Vec<Value> = values.iter().map(|value| Value::Float(f64::from(*value))).collect();
+            let cost = FindingCost::of_values(&manifest, (&ranges, schema.key_order()), &listed);
+            let within = |value: &&u32| groups.iter().any(|(first, width)| (*first..=first + width).contains(*value));
+            let wanted = values.iter().filter(within).count() as u64;
+            prop_assert_eq!((cost.matches_least, cost.matches_most), (wanted, wanted));
+        }
+
         #[test]
         fn more_values_and_more_runs_never_cost_less(
             values in prop::collection::btree_set(0u32..(ROWS as u32), 1..200),

@@ -21,13 +21,17 @@ use crate::query::execution::column::array;
 use crate::query::execution::read::PackedRows;
 use crate::query::metrics::{Counters, add, lap};
 use crate::query::planning::scan::choose;
-use crate::query::request::{ResolvedQuery, Use};
+use crate::query::request::ResolvedQuery;
+use crate::query::use_path::Use;
 
 /// Number of rows per entry from which the entries are read. They are read once and in few pieces, but sorted by place.
 const ROWS_PER_ENTRY: u64 = 8;
 
 /// Maximum number of entries of an epoch that are read, which bounds the memory of their sort.
 const MOST_ENTRIES: u64 = 1 << 18;
+
+/// Maximum size of the columns of these entries, in bytes. Carried columns may be byte strings of any width.
+const MOST_BYTES: u64 = 32 << 20;
 
 /// The rows of an epoch, from an index alone.
 #[derive(Debug)]
@@ -51,14 +55,9 @@ pub(in crate::query) fn applies(dataset: &Catalog, resolved: &ResolvedQuery) -> 
 
 /// Returns the indexes that have all columns of a query and that it may use.
 fn covering<'a>(dataset: &'a Catalog, resolved: &ResolvedQuery) -> Vec<&'a dyn AccessPath> {
-    let is_allowed = |path: &&dyn AccessPath| match &resolved.access {
-        Use::Automatic => true,
-        Use::Scan => false,
-        Use::Index(name) => path.name() == name,
-    };
     let columns = columns(resolved);
     let paths = dataset.indexes().iter().map(|path| &**path);
-    paths.filter(is_allowed).filter(|path| path.has_columns(&columns)).collect()
+    paths.filter(|path| resolved.access.allows(path.name()) && path.has_columns(&columns)).collect()
 }
 
 /// Returns the columns that a query reads: those of the predicate, then the others that it returns.
@@ -66,6 +65,11 @@ pub(in crate::query) fn columns(resolved: &ResolvedQuery) -> Vec<usize> {
     let tested = resolved.predicate_columns();
     let others = resolved.stored.iter().filter(|column| !tested.contains(column));
     tested.iter().chain(others).copied().collect()
+}
+
+/// Returns the maximum number of entries of an epoch that are read.
+fn most_entries(resolved: &ResolvedQuery) -> u64 {
+    MOST_ENTRIES.min(MOST_BYTES / resolved.row_bytes().max(1) as u64)
 }
 
 /// Reads the rows of an epoch from an index alone. `None` if the epoch must be planned: no index has entries of this
@@ -92,7 +96,7 @@ pub(in crate::query) fn read(
     let scanned_rows = tested.map(|choice| manifest.row_groups[choice.entry].rows).sum();
     let mut finder = Finder { predicate, manifest: &manifest, counters, threads: resolved.threads, corrupt_indexes: 0 };
     let Some((path, entries_most)) = best(dataset, resolved, &manifest, scanned_rows) else { return Ok(None) };
-    let found = path.records(predicate, &columns(resolved), &manifest, MOST_ENTRIES, counters);
+    let found = path.records(predicate, &columns(resolved), &manifest, most_entries(resolved), counters);
     let sorted = |found| Matching::sorted(found, Path::new(path.name()));
     let found = finder.readable(found.and_then(|found| found.map(sorted).transpose()))?;
     dataset.ignore_corruption(finder.corrupt_indexes);
@@ -123,7 +127,7 @@ fn best<'a>(
     let others = columns(resolved).len() - resolved.predicate_columns().len();
     let are_few = matches.saturating_mul(ROWS_PER_ENTRY) <= rows && matches <= resolved.limit;
     let pays = are_few && cost.pays_alone(rows, resolved.threads, others);
-    (matches <= MOST_ENTRIES && (pays || resolved.access != Use::Automatic)).then_some((path, entries))
+    (matches <= most_entries(resolved) && (pays || resolved.access != Use::Automatic)).then_some((path, entries))
 }
 
 /// Entries whose records may match, in the order of their places.
@@ -140,7 +144,7 @@ impl Matching {
     /// Corruption, if two entries name one record.
     fn sorted(found: IndexedRecords, index: &Path) -> Result<Self> {
         let places = &found.places;
-        // Not more than the maximum number of entries.
+        // At most `MOST_ENTRIES`.
         let mut order: Vec<u32> = (0..places.len() as u32).collect();
         order.sort_unstable_by_key(|entry| places[*entry as usize]);
         if order.windows(2).any(|pair| places[pair[0] as usize] == places[pair[1] as usize]) {

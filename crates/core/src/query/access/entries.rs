@@ -101,10 +101,10 @@ impl EntryIndex {
     fn condition(&self, entries: &Schema, predicate: &Predicate) -> Result<Option<Predicate>> {
         if !self.is_numeric() {
             let values = predicate.tuples_of(&self.records, &[self.column], MOST_BYTE_STRINGS);
-            return values.map(|values| with_byte_strings(entries, &values)).transpose();
+            return Ok(values.map(|values| Predicate::any_tuple_of(entries, &[EntryLayout::VALUE], &values.concat())));
         }
-        match predicate.values_of(self.column) {
-            Some(values) => with_values(entries, &values).map(Some),
+        match predicate.members_of(self.column) {
+            Some(members) => Ok(Some(Predicate::of_members(entries, EntryLayout::VALUE, members)?)),
             None => predicate.range_of(self.column).map(|range| in_range(entries, range)).transpose(),
         }
     }
@@ -112,7 +112,7 @@ impl EntryIndex {
     /// Returns the number of values that a predicate lists, if it does.
     fn listed_values(&self, predicate: &Predicate) -> Option<u64> {
         let values = if self.is_numeric() {
-            predicate.values_of(self.column)?.len()
+            predicate.members_of(self.column)?.values().len()
         } else {
             predicate.tuples_of(&self.records, &[self.column], MOST_BYTE_STRINGS)?.len()
         };
@@ -138,12 +138,8 @@ impl EntryIndex {
         records: &EpochManifest,
     ) -> Result<Option<FindingCost>> {
         let Some(manifest) = catalog.manifest_of(records, &[])? else { return Ok(None) };
-        if let Some(values) = self.listed_values(predicate) {
-            let ordinals = self.listed_ordinals(catalog, predicate);
-            return Ok(Some(match ordinals {
-                Some(ordinals) => FindingCost::of_values(&manifest, &catalog.key_ranges(&manifest), &ordinals),
-                None => FindingCost::of_hashes(&manifest, values),
-            }));
+        if let Some(cost) = self.cost_of_list(catalog, predicate, &manifest) {
+            return Ok(Some(cost));
         }
         let Some(resolved) = self.query(catalog, predicate, records, &[])? else { return Ok(None) };
         let chosen = choose(catalog, &resolved, &manifest);
@@ -163,18 +159,14 @@ impl EntryIndex {
         Ok(Some(cost))
     }
 
-    /// Returns the ordinals of the values that a predicate lists, ascending and without duplicates. `None` if entries
-    /// are not clustered by range.
-    fn listed_ordinals(&self, catalog: &Catalog, predicate: &Predicate) -> Option<Vec<u64>> {
+    /// Returns the cost of finding the values that a predicate lists, if it does.
+    fn cost_of_list(&self, catalog: &Catalog, predicate: &Predicate, entries: &EpochManifest) -> Option<FindingCost> {
         if !self.is_numeric() || catalog.schema.clustering() != Clustering::Range {
-            return None;
+            return Some(FindingCost::of_hashes(entries, self.listed_values(predicate)?));
         }
-        let order = catalog.schema.key_order();
-        let values = predicate.values_of(self.column)?;
-        let mut ordinals: Vec<u64> = values.iter().map(|value| order.ordinal_of(*value)).collect();
-        ordinals.sort_unstable();
-        ordinals.dedup();
-        Some(ordinals)
+        let members = predicate.members_of(self.column)?;
+        let ranges = catalog.key_ranges(entries);
+        Some(FindingCost::of_values(entries, (&ranges, catalog.schema.key_order()), members.values()))
     }
 
     /// Returns the columns of the entries that have the values of these columns of the records. `None` if entries lack
@@ -351,38 +343,6 @@ impl AccessPath for EntryIndex {
     ) -> Result<Option<Box<dyn OrderedRecords>>> {
         self.ask(|catalog| self.in_order_by(catalog, predicate, columns, records, most))
     }
-}
-
-/// Returns the predicate that an entry has one of these values.
-fn with_values(schema: &Schema, values: &[Value]) -> Result<Predicate> {
-    let column = &schema.columns()[EntryLayout::VALUE];
-    if column.data_type.is_integer() {
-        let whole = values.iter().filter_map(|value| match value {
-            Value::Int(value) => Some(*value),
-            Value::Float(_) => None,
-        });
-        return Ok(Predicate::any_of(schema, EntryLayout::VALUE, whole)?);
-    }
-    let listed: Vec<String> = values.iter().map(|value| literal(*value)).collect();
-    let text = match listed.as_slice() {
-        [] => "false".to_owned(),
-        listed => format!("{} IN ({})", col(&column.name), listed.join(", ")),
-    };
-    Ok(Predicate::parse(&text, schema)?)
-}
-
-/// Returns the predicate that an entry has one of these byte strings.
-fn with_byte_strings(schema: &Schema, values: &[Vec<u8>]) -> Result<Predicate> {
-    let literal = |value: &Vec<u8>| {
-        let digits: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("x'{digits}'")
-    };
-    let listed: Vec<String> = values.iter().map(literal).collect();
-    let text = match listed.as_slice() {
-        [] => "false".to_owned(),
-        listed => format!("{} IN ({})", col(&schema.columns()[EntryLayout::VALUE].name), listed.join(", ")),
-    };
-    Ok(Predicate::parse(&text, schema)?)
 }
 
 /// Returns the predicate that an entry has a value in a closed range.

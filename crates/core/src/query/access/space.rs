@@ -17,7 +17,8 @@ use crate::query::access::space_copy::SpaceCopy;
 use crate::query::catalog::Catalog;
 use crate::query::metrics::Counters;
 use crate::query::planning::scan::choose;
-use crate::query::request::{ResolvedQuery, SCAN, Use};
+use crate::query::request::ResolvedQuery;
+use crate::query::use_path::{SCAN, Use};
 use crate::storage::Storage;
 use crate::store::{DatasetPaths, is_index, list_indexes};
 
@@ -109,11 +110,11 @@ fn allowed<'a>(dataset: &'a Catalog, resolved: &'a ResolvedQuery) -> impl Iterat
     let limits = |copy: &SpaceCopy<Catalog>| {
         copy.coordinates().iter().any(|column| resolved.predicate_columns().contains(column))
     };
-    dataset.copies().iter().filter(move |copy| match &resolved.access {
+    let is_wanted = move |copy: &SpaceCopy<Catalog>| match resolved.access {
         Use::Automatic => resolved.limit == u64::MAX && limits(copy),
-        Use::Scan => false,
-        Use::Index(name) => copy.name() == name,
-    })
+        _ => true,
+    };
+    dataset.copies().iter().filter(move |copy| resolved.access.allows(copy.name()) && is_wanted(copy))
 }
 
 /// Compares the copies of an epoch with a scan. A copy that cannot be read is counted and left out, and so is one of

@@ -22,7 +22,7 @@ use crate::expr::{Comparison, TruthValue};
 use crate::format::bitmap::bins::Bin;
 use crate::format::{ColumnStatistics, EpochManifest, PageLocation, RangeCount, RowGroupEntry, RowGroupPages};
 use crate::query::access::bitmap::tables::{BinSets, BinnedColumns, BinnedGroup, ByPages, SetCounts, can_judge};
-use crate::query::access::choice::narrow;
+use crate::query::access::choice::{MOST_ENTRIES, narrow};
 use crate::query::catalog::Catalog;
 use crate::query::execution::pool::{Pool, Ticket};
 use crate::query::execution::read::load;
@@ -36,7 +36,8 @@ use crate::query::planning::pruning::GroupChoice;
 use crate::query::planning::scan::{EpochScan, choose, plan_epoch_by, replaced};
 use crate::query::planning::selection::RowSelection;
 use crate::query::planning::statistics::select_comparison;
-use crate::query::request::{ResolvedQuery, Use};
+use crate::query::request::ResolvedQuery;
+use crate::query::use_path::Use;
 use crate::schema::Value;
 
 /// Maximum decoded bytes of a chunk of rows that are read.
@@ -333,7 +334,7 @@ impl BinnedHistogram {
         }
         if !dataset.indexes().is_empty() {
             let choices = choose(dataset, resolved, &manifest);
-            if narrow(dataset, resolved, &manifest, choices, counters)?.selections.is_some() {
+            if narrow(dataset, resolved, &manifest, choices, (counters, MOST_ENTRIES))?.selections.is_some() {
                 return Ok(None);
             }
         }

@@ -11,7 +11,8 @@ use crate::query::access::space_copy::SpaceCopy;
 use crate::query::catalog::Catalog;
 use crate::query::metrics::Counters;
 use crate::query::planning::scan::replaced;
-use crate::query::request::{Query, ResolvedQuery, Use};
+use crate::query::request::{Query, ResolvedQuery};
+use crate::query::use_path::Use;
 use crate::schema::Schema;
 
 /// The levels of detail that an estimate reads.

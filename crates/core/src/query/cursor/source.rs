@@ -13,7 +13,8 @@ use crate::query::catalog::Catalog;
 use crate::query::cursor::overview::OverviewState;
 use crate::query::cursor::request::{CursorRequest, unfit};
 use crate::query::metrics::Counters;
-use crate::query::request::{ResolvedQuery, Use};
+use crate::query::request::ResolvedQuery;
+use crate::query::use_path::Use;
 use crate::schema::{Levels, Schema};
 
 /// The levels of detail that a cursor reads.

@@ -3,7 +3,8 @@
 //! The entries of an index are in the order of their values. A `walk` takes them in this order, reads the records that
 //! they name (unless entries carry all columns), tests them, and stops at the limit. Each record lies in another page,
 //! so a walk is taken if few rows are wanted. Otherwise all matching rows are scanned, and the first of them are kept
-//! in memory (`first_rows`). If the limit does not fit into memory, rows are walked in large steps.
+//! in memory (`first_rows`). If the wanted rows do not fit into memory, rows are walked in large steps, and a query is
+//! refused before its first row if an epoch has no index to walk along.
 //!
 //! A walk may find that the predicate excludes nearly all records that come first, or that the index is corrupt. The
 //! rows of an epoch are therefore held back until its walk has ended, if a scan can take its place.
@@ -25,7 +26,8 @@ use crate::query::execution::walk::{Walk, steps};
 use crate::query::metrics::{Counters, add};
 use crate::query::planning::explain::EpochExplanation;
 use crate::query::planning::scan::{announce_chosen, choose};
-use crate::query::request::{ResolvedQuery, Use};
+use crate::query::request::ResolvedQuery;
+use crate::query::use_path::Use;
 use crate::schema::KeyOrder;
 
 /// Maximum size of the first rows of an epoch that are kept in memory, in bytes. Twice as many are collected.
@@ -62,23 +64,17 @@ impl<'a> Way<'a> {
         limit: u64,
         counters: &Counters,
     ) -> Result<Self> {
-        let paths = dataset.indexes().iter().map(|path| &**path);
-        let allowed = paths.filter(|path| match &resolved.access {
-            Use::Automatic => true,
-            Use::Scan => false,
-            Use::Index(name) => path.name() == name,
-        });
         let mut found = None;
-        for path in allowed {
-            let bytes = path.order_bytes(column, manifest);
+        for (path, bytes) in ordering(dataset, resolved, column, manifest) {
             let bytes = readable(counters, bytes, || dataset.ignore_corruption(1))?;
             found = found.or(bytes.map(|bytes| (path, bytes)));
         }
-        let fits = limit <= most_kept(resolved, column);
+        let wanted = limit.min(manifest.rows());
+        let fits = wanted <= most_kept(resolved, column);
         let Some((path, bytes)) = found else {
-            return if fits { Ok(Self::Scan) } else { Err(unordered(resolved, column)) };
+            return if fits { Ok(Self::Scan) } else { Err(unordered(dataset, resolved, column, manifest)) };
         };
-        let pays = limit.saturating_mul(ROWS_PER_ENTRY) <= manifest.rows();
+        let pays = wanted.saturating_mul(ROWS_PER_ENTRY) <= manifest.rows();
         let is_forced = resolved.access != Use::Automatic;
         Ok(match fits {
             false => Self::Walk { path, bytes, most: None },
@@ -91,18 +87,43 @@ impl<'a> Way<'a> {
     }
 }
 
+/// Returns the indexes that a query may use, with the sizes of their pages if they have an epoch in the order of a
+/// column.
+fn ordering<'a, 'q>(
+    dataset: &'a Catalog,
+    resolved: &'q ResolvedQuery,
+    column: usize,
+    manifest: &'q EpochManifest,
+) -> impl Iterator<Item = (&'a dyn AccessPath, Result<Option<u64>>)> {
+    let paths = dataset.indexes().iter().map(|path| &**path);
+    let allowed = paths.filter(|path| resolved.access.allows(path.name()));
+    allowed.map(move |path| (path, path.order_bytes(column, manifest)))
+}
+
 /// Returns the maximum number of first rows that are kept in memory.
 fn most_kept(resolved: &ResolvedQuery, column: usize) -> u64 {
     KEPT_BYTES / ((resolved.row_bytes() + resolved.width(column)) as u64 + KEPT_ROW_BYTES)
 }
 
-/// Returns the error for a column by which so many rows cannot be ordered.
-fn unordered(resolved: &ResolvedQuery, column: usize) -> Error {
-    let most = most_kept(resolved, column);
+/// Returns the error for a column by which so many rows of an epoch cannot be ordered.
+fn unordered(dataset: &Catalog, resolved: &ResolvedQuery, column: usize, manifest: &EpochManifest) -> Error {
+    let (most, epoch) = (most_kept(resolved, column), manifest.epoch);
     let name = &resolved.schema.columns()[column].name;
+    let unreadable = ordering(dataset, resolved, column, manifest).find(|(_, bytes)| bytes.is_err());
+    let (cause, remedy) = match (&resolved.access, unreadable) {
+        (Use::Scan, _) => ("a scan keeps no more in memory".to_owned(), "let it use an index of the column".to_owned()),
+        (_, Some((path, _))) => (
+            format!("index '{}' cannot be read", path.name()),
+            "make the index again with 'turbidite index drop' and 'index add'".to_owned(),
+        ),
+        (Use::Index(used), None) if used != name => {
+            (format!("index '{used}' is not of this column"), format!("use an index of '{name}'"))
+        }
+        (_, None) => (format!("'{name}' has no index of this epoch"), "run 'turbidite index add'".to_owned()),
+    };
     let what = format!(
-        "'{name}' has no index of every epoch that its rows could be read by; limit the query to {most} rows, or run \
-         'turbidite index add'"
+        "more than {most} rows of epoch {epoch} cannot be ordered by '{name}': {cause}; limit the query to {most} rows, \
+         or {remedy}"
     );
     UsageError::Option { option: "order", what }.into()
 }
@@ -117,6 +138,8 @@ pub(in crate::query) struct ColumnOrder {
     /// The walk whose rows are returned as they come, and the number of row groups that are done at its end.
     walk: Option<(Walk, u64)>,
     ready: VecDeque<PackedRows>,
+    /// Whether it is known that all epochs can be brought into order.
+    is_checked: bool,
     /// Number of rows that the limit still allows.
     open: u64,
 }
@@ -131,7 +154,31 @@ impl ColumnOrder {
         epochs: Vec<u64>,
     ) -> Self {
         let (open, ready) = (resolved.limit, VecDeque::new());
-        Self { dataset, resolved, column, counters, epochs: epochs.into(), walk: None, ready, open }
+        Self { dataset, resolved, column, counters, epochs: epochs.into(), walk: None, ready, is_checked: false, open }
+    }
+
+    /// Checks that the rows of all epochs can be brought into order.
+    fn check(&self) -> Result<()> {
+        let (dataset, resolved, column) = (&*self.dataset, &*self.resolved, self.column);
+        let most = most_kept(resolved, column);
+        let mut open = resolved.limit;
+        for &epoch in &self.epochs {
+            // The rows of the other epochs fit into memory. Few rows may need no other epoch.
+            if open <= most {
+                return Ok(());
+            }
+            self.counters.check()?;
+            let manifest = dataset.scan_manifest(epoch, resolved.predicate_columns())?.manifest;
+            let has_epoch = |(_, bytes): (_, Result<Option<u64>>)| matches!(bytes, Ok(Some(_)));
+            if open.min(manifest.rows()) > most && !ordering(dataset, resolved, column, &manifest).any(has_epoch) {
+                return Err(unordered(dataset, resolved, column, &manifest));
+            }
+            let chosen = choose(dataset, resolved, &manifest);
+            let sure = chosen.iter().filter(|choice| choice.is_exact);
+            let sure: u64 = sure.map(|choice| manifest.row_groups[choice.entry].rows).sum();
+            open = open.saturating_sub(sure);
+        }
+        Ok(())
     }
 
     /// Begins an epoch: reads its rows, or starts a walk that returns them.
@@ -143,7 +190,7 @@ impl ColumnOrder {
             let started = Walk::start(&dataset, &self.resolved, path, epoch, self.open);
             let chosen = choose(&dataset, &self.resolved, &manifest).len() as u64;
             if most.is_none() {
-                let walk = started?.ok_or_else(|| unordered(&self.resolved, self.column))?;
+                let walk = started?.ok_or_else(|| unordered(&dataset, &self.resolved, self.column, &manifest))?;
                 self.walk = Some((walk, chosen));
                 return Ok(());
             }
@@ -197,7 +244,7 @@ impl ColumnOrder {
         let columns = resolved.stored.len();
         let wanted = Arc::new(resolved.unordered(stored));
         let widths = wanted.stored_widths().collect();
-        // The rows of the limit fit into memory.
+        // The rows of the limit, or all rows of the epoch, fit into memory.
         let mut first = FirstRows::new(order, slot, widths, usize::try_from(self.open).unwrap_or(usize::MAX));
         let mut scan = Scan::new(self.dataset.clone(), wanted, self.counters.clone(), vec![epoch]);
         while let Some(piece) = scan.next_piece()? {
@@ -233,6 +280,10 @@ impl Pieces for ColumnOrder {
                 continue;
             }
             self.counters.check()?;
+            if !self.is_checked {
+                self.check()?;
+                self.is_checked = true;
+            }
             let Some(epoch) = self.epochs.pop_front() else { return Ok(None) };
             self.begin(epoch)?;
         }

@@ -21,6 +21,7 @@ use arrow_buffer::Buffer;
 
 use crate::error::{Error, Result};
 use crate::format::RowGroupEntry;
+use crate::query::access::choice::{MOST_ENTRIES, entries_ahead, is_too_much_ahead};
 use crate::query::catalog::Catalog;
 use crate::query::execution::column::scatter;
 use crate::query::execution::merge_order::Position;
@@ -291,7 +292,9 @@ pub(in crate::query) struct Merge {
     counters: Arc<Counters>,
     pool: Pool,
     epochs: VecDeque<u64>,
-    plans: VecDeque<Ticket<Result<EpochScan>>>,
+    plans: VecDeque<(u64, Ticket<Result<EpochScan>>)>,
+    /// Maximum number of entries of an epoch that is planned ahead.
+    entries_ahead: u64,
     epoch: Option<EpochMerge>,
     slabs: VecDeque<Ticket<std::result::Result<Vec<PackedRows>, Arc<Window>>>>,
     packed_rows: VecDeque<PackedRows>,
@@ -329,6 +332,8 @@ impl Merge {
         let limited = resolved.limit < most_slab_rows.saturating_mul(most_ahead as u64);
         Self {
             pool: Pool::new(resolved.threads, &counters.recycler),
+            // The current plan is one more.
+            entries_ahead: entries_ahead(epochs.len(), most_ahead + 1),
             epochs: epochs.into(),
             plans: VecDeque::new(),
             epoch: None,
@@ -363,12 +368,18 @@ impl Merge {
             && let Some(epoch) = self.epochs.pop_front()
         {
             let (dataset, resolved, counters) = (self.dataset.clone(), self.resolved.clone(), self.counters.clone());
-            let plan = move |_: &mut Scratch| plan_ahead(&dataset, &resolved, epoch, &counters);
-            self.plans.push_back(self.pool.submit(PLAN_COST_BYTES, plan));
+            let most = self.entries_ahead;
+            let plan = move |_: &mut Scratch| plan_ahead(&dataset, &resolved, epoch, &counters, most);
+            self.plans.push_back((epoch, self.pool.submit(PLAN_COST_BYTES, plan)));
         }
-        let Some(plan) = self.plans.pop_front() else { return Ok(false) };
-        let scan = Arc::new(self.pool.wait(plan)?);
-        self.epoch = Some(EpochMerge::new(scan, &self.resolved));
+        let Some((epoch, plan)) = self.plans.pop_front() else { return Ok(false) };
+        let scan = match self.pool.wait(plan) {
+            Err(error) if is_too_much_ahead(&error, self.entries_ahead) => {
+                plan_ahead(&self.dataset, &self.resolved, epoch, &self.counters, MOST_ENTRIES)?
+            }
+            scan => scan?,
+        };
+        self.epoch = Some(EpochMerge::new(Arc::new(scan), &self.resolved));
         Ok(true)
     }
 

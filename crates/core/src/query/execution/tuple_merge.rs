@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::error::{Error, Result};
+use crate::query::access::choice::MOST_ENTRIES;
 use crate::query::catalog::Catalog;
 use crate::query::execution::pieces::Pieces;
 use crate::query::execution::read::{PackedRows, load};
@@ -131,7 +132,7 @@ impl TupleMerge {
 
     /// Plans an epoch, and reads the first window of each row group that may match.
     fn begin(&mut self, epoch: u64) -> Result<()> {
-        let scan = plan_ahead(&self.dataset, &self.resolved, epoch, &self.counters)?;
+        let scan = plan_ahead(&self.dataset, &self.resolved, epoch, &self.counters, MOST_ENTRIES)?;
         let share = WINDOWS_BYTES / scan.choices.len().max(1) / self.resolved.row_bytes().max(1);
         let by_limit = usize::try_from(self.resolved.limit).unwrap_or(usize::MAX);
         self.window_rows = share.min(MOST_ROWS).min(by_limit).max(1) as u32;

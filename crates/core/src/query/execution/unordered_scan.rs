@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::error::Result;
+use crate::query::access::choice::{MOST_ENTRIES, entries_ahead, is_too_much_ahead};
 use crate::query::access::covering;
 use crate::query::catalog::Catalog;
 use crate::query::execution::pieces::Pieces;
@@ -79,7 +80,11 @@ pub(in crate::query) struct Scan<T = PackedRows> {
     /// Whether an index may have all columns of the query.
     is_covered: bool,
     epochs: VecDeque<u64>,
-    plans: VecDeque<Ticket<Result<Planned>>>,
+    plans: VecDeque<(u64, Ticket<Result<Planned>>)>,
+    /// Maximum number of entries of an epoch that is planned ahead.
+    entries_ahead: u64,
+    /// An epoch with more entries, which is planned when the row groups before it are refined.
+    alone: Option<u64>,
     plan: Option<(Arc<EpochScan>, VecDeque<GroupChoice>)>,
     refines: VecDeque<Ticket<Result<Refined>>>,
     cutter: Option<(Arc<Group>, Cutter)>,
@@ -126,6 +131,9 @@ impl<T: Send + 'static> Scan<T> {
             pool: Pool::new(resolved.threads, &counters.recycler),
             lookup: lookup.filter(|_| !is_covered),
             is_covered,
+            // The current plan is one more.
+            entries_ahead: entries_ahead(epochs.len(), most_ahead + 1),
+            alone: None,
             epochs: epochs.into(),
             plans: VecDeque::new(),
             plan: None,
@@ -193,13 +201,14 @@ impl<T: Send + 'static> Scan<T> {
                 && let Some(epoch) = self.epochs.pop_front()
             {
                 let (dataset, resolved, counters) = self.shared();
-                let is_covered = self.is_covered;
-                self.plans.push_back(self.pool.submit(PLAN_COST_BYTES, move |_| {
+                let (is_covered, most) = (self.is_covered, self.entries_ahead);
+                let plan = self.pool.submit(PLAN_COST_BYTES, move |_| {
                     if is_covered && let Some(covered) = covering::read(&dataset, &resolved, epoch, &counters)? {
                         return Ok(Planned::Covered(covered.rows));
                     }
-                    plan_ahead(&dataset, &resolved, epoch, &counters).map(Planned::Scan)
-                }));
+                    plan_ahead(&dataset, &resolved, epoch, &counters, most).map(Planned::Scan)
+                });
+                self.plans.push_back((epoch, plan));
             }
             self.fill_refines()?;
             if self.loads.len() >= self.ahead || self.sure_rows >= self.resolved.limit {
@@ -218,16 +227,21 @@ impl<T: Send + 'static> Scan<T> {
             match self.refines.front() {
                 Some(refine) if self.due(refine) => self.take_refined()?,
                 Some(_) => return Ok(()),
-                None if self.plan.is_none() && self.plans.is_empty() && self.epochs.is_empty() => return Ok(()),
+                None if self.is_planned() && self.epochs.is_empty() => return Ok(()),
                 None if !self.loads.is_empty() => return Ok(()),
                 None => {}
             }
         }
     }
 
+    /// Returns whether the row groups of all planned epochs have been submitted.
+    fn is_planned(&self) -> bool {
+        self.plans.is_empty() && self.plan.is_none() && self.alone.is_none()
+    }
+
     /// Returns whether all planned epochs have been cut into chunks.
     fn has_no_plan(&self) -> bool {
-        self.plans.is_empty() && self.plan.is_none() && self.refines.is_empty() && self.cutter.is_none()
+        self.is_planned() && self.refines.is_empty() && self.cutter.is_none()
     }
 
     /// Looks up the rows of the next epoch. Returns false if there is none, or it must be planned.
@@ -267,25 +281,39 @@ impl<T: Send + 'static> Scan<T> {
                 self.submit_refine(scan, choice);
                 continue;
             }
+            if let Some(epoch) = self.alone {
+                if !self.refines.is_empty() || self.cutter.is_some() {
+                    return Ok(());
+                }
+                self.alone = None;
+                let plan = plan_ahead(&self.dataset, &self.resolved, epoch, &self.counters, MOST_ENTRIES)?;
+                self.begin(plan);
+                continue;
+            }
             match self.plans.front() {
-                Some(plan) if plan.is_done() => {}
-                Some(plan) if self.refines.is_empty() && self.cutter.is_none() && self.due(plan) => {}
+                Some((_, plan)) if plan.is_done() => {}
+                Some((_, plan)) if self.refines.is_empty() && self.cutter.is_none() && self.due(plan) => {}
                 _ => return Ok(()),
             }
-            if let Some(plan) = self.plans.pop_front() {
-                match self.pool.wait(plan)? {
-                    Planned::Scan(plan) => {
-                        let plan = Arc::new(plan);
-                        let choices = self.without_counted(&plan);
-                        self.plan = Some((plan, choices));
-                    }
-                    Planned::Covered(rows) => {
+            if let Some((epoch, plan)) = self.plans.pop_front() {
+                match self.pool.wait(plan) {
+                    Ok(Planned::Scan(plan)) => self.begin(plan),
+                    Ok(Planned::Covered(rows)) => {
                         self.refines.push_back(self.pool.submit(0, move |_| Ok(Refined::Covered(rows))));
                     }
+                    Err(error) if is_too_much_ahead(&error, self.entries_ahead) => self.alone = Some(epoch),
+                    Err(error) => return Err(error),
                 }
             }
         }
         Ok(())
+    }
+
+    /// Begins to refine the row groups of an epoch.
+    fn begin(&mut self, plan: EpochScan) {
+        let plan = Arc::new(plan);
+        let choices = self.without_counted(&plan);
+        self.plan = Some((plan, choices));
     }
 
     /// Returns the row groups to refine. If no column is requested, row groups that match entirely are counted without

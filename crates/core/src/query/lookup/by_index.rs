@@ -13,7 +13,8 @@ use crate::query::metrics::{Counters, add};
 use crate::query::planning::group::Group;
 use crate::query::planning::pages::first_rows;
 use crate::query::planning::selection::RowSelection;
-use crate::query::request::{ResolvedQuery, Use};
+use crate::query::request::ResolvedQuery;
+use crate::query::use_path::Use;
 use crate::schema::Clustering;
 
 /// Maximum number of records that are looked up in an epoch. A plan finds out whether a scan reads more of them less.
@@ -37,11 +38,8 @@ pub(in crate::query) fn index_of(dataset: &Catalog, resolved: &ResolvedQuery, ep
         let key = resolved.schema.key_columns().iter();
         key.map(|column| &resolved.schema.columns()[*column].name).any(|column| column == name)
     };
-    let is_allowed = |path: &dyn AccessPath| match &resolved.access {
-        Use::Automatic => !is_key(path.name()),
-        Use::Scan => false,
-        Use::Index(name) => path.name() == name,
-    };
+    let is_wanted = |name: &str| resolved.access != Use::Automatic || !is_key(name);
+    let is_allowed = |path: &dyn AccessPath| resolved.access.allows(path.name()) && is_wanted(path.name());
     let listed = dataset.indexes().iter().enumerate().filter(|(_, path)| is_allowed(&***path));
     let listed = listed.filter_map(|(position, path)| Some((path.listed(predicate)?, position)));
     let (values, position) = listed.min()?;

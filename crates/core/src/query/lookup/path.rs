@@ -10,7 +10,8 @@ use crate::query::planning::pages::{PageIndex, page_end, page_with};
 use crate::query::planning::partition_groups::{PartitionGroups, RequiredKeys};
 use crate::query::planning::selection::RowSelection;
 use crate::query::planning::statistics::{judge_page, judge_run, select};
-use crate::query::request::{ResolvedQuery, Use};
+use crate::query::request::ResolvedQuery;
+use crate::query::use_path::Use;
 use crate::schema::Clustering;
 
 /// Name of the access path.

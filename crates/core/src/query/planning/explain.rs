@@ -21,7 +21,8 @@ use crate::query::planning::plan::RowGroupPlan;
 use crate::query::planning::pruning::GroupChoice;
 use crate::query::planning::scan::{EpochScan, plan_epoch};
 use crate::query::planning::statistics::{judge_run, select_by};
-use crate::query::request::{Output, ResolvedQuery, SCAN};
+use crate::query::request::{Output, ResolvedQuery};
+use crate::query::use_path::SCAN;
 use crate::schema::EPOCH_COLUMN;
 
 /// The plan of a query.

@@ -26,8 +26,8 @@ const ANNOUNCED_GROUPS: usize = 64;
 /// Maximum size of announced ranges in bytes. Larger reads wait for the device's bandwidth, not for its latency.
 const ANNOUNCED_BYTES: u64 = 8 << 20;
 
-/// Plans an epoch ([`plan_epoch_then`]). If the query reads few pages and they are not in memory, announces all of
-/// them.
+/// Plans an epoch ([`plan_epoch_then`]), by at most `most_entries` of an index that the query requires. If the query
+/// reads few pages and they are not in memory, announces all of them.
 ///
 /// # Errors
 /// The errors of [`plan_epoch_then`].
@@ -36,8 +36,9 @@ pub(in crate::query) fn plan_ahead(
     resolved: &ResolvedQuery,
     epoch: u64,
     counters: &Counters,
+    most_entries: u64,
 ) -> Result<EpochScan> {
-    plan_epoch_then(dataset, resolved, epoch, counters, |scan| {
+    plan_epoch_then(dataset, resolved, epoch, (counters, most_entries), |scan| {
         // Bitmaps would be read twice.
         if scan.choices.len() <= ANNOUNCED_GROUPS && resolved.limit == u64::MAX && !scan.bitmaps.is_used() {
             // The reads report errors.

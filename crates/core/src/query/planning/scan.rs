@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::format::{EpochManifest, PartId, PartReader, RowGroupEntry, RunKind};
 use crate::query::access::bitmap;
 use crate::query::access::bitmap::choice::EpochBitmaps;
-use crate::query::access::choice::{Alternative, Narrowed, narrow};
+use crate::query::access::choice::{Alternative, MOST_ENTRIES, Narrowed, narrow};
 use crate::query::catalog::Catalog;
 use crate::query::metrics::{Counters, add};
 use crate::query::planning::filters;
@@ -21,7 +21,8 @@ use crate::query::planning::group::Group;
 use crate::query::planning::pruning::{GroupChoice, choose_among, choose_groups};
 use crate::query::planning::selection::RowSelection;
 use crate::query::progress::QueryProgress;
-use crate::query::request::{ResolvedQuery, SCAN};
+use crate::query::request::ResolvedQuery;
+use crate::query::use_path::SCAN;
 
 /// Cost of planning an epoch, as a number of bytes read. Planning reads a manifest and some footers.
 pub(in crate::query) const PLAN_COST_BYTES: u64 = 64 << 10;
@@ -117,11 +118,11 @@ pub(in crate::query) fn plan_epoch(
     epoch: u64,
     counters: &Counters,
 ) -> Result<EpochScan> {
-    plan_epoch_then(dataset, resolved, epoch, counters, |_| ())
+    plan_epoch_then(dataset, resolved, epoch, (counters, MOST_ENTRIES), |_| ())
 }
 
 /// Plans an epoch like [`plan_epoch`]. Calls `announce` when the places of all pages are known, but the parts not yet
-/// confirmed.
+/// confirmed. At most `most_entries` of an index are read that the query requires.
 ///
 /// # Errors
 /// The errors of [`plan_epoch`].
@@ -129,12 +130,12 @@ pub(in crate::query) fn plan_epoch_then(
     dataset: &Catalog,
     resolved: &ResolvedQuery,
     epoch: u64,
-    counters: &Counters,
+    (counters, most_entries): (&Counters, u64),
     announce: impl Fn(&EpochScan),
 ) -> Result<EpochScan> {
     let columns = resolved.predicate_columns();
     let choose = |manifest: &Arc<EpochManifest>| choose(dataset, resolved, manifest);
-    plan(dataset, resolved, epoch, counters, columns, choose, announce)
+    plan(dataset, resolved, epoch, (counters, most_entries), columns, choose, announce)
 }
 
 /// Returns the row groups of an epoch that may match a query, in the manifest's order.
@@ -218,14 +219,14 @@ pub(in crate::query) fn plan_epoch_by(
     columns: &[usize],
     choose: impl Fn(&Arc<EpochManifest>) -> Vec<GroupChoice>,
 ) -> Result<EpochScan> {
-    plan(dataset, resolved, epoch, counters, columns, choose, |_| ())
+    plan(dataset, resolved, epoch, (counters, MOST_ENTRIES), columns, choose, |_| ())
 }
 
 fn plan(
     dataset: &Catalog,
     resolved: &ResolvedQuery,
     epoch: u64,
-    counters: &Counters,
+    (counters, most_entries): (&Counters, u64),
     columns: &[usize],
     choose: impl Fn(&Arc<EpochManifest>) -> Vec<GroupChoice>,
     announce: impl Fn(&EpochScan),
@@ -238,7 +239,7 @@ fn plan(
         let chosen = choose(manifest);
         let chosen_groups = chosen.len();
         let choices = filters::retain(dataset, resolved, manifest, chosen, counters)?;
-        let mut narrowed = narrow(dataset, resolved, manifest, choices, counters)?;
+        let mut narrowed = narrow(dataset, resolved, manifest, choices, (counters, most_entries))?;
         dataset.ignore_corruption(narrowed.corrupt_indexes);
         let bitmaps = bitmap::choice::choose(dataset, resolved, manifest, &mut narrowed, counters)?;
         let excluded = chosen_groups.saturating_sub(narrowed.choices.len());

@@ -14,6 +14,7 @@ mod level_estimates;
 mod level_sums;
 mod merged;
 mod overviews;
+mod planned_ahead;
 mod progress;
 mod shares;
 mod tracks;

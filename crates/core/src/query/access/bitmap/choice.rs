@@ -22,7 +22,8 @@ use crate::query::planning::pages::PageIndex;
 use crate::query::planning::pruning::GroupChoice;
 use crate::query::planning::selection::RowSelection;
 use crate::query::planning::statistics::select_comparison;
-use crate::query::request::{ResolvedQuery, SCAN, Use};
+use crate::query::request::ResolvedQuery;
+use crate::query::use_path::{SCAN, Use};
 
 /// Number of rows of a page, for the estimate of the pages that are read, unless the manifest states it.
 const PAGE_ROWS: u32 = 2048;
@@ -368,12 +369,7 @@ pub(super) fn find_columns(
 ) -> Result<(Vec<IndexedColumn>, Vec<String>)> {
     let (mut found, mut names): (Vec<IndexedColumn>, Vec<String>) = (Vec::new(), Vec::new());
     for (index, bitmap) in bitmaps.iter().enumerate() {
-        let is_allowed = match access {
-            Use::Automatic => true,
-            Use::Scan => false,
-            Use::Index(name) => bitmap.name() == name,
-        };
-        if !is_allowed || !bitmap.has(manifest)? {
+        if !access.allows(bitmap.name()) || !bitmap.has(manifest)? {
             continue;
         }
         let known = found.len();

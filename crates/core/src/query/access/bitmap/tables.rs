@@ -19,7 +19,8 @@ use crate::format::{EpochManifest, RowGroupEntry};
 use crate::query::catalog::Catalog;
 use crate::query::metrics::{Counters, SidecarReads};
 use crate::query::planning::selection::RowSelection;
-use crate::query::request::{ResolvedQuery, Use};
+use crate::query::request::ResolvedQuery;
+use crate::query::use_path::Use;
 
 /// Set bits of a word from which all rows of the word are visited.
 const DENSE_BITS: u32 = 20;

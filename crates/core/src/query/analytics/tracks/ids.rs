@@ -284,10 +284,7 @@ impl IdSet {
     pub(super) fn predicate(&self, schema: &Schema, columns: &[usize]) -> Result<Predicate> {
         match self {
             Self::Whole { order, ordinals } => {
-                let values = ordinals.iter().filter_map(|ordinal| match order.value(*ordinal) {
-                    Value::Int(value) => Some(value),
-                    Value::Float(_) => None,
-                });
+                let values = ordinals.iter().map(|ordinal| order.value(*ordinal));
                 Ok(Predicate::any_of(schema, columns[0], values)?)
             }
             Self::Bytes { form, bytes } => {

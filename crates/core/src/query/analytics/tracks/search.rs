@@ -16,7 +16,8 @@ use crate::query::execution::column::array;
 use crate::query::execution::unordered_scan::Scan;
 use crate::query::metrics::{Counters, QueryMetrics};
 use crate::query::planning::scan::announce;
-use crate::query::request::{BATCH_ROWS, EpochSelection, Query, ResolvedQuery, Use, resolve_columns};
+use crate::query::request::{BATCH_ROWS, EpochSelection, Query, ResolvedQuery, resolve_columns};
+use crate::query::use_path::Use;
 use crate::schema::{Column, DataType, EPOCH_COLUMN, Schema};
 
 /// Memory budget for sorting rows, in bytes.
