@@ -382,7 +382,6 @@ impl Catalog {
     pub(super) fn index_folder(&self, name: &str) -> PathBuf {
         self.paths.index(name).root().to_owned()
     }
-    }
 
     /// Evicts a stale or suspect manifest from the cache.
     pub(super) fn forget(&self, manifest: &EpochManifest) {
