@@ -459,16 +459,28 @@ fn a_lock_that_is_being_acquired_is_not_broken_by_its_own_process() {
     WriterLock::acquire(&storage, &paths(), false).unwrap().0.release().unwrap();
 }
 
-/// Creates a dataset of one part with several row groups and an index, whose manifest then lacks a row group.
-fn lacking(definition: &str, row_group: impl FnOnce(&EpochManifest) -> usize) -> (Arc<dyn Storage>, PathBuf) {
+/// Creates a dataset of one part with several row groups and an index, whose manifest then lacks a row group. A record
+/// has a payload of `payload_bytes`.
+fn lacking(
+    definition: &str,
+    payload_bytes: usize,
+    row_group: impl FnOnce(&EpochManifest) -> usize,
+) -> (Arc<dyn Storage>, PathBuf) {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let payload = DataType::FixedBytes(payload_bytes as u32);
+    let columns =
+        vec![Column::new("energy", DataType::F32), Column::new("id", DataType::U32), Column::new("payload", payload)];
     let mut options = WriteOptions::new(1);
-    options.memtable_bytes = 8 << 10;
-    let job = LocalJob::open_with(storage.clone(), "/ds", schema(), options).unwrap();
+    options.memtable_bytes = 1024 * (payload_bytes + 8);
+    let job = LocalJob::open_with(storage.clone(), "/ds", Schema::new(columns, "energy").unwrap(), options).unwrap();
     let ids: Vec<u32> = (0..ROWS).collect();
-    let energies: Vec<f32> = ids.iter().map(|id| *id as f32).collect();
     job.begin_epoch(1).unwrap();
-    job.append(0, &[ColumnView::from(&energies), ColumnView::from(&ids)]).unwrap();
+    for ids in ids.chunks(100) {
+        let energies: Vec<f32> = ids.iter().map(|id| *id as f32).collect();
+        let payloads = vec![0; ids.len() * payload_bytes];
+        let payloads = ColumnView::new(&payloads, payload_bytes, ids.len(), payload).unwrap();
+        job.append(0, &[ColumnView::from(&energies), ColumnView::from(ids), payloads]).unwrap();
+    }
     job.end_epoch().unwrap();
     job.close().unwrap();
     add(&storage, definition);
@@ -485,7 +497,7 @@ fn lacking(definition: &str, row_group: impl FnOnce(&EpochManifest) -> usize) ->
 #[test]
 fn a_manifest_that_lacks_a_row_group_is_named() {
     let (storage, path) =
-        lacking("id", |manifest| manifest.row_groups.iter().position(|entry| entry.row_group == 0).unwrap());
+        lacking("id", 1, |manifest| manifest.row_groups.iter().position(|entry| entry.row_group == 0).unwrap());
     let (definition, options) = ("bitmap:id".parse().unwrap(), IndexOptions::default());
     let mut build = IndexBuild::open_with(storage, "/ds", &definition, &options).unwrap();
     let error = build.build_epoch(1, &|_| ()).unwrap_err().to_string();
@@ -499,9 +511,9 @@ fn an_index_that_names_records_that_do_not_exist_is_named() {
         let numbers = manifest.row_groups.iter().map(|entry| entry.row_group).enumerate();
         numbers.max_by_key(|(_, number)| *number).unwrap().0
     };
-    let (storage, _) = lacking("id", last);
+    // So many rows are not kept in memory, so no scan can replace the walk.
+    let (storage, _) = lacking("id", 32 << 10, last);
     let dataset = Dataset::open_with(storage, "/ds").unwrap();
-    // Rows without a limit are not kept in memory, so no scan can replace the walk.
     let query = Query::new().ordered_by("id").using(Use::Index("id".into()));
     let error = dataset.run(&query).unwrap().find_map(|batch| batch.err()).unwrap().to_string();
     let start = format!("{} is corrupt", paths().index("id").root().display());
