@@ -256,7 +256,6 @@ WRONG = {
     "an unknown output": (lambda dataset: dataset.query(columns=["nothing"]).to_numpy(), turbidite.UsageError, "nothing"),
     "a name for a list": (lambda dataset: dataset.query(columns="id"), turbidite.UsageError, "list of names"),
     "an order by no column": (lambda dataset: dataset.query(order="speed").to_numpy(), turbidite.UsageError, "no column 'speed'"),
-    "an order without index and limit": (lambda dataset: dataset.query(order="ux").to_numpy(), turbidite.UsageError, "turbidite index add"),
     "a missing epoch": (lambda dataset: dataset.query(epochs=3).count(), turbidite.OperationError, "epoch 3"),
     "no particles": (lambda dataset: dataset.tracks(of=" ", at=500, id="id").to_numpy(), turbidite.UsageError, "which particles"),
     "an id of floats": (lambda dataset: dataset.tracks(of="energy > 5", at=500, id="ux").to_numpy(), turbidite.UsageError, "ux"),
@@ -286,6 +285,12 @@ def test_wrong_requests_are_named(default_dataset, name):
     act, kind, word = WRONG[name]
     with pytest.raises(kind, match=word):
         act(turbidite.open(default_dataset.path))
+
+
+def test_an_order_needs_no_index_where_all_rows_fit_into_memory(default_dataset):
+    epoch, rows = next(iter(default_dataset.epochs.items()))
+    found = turbidite.open(default_dataset.path).query(order="ux", epochs=epoch, columns=["ux"]).to_numpy()["ux"]
+    assert numpy.array_equal(found, numpy.sort(rows["ux"]))
 
 
 def test_a_path_without_a_dataset_is_refused(tmp_path):
