@@ -66,6 +66,22 @@ def test_what_a_commit_takes_is_stated():
     assert slow["ingest_s"] == pytest.approx(quick["ingest_s"] + 0.5, abs=0.01)
 
 
+# What a measured machine is, as options.
+FIGURES = ("speed", "node_storage_gb_per_s", "commit_ms", "time_factor")
+
+
+def test_the_time_factor_changes_times_alone():
+    plan = ("--ranks-per-node", 8, "--records", 20_000, "--commit-ms", 0)
+    usual, twice = forecast(*plan), forecast(*plan, "--time-factor", 2)
+    assert twice.pop("ingest_s") == pytest.approx(2 * usual.pop("ingest_s"))
+    assert twice == usual
+    # The program makes its records in the same time, and storage stores them in the same time.
+    made = forecast(*plan, "--rate", 10_000, "--time-factor", 2)
+    assert 2.0 < made["ingest_s"] < 2.5
+    stored = forecast(*plan, "--node-storage-gb-per-s", 0.001, "--time-factor", 0.01)
+    assert stored["ingest_s"] == pytest.approx(8 * 20_000 * 64 / 1e6, rel=0.01)
+
+
 def test_a_measured_machine_is_the_same_when_its_figures_are_stated(tmp_path):
     plan = ("--ranks-per-node", 8, "--cores", 4, "--records", 20_000, "--record-bytes", 36)
     found = simulate(*plan, "--measure", tmp_path)
@@ -74,7 +90,7 @@ def test_a_measured_machine_is_the_same_when_its_figures_are_stated(tmp_path):
     assert measured["ranks"] == 2 * measured["cores"]
     assert measured["epoch_bytes"] == measured["ranks"] * 20_000 * 36, "an epoch of a node"
     assert list(tmp_path.iterdir()) == [], "what was written is removed"
-    figures = {f"--{figure.replace('_', '-')}": measured[figure] for figure in ("speed", "node_storage_gb_per_s", "commit_ms")}
+    figures = {f"--{figure.replace('_', '-')}": measured[figure] for figure in FIGURES}
     stated = simulate(*plan, *(part for pair in figures.items() for part in pair))
     assert stated.pop("measured") is None
     assert stated == found
