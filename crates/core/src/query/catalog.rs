@@ -331,14 +331,10 @@ impl Catalog {
     /// A corrupt manifest of the index; I/O errors.
     pub(super) fn manifest_of(&self, records: &EpochManifest, columns: &[usize]) -> Result<Option<Arc<EpochManifest>>> {
         let is_theirs = |manifest: &Arc<EpochManifest>| manifest.indexed_commit == Some(records.commit);
-        let known = lock(&self.manifests).get(&records.epoch).map(|known| known.manifest);
-        if let Some(stale) = known.filter(|known| !is_theirs(known)) {
-            // The manifest of stale entries stays in the cache, so that it is read once. It is current until the index
-            // has other entries.
-            if self.has_manifest(&stale) {
-                return Ok(None);
-            }
-            self.forget(&stale);
+        let known = lock(&self.manifests).get(&records.epoch);
+        // The manifest of stale entries stays in the cache until the index has other entries, so that it is read once.
+        if known.is_some_and(|known| !is_theirs(&known.manifest)) && self.current(records.epoch).is_some() {
+            return Ok(None);
         }
         match self.scan_manifest(records.epoch, columns) {
             Ok(found) => Ok(Some(found.manifest).filter(is_theirs)),

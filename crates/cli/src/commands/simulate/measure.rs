@@ -1,9 +1,9 @@
 //! Measures this machine by a short job, so that a forecast of it needs no benchmark.
 //!
 //! The job has as many ranks a core and records a rank as the run, as far as memory allows. So two numbers stand for
-//! all that is not modelled: the processor time that the model computes for the job over that which it took, and the
-//! time of the job by the clock over that in the model. Storage is measured by itself, by plain writes and by epochs
-//! without records.
+//! this machine: the speed, which is the modelled processor time of the job over the measured one, and the time factor,
+//! which is the measured time of its epochs over the modelled one. Storage is measured by itself, by plain writes and
+//! by epochs without records.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ use super::program::Records;
 use crate::commands::feed::turn_records;
 use crate::failure::{Failure, FileContext};
 
-/// Maximum size of an epoch for each core in bytes: larger epochs take as long for each record.
+/// Maximum size of an epoch for each core in bytes. The time of a record hardly depends on the size of larger epochs.
 const CORE_BYTES: u64 = 128 << 20;
 
 /// Maximum size of an epoch in bytes, all of which is in memory.

@@ -114,7 +114,7 @@ fn unordered(dataset: &Catalog, resolved: &ResolvedQuery, column: usize, manifes
         (Use::Scan, _) => ("a scan keeps no more in memory".to_owned(), "let it use an index of the column".to_owned()),
         (_, Some((path, _))) => (
             format!("index '{}' cannot be read", path.name()),
-            "make the index again with 'turbidite index drop' and 'index add'".to_owned(),
+            "rebuild the index with 'turbidite index drop' and 'index add'".to_owned(),
         ),
         (Use::Index(used), None) if used != name => {
             (format!("index '{used}' is not of this column"), format!("use an index of '{name}'"))
