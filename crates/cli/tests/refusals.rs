@@ -73,6 +73,9 @@ fn wrong_requests_end_with_2() {
     ] {
         refused(2, arguments, words);
     }
+    let long = format!("{} OR enrgy > 1", ["energy > 1"; 40].join(" OR "));
+    let error = ends_with(2, &["query", ds, "--where", &long]).1;
+    assert!(error.starts_with("turbidite: --where: at character 561: there is no column 'enrgy'"), "{error}");
     let source = sample();
     let to = ["ingest", text(&source), "--out", ds];
     for (more, words) in [
@@ -291,8 +294,9 @@ fn an_index_of_an_epoch_that_does_not_exist_is_refused() {
     );
     assert_eq!(ends_with(1, &["query", ds, "--epoch", "999"]).1, said);
     assert_eq!(ends_with(1, &["index", "add", ds, "id", "--epoch", "999"]).1, said);
+    refused(2, &["index", "add", ds, "id", "--epoch", "600..900"], &["has no epoch from 600 to 900", "inspect"]);
     assert!(!path.join("_turbidite/index").exists(), "no index was created");
-    assert_eq!(json(&["index", "add", ds, "id", "--epoch", "500"])["epochs"], serde_json::json!([500]));
+    assert_eq!(json(&["index", "add", ds, "id", "--epoch", "500..900"])["epochs"], serde_json::json!([500]));
     assert_eq!(ok(&["index", "add", ds, "id", "--epoch", "500"]), "index id has every epoch already\n");
     assert_eq!(ends_with(1, &["index", "add", ds, "id", "--epoch", "999"]).1, said);
 }

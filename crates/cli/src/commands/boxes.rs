@@ -37,6 +37,10 @@ pub(super) fn wrong(error: Error, option: &str, expression: Option<&str>) -> Fai
         (Error::Expression(error @ (ExpressionError::Box { .. } | ExpressionError::Period { .. })), _) => {
             Failure::Usage(format!("--{error}"))
         }
+        // A long text would hide the reason, which names the place.
+        (Error::Expression(error), Some(expression)) if expression.len() > 200 => {
+            Failure::Usage(format!("{option}: {error}"))
+        }
         (Error::Expression(error), Some(expression)) => Failure::Usage(format!("{option} '{expression}': {error}")),
         (other, _) => other.into(),
     }

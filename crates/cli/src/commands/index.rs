@@ -144,15 +144,19 @@ impl Add {
 }
 
 impl Add {
-    /// Checks that a single requested epoch exists, before the index is created. A range may be empty, as in a query.
+    /// Checks that there are requested epochs, before the index is created.
     fn check_epoch(&self) -> Result<(), Failure> {
-        match self.epoch {
-            Some(EpochRange { first, last }) if first == last => {
-                Dataset::open(&self.dataset)?.manifest(first)?;
-                Ok(())
-            }
-            _ => Ok(()),
+        let Some(EpochRange { first, last }) = self.epoch else { return Ok(()) };
+        let dataset = Dataset::open(&self.dataset)?;
+        if first == last {
+            dataset.manifest(first)?;
+        } else if !dataset.epochs()?.iter().any(|epoch| (first..=last).contains(epoch)) {
+            let dataset = self.dataset.display();
+            return Err(Failure::Usage(format!(
+                "--epoch: {dataset} has no epoch from {first} to {last}; 'turbidite inspect {dataset}' lists its epochs"
+            )));
         }
+        Ok(())
     }
 
     /// Returns the index to make.
