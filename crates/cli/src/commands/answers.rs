@@ -108,6 +108,14 @@ pub(super) fn rows_in_words(rows: Bounded) -> String {
     }
 }
 
+/// Returns what is said of a histogram without bins, outside of which at most some rows are.
+pub(super) fn without_bins(finite_most: u64) -> &'static str {
+    match finite_most {
+        0 => "no finite values",
+        _ => "the manifests state no finite values; --exact finds them",
+    }
+}
+
 /// Returns where the counts come from.
 pub(super) fn source_in_words(is_exact: bool) -> &'static str {
     match is_exact {

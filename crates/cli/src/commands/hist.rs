@@ -10,6 +10,7 @@ use turbidite::store::EpochRange;
 
 use super::answers::{
     aligned, bounded, edge_text, json_number, report_ignored, rows_in_words, say, say_json, source_in_words,
+    without_bins,
 };
 use super::bar::bar;
 use super::boxes::{self, BoxOptions};
@@ -213,7 +214,8 @@ impl Hist {
         let sum = histogram.sums.as_ref().map(|sums| format!(", {}", hist_sums::headline(sums))).unwrap_or_default();
         let mut lines = vec![format!("{}{unit} {epochs}: {rows}{sum}, {source}", histogram.column)];
         lines.push(String::new());
-        lines.push(if histogram.bins.is_empty() { "no finite values".to_owned() } else { self.bars(histogram) });
+        let is_empty = histogram.bins.is_empty();
+        lines.push(if is_empty { without_bins(histogram.below.most).to_owned() } else { self.bars(histogram) });
         let mut stated = match &histogram.errors {
             Some(errors) => hist_level::apart(histogram, errors),
             None => apart(histogram),

@@ -4,7 +4,7 @@ use serde_json::json;
 use turbidite::Value;
 use turbidite::query::{Bounded, Dataset, Histogram2d, Histogram2dBounds, QueryMetrics};
 
-use super::answers::{bounded, edge_text, json_number, rows_in_words, source_in_words};
+use super::answers::{bounded, edge_text, json_number, rows_in_words, source_in_words, without_bins};
 use crate::text;
 
 /// Maximum width and height of a picture, in characters. Characters are about twice as high as wide.
@@ -98,7 +98,7 @@ impl Pairs {
             vec![format!("{} by {} {of_epochs}: {}, {source}", named[0], named[1], rows_in_words(self.rows))];
         lines.push(String::new());
         if self.bins.is_empty() {
-            lines.push("no finite values".to_owned());
+            lines.push(without_bins(self.outside.most).to_owned());
         } else {
             lines.extend(self.picture());
         }

@@ -278,6 +278,9 @@ impl Dataset {
 
     /// Returns a histogram of a column: bounds from the manifests and bitmap indexes alone, or exact counts.
     ///
+    /// If the bins have no range, it is that of the column's finite values. Bounds know those in the manifests only,
+    /// where an infinite value hides the finite ones of its row group. Exact counts then read the rows twice.
+    ///
     /// # Errors
     /// Usage errors for a non-numeric column or invalid bins; missing epochs; corruption.
     ///

@@ -30,7 +30,7 @@ pub enum BinScale {
 pub struct Bins {
     /// Number of bins.
     pub count: usize,
-    /// The closed range of the bins. The default is the range of the column's finite values in the manifests.
+    /// The closed range of the bins. The default is that of the column's finite values.
     pub range: Option<(Value, Value)>,
     /// The spacing of the edges.
     pub scale: BinScale,

@@ -32,7 +32,7 @@ use crate::query::analytics::grid::{Axis, Grid};
 use crate::query::analytics::grid_bounds::GridBounds;
 use crate::query::analytics::level_errors::HistogramErrors;
 use crate::query::analytics::level_sums::HistogramSums;
-use crate::query::analytics::matching::MatchingRows;
+use crate::query::analytics::matching::{MatchingRows, edges};
 use crate::query::analytics::tally::{CellCounts, CellSelection, tally};
 use crate::query::catalog::Catalog;
 use crate::query::metrics::{Counters, QueryMetrics};
@@ -219,14 +219,17 @@ pub(in crate::query) fn histogram(
 ) -> Result<Histogram> {
     let (resolved, index, order) = resolve(dataset, column)?;
     let survey = Survey::of(dataset, index, epochs, counters, |_| {})?;
-    // Invalid bins are refused even if the column has no values.
-    let range = bins.range.or_else(|| survey.range(bins.scale));
-    let edges = match range {
-        Some(range) => bins.edges(order, range)?,
-        None => bins.edges(order, (Value::Int(1), Value::Int(1))).map(|_| Vec::new())?,
-    };
     let whole = Query::new();
     let request = MatchingRows { dataset, query: &whole, epochs, counters };
+    let range = match precision {
+        Precision::Bounded => bins.range.or_else(|| survey.range(bins.scale)),
+        // Where manifests state an infinite end, the rows have to tell the range.
+        Precision::Exact => {
+            let ([range], _) = request.ranges([(index, order)], [bins], 0)?;
+            range
+        }
+    };
+    let edges = edges(bins, order, range)?;
     let grid = Arc::new(Grid { x: Axis::new(order, &edges, bins.scale), y: None });
     let cells = Arc::new(histogram_cells(&edges, order));
     let mut places = match precision {

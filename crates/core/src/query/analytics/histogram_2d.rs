@@ -97,7 +97,7 @@ pub(in crate::query) fn histogram_2d(
     let summed = summed.map(|column| numeric_column(schema, column)).transpose()?;
     let bins = [axes[0].1, axes[1].1];
     let request = MatchingRows { dataset, query, epochs, counters };
-    let (ranges, is_announced) = request.ranges(columns, bins)?;
+    let (ranges, is_announced) = request.ranges(columns, bins, 1)?;
     let edges = [edges(bins[0], columns[0].1, ranges[0])?, edges(bins[1], columns[1].1, ranges[1])?];
     let grid = Arc::new(grid(columns, bins, &edges, MOST_BINS)?);
     let mut total = Total::new(&grid, summed.is_some());

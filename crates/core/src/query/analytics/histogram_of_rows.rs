@@ -27,7 +27,7 @@ pub(in crate::query) fn histogram_of(
 ) -> Result<Histogram> {
     let (index, order) = numeric_column(dataset.schema(), column)?;
     let request = MatchingRows { dataset, query, epochs, counters };
-    let ([range], is_announced) = request.ranges([(index, order)], [bins])?;
+    let ([range], is_announced) = request.ranges([(index, order)], [bins], 1)?;
     let edges = edges(bins, order, range)?;
     let grid = Arc::new(Grid { x: Axis::new(order, &edges, bins.scale), y: None });
     if !is_announced {

@@ -68,7 +68,7 @@ pub(in crate::query) fn histogram(
     let schema = dataset.schema();
     let request = MatchingRows { dataset, query: &source.query, epochs, counters };
     let stated = Stated::of(&request, Some(index), summed)?;
-    let ([range], is_announced) = request.ranges([(index, order)], [bins])?;
+    let ([range], is_announced) = request.ranges([(index, order)], [bins], 1)?;
     let edges = edges(bins, order, range)?;
     let grid = Arc::new(Grid { x: Axis::new(order, &edges, bins.scale), y: None });
     let (weight, summed_and_weight) = (weight_at(schema, level), summed.into_iter().chain(weight_at(schema, level)));

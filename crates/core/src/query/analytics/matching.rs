@@ -190,11 +190,12 @@ impl MatchingRows<'_> {
     }
 
     /// Returns the range of each axis: as stated, or from the manifests, or from the rows. Returns as well whether rows
-    /// were read. Then the progress has the row groups of two passes.
+    /// were read. Then the progress has the row groups of this pass and of `later_passes`.
     pub(super) fn ranges<const AXES: usize>(
         &self,
         columns: [(usize, KeyOrder); AXES],
         bins: [&Bins; AXES],
+        later_passes: u64,
     ) -> Result<([Range; AXES], bool)> {
         let mut ranges = bins.map(|bins| bins.range);
         let mut open = Vec::new();
@@ -221,7 +222,7 @@ impl MatchingRows<'_> {
             slots.iter().zip(&orders).map(extremes).collect::<Vec<_>>()
         };
         let (resolved, _) = self.resolve(&read)?;
-        announce_chosen(self.dataset, &resolved, self.epochs.iter().copied(), self.counters, 2)?;
+        announce_chosen(self.dataset, &resolved, self.epochs.iter().copied(), self.counters, 1 + later_passes)?;
         let mut found: Vec<Option<(u64, u64)>> = vec![None; open.len()];
         self.fold(&read, &mut found, find, |found, piece| {
             found.iter_mut().zip(piece).for_each(|(found, piece)| *found = joined(*found, piece));

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use proptest::prelude::*;
 
+use super::histogram_2d::default_range;
 use super::*;
 use crate::error::Error;
 use crate::query::{BinScale, Bins, Bounded, EpochSelection, Histogram, Precision, Quantiles};
@@ -130,13 +131,18 @@ fn check_histogram(dataset: &Dataset, epochs: &[TestEpoch], column: &str, bins: 
         }
     };
     let exact = ask(Precision::Exact).unwrap();
-    assert_eq!((&bounded.edges, bounded.rows), (&exact.edges, Bounded::exactly(all.len() as u64)));
+    assert_eq!((bounded.rows, exact.rows), (Bounded::exactly(all.len() as u64), Bounded::exactly(all.len() as u64)));
+    let ends = exact.edges.first().map(|first| (*first, exact.edges[exact.edges.len() - 1]));
+    match bins.range {
+        Some(_) => assert_eq!(bounded.edges, exact.edges),
+        None => assert_eq!(ends, default_range(&all, bins.scale), "{column}"),
+    }
     let expected = counted(&all, &exact.edges);
     let exactly: Vec<u64> = stated(&exact).iter().map(|bin| bin.estimate).collect();
     assert_eq!(exactly, expected, "{column} by {:?}", exact.edges);
     assert!(stated(&exact).iter().all(|bin| bin.least == bin.most));
-    for (bin, truth) in stated(&bounded).iter().zip(&expected) {
-        assert!(bin.least <= *truth && *truth <= bin.most, "{column}: {bin:?} for {truth} by {:?}", exact.edges);
+    for (bin, truth) in stated(&bounded).iter().zip(counted(&all, &bounded.edges)) {
+        assert!(bin.least <= truth && truth <= bin.most, "{column}: {bin:?} for {truth} by {:?}", bounded.edges);
         assert!(bin.least <= bin.estimate && bin.estimate <= bin.most, "{bin:?}");
     }
 }

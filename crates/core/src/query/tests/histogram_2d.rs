@@ -25,7 +25,7 @@ fn bin(value: Value, edges: &[Value]) -> Option<usize> {
 }
 
 /// Returns the smallest and the largest of the values that a default range covers.
-fn range(values: &[Value], scale: BinScale) -> Option<(Value, Value)> {
+pub(super) fn default_range(values: &[Value], scale: BinScale) -> Option<(Value, Value)> {
     let usable = |value: &&Value| value.as_f64().is_finite() && (scale == BinScale::Linear || value.as_f64() > 0.0);
     let mut values: Vec<Value> = values.iter().filter(usable).copied().collect();
     values.sort_by(|one, other| one.compare(*other).unwrap());
@@ -110,7 +110,7 @@ proptest! {
                     let all: Vec<Value> = records.iter().map(|record| stored_value(record, column, key_type)).collect();
                     if bins.range.is_none() {
                         let ends = edges.first().copied().zip(edges.last().copied());
-                        prop_assert_eq!(ends, range(&all, bins.scale), "a default range is that of the rows");
+                        prop_assert_eq!(ends, default_range(&all, bins.scale), "a default range is that of the rows");
                     }
                 }
                 let threaded = dataset.histogram_2d(&query.clone().threads(3), axes[0], axes[1], summed).unwrap();
