@@ -77,11 +77,17 @@ impl Failure {
                 Some("--if-exists replace rewrites it, --if-exists skip keeps it and continues")
             }
             Self::Dataset(Error::EpochMissing { .. }) => Some("'turbidite inspect' lists the existing epochs"),
+            Self::Dataset(Error::Io { operation: "open" | "read" | "list" | "look up", source, .. })
+                if source.kind() == io::ErrorKind::PermissionDenied =>
+            {
+                Some("have its permissions changed, so that you can read it")
+            }
             Self::Dataset(Error::Io { source, .. })
                 if matches!(source.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) =>
             {
                 Some("use a folder that you can write to, or have its permissions changed")
             }
+            Self::Dataset(Error::NotADataset { what, .. }) if what.contains("name the folder above") => None,
             Self::Dataset(Error::NotADataset { .. }) => Some("'turbidite ingest SOURCE --out DATASET' creates one"),
             Self::Dataset(Error::Mismatch { .. }) => {
                 Some("use another --out, or the options that the dataset was created with")

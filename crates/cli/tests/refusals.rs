@@ -62,7 +62,7 @@ fn wrong_requests_end_with_2() {
         (&["tracks", ds, "--box", "energy=0:1", "--id", "ux"], &["--at"]),
         (&["tracks", ds, "--box", "energy=1:0", "--at", "1", "--id", "id"], &["--box 'energy=1:0'"]),
         (&["query", ds, "--epoch", "9..x"], &["9..x"]),
-        (&["query", ds, "--epoch", "9..3"], &["9..3"]),
+        (&["query", ds, "--epoch", "9..3"], &["'9..3' ends before it begins; write 3..9"]),
         (&["query", ds, "-o", "rows.xyz"], &["rows.xyz", ".parquet"]),
         (&["query", ds, "--count", "--order"], &["--count", "--order"]),
         (&["query", ds, "--log", "x.csv"], &["--batch"]),
@@ -352,4 +352,14 @@ fn an_ingest_with_an_index_reads_no_manifest_of_other_epochs() {
     }
     let out = ingest(&path, &["--epochs", "1000", "--index", "id"]);
     assert!(out.contains("index id has ") && out.contains(" of 1 epoch: "), "{out}");
+}
+
+/// A path within a dataset is one of its epochs or parts, or says where the dataset is.
+#[test]
+fn paths_within_a_dataset_are_named() {
+    let (_folder, path) = two_steps();
+    let data = path.join("data");
+    refused(1, &["query", text(&data)], &["the folder of a dataset's Parquet files; name the folder above"]);
+    let part = path.join("data/epoch=500/part-04711.parquet");
+    refused(1, &["inspect", text(&part)], &["cannot find", "part-04711.parquet"]);
 }

@@ -1,5 +1,6 @@
 //! `turbidite inspect`: describes a dataset and its content.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -86,6 +87,12 @@ impl Inspect {
         let mut manifests = Vec::new();
         for epoch in chosen_epochs(&dataset, &target.dataset, wanted)? {
             manifests.push(dataset.manifest(epoch)?);
+        }
+        if let Some(part) = target.part
+            && !manifests.iter().any(|manifest| manifest.parts.iter().any(|stored| stored.part == part))
+        {
+            let source = io::Error::from(io::ErrorKind::NotFound);
+            return Err(Failure::File { operation: "find", path: self.path.clone(), source });
         }
         let shows_runs = wanted.is_some();
         let is_shown = |run: &RowGroupEntry| target.part.is_none_or(|part| part == run.part);

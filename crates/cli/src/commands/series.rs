@@ -14,6 +14,10 @@ use turbidite::{EpochStart, LocalJob, RankJob};
 use super::feed::{RecordMapping, WorkerPool};
 use crate::failure::{Failure, complain};
 
+/// Maximum number of ranks of a job with which another one overlaps. Each rank has a place for every other one, which
+/// takes 32 MB here, and grows with the square.
+const MOST_OVERLAPPED_RANKS: u32 = 1_000;
+
 /// The epochs of a source, and how they are read.
 pub(super) struct Series<'a> {
     pub(super) recipe: &'a RecordMapping<'a>,
@@ -69,10 +73,13 @@ impl Series<'_> {
         None
     }
 
-    /// Returns whether the first epoch of a pair may end while the second one is read.
+    /// Returns whether the first epoch of a pair may end while the second one is read. That takes the memory of two
+    /// jobs.
     fn overlap(&self, job: &LocalJob, pair: &[u64]) -> bool {
-        let most = self.workers.ranks / 2;
-        pair.len() == 2 && pair.iter().all(|epoch| job.receivers_of(self.recipe.source.records(*epoch)) <= most)
+        let (ranks, most) = (self.workers.ranks, self.workers.ranks / 2);
+        ranks <= MOST_OVERLAPPED_RANKS
+            && pair.len() == 2
+            && pair.iter().all(|epoch| job.receivers_of(self.recipe.source.records(*epoch)) <= most)
     }
 
     fn write_with<'scope, 'env: 'scope>(

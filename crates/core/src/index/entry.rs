@@ -160,7 +160,7 @@ impl RecordPlace {
     fn unnamed(part: PartId) -> Error {
         let (ranks, rolls) = (1u32 << (u32::BITS - ROLL_BITS), 1u32 << ROLL_BITS);
         let what = format!(
-            "an index names at most {ranks} ranks and {rolls} files of a rank, and {} is beyond; compact the dataset first",
+            "an index names at most {ranks} ranks and {rolls} files of a rank, and {} is beyond; write larger files, or compact the dataset first",
             part.file_name()
         );
         UsageError::Option { option: "index", what }.into()

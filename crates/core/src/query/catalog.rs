@@ -16,7 +16,7 @@ use super::access::space_copy::SpaceCopy;
 use super::cache::Cache;
 use super::part_cache::PartCache;
 use super::request::EpochSelection;
-use crate::error::{Error, Result};
+use crate::error::{Error, IoContext, Result};
 use crate::format::{EpochManifest, FormatVersion, PartFilters, PartId, PartIdentity, PartReader};
 use crate::query::execution::recycle::Recycler;
 use crate::query::planning::partition_groups::PartitionGroups;
@@ -200,7 +200,13 @@ impl Catalog {
 
     /// Returns the epochs that currently exist, in ascending order.
     pub(super) fn epochs(&self) -> Result<Vec<u64>> {
-        list_epochs(self.storage.as_ref(), &self.paths)
+        let epochs = list_epochs(self.storage.as_ref(), &self.paths)?;
+        let descriptor = self.paths.descriptor();
+        // A dataset that was removed while it was open is not an empty one.
+        if epochs.is_empty() && self.storage.kind(&descriptor).at("look up", &descriptor)?.is_none() {
+            return Err(Error::NotADataset { path: self.root().to_owned(), what: "it has been removed" });
+        }
+        Ok(epochs)
     }
 
     pub(super) fn schema(&self) -> &Arc<Schema> {

@@ -188,6 +188,7 @@ impl WriteOptions {
             memtable_bytes: self.entry_memtable_bytes().min(self.memtable_bytes),
             part_bytes: Some(self.entry_part_bytes()),
             content: Content::Entries,
+            prior: self.prior,
             break_lock: self.break_lock,
             threads: self.threads,
             credit_batches: self.credit_batches,

@@ -85,7 +85,8 @@ impl BitmapIndexes {
         match self.locks.iter().try_for_each(WriterLock::check) {
             Ok(()) => commit.with_sidecars(self.indexes.iter().map(|index| index.paths.clone())),
             Err(error) => {
-                commit.abandon();
+                // Its folder is empty. The first error is the one to return.
+                let _ = commit.discard();
                 Err(error)
             }
         }

@@ -136,7 +136,7 @@ impl EpochCommit {
     /// holder of the indexes' locks may call this function.
     ///
     /// # Errors
-    /// If storage fails. The epoch is then abandoned.
+    /// If storage fails. The epoch is then discarded.
     pub(crate) fn with_sidecars(mut self, indexes: impl Iterator<Item = DatasetPaths>) -> Result<Self> {
         self.sidecars = indexes.collect();
         let PartIdentity { epoch, commit, .. } = self.identity;
@@ -144,7 +144,8 @@ impl EpochCommit {
         match self.sidecars.iter().try_for_each(begin) {
             Ok(()) => Ok(self),
             Err(error) => {
-                self.abandon();
+                // Its folder is empty. The first error is the one to return.
+                let _ = self.discard();
                 Err(error)
             }
         }

@@ -4,6 +4,7 @@
 //! field. The checksum detects any changed byte, even if the JSON is still valid.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -288,8 +289,18 @@ impl DatasetDescriptor {
             Some(FileKind::Directory) if !super::listing::list_epochs(storage, paths)?.is_empty() => {
                 Error::corruption(&paths.descriptor(), "it is missing, but epochs exist")
             }
+            Some(FileKind::Directory) if Self::is_data(storage, root)? => {
+                not("it is the folder of a dataset's Parquet files; name the folder above")
+            }
             Some(FileKind::Directory) => not("it has no '_turbidite/dataset.json'"),
         })
+    }
+
+    /// Returns whether a folder has the data of the dataset in the folder above it.
+    fn is_data(storage: &dyn Storage, folder: &Path) -> Result<bool> {
+        let dataset = DatasetPaths::new(super::files::parent(folder));
+        let descriptor = dataset.descriptor();
+        Ok(dataset.data() == folder && storage.kind(&descriptor).at("look up", &descriptor)?.is_some())
     }
 
     /// Opens the dataset, or creates it with the descriptor `wanted` if it does not exist. Only the holder of the lock

@@ -268,7 +268,10 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 fn place(storage: &dyn Storage, path: &Path, holder: &LockHolder) -> Result<bool> {
     let draft = with_suffix(path, &format!("new-{}", holder.token));
     let content = serde_json::to_vec(holder).map_err(io::Error::from).at("encode", path)?;
-    write_synced(storage, &draft, &content)?;
+    if let Err(error) = write_synced(storage, &draft, &content) {
+        let _ = storage.remove_file(&draft);
+        return Err(error);
+    }
     match storage.rename(&draft, path) {
         Ok(()) => Ok(true),
         Err(error) => {
@@ -336,6 +339,25 @@ fn remove_as(
     };
     remove_if_present(storage, &claim)?;
     removed
+}
+
+/// Removes the lock at `path` if its token is still `token`, without writing, as a full disk requires. A lock that
+/// another process has acquired meanwhile is put back.
+fn remove_without_writing(storage: &dyn Storage, path: &Path, token: &str) -> Result<()> {
+    if look(storage, path)?.token() != token {
+        return Ok(());
+    }
+    let aside = with_suffix(path, &format!("gone-{token}"));
+    storage.rename(path, &aside).at("rename", path)?;
+    if look(storage, &aside)?.token() == token {
+        return remove_if_present(storage, &aside);
+    }
+    storage.rename(&aside, path).at("rename", &aside)
+}
+
+fn is_full(error: &Error) -> bool {
+    let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
+    matches!(error, Error::Io { source, .. } if full.contains(&source.kind()))
 }
 
 /// Removes a file. A missing file is not an error, since the holder of the lock may have removed it.
@@ -442,8 +464,9 @@ impl WriterLock {
         match remove_as(&*self.storage, &self.path, &self.holder, &token, false, 0) {
             // Another process is breaking the lock.
             Err(Error::Locked { .. }) => return Ok(()),
-            other => other?,
-        };
+            Err(error) if is_full(&error) => remove_without_writing(&*self.storage, &self.path, &token)?,
+            other => drop(other?),
+        }
         // A power failure must not restore the lock. Users of other hosts would have to break it.
         let folder = super::files::parent(&self.path);
         self.storage.sync_dir(&folder).at("sync", &folder)

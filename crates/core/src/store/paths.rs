@@ -212,10 +212,12 @@ impl std::str::FromStr for EpochRange {
             None => parse_epoch(text).map(Self::one),
             Some((first, last)) => parse_epoch(first).zip(parse_epoch(last)).map(|(first, last)| Self { first, last }),
         };
-        parsed.filter(|range| range.first <= range.last).ok_or_else(|| {
-            let what = format!("'{text}' is neither an epoch such as 200 nor a range such as 0..200");
-            UsageError::Option { option: "epoch", what }.into()
-        })
+        let what = match parsed {
+            Some(range) if range.first <= range.last => return Ok(range),
+            Some(Self { first, last }) => format!("'{text}' ends before it begins; write {last}..{first}"),
+            None => format!("'{text}' is neither an epoch such as 200 nor a range such as 0..200"),
+        };
+        Err(UsageError::Option { option: "epoch", what }.into())
     }
 }
 

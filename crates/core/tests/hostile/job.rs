@@ -1,5 +1,6 @@
 //! Writes epochs, reads them back, and measures the balance.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -25,23 +26,32 @@ pub(crate) fn open(storage: Arc<dyn Storage>, key: DataType, options: WriteOptio
 
 /// Writes one epoch. All ranks append in turn, `append` records at a time, as in a simulation.
 pub(crate) fn write_epoch(job: &LocalJob, epoch: u64, input: &Input, append: usize) -> Result<EpochStatistics, Error> {
-    let width = input.data_type.width();
     job.begin_epoch(epoch)?;
-    let longest = input.ranks.iter().map(Vec::len).max().unwrap_or(0) / width;
-    for start in (0..longest).step_by(append) {
-        for (rank, keys) in input.ranks.iter().enumerate() {
-            let rows = keys.len() / width;
-            let (start, end) = (start.min(rows), (start + append).min(rows));
-            let ids: Vec<u8> =
-                (start..end).flat_map(|row| (((rank as u64) << 32) | row as u64).to_le_bytes()).collect();
-            let columns = [
-                ColumnView::new(&keys[start * width..], width, end - start, input.data_type)?,
-                ColumnView::new(&ids, 8, end - start, DataType::U64)?,
-            ];
-            job.append(rank as u32, &columns)?;
+    append_rows(job, input, 0, append)?;
+    job.end_epoch()
+}
+
+/// Appends the records of all ranks from a number on, in turn, `append` at a time.
+pub(crate) fn append_rows(job: &LocalJob, input: &Input, from: usize, append: usize) -> Result<(), Error> {
+    let longest = input.ranks.iter().map(|keys| keys.len() / input.data_type.width()).max().unwrap_or(0);
+    for start in (from..longest).step_by(append) {
+        for rank in 0..input.ranks.len() {
+            append_rows_of(job, input, rank, start..start + append)?;
         }
     }
-    job.end_epoch()
+    Ok(())
+}
+
+/// Appends those of some records that a rank has.
+pub(crate) fn append_rows_of(job: &LocalJob, input: &Input, rank: usize, rows: Range<usize>) -> Result<(), Error> {
+    let (width, keys) = (input.data_type.width(), &input.ranks[rank]);
+    let rows = rows.start.min(keys.len() / width)..rows.end.min(keys.len() / width);
+    let ids: Vec<u8> = rows.clone().flat_map(|row| (((rank as u64) << 32) | row as u64).to_le_bytes()).collect();
+    let columns = [
+        ColumnView::new(&keys[rows.start * width..], width, rows.len(), input.data_type)?,
+        ColumnView::new(&ids, 8, rows.len(), DataType::U64)?,
+    ];
+    job.append(rank as u32, &columns)
 }
 
 /// Writes one epoch for each input to all ranks, and reads every record back.

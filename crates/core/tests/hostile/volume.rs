@@ -9,7 +9,10 @@ use turbidite::{EpochStatistics, LocalJob, Prior, WriteOptions};
 
 use super::RECORDS;
 use super::inputs::{Input, Random, Size};
-use super::job::{APPEND, check_balance, ingest_as, ingest_in_parts, open, read_back, report, write_epoch};
+use super::job::{
+    APPEND, append_rows, append_rows_of, check_balance, ingest_as, ingest_in_parts, largest_share, open, read_back,
+    report, write_epoch,
+};
 
 /// Small epochs are received by few ranks, which rotate. An epoch that outgrows its forecast, which is the last epoch,
 /// gets more receivers while it is written.
@@ -39,6 +42,37 @@ fn receivers_follow_the_volume() {
             check_balance("by volume, foreseen", ranks, statistics);
             assert!(statistics.renegotiations <= 24, "{}", statistics.renegotiations);
         }
+    }
+}
+
+/// Ranks that begin to append are not among those that a rank ahead of them, or the last epoch, has let append much.
+#[test]
+fn epochs_outgrow_their_receivers_whoever_appends_first() {
+    const PARTS: usize = 40;
+    let mut random = Random(7);
+    let mut epoch = |parts| Input::f32s(Size { records: parts * PART, ranks: RANKS }, |_| random.lognormal());
+    let (even, large) = (epoch(1), epoch(PARTS));
+    let mut alone = Input { data_type: even.data_type, ranks: vec![Vec::new(); RANKS as usize] };
+    alone.ranks[0] = even.ranks.concat();
+    for (name, first, head) in [("evenly", &even, 0), ("after one rank", &alone, 0), ("one rank ahead", &even, PART)] {
+        let storage: Arc<MemoryStorage> = Arc::new(MemoryStorage::new());
+        let mut options = WriteOptions::new(RANKS);
+        options.part_bytes = Some(PART as u64 * 12);
+        let job = open(storage.clone(), large.data_type, options).unwrap();
+        write_epoch(&job, 0, first, APPEND).unwrap();
+        write_epoch(&job, 1, first, APPEND).unwrap();
+        job.begin_epoch(2).unwrap();
+        append_rows_of(&job, &large, 0, 0..head).unwrap();
+        let mut rest = Input { data_type: large.data_type, ranks: large.ranks.clone() };
+        rest.ranks[0].clear();
+        append_rows(&job, &rest, 0, APPEND).unwrap();
+        append_rows_of(&job, &large, 0, head..PARTS * PART).unwrap();
+        let statistics = job.end_epoch().unwrap();
+        job.close().unwrap();
+        report(name, RANKS, &statistics);
+        let largest = largest_share(&statistics);
+        assert!(largest < 2.0, "{name}: {largest}");
+        read_back(storage, 2, &large);
     }
 }
 

@@ -348,3 +348,16 @@ fn an_epoch_without_rows_answers_nothing() {
     assert_eq!(dataset.count(&Query::new()).unwrap().0, 0);
     assert!(dataset.explain(&Query::new().filter("energy > 1")).unwrap().to_string().contains("epoch 5"));
 }
+
+/// An open dataset that is removed does not turn into an empty one.
+#[test]
+fn a_removed_dataset_is_not_empty() {
+    let fixture = Fixture::new(DataType::F32, 64, 1);
+    fixture.write(&TestEpoch { epoch: 1, parts: vec![(PartId { rank: 0, roll: 0 }, Vec::new())] });
+    let dataset = fixture.open();
+    fixture.storage.remove_dir_all(&fixture.paths.data()).unwrap();
+    assert_eq!(dataset.epochs().unwrap(), Vec::<u64>::new(), "its epochs may be removed");
+    fixture.storage.remove_dir_all(fixture.paths.root()).unwrap();
+    let error = dataset.count(&Query::new()).unwrap_err();
+    assert!(matches!(error, crate::Error::NotADataset { .. }) && error.to_string().contains("removed"), "{error}");
+}

@@ -146,7 +146,8 @@ impl LocalJob {
         let _alone = self.alone();
         let Some(commit) = self.records.prepare(epoch)? else { return Ok(EpochStart::Skipped) };
         if let Err(error) = self.indexes.begin(epoch, commit.identity().commit) {
-            commit.abandon();
+            // Its folder is empty. The error of the index is the one to return.
+            let _ = commit.discard();
             return Err(error);
         }
         match self.records.begin(commit, LocalIndexes::tap(&self.indexes)) {

@@ -65,13 +65,23 @@ impl Engine {
             (Some(_), Renegotiation::Every(rows)) if negotiation.observed >= rows => true,
             (Some(_), _) if outside >= self.options.out_of_bounds_rows as u64 => false,
             (Some(installed), Renegotiation::Adaptive)
-                if negotiation.observed_since_round >= installed.interval_rows =>
+                if negotiation.observed_since_round >= self.rows_until_round(installed) =>
             {
                 false
             }
             _ => return,
         };
         self.receive_request(self.table_version(), urgent);
+    }
+
+    /// Returns the number of records of this rank from the last round to the next one. Intervals are those of the ranks
+    /// that had records at the last round. A rank that had none may be one of many that begin to append, and all of
+    /// them together must not exceed what the receivers store.
+    fn rows_until_round(&self, installed: &Installed) -> u64 {
+        if self.session.negotiation.is_counted {
+            return installed.interval_rows;
+        }
+        installed.interval_rows.min(self.rows_until_outgrown(0, self.options.ranks))
     }
 
     /// Checks a child's request. A child cannot have a newer table than this rank.
@@ -155,6 +165,7 @@ impl Engine {
             negotiation.observed = 0;
         }
         negotiation.observed_since_round = 0;
+        negotiation.is_counted = statistics.originated > 0;
         negotiation.outside_reported = negotiation.outside;
         // Requests that the round makes unnecessary are not sent any more. A rank whose request leads to a table waits
         // for it.

@@ -100,8 +100,7 @@ impl Engine {
         let receivers = self.session.placement.partitions();
         let (table, interval_rows, range) = if receivers == 1 {
             // One receiver negotiates nothing until it has too much.
-            let contributors = self.last_whole().map_or(self.options.ranks, |whole| whole.contributors);
-            (even_table(1, 1, &[]), self.rows_until_outgrown(0, contributors), (0, u64::MAX))
+            (even_table(1, 1, &[]), self.rows_until_outgrown(0, self.options.ranks), (0, u64::MAX))
         } else {
             let whole = self.last_whole()?;
             // Records must double before a small imbalance pays for another table (`benefit`): here, until three

@@ -131,6 +131,8 @@ pub(in crate::shuffle) struct Negotiation {
     pub(in crate::shuffle) observed: u64,
     /// Number of keys observed since the last `Begin`.
     pub(in crate::shuffle) observed_since_round: u64,
+    /// Whether the last round counted this rank among those that append.
+    pub(in crate::shuffle) is_counted: bool,
     /// Number of keys outside the known range since the table in force was installed.
     pub(in crate::shuffle) outside: u64,
     /// Number of these keys at the last `Begin`.
@@ -169,6 +171,7 @@ impl Default for Negotiation {
             epoch_range: EMPTY_RANGE,
             observed: 0,
             observed_since_round: 0,
+            is_counted: false,
             outside: 0,
             outside_reported: 0,
             requested: None,

@@ -199,6 +199,6 @@ fn one_failed_operation_leaves_old_or_new_without_any_recovery() {
             failures += u32::from(result.is_err());
             next_writer(&memory, first);
         }
-        assert!(failures > 50);
+        assert!(failures > 40, "{failures}");
     }
 }

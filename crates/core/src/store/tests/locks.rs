@@ -268,3 +268,20 @@ fn a_takeover_that_dies_anywhere_is_taken_over() {
     }
     assert!(at > 10, "the sweep covers something");
 }
+
+/// A lock that stayed would keep everybody from freeing space with `truncate`.
+#[test]
+fn a_lock_is_released_on_a_full_disk() {
+    for bytes in [0, 1, 100] {
+        let memory = Arc::new(MemoryStorage::new());
+        let faults = FaultStorage::new(memory.clone());
+        let storage: Arc<dyn Storage> = Arc::new(faults.clone());
+        let (lock, _) = WriterLock::acquire(&storage, &paths(), false).unwrap();
+        faults.add_fault(Fault::Full { bytes });
+        WriterLock::acquire(&storage, &DatasetPaths::new("/other"), false).unwrap_err();
+        lock.release().unwrap();
+        for paths in [paths(), DatasetPaths::new("/other")] {
+            assert!(memory.list(&paths.control()).unwrap().is_empty(), "{bytes} bytes fit");
+        }
+    }
+}

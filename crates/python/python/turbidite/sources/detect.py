@@ -53,6 +53,8 @@ def _detected(path: str) -> str:
         return "Arrow"
     if start.startswith(signatures.LAMMPS_MAGIC):
         return "LAMMPS"
+    if start.startswith(signatures.PARQUET_MAGIC):
+        raise usage("the file is Parquet: the command reads one by --epoch, and several by --layout", path)
     what = "is empty" if os.path.getsize(path) == 0 else "has none of the formats that can be read"
     raise usage(f"the file {what}: {', '.join(_CLASSES)}; --format names one", path)
 

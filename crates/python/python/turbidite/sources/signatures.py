@@ -18,5 +18,6 @@ NPZ_MAGIC = (b"PK\x03\x04", b"PK\x05\x06", b"\x93NUMPY")
 ARROW_FILE_MAGIC = b"ARROW1"
 ARROW_STREAM_MAGIC = b"\xff\xff\xff\xff"
 LAMMPS_MAGIC = b"ITEM:"
+PARQUET_MAGIC = b"PAR1"
 BEGINNINGS = (GZIP_MAGIC, HDF5_MAGIC, *NPZ_MAGIC, ARROW_FILE_MAGIC, ARROW_STREAM_MAGIC, LAMMPS_MAGIC)
 """The first bytes of all formats, which the command's `package::detect` has, too."""
