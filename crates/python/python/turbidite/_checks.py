@@ -17,7 +17,7 @@ Id = int | bytes | tuple[int | bytes, ...]
 """The id of a particle: a whole number, bytes as a column stores them, or a tuple of these if several columns identify it."""
 
 Ids = Id | Iterable[Id]
-"""The ids of particles. NumPy arrays may be structured, or have two dimensions."""
+"""The ids of particles. NumPy arrays may have two dimensions, or a field for each column."""
 
 
 def whole(name: str, value: Any) -> int:
@@ -66,10 +66,18 @@ def selection(epochs: Epochs) -> list[int] | slice | None:
     return [natural("epochs", epochs)]
 
 
-def particle_ids(name: str, ids: Ids, columns: int = 1) -> list[Id]:
-    """Returns ids of particles, which `columns` columns identify: values, or tuples of values."""
-    if columns > 1:
-        return _tuples(name, ids, columns)
+def column_named(name: str, known: Sequence[str]) -> str:
+    """Returns the known column of this name, or else of this name in other letter case; an unknown name as it is."""
+    return name if name in known else next((column for column in known if column.lower() == name.lower()), name)
+
+
+def particle_ids(name: str, ids: Ids, columns: Sequence[str], known: Sequence[str]) -> list[Id]:
+    """Returns ids of particles, which `columns` identify among the `known`: values, or tuples of values."""
+    if isinstance(ids, (numpy.ndarray, numpy.void)) and ids.dtype.names is not None:
+        tuples = _by_fields(name, numpy.asarray(ids), columns, known)
+        return list(tuples) if len(columns) > 1 else [value for (value,) in tuples]
+    if len(columns) > 1:
+        return _tuples(name, ids, len(columns))
     if isinstance(ids, numpy.ndarray) and ids.dtype.kind in "iuSV":
         return _values(ids.reshape(-1))
     if isinstance(ids, str):
@@ -79,13 +87,22 @@ def particle_ids(name: str, ids: Ids, columns: int = 1) -> list[Id]:
     return [_value(name, one) for one in ids]
 
 
+def _by_fields(name: str, ids: Any, columns: Sequence[str], known: Sequence[str]) -> list[tuple[int | bytes, ...]]:
+    """Returns the ids of a structured array, whose fields are the columns in any order."""
+    fields = {column_named(field, known): ids[field] for field in ids.dtype.names}
+    if len(fields) < len(ids.dtype.names) or set(fields) != set(columns):
+        stated, needed = ", ".join(ids.dtype.names), ", ".join(columns)
+        raise UsageError(f"{name}: the array has the fields {stated}, but the columns that identify particles are {needed}")
+    if any(field.shape != ids.shape for field in fields.values()):
+        raise UsageError(f"{name}: each field of the array must have one value for each id, not several")
+    rows = zip(*(_values(fields[column].reshape(-1)) for column in columns), strict=True)
+    return [tuple(_value(name, value) for value in row) for row in rows]
+
+
 def _tuples(name: str, ids: Any, columns: int) -> list[Id]:
     """Returns ids that are tuples of as many values as columns."""
-    if isinstance(ids, numpy.ndarray) and ids.dtype.names is not None:
-        fields = [_values(ids[field].reshape(-1)) for field in ids.dtype.names]
-        found: list[Any] = list(zip(*fields, strict=True))
-    elif isinstance(ids, numpy.ndarray) and ids.ndim == 2:
-        found = [tuple(_values(row)) for row in ids]
+    if isinstance(ids, numpy.ndarray) and ids.ndim == 2:
+        found: list[Any] = [tuple(_values(row)) for row in ids]
     elif isinstance(ids, tuple) and not any(isinstance(one, (tuple, list)) for one in ids):
         found = [ids]
     else:
@@ -106,7 +123,7 @@ def _values(array: Any) -> list[Any]:
 
 
 def _value(name: str, value: Any) -> int | bytes:
-    if isinstance(value, numpy.void):
+    if isinstance(value, numpy.void) and value.dtype.names is None:
         return value.tobytes()
     return bytes(value) if isinstance(value, bytes) else _particle_id(name, value)
 

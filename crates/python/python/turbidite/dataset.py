@@ -13,7 +13,7 @@ import numpy
 from turbidite import _core, _tables, phase_space, pictures
 from turbidite._arguments import Arguments, HistogramArguments, TrackArguments
 from turbidite._boxes import Box, Period, box_texts
-from turbidite._checks import Epochs, Id, Ids, names, natural, optional, particle_ids, selection
+from turbidite._checks import Epochs, Id, Ids, column_named, names, natural, optional, particle_ids, selection
 from turbidite._command import run
 from turbidite._progress import Progress, checked, watching
 from turbidite.cursor import Cursor, point
@@ -246,7 +246,8 @@ class Dataset:
         """Returns the rows of one or more particles, ordered by id and epoch.
 
         An id is a whole number, bytes, or a tuple of these. The column `id` identifies particles, or several columns with
-        commas between them; the key does, unless it is a float.
+        commas between them; the key does, unless it is a float. The fields of a structured array of ids are these columns,
+        found by their names.
 
         >>> dataset.get(17, id="id", columns=["energy"]).to_numpy()["epoch"]
         array([100, 200], dtype=uint64)
@@ -281,8 +282,10 @@ class Dataset:
         sides, periods = box_texts(box, period)
         particles: tuple[str | None, int] | list[Id]
         if ids is not None and of is None and at is None and box is None:
-            columns_of_id = 1 if identity in self.schema.names else identity.count(",") + 1
-            particles = particle_ids("ids", ids, columns_of_id)
+            known = self.schema.names
+            # The name of a column may itself have a comma.
+            listed = [identity] if identity in known else [one.strip() for one in identity.split(",")]
+            particles = particle_ids("ids", ids, [column_named(one, known) for one in listed], known)
         elif ids is None and (of is not None or box is not None) and at is not None:
             particles = (of, natural("at", at))
         else:

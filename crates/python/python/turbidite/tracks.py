@@ -9,6 +9,7 @@ import numpy
 from turbidite import _core, pictures
 from turbidite._arguments import TrackArguments
 from turbidite._axes import label
+from turbidite._checks import column_named
 from turbidite._optional import needed
 from turbidite._progress import Tell, watching
 from turbidite._result import Result
@@ -114,7 +115,7 @@ class Tracks(Result):
         names = self._dataset.schema.names
         if "," in stated and stated not in names:
             raise UsageError(f"the columns {stated} identify particles: plots and xarray need a single id column")
-        return stated if stated in names else next((name for name in names if name.lower() == stated.lower()), stated)
+        return column_named(stated, names)
 
     def to_xarray(self) -> xarray.Dataset:
         """Returns an ``xarray.Dataset`` with the dimensions id and epoch. Needs xarray.
