@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy
 
+from turbidite._checks import real
 from turbidite.errors import UsageError
 
 Box = Mapping[str, tuple[float | None, float | None]]
@@ -69,7 +70,7 @@ def _side(column: Any, ends: Any) -> str:
 
 def _number(name: str, value: Any) -> str:
     """Returns a number as text that the core reads as the same number."""
-    found = value.item() if isinstance(value, numpy.generic) else value
-    if isinstance(found, bool) or not isinstance(found, (int, float)):
+    found = real(value)
+    if found is None:
         raise UsageError(f"{name}: a number is needed, not {value!r}")
     return repr(found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy
@@ -31,11 +32,13 @@ def whole(name: str, value: Any) -> int:
     return found
 
 
-def natural(name: str, value: Any) -> int:
-    """Returns a whole number from 0 on."""
+def natural(name: str, value: Any, bits: int = 64) -> int:
+    """Returns a whole number from 0 on that fits into this number of bits."""
     found = whole(name, value)
     if found < 0:
         raise UsageError(f"{name}: {found} is negative")
+    if found >= 2**bits:
+        raise UsageError(f"{name}: {found} needs more than {bits} bits")
     return found
 
 
@@ -44,11 +47,97 @@ def optional(name: str, value: Any) -> int | None:
     return None if value is None else natural(name, value)
 
 
-def names(name: str, columns: Sequence[str] | None) -> list[str] | None:
+def real(value: Any) -> int | float | None:
+    """Returns a number, or `None` for anything else. Integers that the core can hold stay exact."""
+    if isinstance(value, (bool, numpy.bool_, str, bytes)):
+        return None
+    with suppress(TypeError):
+        found = operator.index(value)
+        if abs(found) < 2**127:
+            return found
+    with suppress(TypeError, ValueError, OverflowError):
+        return float(value)
+    return None
+
+
+def reals(name: str, values: Any, needed: str) -> list[float]:
+    """Returns a list of numbers, of one if a number is given."""
+    try:
+        found = [real(value) for value in values]
+    except TypeError:
+        found = [real(values)]
+    stated = [float(value) for value in found if value is not None]
+    if isinstance(values, (str, bytes)) or len(stated) < len(found):
+        raise UsageError(f"{name}: {needed} needed, not {values!r}")
+    return stated
+
+
+def ends(value: Any) -> tuple[float, float] | None:
+    """Returns the ends of a range, or `None` if the value is not a pair of numbers."""
+    if not isinstance(value, (Sequence, numpy.ndarray)) or isinstance(value, (str, bytes)) or len(value) != 2:
+        return None
+    low, high = real(value[0]), real(value[1])
+    return None if low is None or high is None else (low, high)
+
+
+def bin_count(value: Any) -> int | None:
+    """Returns a number of bins from 1 on, or `None` for anything else, such as their edges."""
+    found = real(value)
+    return found if isinstance(found, int) and 1 <= found < 2**64 else None
+
+
+def flag(name: str, value: Any) -> bool:
+    """Returns a truth value."""
+    if not isinstance(value, (bool, numpy.bool_)):
+        raise UsageError(f"{name}: True or False is needed, not {value!r}")
+    return bool(value)
+
+
+def text(name: str, value: Any, example: str) -> str:
+    """Returns a text."""
+    if not isinstance(value, str):
+        raise UsageError(f"{name}: a text such as {example!r} is needed, not {value!r}")
+    return value
+
+
+def optional_text(name: str, value: Any, example: str) -> str | None:
+    """Returns a text, or `None`."""
+    return None if value is None else text(name, value, example)
+
+
+def predicate(name: str, value: Any) -> str | None:
+    """Returns an expression, or `None`."""
+    return optional_text(name, value, "energy > 1")
+
+
+def access(name: str, value: Any) -> str | None:
+    """Returns the name of an index or ``"scan"``, or `None`."""
+    return optional_text(name, value, "scan")
+
+
+def column_name(name: str, value: Any) -> str:
+    """Returns the name of a column."""
+    if not isinstance(value, str):
+        raise UsageError(f"{name}: the name of a column is needed, not {value!r}")
+    return value
+
+
+def optional_column(name: str, value: Any) -> str | None:
+    """Returns the name of a column, or `None`."""
+    return None if value is None else column_name(name, value)
+
+
+def texts(name: str, values: Any, needed: str) -> list[str]:
+    """Returns a list of texts."""
+    listed = None if isinstance(values, str) or not isinstance(values, Iterable) else list(values)
+    if listed is None or not all(isinstance(one, str) for one in listed):
+        raise UsageError(f"{name}: {needed}, not {values!r}")
+    return listed
+
+
+def names(name: str, columns: Any) -> list[str] | None:
     """Returns a list of names, or `None`."""
-    if isinstance(columns, str):
-        raise UsageError(f"{name}: give a list of names, such as ['id', 'energy']")
-    return None if columns is None else list(columns)
+    return None if columns is None else texts(name, columns, "give a list of names, such as ['id', 'energy']")
 
 
 def selection(epochs: Epochs) -> list[int] | slice | None:

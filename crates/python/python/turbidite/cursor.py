@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy
 
 from turbidite import _core
-from turbidite._checks import natural
+from turbidite._checks import natural, optional, real
 from turbidite._progress import Tell
 from turbidite._result import Result
 from turbidite.errors import UsageError
@@ -112,10 +112,10 @@ class Cursor:
         """
         if (rows is None) == (quality is None):
             raise UsageError("advance: state either rows or quality")
-        if quality is not None and (isinstance(quality, bool) or not isinstance(quality, (int, float, numpy.number))):
+        share = real(quality)
+        if quality is not None and share is None:
             raise UsageError(f"quality: a number from 0 to 1 is needed, not {quality!r}")
-        wanted = None if rows is None else natural("rows", rows)
-        step = self._cursor.advance(wanted, None if quality is None else float(quality))
+        step = self._cursor.advance(optional("rows", rows), None if share is None else float(share))
         return CursorStep(step, self.stands_for)
 
     def __iter__(self) -> Iterator[CursorStep]:
@@ -151,13 +151,3 @@ class Cursor:
 
     def __repr__(self) -> str:
         return f"<Cursor of {self._path}: at most {self.rows_most:,} rows are left>"
-
-
-def point(near: Sequence[float] | None) -> list[float] | None:
-    """Returns the numbers of a point, or `None`."""
-    if near is None:
-        return None
-    try:
-        return [float(number) for number in near]
-    except (TypeError, ValueError):
-        raise UsageError(f"near: a number for each coordinate is needed, not {near!r}") from None

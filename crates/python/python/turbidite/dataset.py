@@ -13,10 +13,29 @@ import numpy
 from turbidite import _core, _tables, phase_space, pictures
 from turbidite._arguments import Arguments, HistogramArguments, TrackArguments
 from turbidite._boxes import Box, Period, box_texts
-from turbidite._checks import Epochs, Id, Ids, column_named, names, natural, optional, particle_ids, selection
+from turbidite._checks import (
+    Epochs,
+    Id,
+    Ids,
+    access,
+    bin_count,
+    column_name,
+    column_named,
+    ends,
+    flag,
+    names,
+    natural,
+    optional,
+    optional_column,
+    optional_text,
+    particle_ids,
+    predicate,
+    reals,
+    selection,
+)
 from turbidite._command import run
 from turbidite._progress import Progress, checked, watching
-from turbidite.cursor import Cursor, point
+from turbidite.cursor import Cursor
 from turbidite.distributions import Histogram, Quantile, number, with_sums
 from turbidite.errors import UsageError
 from turbidite.indexes import Indexes
@@ -132,10 +151,11 @@ class Dataset:
         >>> dataset.query(box={"energy": (1, 2), "id": (None, 150)}, epochs=200).count()
         50
         """
+        order = optional_text("order", order, "key")
         by_key = order == "key" or (order == self.schema.key and self._core.has_key_order())
         sides, periods = box_texts(box, period)
         arguments: Arguments = {
-            "where": where,
+            "where": predicate("where", where),
             "box": sides,
             "period": periods,
             "epochs": None,
@@ -144,8 +164,8 @@ class Dataset:
             "order_by": None if by_key else order,
             "limit": optional("limit", limit),
             "threads": optional("threads", threads),
-            "check": check,
-            "use": use,
+            "check": flag("check", check),
+            "use": access("use", use),
             "piece": None,
         }
         return Query(self, selection(epochs), arguments)
@@ -213,12 +233,13 @@ class Dataset:
             check=check,
             use=use,
         )
-        return Cursor(self._core.cursor(query._resolved(), point(near)), self.path)
+        point = None if near is None else reals("near", near, "a number for each coordinate is")
+        return Cursor(self._core.cursor(query._resolved(), point), self.path)
 
     def _cuttable(self, call: str, query: Query | str | None) -> Arguments:
         """Returns the arguments of a query that a call cuts into pieces."""
         if not isinstance(query, Query):
-            query = self.query(query)
+            query = self.query(predicate("query", query))
         elif query._dataset.path != self.path:
             raise UsageError(f"{call}: the query is of {query._dataset.path}, not of {self.path}")
         return query._resolved()
@@ -278,7 +299,7 @@ class Dataset:
         >>> tracks.to_numpy()["epoch"]
         array([100, 200, 100, 200], dtype=uint64)
         """
-        identity = self._identity() if id is None else id
+        identity = self._identity() if id is None else column_name("id", id)
         sides, periods = box_texts(box, period)
         particles: tuple[str | None, int] | list[Id]
         if ids is not None and of is None and at is None and box is None:
@@ -287,7 +308,7 @@ class Dataset:
             listed = [identity] if identity in known else [one.strip() for one in identity.split(",")]
             particles = particle_ids("ids", ids, [column_named(one, known) for one in listed], known)
         elif ids is None and (of is not None or box is not None) and at is not None:
-            particles = (of, natural("at", at))
+            particles = (optional_text("of", of, "energy > 10"), natural("at", at))
         else:
             raise UsageError("tracks: state either ids, or at with of or box")
         arguments: TrackArguments = {
@@ -385,6 +406,7 @@ class Dataset:
         >>> turbidite.open("space.tbd").histogram("x", bins=4, range=(0, 8), level=1, sum="y").sums.shape
         (4,)
         """
+        column, by, sum = column_name("column", column), optional_column("by", by), optional_column("sum", sum)
         if sum is not None and level is None:
             raise UsageError("sum: sums of one column are estimated from a level; state level, which may be 0 for all rows")
         if level is not None and (by is not None or exact or use is not None):
@@ -403,22 +425,27 @@ class Dataset:
                 log=log,
                 threads=None,
                 use=use,
-                exact=exact,
+                exact=flag("exact", exact),
             )
             with watching(self.progress, "row groups") as tell:
                 return phase_space.count(self._core, self.schema, pairs, self._sorted(labels), tell)
+        count, stated = bin_count(bins), None if range is None else ends(range)
+        if count is None:
+            raise UsageError(f"bins: a number of bins is needed, and range=(from, to) for their ends, not {bins!r}")
+        if stated is None and range is not None:
+            raise UsageError(f"range: a pair of numbers, (from, to), is needed, not {range!r}")
         sides, periods = box_texts(box, period)
         arguments: HistogramArguments = {
             "column": column,
-            "bins": natural("bins", bins),
-            "range": range,
-            "log": log,
-            "where": where,
+            "bins": count,
+            "range": stated,
+            "log": flag("log", log),
+            "where": predicate("where", where),
             "box": sides,
             "period": periods,
             "epochs": labels,
-            "use": use,
-            "exact": exact,
+            "use": access("use", use),
+            "exact": flag("exact", exact),
             "level": optional("level", level),
             "sum": sum,
         }
@@ -434,8 +461,8 @@ class Dataset:
         unit = next((one.unit for one in self.schema.columns if one.name.lower() == column.lower()), None)
         least_nan, nan, most_nan = found["nan"]
         total = found["rows"]
-        ends = (below, above, negative, positive, nan, (least_nan, most_nan), (total[0], total[1], total[2]))
-        histogram = Histogram(column, edges, rows, least, most, *ends, unit, self._sorted(labels), log)
+        others = (below, above, negative, positive, nan, (least_nan, most_nan), (total[0], total[1], total[2]))
+        histogram = Histogram(column, edges, rows, least, most, *others, unit, self._sorted(labels), arguments["log"])
         if found["sample"] is None:
             return histogram
         sample, errors = found["sample"], numpy.array(found["errors"], dtype="f8")
@@ -472,8 +499,8 @@ class Dataset:
         """
         labels = self._labels(selection(epochs))
         arguments = phase_space.arguments(
-            x,
-            y,
+            column_name("x", x),
+            column_name("y", y),
             where=where,
             box=box_texts(box, period),
             epochs=labels,
@@ -508,9 +535,10 @@ class Dataset:
         >>> [point["percentile"] for point in dataset.key_profile(200, [50, 90])["points"]]
         [50.0, 90.0]
         """
-        wanted = [float(percentile) for percentile in percentiles]
+        needed = "ascending numbers from 0 to 100 are"
+        wanted = reals("percentiles", percentiles, needed)
         if any(not 0 <= one <= 100 for one in wanted) or wanted != sorted(wanted):
-            raise UsageError(f"percentiles: ascending numbers from 0 to 100 are needed, not {wanted}")
+            raise UsageError(f"percentiles: {needed} needed, not {wanted}")
         found: dict[str, Any] = json.loads(self._core.key_profile(natural("epoch", epoch), wanted))
         return found
 
@@ -553,10 +581,9 @@ class Dataset:
         >>> round(median.estimate, 2)
         5.0
         """
-        if isinstance(shares, (int, float)):
-            shares = [shares]
-        wanted, labels = [float(share) for share in shares], self._labels(selection(epochs))
+        name, wanted = column_name("column", column), reals("shares", shares, "numbers from 0 to 1 are")
+        labels, exact = self._labels(selection(epochs)), flag("exact", exact)
         with watching(self.progress, "row groups") as tell:
-            found = json.loads(self._core.quantiles(column, wanted, labels, exact, tell))
+            found = json.loads(self._core.quantiles(name, wanted, labels, exact, tell))
         names = ("share", "least", "estimate", "most")
         return [Quantile(*(number(one[name]) for name in names)) for one in found["quantiles"]]

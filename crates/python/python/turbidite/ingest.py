@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from turbidite._boxes import Period, period_text
-from turbidite._checks import natural, selection
+from turbidite._checks import names, natural, selection
 from turbidite._command import run
 from turbidite._progress import Progress, checked, watching
 from turbidite.errors import UsageError
@@ -60,17 +60,15 @@ def ingest(
     >>> turbidite.ingest("particles_%T.npz", "particles.tbd", key="energy")["rows"]
     5
     """
-    for name, value in (("columns", columns), ("drop", drop)):
-        if isinstance(value, str):
-            raise UsageError(f"{name}: give a list of names, such as ['id', 'energy']")
+    kept, dropped = names("columns", columns), names("drop", drop) or []
     arguments = ["ingest", f"--out={os.fsdecode(out)}", f"--key={key}", f"--if-exists={if_exists}", "--json"]
     stated = {"species": species, "layout": layout, "format": format, "epoch": epoch, "epochs": _range(epochs)}
     detail = {"levels": levels, "level-weight": level_weight, "period": period_text(period, key)}
     options = {**stated, **detail, "ranks": ranks, "threads": threads}
     arguments += [f"--{name}={value}" for name, value in options.items() if value is not None]
-    if columns is not None:
-        arguments.append(f"--columns={','.join(columns)}")
-    arguments += [f"--drop={name}" for name in drop] + (["--si"] if si else [])
+    if kept is not None:
+        arguments.append(f"--columns={','.join(kept)}")
+    arguments += [f"--drop={name}" for name in dropped] + (["--si"] if si else [])
     arguments += [f"--derive={one}" for one in ([derive] if isinstance(derive, str) else derive)]
     with watching(checked(progress), "bytes") as tell:
         return run([*arguments, "--", os.fsdecode(source)], tell)

@@ -11,6 +11,7 @@ import numpy
 
 from turbidite import pictures
 from turbidite._arguments import PhaseSpaceArguments, Range
+from turbidite._checks import access, bin_count, ends, flag, optional_column, predicate
 from turbidite._progress import Tell
 from turbidite.errors import UsageError
 
@@ -72,28 +73,28 @@ class PhaseSpace:
         return pictures.draw_phase_space(self, ax, **options)
 
 
-def _pair(name: str, value: Any) -> tuple[Any, Any]:
+def _pair(value: Any) -> tuple[Any, Any]:
     """Returns a pair: as given, or one value for both axes."""
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        if len(value) != 2:
-            raise UsageError(f"{name}: one value or a pair for x and y is needed, not {value!r}")
+    if isinstance(value, Sequence) and not isinstance(value, str) and len(value) == 2:
         return value[0], value[1]
     return value, value
 
 
+def _bins(value: Any) -> tuple[int, int]:
+    """Returns the number of bins of both axes."""
+    x, y = (bin_count(one) for one in _pair(value))
+    if x is None or y is None:
+        raise UsageError(f"bins: a number of bins, or a pair of them, is needed, and range for their ends, not {value!r}")
+    return x, y
+
+
 def _ranges(value: Any) -> tuple[Range | None, Range | None]:
     """Returns the ranges of both axes, as `numpy.histogram2d` takes them: ``((x0, x1), (y0, y1))``."""
-    found: list[Range | None] = []
-    for one in _pair("range", value):
-        if one is not None and (not isinstance(one, Sequence) or isinstance(one, str) or len(one) != 2):
-            raise UsageError(f"range: ((x from, x to), (y from, y to)) is needed, and None for a default; not {value!r}")
-        # Scalars of NumPy are refused by the extension module, which tells integers from floats.
-        found.append(None if one is None else (_scalar(one[0]), _scalar(one[1])))
-    return found[0], found[1]
-
-
-def _scalar(end: Any) -> Any:
-    return end.item() if isinstance(end, numpy.generic) else end
+    stated = _pair(list(value) if isinstance(value, numpy.ndarray) else value)
+    x, y = (None if one is None else ends(one) for one in stated)
+    if (x is None and stated[0] is not None) or (y is None and stated[1] is not None):
+        raise UsageError(f"range: ((x from, x to), (y from, y to)) is needed, and None for a default; not {value!r}")
+    return x, y
 
 
 def count(
@@ -164,22 +165,18 @@ def arguments(
     exact: bool,
 ) -> PhaseSpaceArguments:
     """Checks a request."""
-    counts = _pair("bins", bins)
-    for one in counts:
-        if isinstance(one, (bool, numpy.bool_)) or not isinstance(one, (int, numpy.integer)) or one < 1:
-            raise UsageError(f"bins: a number of bins from 1 on, or a pair of them, is needed, not {bins!r}")
-    scales = _pair("log", log)
+    scales = _pair(log)
     return {
         "columns": (x, y),
-        "where": where,
+        "where": predicate("where", where),
         "box": box[0],
         "period": box[1],
         "epochs": epochs,
-        "bins": (int(counts[0]), int(counts[1])),
+        "bins": _bins(bins),
         "ranges": _ranges(ranges),
-        "log": (bool(scales[0]), bool(scales[1])),
-        "weights": weights,
+        "log": (flag("log", scales[0]), flag("log", scales[1])),
+        "weights": optional_column("weights", weights),
         "threads": threads,
-        "use": use,
+        "use": access("use", use),
         "exact": exact,
     }

@@ -9,7 +9,7 @@ import numpy
 from turbidite import _core, pictures
 from turbidite._arguments import TrackArguments
 from turbidite._axes import label
-from turbidite._checks import column_named
+from turbidite._checks import column_name, column_named, natural
 from turbidite._optional import needed
 from turbidite._progress import Tell, watching
 from turbidite._result import Result
@@ -85,14 +85,15 @@ class Tracks(Result):
         >>> dataset.tracks(of="energy >= 9.99", at=200, id="id").plot("epoch", "energy").get_xlabel()
         'epoch'
         """
-        if limit < 1:
+        if natural("limit", limit) < 1:
             raise UsageError(f"limit: at least one particle is needed, not {limit}")
         chosen = {"x": x, "y": y} | ({} if color is None else {"color": color})
         schema = self._dataset.schema
         stated = {column.name.lower(): column for column in schema.columns}
         stated |= {column.name: column for column in schema.columns}
         names: dict[str, str] = {}
-        for role, name in chosen.items():
+        for role, chosen_name in chosen.items():
+            name = column_name(role, chosen_name)
             column = stated.get(name) or stated.get(name.lower())
             if column is not None and column.type.startswith("fixed_bytes"):
                 raise UsageError(f"{role}: '{name}' has the type {column.type}, which is not numeric")
