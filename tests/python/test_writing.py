@@ -118,6 +118,7 @@ WRONG_ROWS = {
     "missing values of Polars": ({"key": polars.Series([1, 2, None], dtype=polars.Float32), "id": numpy.zeros(3, "u8")}, "row 2: missing"),
     "references": ({"key": numpy.zeros(3, "f4"), "id": numpy.array([(1,), (2,), (3,)], [("o", object)])}, "objects"),
     "names that are no text": (pandas.DataFrame({1: [1.0]}), "data frame"),
+    "a lazy frame": (polars.LazyFrame({"key": [1.0], "id": [1]}), r"\.collect\(\)"),
     "python numbers": ({"key": [1.0, 2.0], "id": [1, 2]}, "float64"),
 }
 
@@ -148,6 +149,16 @@ WRONG_SCHEMAS = {
     "no type at all": ({"key": "nonsense"}, "column 'key'"),
     "references": ({"key": "f4", "o": numpy.dtype([("o", object)])}, "cannot be stored"),
     "an opaque key": ({"key": "V8"}, "fixed_bytes"),
+    "a name that is no text": ({1: "f4"}, "schema: the name of a column is needed, not 1"),
+    "several values": ({"key": "f4", "q": ("f4", 3)}, r"column 'q': .* shape \(3,\); state a column of float32 for each component"),
+    "a text of several values": ({"key": "f4", "q": "3f4"}, "column 'q': .* for each component"),
+    "a matrix": ({"key": "f4", "q": numpy.dtype(("i2", (2, 3)))}, r"column 'q': .* shape \(2, 3\); state a column of int16"),
+    "a field of several values": (numpy.dtype([("key", "f4"), ("q", "f8", 2)]), "column 'q': .* a column of float64"),
+    "a big-endian field": (numpy.dtype([("key", ">f4")]), "cannot be stored"),
+    "a plain dtype": (numpy.dtype("f4"), "schema: a dict .* a structured dtype .* not Float32DType"),
+    "a type alone": ("f4", "schema: a dict .* not str"),
+    "rows": (numpy.zeros(2, [("key", "f4")]), "schema: a dict .* not ndarray"),
+    "a number": (5, "schema: a dict .* not int"),
 }
 
 
@@ -157,6 +168,54 @@ def test_schemas_that_cannot_be_stored_are_refused(tmp_path, name):
     with pytest.raises(turbidite.UsageError, match=word):
         turbidite.Writer(tmp_path / "new.tbd", schema, key="key")
     assert not (tmp_path / "new.tbd").exists()
+
+
+def test_the_dtype_of_structured_arrays_is_a_schema(tmp_path):
+    rows = rows_of(500, 3)
+    structured = numpy.empty(500, numpy.dtype([(name, dtype) for name, dtype in TYPES.items()], align=True))
+    for name in TYPES:
+        structured[name] = rows[name]
+    with turbidite.Writer(tmp_path / "fields.tbd", structured.dtype, key="key") as writer, writer.epoch(1):
+        assert writer.append(structured) == 500
+    with turbidite.Writer(tmp_path / "names.tbd", TYPES, key="key") as writer:
+        pass
+    assert turbidite.open(tmp_path / "fields.tbd").schema == turbidite.open(tmp_path / "names.tbd").schema
+    assert same(read(tmp_path / "fields.tbd", 1), rows)
+
+
+WRONG_ARGUMENTS = {
+    "key": ({"key": 1}, "key: a text such as 'energy' is needed, not 1"),
+    "if_exists": ({"if_exists": None}, "if_exists: a text such as 'error' is needed, not None"),
+    "ranks": ({"ranks": "2"}, "ranks: a whole number is needed, not '2'"),
+    "too many ranks": ({"ranks": 2**32}, "ranks: 4294967296 needs more than 32 bits"),
+    "units": ({"units": {"x": 1}}, "units: a unit by column is needed"),
+    "derive": ({"derive": 1}, "derive: give a list of texts"),
+    "indexes": ({"indexes": ["x", 1]}, r"indexes: give a list of texts, .* not \['x', 1\]"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_ARGUMENTS)
+def test_arguments_of_writers_are_checked(tmp_path, name):
+    stated, words = WRONG_ARGUMENTS[name]
+    with pytest.raises(turbidite.UsageError, match=words):
+        turbidite.Writer(tmp_path / "new.tbd", {"x": "f4"}, **{"key": "x", **stated})
+    assert not (tmp_path / "new.tbd").exists()
+
+
+def test_appends_outside_a_block_name_it(tmp_path):
+    path = tmp_path / "blocks.tbd"
+    rows = {"x": numpy.ones(10, "f4")}
+    with turbidite.Writer(path, {"x": "f4"}, key="x", if_exists="skip") as writer:
+        writer.epoch(0)
+        with pytest.raises(turbidite.UsageError, match=r"outside an epoch: append in a block, 'with writer\.epoch\(0\) as begun:'"):
+            writer.append(rows)
+        with writer.epoch(1):
+            writer.append(rows)
+        with pytest.raises(turbidite.UsageError, match="if begun is True"), writer.epoch(1):
+            writer.append(rows)
+        with writer.epoch(2):
+            writer.append(rows)
+    assert turbidite.open(path).epochs == [1, 2] and turbidite.open(path).query().count() == 20
 
 
 def test_errors_within_an_epoch_abort_it(tmp_path):

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from turbidite import _core
+from turbidite._checks import text
 from turbidite.errors import OperationError, UsageError
 from turbidite.mpi import _NAMES, _built_for, _folders, _library_name
 
@@ -229,8 +230,8 @@ class RankWriter:
         def prepare() -> tuple[
             Transport, dict[str, Any], dict[str, str], list[str], list[str], tuple[int, str | None], str | None, float
         ]:
-            if not (isinstance(key, str) and isinstance(if_exists, str)):
-                raise UsageError(f"key and if_exists are text, not {key!r} and {if_exists!r}")
+            text("key", key, "energy")
+            text("if_exists", if_exists, "error")
             stated = schema(), units(), derive(), indexes(), levels(), periods()
             return Transport(self._mpi), *stated, _limit(stall_limit)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from turbidite._boxes import Period, period_text
-from turbidite._checks import names, natural, selection
+from turbidite._checks import names, natural, selection, text
 from turbidite._command import run
 from turbidite._progress import Progress, checked, watching
 from turbidite.errors import UsageError
@@ -61,7 +61,13 @@ def ingest(
     5
     """
     kept, dropped = names("columns", columns), names("drop", drop) or []
-    arguments = ["ingest", f"--out={os.fsdecode(out)}", f"--key={key}", f"--if-exists={if_exists}", "--json"]
+    arguments = [
+        "ingest",
+        f"--out={os.fsdecode(out)}",
+        f"--key={text('key', key, 'energy')}",
+        f"--if-exists={if_exists}",
+        "--json",
+    ]
     stated = {"species": species, "layout": layout, "format": format, "epoch": epoch, "epochs": _range(epochs)}
     detail = {"levels": levels, "level-weight": level_weight, "period": period_text(period, key)}
     options = {**stated, **detail, "ranks": ranks, "threads": threads}

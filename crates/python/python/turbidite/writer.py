@@ -9,9 +9,11 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy
+
 from turbidite import _core
 from turbidite._boxes import Period, period_text
-from turbidite._checks import natural
+from turbidite._checks import column_name, natural, optional_column, text, texts
 from turbidite.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,17 +26,56 @@ __all__ = ["Writer"]
 
 def _columns(schema: Any) -> dict[str, Any]:
     """Returns the types of the columns by their names."""
-    if not hasattr(schema, "__arrow_c_schema__"):
-        return dict(schema)
-    columns = _core.arrow_columns(schema)
-    if len(dict(columns)) < len(columns):
+    if hasattr(schema, "__arrow_c_schema__"):
+        stated: list[tuple[str, Any]] = list(_core.arrow_columns(schema))
+    elif isinstance(schema, numpy.dtype) and schema.names is not None:
+        stated = [(name, schema[name]) for name in schema.names]
+    else:
+        try:
+            stated = list(dict(schema).items())
+        except (TypeError, ValueError):
+            needed = "a dict such as {'x': 'f4'}, a structured dtype or a schema of Arrow"
+            raise UsageError(f"schema: {needed} is needed, not {type(schema).__name__}") from None
+    for name, data_type in stated:
+        _check_type(column_name("schema", name), data_type)
+    columns = dict(stated)
+    if len(columns) < len(stated):
         raise UsageError("schema: two columns have the same name")
-    return dict(columns)
+    return columns
 
 
-def _texts(stated: Sequence[str] | str) -> list[str]:
+def _check_type(name: str, data_type: Any) -> None:
+    """Refuses a type with several values, which the core would store as bytes without a type."""
+    try:
+        several = numpy.dtype(data_type).subdtype
+    except (TypeError, ValueError):
+        # A type of the core, or one that it refuses with the reason.
+        return
+    if several is not None:
+        one, shape = several
+        raise UsageError(f"column '{name}': a value has the shape {shape}; state a column of {one} for each component")
+
+
+def _texts(name: str, stated: Sequence[str] | str, example: str) -> list[str]:
     """Returns derivations or indexes, of which one may be stated alone."""
-    return [stated] if isinstance(stated, str) else list(stated)
+    return [stated] if isinstance(stated, str) else texts(name, stated, f"give a list of texts, such as [{example!r}]")
+
+
+def _derivations(stated: Sequence[str] | str) -> list[str]:
+    return _texts("derive", stated, "energy = ux*ux/2")
+
+
+def _indexes(stated: Sequence[str] | str) -> list[str]:
+    return _texts("indexes", stated, "hash:id")
+
+
+def _units(stated: Mapping[str, str] | None) -> dict[str, str]:
+    """Returns the units of columns by their names."""
+    if stated is None:
+        return {}
+    if not isinstance(stated, Mapping) or not all(isinstance(one, str) for pair in stated.items() for one in pair):
+        raise UsageError(f"units: a unit by column is needed, such as {{'energy': 'MeV'}}, not {stated!r}")
+    return dict(stated)
 
 
 def _levels(stated: int | str | None) -> int:
@@ -52,23 +93,21 @@ def _levels(stated: int | str | None) -> int:
 
 def _detail(levels: int | str | None, weight: str | None) -> tuple[int, str | None]:
     """Returns the number of levels of detail, and the column to which they are in proportion."""
-    if weight is not None and not isinstance(weight, str):
-        raise UsageError(f"level_weight: the name of a column is needed, not {weight!r}")
-    return _levels(levels), weight
+    return _levels(levels), optional_column("level_weight", weight)
 
 
 class Writer:
     """Writes a dataset, epoch by epoch. Records are partitioned and sorted by `key` on their way to storage.
 
     `schema` names the columns and their types: the core's (``"f32"``, ``"fixed_bytes(16)"``) or whatever ``numpy.dtype``
-    takes. The names ``"u8"`` and ``"i8"`` are refused, since they mean 8 bits in one and 8 bytes in the other. It may also be
-    a schema of Arrow. `derive` adds columns that are computed from those appended, such as ``["energy = ux*ux/2"]``. `ranks` is
-    the number of threads that append at the same time, each as a rank of its own. `if_exists` says what to do with an epoch
-    that exists: ``"error"``, ``"skip"`` or ``"replace"``. `indexes` are columns to index while the rows are written: ``"uy"``
-    finds ranges and single values, ``"hash:id"`` single values, ``"bitmap:ux,uy,uz"`` answers conditions on several columns.
-    `levels` are levels of detail, 1 to 6, of a new dataset whose key is by space. With `level_weight`, the rows of a level are
-    chosen in proportion to this column of numbers, and not evenly. `period` has the periods of its
-    coordinates, such as ``{"x": 128}``, modulo which boxes are then compared.
+    takes. The names ``"u8"`` and ``"i8"`` are refused, since they mean 8 bits in one and 8 bytes in the other. It may also
+    be the dtype of structured arrays, or a schema of Arrow. `derive` adds columns that are computed from those appended,
+    such as ``["energy = ux*ux/2"]``. `ranks` is the number of threads that append at the same time, each as a rank of its
+    own. `if_exists` says what to do with an epoch that exists: ``"error"``, ``"skip"`` or ``"replace"``. `indexes` are
+    columns to index while the rows are written: ``"uy"`` finds ranges and single values, ``"hash:id"`` single values,
+    ``"bitmap:ux,uy,uz"`` answers conditions on several columns. `levels` are levels of detail, 1 to 6, of a new dataset
+    whose key is by space. With `level_weight`, the rows of a level are chosen in proportion to this column of numbers, and
+    not evenly. `period` has the periods of its coordinates, such as ``{"x": 128}``, modulo which boxes are then compared.
 
     With `comm`, an intracommunicator of mpi4py, the processes of a parallel program write one dataset. Opening, closing and
     the beginning and end of epochs are collective: all ranks call them in the same order. Each rank appends its own rows. A
@@ -82,7 +121,7 @@ class Writer:
     def __init__(
         self,
         path: str | os.PathLike[str],
-        schema: Mapping[str, Any] | Any,
+        schema: Mapping[str, Any] | numpy.dtype[Any] | Any,
         *,
         key: str,
         ranks: int | None = None,
@@ -103,16 +142,16 @@ class Writer:
         self._met: BaseException | None = None
         self._core: _core.Writer | RankWriter
         if comm is None:
-            count = 1 if ranks is None else ranks
+            count = 1 if ranks is None else natural("ranks", ranks, bits=32)
             self._core = _core.Writer(
                 self.path,
                 _columns(schema),
-                key,
+                text("key", key, "energy"),
                 count,
-                if_exists,
-                dict(units or {}),
-                _texts(derive),
-                _texts(indexes),
+                text("if_exists", if_exists, "error"),
+                _units(units),
+                _derivations(derive),
+                _indexes(indexes),
                 *_detail(levels, level_weight),
                 period_text(period, key),
             )
@@ -127,9 +166,9 @@ class Writer:
             lambda: _columns(schema),
             key,
             if_exists,
-            lambda: dict(units or {}),
-            lambda: _texts(derive),
-            lambda: _texts(indexes),
+            lambda: _units(units),
+            lambda: _derivations(derive),
+            lambda: _indexes(indexes),
             lambda: _detail(levels, level_weight),
             lambda: period_text(period, key),
             stall_limit,
@@ -214,9 +253,17 @@ class Writer:
         5
         3
         """
-        if isinstance(self._core, _core.Writer):
-            return self._core.append(rows, natural("rank", 0 if rank is None else rank))
-        return self._core.append(rows, rank)
+        if type(rows).__name__ == "LazyFrame" and not hasattr(rows, "__arrow_c_stream__"):
+            raise UsageError("a LazyFrame has no rows before it runs: append(frame.collect())")
+        try:
+            if isinstance(self._core, _core.Writer):
+                return self._core.append(rows, natural("rank", 0 if rank is None else rank, bits=32))
+            return self._core.append(rows, rank)
+        except UsageError as error:
+            if not str(error).endswith("outside an epoch"):
+                raise
+            # epoch() alone begins nothing, and the block of an epoch that is skipped is none to append in.
+            raise UsageError(f"{error}: append in a block, 'with writer.epoch(0) as begun:', if begun is True") from None
 
     def close(self) -> None:
         """Closes the dataset. Nothing is lost without it but the check that it was possible.
