@@ -22,7 +22,7 @@ module turbidite
 
   integer, parameter :: name_length = 64
 
-  !> One column: a name of letters, digits and underscores, a type, and a unit in free text, which may be blank.
+  !> One column: a name that is not blank, not 'epoch' and without a dot, a type, and a unit in free text or blank.
   type, public :: turbidite_column
     character(len=name_length) :: name
     integer(c_int32_t) :: data_type

@@ -70,7 +70,7 @@ const char *turbidite_last_error(void);
 
 /* One column. */
 typedef struct turbidite_column {
-    const char *name; /* letters, digits, underscores */
+    const char *name; /* UTF-8, not empty, without a dot; not "epoch"; unique, whatever the case of ASCII letters */
     int32_t type;     /* TURBIDITE_F32 ... */
     uint32_t width;   /* bytes per value of TURBIDITE_BYTES; otherwise 0 */
     const char *unit; /* free text, or NULL */
