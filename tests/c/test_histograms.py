@@ -67,7 +67,9 @@ def test_estimates_have_errors(dumps, program, scratch):
                 assert numpy.array_equal(estimates, expected) and not errors.any()
             else:
                 deviations = abs(estimates - expected) / errors
-                assert deviations.max() < 6 and numpy.mean(deviations**2) < 5 and (errors > 8**level).all()
+                assert deviations.max() < 6 and numpy.mean(deviations**2) < 3 and (errors > 8**level).all()
+                spreads = abs(estimates - expected) / numpy.sqrt((8**level - 1) * numpy.maximum(expected, 1))
+                assert spreads.max() < 6 and numpy.mean(spreads**2) < 4
 
 
 def test_mistakes_are_named(program, indexed):

@@ -59,7 +59,7 @@ def check(estimates, errors, expected, sampled=None):
     a sum is estimated from the sampled values, and says little where these are few."""
     known = numpy.ones(len(estimates), bool) if sampled is None else numpy.asarray(sampled) >= 30
     deviations = abs(numpy.asarray(estimates, "f8") - expected)[known] / numpy.asarray(errors)[known]
-    assert deviations.max(initial=0) < 6 and (len(deviations) < 10 or numpy.mean(deviations**2) < 5), deviations
+    assert deviations.max(initial=0) < 5 and (len(deviations) < 10 or numpy.mean(deviations**2) < 4), deviations
 
 
 def test_large_values_are_at_high_levels(path, records):
@@ -118,10 +118,13 @@ def test_sums_of_the_weight_are_estimated(path, records):
             sampled = ids_of(path, level)
             assert sums["rows"]["sampled"] == inside[sampled].sum()
         # The sum of a column that has nothing to do with the weight.
-        sums = answer("hist", path, "--column", "energy", "--bins", 1, "--range", f"{low}..{high}", "--level", 1, "--sum", "y")["sums"]
+        found = answer("hist", path, "--column", "energy", "--bins", 1, "--range", f"{low}..{high}", "--level", 1, "--sum", "y")
+        sums = found["sums"]
         inside = (records["energy"] >= low) & (records["energy"] <= high)
         [one] = sums["bins"]
         check([one["sum"]], [one["error"]], records["y"][inside].astype("f8").sum(), [one["sampled"]])
+        # Values from 0 to 1 add up to no more than the rows that the sampled ones stand for.
+        assert 0 <= one["sum"] <= found["bins"][0]["estimate"] + 1
 
 
 def test_cursors_say_what_rows_stand_for(path, records):

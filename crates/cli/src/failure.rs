@@ -87,7 +87,8 @@ impl Failure {
             {
                 Some("use a folder that you can write to, or have its permissions changed")
             }
-            Self::Dataset(Error::NotADataset { what, .. }) if what.contains("name the folder above") => None,
+            // The message has advice of its own.
+            Self::Dataset(Error::NotADataset { what, .. }) if what.contains(';') => None,
             Self::Dataset(Error::NotADataset { .. }) => Some("'turbidite ingest SOURCE --out DATASET' creates one"),
             Self::Dataset(Error::Mismatch { .. }) => {
                 Some("use another --out, or the options that the dataset was created with")

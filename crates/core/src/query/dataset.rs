@@ -111,7 +111,8 @@ impl Dataset {
     /// Returns the epochs that currently exist, in ascending order.
     ///
     /// # Errors
-    /// An I/O error while listing the folder.
+    /// An I/O error while listing the folder; [`Error::NotADataset`](crate::Error::NotADataset) if the dataset has been
+    /// removed.
     pub fn epochs(&self) -> Result<Vec<u64>> {
         self.catalog.epochs()
     }

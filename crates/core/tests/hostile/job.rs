@@ -27,14 +27,14 @@ pub(crate) fn open(storage: Arc<dyn Storage>, key: DataType, options: WriteOptio
 /// Writes one epoch. All ranks append in turn, `append` records at a time, as in a simulation.
 pub(crate) fn write_epoch(job: &LocalJob, epoch: u64, input: &Input, append: usize) -> Result<EpochStatistics, Error> {
     job.begin_epoch(epoch)?;
-    append_rows(job, input, 0, append)?;
+    append_rows(job, input, append)?;
     job.end_epoch()
 }
 
-/// Appends the records of all ranks from a number on, in turn, `append` at a time.
-pub(crate) fn append_rows(job: &LocalJob, input: &Input, from: usize, append: usize) -> Result<(), Error> {
+/// Appends the records of all ranks in turn, `append` at a time.
+pub(crate) fn append_rows(job: &LocalJob, input: &Input, append: usize) -> Result<(), Error> {
     let longest = input.ranks.iter().map(|keys| keys.len() / input.data_type.width()).max().unwrap_or(0);
-    for start in (from..longest).step_by(append) {
+    for start in (0..longest).step_by(append) {
         for rank in 0..input.ranks.len() {
             append_rows_of(job, input, rank, start..start + append)?;
         }

@@ -183,13 +183,13 @@ fn a_killed_truncation_leaves_a_prefix() {
 
 #[test]
 fn one_failed_operation_leaves_old_or_new_without_any_recovery() {
-    for exchange in [true, false] {
+    let kinds = [std::io::ErrorKind::PermissionDenied, std::io::ErrorKind::StorageFull];
+    for (exchange, kind) in [true, false].into_iter().flat_map(|exchange| kinds.map(|kind| (exchange, kind))) {
         let base = dataset(exchange, &[(1, 1), (2, 2)]);
         let run: Job = |storage| job(storage, 2, IfExists::Replace, 22);
         let mut failures = 0;
         for first in 0..operations(&base, run) {
             let memory = base.crash();
-            let kind = std::io::ErrorKind::StorageFull;
             let storage = FaultStorage::with_fault(Arc::new(memory.clone()), Fault::Fail { first, count: 1, kind });
             let result = run(&(Arc::new(storage.clone()) as Arc<dyn Storage>));
             let epochs = contents(&memory);
@@ -199,6 +199,8 @@ fn one_failed_operation_leaves_old_or_new_without_any_recovery() {
             failures += u32::from(result.is_err());
             next_writer(&memory, first);
         }
-        assert!(failures > 40, "{failures}");
+        // A lock is released on a full disk, too.
+        let least = if kind == std::io::ErrorKind::StorageFull { 40 } else { 50 };
+        assert!(failures > least, "{kind}: {failures}");
     }
 }
