@@ -388,6 +388,19 @@ fn job_with_index(storage: Arc<dyn Storage>) -> LocalJob {
     job
 }
 
+/// The folder of an epoch that could not begin is empty, and nobody would miss it.
+#[test]
+fn an_epoch_that_an_index_cannot_begin_leaves_no_folder() {
+    for index in ["id", "bitmap:id"] {
+        let memory: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+        let job = job_with_index(memory.clone());
+        memory.remove_file(&paths().index(index).lock()).unwrap();
+        let error = job.begin_epoch(2).unwrap_err();
+        assert!(error.to_string().contains(index), "{error}");
+        assert_eq!(verify(&memory).unfinished, 0, "{index}");
+    }
+}
+
 /// The next holder of the records' lock needs those of the indexes, too.
 #[test]
 fn a_job_releases_the_locks_of_its_indexes_first() {
