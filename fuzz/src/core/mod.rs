@@ -2,7 +2,7 @@
 //! returns for any input. A panic is a finding. Checksums would stop a fuzzer, so targets recompute them first, unless
 //! a choice of the script disables this.
 //!
-//! The same functions replay the corpora as ordinary tests (`crates/core/tests/corpora.rs`).
+//! The same functions replay the corpora as ordinary tests (`crates/core/tests/integration/corpora.rs`).
 
 pub mod damage;
 pub mod dataset;

@@ -1,13 +1,9 @@
 //! Compares results of the real command on real dumps with a direct scan of the dumps.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
-mod support;
-
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use support::{IDENTITY, Particle, STEPS, csv, ends_with, ingest, json, ok, sample, scan, text};
+use crate::support::{IDENTITY, Particle, STEPS, csv, ends_with, ingest, json, ok, sample, scan, text};
 
 /// Returns the dataset that all tests here read. It has 16 ranks, and many small runs and pages. The credit timeout is
 /// so long that no record is spilled.

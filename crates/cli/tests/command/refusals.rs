@@ -1,15 +1,11 @@
 //! Tests requests that must fail: their exit codes, and messages that name the file and state what to do. Nothing may
 //! change.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
-mod support;
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use support::{ENERGY, ends_with, ingest, json, ok, sample, text};
+use crate::support::{ENERGY, IDENTITY, ends_with, ingest, json, ok, run, sample, text};
 use turbidite::storage::{FileSystem, Storage};
 use turbidite::store::{DatasetPaths, WriterLock};
 
@@ -120,18 +116,8 @@ fn what_is_not_there_is_named() {
 fn epochs_that_exist() {
     let (_folder, path) = two_steps();
     let source = sample();
-    let again = [
-        "ingest",
-        text(&source),
-        "--out",
-        text(&path),
-        "--key",
-        "energy",
-        "--derive",
-        ENERGY,
-        "--derive",
-        support::IDENTITY,
-    ];
+    let again =
+        ["ingest", text(&source), "--out", text(&path), "--key", "energy", "--derive", ENERGY, "--derive", IDENTITY];
     refused(1, &again, &["500", "--if-exists replace", "--if-exists skip"]);
     let stated = json(&[&again[..], &["--if-exists", "skip", "--epochs", "500..1500"]].concat());
     let skipped: Vec<bool> =
@@ -160,7 +146,7 @@ fn a_second_writer_is_refused() {
     let storage: Arc<dyn Storage> = Arc::new(FileSystem::new());
     let (lock, _) = WriterLock::acquire(&storage, &DatasetPaths::new(&path), false).unwrap();
     let source = sample();
-    let more = ["--key", "energy", "--derive", ENERGY, "--derive", support::IDENTITY, "--epochs", "1500"];
+    let more = ["--key", "energy", "--derive", ENERGY, "--derive", IDENTITY, "--epochs", "1500"];
     let arguments = [&["ingest", text(&source), "--out", text(&path)][..], &more].concat();
     let holder = format!("process {}", std::process::id());
     refused(1, &arguments, &["_turbidite/lock", &holder, "--break-lock"]);
@@ -189,7 +175,7 @@ fn damage_ends_with_3_and_names_the_file() {
     flip(&part);
     let (out, error) = ends_with(3, &["verify", text(&path)]);
     assert!(out.contains("PROBLEMS FOUND") && error.contains("epoch=500/part-00001.parquet"), "{out}{error}");
-    let answer = support::run(&["verify", text(&path), "--json"]);
+    let answer = run(&["verify", text(&path), "--json"]);
     let report: serde_json::Value = serde_json::from_slice(&answer.stdout).unwrap();
     assert_eq!((answer.status.code(), report["clean"].as_bool()), (Some(3), Some(false)));
     let findings = report["findings"].as_array().unwrap();

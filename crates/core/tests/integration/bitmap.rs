@@ -1,7 +1,5 @@
 //! Tests of bitmap indexes: random predicates by every encoding, what they read, and their damage.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -16,13 +14,8 @@ use turbidite::{
     WriteOptions, drop_index_with,
 };
 
-#[path = "support/plasma.rs"]
-mod plasma;
-#[path = "support/wrapped.rs"]
-mod wrapped;
-
-use plasma::{Record, append, records, schema};
-use wrapped::WrappedStorage;
+use crate::support::plasma::{Record, append, records, schema};
+use crate::support::wrapped::WrappedStorage;
 
 const INDEX: &str = "bitmap:ux,uy,cell,kind";
 const EVERY_TYPE: &str = "bitmap:ux,uy,cell,kind,charge,station,pixel,shift,clock,number";

@@ -1,7 +1,5 @@
 //! Tests of histograms by bitmap indexes: random ones with every encoding and clustering, what they read, and damage.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -11,13 +9,8 @@ use turbidite::storage::{Fault, FaultStorage, MemoryStorage, Storage};
 use turbidite::store::IfExists;
 use turbidite::{Dataset, IndexBuild, IndexOptions, LocalJob, Query, Value, WriteOptions};
 
-#[path = "support/plasma.rs"]
-mod plasma;
-#[path = "support/wrapped.rs"]
-mod wrapped;
-
-use plasma::{Record, append, records, schema};
-use wrapped::WrappedStorage;
+use crate::support::plasma::{Record, append, records, schema};
+use crate::support::wrapped::WrappedStorage;
 
 const INDEX: &str = "bitmap:ux,uy,cell,kind";
 

@@ -1,11 +1,5 @@
 //! Tests of bitmap indexes that are made while records are written, by all ranks in one process.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
-mod support;
-#[path = "support/wrapped.rs"]
-mod wrapped;
-
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +14,8 @@ use turbidite::{
     WriteOptions, drop_index_with,
 };
 
-use wrapped::WrappedStorage;
+use crate::support::files::{files, overwrite};
+use crate::support::wrapped::WrappedStorage;
 
 /// Energy, two velocities, a cell and an id.
 type Record = (f32, f32, f64, i16, u32);
@@ -106,7 +101,7 @@ fn index(name: &str) -> PathBuf {
 
 /// Returns the sidecars of an index with their contents.
 fn sidecars(storage: &MemoryStorage, name: &str) -> Vec<(PathBuf, Vec<u8>)> {
-    let mut found = support::files(storage, &index(name));
+    let mut found = files(storage, &index(name));
     found.retain(|(path, _)| path.extension().is_some_and(|extension| extension == "bitmap"));
     found
 }
@@ -346,7 +341,7 @@ fn a_dataset_with_an_index_is_continued() {
     assert_eq!(count(), expected);
     let (path, mut content) = sidecars(&memory, "bitmap:ux").remove(0);
     content[20] ^= 1;
-    support::overwrite(&memory, &path, &content);
+    overwrite(&memory, &path, &content);
     let findings = verify(&storage);
     assert!(findings.len() == 1 && findings[0].contains("part-00000"), "{findings:?}");
     assert_eq!(count(), expected, "from the records");

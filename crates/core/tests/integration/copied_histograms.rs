@@ -1,20 +1,14 @@
 //! Tests of histograms that are counted from copies by space: the same counts as from the records, by fewer bytes, and
 //! by the records where a copy is corrupt.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use places::{ROOT, Records, options, schema, verify};
+use crate::support::places::{ROOT, Records, options, schema, verify};
 use turbidite::query::{Bins, Use};
 use turbidite::storage::{Fault, FaultStorage, FileKind, MemoryStorage, Storage};
 use turbidite::store::DatasetPaths;
 use turbidite::{Dataset, IndexBuild, IndexOptions, LocalJob, Query, Value};
-
-#[allow(dead_code, reason = "shared with other tests, which use all of it")]
-#[path = "support/places.rs"]
-mod places;
 
 const NAME: &str = "space:x,y";
 

@@ -1,10 +1,9 @@
 //! Replays the fuzzers' corpora against the targets that read the core's formats.
 
-#[path = "../../../fuzz/src/replay.rs"]
+#[path = "../../../../fuzz/src/replay.rs"]
 mod replay;
-#[allow(dead_code, unreachable_pub, reason = "the fuzzers' crate offers them")]
-#[path = "../../../fuzz/src/core/mod.rs"]
-mod targets;
+
+use crate::fuzz_targets as targets;
 
 macro_rules! replays {
     ($($name:ident),*) => {$(

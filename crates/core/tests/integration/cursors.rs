@@ -1,20 +1,15 @@
 //! Cursors over datasets that jobs have written: every record once at any places, and estimates without bias over the
 //! seeds of many epochs. Estimates from a level lie within their standard errors.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::sync::Arc;
 
+use crate::support::places::{ROOT, Records, options, schema, verify};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type, Int32Type, UInt32Type};
-use places::{ROOT, Records, options, schema, verify};
 use turbidite::query::{Bins, Cursor, CursorBatch, CursorRequest, Step};
 use turbidite::random::Random;
 use turbidite::storage::{MemoryStorage, Storage};
 use turbidite::{Dataset, Levels, LocalJob, Query, Value};
-
-#[path = "support/places.rs"]
-mod places;
 
 const KEY: &str = "space:x,y,z";
 

@@ -1,8 +1,5 @@
 //! Datasets of every format version: `testdata/golden/version-1` was written by a release that knew only version 1.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
-#[path = "formats/sample.rs"]
 mod sample;
 
 use std::path::{Path, PathBuf};

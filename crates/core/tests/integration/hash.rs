@@ -1,7 +1,5 @@
 //! Tests of datasets that are clustered by the hash of their key.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

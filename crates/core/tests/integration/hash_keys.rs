@@ -1,7 +1,5 @@
 //! Tests of datasets that are clustered by the hash of byte strings and of several columns.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::collections::HashMap;
 use std::sync::Arc;
 

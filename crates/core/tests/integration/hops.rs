@@ -1,7 +1,5 @@
 //! Tests of routes with three hops: the engines of virtual ranks on several nodes, over a network with little credit.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::collections::BTreeMap;
 
 use turbidite::format::RunKind;
@@ -9,9 +7,7 @@ use turbidite::runtime::sim::{SimOptions, SimReport, Simulation, Turn};
 use turbidite::shuffle::Channel;
 use turbidite::{Renegotiation, Routing, Topology};
 
-mod virtual_ranks;
-
-use virtual_ranks::{Outcome, bits, key, recognized, rows, run, schema};
+use crate::support::virtual_ranks::{Outcome, bits, key, recognized, rows, run, schema};
 
 /// Bytes of a message besides its rows: a header, and a margin for copies in steps.
 const MARGIN_BYTES: usize = 20 + 128;

@@ -1,13 +1,11 @@
 //! Tests of indexes: the rows of every plan that uses them, what lookups read, and tracks.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::support::indexed::{EPOCHS, RANKS, Record, add, expected, read, records, threads, write};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, UInt32Type, UInt64Type};
-use indexed::{EPOCHS, RANKS, Record, add, expected, read, records, threads, write};
 use turbidite::query::{TrackRequest, Use};
 use turbidite::random::Random;
 use turbidite::storage::{MemoryStorage, Storage};
@@ -15,10 +13,6 @@ use turbidite::store::{DatasetPaths, verify_on};
 use turbidite::{
     Column, ColumnView, DataType, Dataset, ErrorClass, IndexBuild, LocalJob, Query, Schema, VerifyOptions, WriteOptions,
 };
-
-#[allow(dead_code, reason = "shared with other tests, which use all of it")]
-#[path = "support/indexed.rs"]
-mod indexed;
 
 type Condition = Box<dyn Fn(&Record) -> bool>;
 

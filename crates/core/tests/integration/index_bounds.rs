@@ -1,7 +1,5 @@
 //! Tests of queries that need much of an index: long lists, wide rows, and more rows than are kept in memory.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -13,9 +11,7 @@ use turbidite::random::Random;
 use turbidite::storage::MemoryStorage;
 use turbidite::{Column, ColumnView, DataType, Dataset, ErrorClass, LocalJob, Query, Schema, WriteOptions};
 
-mod support;
-
-use support::{files, overwrite};
+use crate::support::files::{files, overwrite};
 
 /// A record: velocity and number.
 type Record = (f32, u64);

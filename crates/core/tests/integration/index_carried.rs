@@ -1,7 +1,5 @@
 //! Tests of indexes whose entries carry columns: answers without records.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::path::Path;
 use std::sync::Arc;
 
@@ -17,9 +15,7 @@ use turbidite::{
     VerifyOptions, WriteOptions,
 };
 
-mod support;
-
-use support::{files, overwrite};
+use crate::support::files::{files, overwrite};
 
 const RANKS: u32 = 4;
 const EPOCHS: [u64; 2] = [10, 20];

@@ -1,22 +1,15 @@
 //! Tests of indexes that are replaced, removed, damaged or locked, and of builds and removals that are killed.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use indexed::{EPOCHS, Record, add, expected, read, records, threads, write};
-use support::{files, overwrite};
+use crate::support::files::{files, overwrite};
+use crate::support::indexed::{EPOCHS, Record, add, expected, read, records, threads, write};
 use turbidite::query::Use;
 use turbidite::storage::{Fault, FaultStorage, FileKind, MemoryStorage, Storage};
 use turbidite::store::{DatasetPaths, WriterLock, truncate_after, verify_on};
 use turbidite::{Dataset, IndexBuild, IndexOptions, VerifyOptions, drop_index_with};
-
-#[allow(dead_code, reason = "shared with other tests, which use all of it")]
-#[path = "support/indexed.rs"]
-mod indexed;
-mod support;
 
 /// Entries of replaced data are not used, and are made again by the next build.
 #[test]

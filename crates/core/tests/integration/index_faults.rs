@@ -1,7 +1,5 @@
 //! Tests of indexes that cannot be read, and of calls on indexes while another process changes them.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -20,10 +18,7 @@ use turbidite::{
     VerifyOptions, VerifyReport, WriteOptions, drop_index_with,
 };
 
-#[path = "support/wrapped.rs"]
-mod wrapped;
-
-use wrapped::WrappedStorage;
+use crate::support::wrapped::WrappedStorage;
 
 const ROWS: u32 = 3_000;
 

@@ -1,7 +1,5 @@
 //! Tests of indexes that are made while records are written, by all ranks in one process.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};

@@ -1,7 +1,5 @@
 //! Tests of rows in the order of a column that is not the key, with and without its index.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,9 +12,7 @@ use turbidite::random::Random;
 use turbidite::storage::MemoryStorage;
 use turbidite::{Column, ColumnView, DataType, Dataset, ErrorClass, LocalJob, Query, Schema, WriteOptions};
 
-mod support;
-
-use support::{files, overwrite};
+use crate::support::files::{files, overwrite};
 
 const RANKS: u32 = 4;
 const ROWS: u32 = 200_000;

@@ -3,8 +3,6 @@
 //! After each kill, committed epochs are complete, uncommitted epochs do not exist, and the next writer continues. Each
 //! kill is tested with the storage as the process leaves it, and with the storage after a power failure.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::sync::Arc;
 
 use turbidite::storage::{Fault, FaultStorage, MemoryStorage, Storage};

@@ -1,23 +1,17 @@
 //! Tests of levels of detail: every record once at one level, an eighth of each run one level up, parts in the folders
 //! of their levels.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::support::places::{ROOT, ROWS, Records, options, schema, verify};
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt32Type;
-use places::{ROOT, ROWS, Records, options, schema, verify};
 use turbidite::format::{EpochManifest, RowGroupEntry, RunKind, SealedRun, scan_seals};
 use turbidite::storage::{Fault, FaultStorage, MemoryStorage, Storage};
 use turbidite::store::{DatasetDescriptor, DatasetPaths, IfExists, list_epochs, load_manifest, salvage, verify_on};
 use turbidite::{Column, DataType, Dataset, Error, LocalJob, Query, Schema, VerifyOptions, WriteOptions};
-
-#[allow(dead_code, reason = "shared with other tests, which use all of it")]
-#[path = "support/places.rs"]
-mod places;
 
 const KEY: &str = "space:x,y,z";
 

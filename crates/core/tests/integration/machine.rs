@@ -1,8 +1,6 @@
 //! Tests of the engines of up to thousands of virtual ranks on a modelled machine: no record is lost, and memory and
 //! traffic grow with the job as designed.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -10,9 +8,7 @@ use turbidite::format::{EpochStatistics, RunKind};
 use turbidite::runtime::machine::{Machine, MachineJob, MachineOptions, MachineReport, Program};
 use turbidite::{Column, DataType, Prior, Renegotiation, Routing, Schema};
 
-mod virtual_ranks;
-
-use virtual_ranks::{bits, recognized, rows, schema, schema_by_hash};
+use crate::support::virtual_ranks::{bits, recognized, rows, schema, schema_by_hash};
 
 struct Drifting(u64);
 

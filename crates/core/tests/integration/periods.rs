@@ -1,21 +1,15 @@
 //! Tests of datasets with periods: boxes wrap as if the query had stated the periods, and as a loop over the records
 //! says, in rows, counts, pieces, shares, cursors, histograms, trajectories and indexes by space.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::sync::Arc;
 
+use crate::support::places::{ROOT, Records, options, schema, verify};
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt32Type;
-use places::{ROOT, Records, options, schema, verify};
 use turbidite::query::{Bins, CursorRequest, Step, TrackRequest, Use};
 use turbidite::random::Random;
 use turbidite::storage::{MemoryStorage, Storage};
 use turbidite::{Dataset, Error, IndexBuild, IndexOptions, Levels, LocalJob, Periods, Query, Value};
-
-#[allow(dead_code, reason = "shared with other tests, which use all of it")]
-#[path = "support/places.rs"]
-mod places;
 
 const KEY: &str = "space:x,y,z";
 

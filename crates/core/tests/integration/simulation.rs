@@ -1,14 +1,10 @@
 //! Tests of the engines of many virtual ranks, over a network with delays and little credit.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use turbidite::Renegotiation;
 use turbidite::format::RunKind;
 use turbidite::runtime::sim::{SimOptions, Simulation, Turn};
 
-mod virtual_ranks;
-
-use virtual_ranks::{bits, rows, run, schema};
+use crate::support::virtual_ranks::{bits, rows, run, schema};
 
 #[test]
 fn every_record_arrives_once_whatever_the_network_does() {

@@ -1,22 +1,16 @@
 //! Tests of datasets that are clustered by space: every record once, balance, pages that are small boxes, frames that
 //! follow the records.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::support::places::{RANKS, ROOT, ROWS, Records, options, schema, verify};
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt32Type;
-use places::{RANKS, ROOT, ROWS, Records, options, schema, verify};
 use turbidite::random::Random;
 use turbidite::storage::{MemoryStorage, Storage};
 use turbidite::store::DatasetPaths;
 use turbidite::{Column, DataType, Dataset, EpochStatistics, LocalJob, Prior, Query, Schema, WriteOptions};
-
-#[allow(dead_code, reason = "shared with other tests, which use all of it")]
-#[path = "support/places.rs"]
-mod places;
 
 /// Returns the numbers of the records in a box, in order.
 fn within(records: &Records, corner: [f64; 3], side: f64) -> Vec<u32> {

@@ -1,7 +1,5 @@
 //! Runs the real command, and reads dumps with a scan that shares no code with the command.
 
-#![allow(dead_code, reason = "each test binary uses its part")]
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 

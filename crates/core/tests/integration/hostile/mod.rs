@@ -4,8 +4,6 @@
 //! before and after benign ones in several situations (`situations`). Every record has a unique ID. The tests read each
 //! epoch back, which must contain each ID exactly once, with its key.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 mod carp;
 mod first_epochs;
 mod inputs;

@@ -13,7 +13,6 @@ pub(crate) fn schema() -> Arc<Schema> {
 }
 
 /// Returns the schema of the same records, clustered by the hash of their ids.
-#[allow(dead_code, reason = "not of all tests of virtual ranks")]
 pub(crate) fn schema_by_hash() -> Arc<Schema> {
     clustered_by("hash:id")
 }
@@ -50,7 +49,6 @@ pub(crate) fn rows(rank: u32, numbers: std::ops::Range<u64>) -> Vec<u8> {
 }
 
 /// The result of a run.
-#[allow(dead_code, reason = "of the simulator's tests; those on a modelled machine have a run of their own")]
 pub(crate) struct Outcome {
     /// The simulator's report.
     pub(crate) report: SimReport,
@@ -60,7 +58,6 @@ pub(crate) struct Outcome {
 
 /// Runs one epoch of `records` per rank, appended in units of `append`. Panics if a record is lost, delivered twice or
 /// altered. With `token`, rank r appends only after rank r-1 is done, and does not drive its engine before that.
-#[allow(dead_code, reason = "see `Outcome`")]
 pub(crate) fn run(options: SimOptions, records: u64, append: u64, token: bool) -> Outcome {
     let ranks = options.ranks;
     let mut simulation = Simulation::new(options, schema());

@@ -32,7 +32,6 @@ impl fmt::Debug for WrappedStorage {
 
 impl WrappedStorage {
     /// Wraps the files that are created.
-    #[allow(dead_code, reason = "not all tests write")]
     pub(crate) fn of_created(
         inner: Arc<MemoryStorage>,
         created: impl Fn(&Path, Box<dyn WritableFile>) -> Box<dyn WritableFile> + Send + Sync + 'static,
@@ -41,7 +40,6 @@ impl WrappedStorage {
     }
 
     /// Calls a function after each rename, such as one that does what another process does then.
-    #[allow(dead_code, reason = "not all tests watch renames")]
     pub(crate) fn of_renamed(
         inner: Arc<MemoryStorage>,
         renamed: impl Fn(&Path, &Path) + Send + Sync + 'static,
@@ -59,7 +57,6 @@ impl WrappedStorage {
     }
 
     /// Counts the bytes that are read of records.
-    #[allow(dead_code, reason = "not all tests read")]
     pub(crate) fn counting(inner: Arc<MemoryStorage>, bytes: Arc<Mutex<u64>>) -> Self {
         let opened = move |path: &Path, inner: Arc<dyn ReadableFile>| -> Arc<dyn ReadableFile> {
             if !path.starts_with("/ds/data") {

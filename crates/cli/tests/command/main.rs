@@ -1,0 +1,7 @@
+//! Tests of the real command.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod answers;
+mod refusals;
+mod support;
