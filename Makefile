@@ -18,6 +18,12 @@ PYTHON ?= python3
 CARGO ?= cargo
 # One profile for everything: a second one would compile all dependencies once more.
 RELEASE := --release --locked
+# Records how long a command takes, and whether it compiles or runs tests; a test run prints the records at its end.
+TIMES := $(PYTHON) $(CURDIR)/tools/times.py
+COMPILE := $(TIMES) stage compile
+RUN := $(TIMES) stage run
+# Long sweeps take a part for each commit (TURBIDITE_WHOLE=1 takes all).
+export TURBIDITE_TURN ?= $(shell git rev-list --count HEAD 2>/dev/null || echo 0)
 
 # The tools' folder is named after the pinned versions and the interpreter: clones share it, a change makes a new one.
 VENV := $(CACHE)/venv-$(shell $(PYTHON) -V 2>/dev/null | cat - tools/requirements.txt | cksum | cut -d' ' -f1)
@@ -69,7 +75,7 @@ help: ## Say what can be made
 
 .PHONY: build
 build: ## Build the turbidite command
-	$(CARGO) build $(RELEASE) --workspace
+	@$(COMPILE) 'command and libraries' -- $(CARGO) build $(RELEASE) --workspace
 	@install -D -m 755 '$(TURBIDITE)' crates/python/data/scripts/turbidite
 	@rm -rf '$(PACKAGED_MPI)/src'
 	@install -D -m 644 -t '$(PACKAGED_MPI)/src' $(PACKAGED_MPI_SOURCES)
@@ -109,7 +115,7 @@ wheel: build venv ## Build the wheel of the Python package (pip install . does i
 	@for mpicc in '$(VENV)/bin/mpicc' '$(VENV)/bin/mpicc_abi' '$(OPENMPI)/bin/mpicc'; do \
 		if test -x "$$mpicc"; then '$(VENV)/bin/python' -P crates/python/python/turbidite/mpi.py build \
 			--mpicc "$$mpicc" --sources '$(PACKAGED_MPI)/src' --out '$(PACKAGED_MPI)'; fi; done
-	'$(VENV)/bin/maturin' build --quiet $(RELEASE) --interpreter '$(VENV)/bin/python' --out '$(TURBIDITE_WHEELS)'
+	@$(COMPILE) wheel -- '$(VENV)/bin/maturin' build --quiet $(RELEASE) --interpreter '$(VENV)/bin/python' --out '$(TURBIDITE_WHEELS)'
 	@'$(VENV)/bin/python' -m pip install --quiet --disable-pip-version-check --no-deps --target '$(PACKAGE)' '$(TURBIDITE_WHEELS)'/*.whl
 	@ls '$(TURBIDITE_WHEELS)'
 
@@ -137,22 +143,40 @@ tools: venv ## Install what no test is skipped with: other compilers, shells, Va
 demo: build venv ## Index real particle dumps with 16 ranks, query them, compare with DuckDB
 	@PYTHON='$(VENV)/bin/python' bash tools/demo.sh
 
-.PHONY: test
-test: test-rust schedules test-python ## Run all tests
+.PHONY: test run-test
+test: ## Run all tests, with a part of the long sweeps, and print where the time went
+	@$(TIMES) report -- $(MAKE) --no-print-directory run-test
+run-test: test-rust schedules test-python
+
+# Examples are not built: clippy checks them, and the benchmarks build them.
+RUST_TESTS := $(CARGO) test $(RELEASE) --workspace --tests
 
 .PHONY: test-rust
 test-rust: ## Run the Rust tests only
-	$(CARGO) test $(RELEASE) --workspace
+	@$(COMPILE) 'Rust tests' -- $(RUST_TESTS) --no-run
+	@$(RUN) 'Rust tests' -- $(RUST_TESTS) --config "target.'cfg(all())'.runner = ['$(PYTHON)', '$(CURDIR)/tools/times.py', 'program']"
+	@$(RUN) 'documentation tests' -- $(CARGO) test $(RELEASE) --workspace --doc
+
+# Both cores run tests, except those that are marked serial: they measure what other tests would change. With ARGS, all
+# run one after the other.
+PYTEST = PYTHONPATH='$(PACKAGE)' '$(VENV)/bin/python' -m pytest
+END_TO_END := tests --ignore=tests/fbpic --ignore=tests/lammps --ignore=tests/sanitizers
+PARALLEL := -n 2 --dist loadfile -m 'not serial'
 
 .PHONY: test-python
 test-python: libraries wheel ## Run the end-to-end tests only (ARGS='-k crash' selects)
-	PYTHONPATH='$(PACKAGE)' '$(VENV)/bin/python' -m pytest tests --ignore=tests/fbpic --ignore=tests/lammps --ignore=tests/sanitizers $(ARGS)
+ifeq ($(ARGS),)
+	@$(RUN) 'Python tests' -- env $(PYTEST) $(END_TO_END) $(PARALLEL)
+	@$(RUN) 'Python tests, serial' -- env $(PYTEST) $(END_TO_END) -m serial
+else
+	$(PYTEST) $(END_TO_END) $(ARGS)
+endif
 
 .PHONY: test-openmpi
 test-openmpi: libraries $(OPENMPI)/complete ## Run the tests over MPI with Open MPI instead of MPICH, and MPI's Fortran
 	@$(MAKE) --no-print-directory install-libraries PREFIX='$(TURBIDITE_PREFIX)-openmpi' MPICC='$(OPENMPI)/bin/mpicc'
 	@$(MAKE) --no-print-directory wheel
-	PYTHONPATH='$(PACKAGE)' TURBIDITE_PREFIX='$(TURBIDITE_PREFIX)-openmpi' TURBIDITE_MPI_BIN='$(OPENMPI)/bin' $(OTHER_MPI) $(OPENMPI_TEST) '$(VENV)/bin/python' -m pytest $(MPI_TESTS) $(ARGS)
+	@$(RUN) 'Open MPI' -- env TURBIDITE_PREFIX='$(TURBIDITE_PREFIX)-openmpi' TURBIDITE_MPI_BIN='$(OPENMPI)/bin' $(OTHER_MPI) $(OPENMPI_TEST) $(PYTEST) $(MPI_TESTS) $(ARGS)
 	@if bash tools/debian_packages.sh $@ gfortran openmpi-bin libopenmpi-dev; then \
 		$(MAKE) --no-print-directory run-test-fortran; else $(MAY_SKIP); fi
 
@@ -166,18 +190,24 @@ test-fbpic: wheel $(FBPIC)/complete ## Compare the Python package with openPMD-v
 	PYTHONPATH='$(PACKAGE)' TURBIDITE_FBPIC='$(FBPIC)' TURBIDITE_FBPIC_FIGURE='$(CARGO_TARGET_DIR)/wakefield.png' \
 		NUMBA_CACHE_DIR='$(FBPIC)/numba' '$(VENV)/bin/python' -m pytest -s tests/fbpic $(ARGS)
 
-.PHONY: test-full
-test-full: test-standard-abi test-fbpic ## Run what needs large environments, and is not part of CI
+# When, and on which commit, it last passed on this machine.
+FULL_RUN := $(CACHE)/test-full
+.PHONY: test-full run-test-full
+test-full: ## Run all tests with their whole sweeps, all broken variants, and what needs large environments (hours)
+	@echo "test-full last passed here: $$(cat '$(FULL_RUN)' 2>/dev/null || echo never)"
+	@$(TIMES) report -- env TURBIDITE_WHOLE=1 $(MAKE) --no-print-directory run-test-full
+	@echo "$$(date -u '+%F %H:%M') UTC, commit $$(git rev-parse --short HEAD 2>/dev/null || echo unknown)" > '$(FULL_RUN)'
+run-test-full: run-test sim-variants test-standard-abi test-fbpic
 
 .PHONY: run-test-fortran
 run-test-fortran: debian-mpi
-	PYTHONPATH='$(PACKAGE)' TURBIDITE_MPI_FORTRAN=1 TURBIDITE_PREFIX='$(TURBIDITE_PREFIX)-debian' TURBIDITE_MPI_BIN='$(DEBIAN_MPI)/bin' $(OTHER_MPI) \
-		'$(VENV)/bin/python' -m pytest tests/fortran tests/preload/test_other_mpi.py $(ARGS)
+	@$(RUN) "Debian's Open MPI" -- env TURBIDITE_MPI_FORTRAN=1 TURBIDITE_PREFIX='$(TURBIDITE_PREFIX)-debian' TURBIDITE_MPI_BIN='$(DEBIAN_MPI)/bin' \
+		$(OTHER_MPI) $(PYTEST) tests/fortran tests/preload/test_other_mpi.py $(ARGS)
 
 .PHONY: test-hosts
 test-hosts: libraries ## Run the tests over several hosts, made of network namespaces (as root; says so where it cannot)
 	@if why="$$('$(VENV)/bin/python' tests/support/hosts.py 2>&1)"; then \
-		TURBIDITE_HOSTS=1 '$(VENV)/bin/python' -m pytest -s tests/hosts $(ARGS); \
+		$(RUN) hosts -- env TURBIDITE_HOSTS=1 $(PYTEST) -s tests/hosts $(ARGS); \
 	else echo "test-hosts: nothing was tested: $$why"; $(MAY_SKIP); fi
 
 $(OPENMPI)/complete:
@@ -216,8 +246,8 @@ test-lammps: libraries ## Index an unmodified LAMMPS, Debian's, while it runs (i
 
 .PHONY: run-test-lammps
 run-test-lammps: debian-mpi
-	TURBIDITE_PREFIX='$(TURBIDITE_PREFIX)-debian' TURBIDITE_MPI_BIN='$(DEBIAN_MPI)/bin' \
-		'$(VENV)/bin/python' -m pytest tests/lammps $(ARGS)
+	@$(RUN) LAMMPS -- env TURBIDITE_PREFIX='$(TURBIDITE_PREFIX)-debian' TURBIDITE_MPI_BIN='$(DEBIAN_MPI)/bin' \
+		$(PYTEST) tests/lammps $(ARGS)
 
 # The wrappers of Debian find out by their names what they are.
 .PHONY: debian-mpi
@@ -235,7 +265,7 @@ sim: ## Simulate whole jobs with faults from seeds for 10 minutes (SECONDS=60, S
 
 .PHONY: sim-variants
 sim-variants: ## Break the product in many ways, and see the simulation catch each (ARGS='batch-dropped' runs one)
-	$(PYTHON) tools/sim_variants.py $(ARGS)
+	@$(RUN) 'broken variants' -- $(PYTHON) tools/sim_variants.py $(ARGS)
 
 .PHONY: check
 check: ## Check format, comments, words, simulation variants, lints, documentation, public interface and layer rules
@@ -245,8 +275,8 @@ check: ## Check format, comments, words, simulation variants, lints, documentati
 	$(PYTHON) tools/check_comments.py
 	$(PYTHON) tools/check_words.py
 	$(PYTHON) tools/sim_variants.py --check
-	$(CARGO) clippy $(RELEASE) --workspace --all-targets -- -D warnings
-	@$(MAKE) --no-print-directory documentation
+	@$(TIMES) stage check clippy -- $(CARGO) clippy $(RELEASE) --workspace --all-targets -- -D warnings
+	@$(TIMES) stage check documentation -- $(MAKE) --no-print-directory documentation
 	$(PYTHON) tools/check_interface.py
 
 .PHONY: interface
@@ -348,11 +378,12 @@ fuzz-corpus: ## Keep of all inputs found so far the few that reach everything
 
 .PHONY: damage
 damage: ## Damage every byte and cut at every length of a small dataset; make test tries a part of them
-	TURBIDITE_DAMAGE_WHOLE=1 $(CARGO) test $(RELEASE) --package turbidite --test damage -- --nocapture
+	TURBIDITE_WHOLE=1 $(CARGO) test $(RELEASE) --workspace --test integration damage:: -- --nocapture
 
 .PHONY: schedules
 schedules: ## Run the threads of a job in thousands of orders (Shuttle)
-	cd fuzz/schedules && $(CARGO) test $(RELEASE) --lib
+	@cd fuzz/schedules && $(COMPILE) schedules -- $(CARGO) test $(RELEASE) --lib --no-run
+	@cd fuzz/schedules && $(RUN) schedules -- $(CARGO) test $(RELEASE) --lib
 
 # Sanitizers and Miri. What they instrument is compiled by the nightly toolchain, quickly rather than well, and lies apart.
 SANITIZE_OUT := $(CARGO_TARGET_DIR)/sanitize

@@ -1,6 +1,9 @@
 """Datasets that several tests read; each is written once per run of the tests."""
 
+import json
+import os
 import shutil
+from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,6 +70,23 @@ def dumps() -> Path:
 def pytest_report_header() -> list[str]:
     skips = f"a test that is skipped {'fails' if skips_are_forbidden() else f'passes; {NO_SKIPS}=1 forbids it'}"
     return [f"particle dumps: {vpic.full_dumps() or vpic.sample_dumps()}", skips]
+
+
+def pytest_configure(config) -> None:
+    config.addinivalue_line("markers", "serial: measures what tests beside it would change; runs alone")
+
+
+SECONDS: defaultdict[str, float] = defaultdict(float)
+
+
+def pytest_runtest_logreport(report) -> None:
+    """Records how long each test took, with what it set up, for the report of `tools/times.py`."""
+    SECONDS[report.nodeid] += report.duration
+    path = os.environ.get("TURBIDITE_TIMES")
+    # A process of pytest-xdist passes its reports on to the one that started it.
+    if report.when == "teardown" and path and "PYTEST_XDIST_WORKER" not in os.environ:
+        with open(path, "a") as file:
+            file.write(json.dumps({"test": report.nodeid, "seconds": SECONDS[report.nodeid]}) + "\n")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -6,9 +6,10 @@ right after the text `after`, by `replace`. The product has no hooks for this: i
 beside the original behind a switch, so that one build serves all variants; the environment names the one that is on.
 With none on, all seeds must pass. An edit whose text is no longer found fails. Standard library only.
 
-    sim_variants.py --check           only that every edit still applies
-    sim_variants.py [NAME…]           build, and run these variants; without names all, and the unbroken tree
-    sim_variants.py --turn K --of N   build, and run one in N of the variants; as K grows each has its turn
+    sim_variants.py --check              only that every edit still applies
+    sim_variants.py [NAME…]              build, and run these variants; without names all, and the unbroken tree
+    sim_variants.py --turn K --within S  build, and begin as many variants as fit into S seconds, at least three; as K
+                                         grows each has its turn
 """
 
 import argparse
@@ -34,6 +35,8 @@ pub(crate) fn is_broken_by(name: &str) -> bool {
 """
 # A simulation that takes longer is stuck itself.
 LONGEST_S = 1200
+# With a limit of time, each commit runs as many at least, so that all have had their turn after a third of as many commits.
+LEAST = 3
 
 
 @dataclass
@@ -124,10 +127,11 @@ def copy_tree(copy: Path, files: dict[str, str]) -> None:
 
 def build(copy: Path) -> Path:
     """Builds the simulation test and answers its program."""
-    command = ["cargo", "test", "--release", "--locked", "--package", "turbidite", "--test", "sim", "--no-run"]
+    # Of the whole workspace, whose dependencies the tests have built already.
+    command = ["cargo", "test", "--release", "--locked", "--workspace", "--test", "sim", "--no-run"]
     # Most of what a build takes is optimizing the core; dependencies stay as they are.
     command += ["--config", "profile.release.package.turbidite.opt-level=1"]
-    done = subprocess.run(command, cwd=copy, env=os.environ | {"CARGO_INCREMENTAL": "1"}, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=copy, capture_output=True, text=True)
     program = re.search(r"Executable .*\((.*)\)", done.stderr)
     if done.returncode != 0 or not program:
         sys.exit(f"the variants do not build:\n{done.stderr[-6000:]}")
@@ -155,39 +159,42 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("names", nargs="*", help="variants to run; without any all, and the unbroken tree")
     parser.add_argument("--check", action="store_true", help="only look whether every edit still applies")
-    parser.add_argument("--turn", type=int, default=0, help="which share of the variants to run, counted from 0, beyond --of from the beginning again")
-    parser.add_argument("--of", type=int, default=1, help="into how many shares the variants are divided")
+    parser.add_argument("--turn", type=int, default=0, help="with which variant to begin, in steps of three")
+    parser.add_argument("--within", type=int, help="begin no variant after this many seconds, but run three")
     arguments = parser.parse_args()
-    if arguments.of < 1 or (arguments.names and arguments.of > 1):
-        parser.error("--of divides all variants into 1 share or more; it goes without names")
+    begun = time.monotonic()
     variants = read_variants()
     files = apply(variants)
     if arguments.check:
         print(f"{len(variants)} variants apply")
         return
     chosen = [variant for variant in variants if not arguments.names or variant.name in arguments.names]
-    chosen = chosen[arguments.turn % arguments.of :: arguments.of]
     if unknown := set(arguments.names) - {variant.name for variant in chosen}:
         sys.exit("unknown: " + ", ".join(sorted(unknown)))
+    first = LEAST * arguments.turn % len(chosen)
+    chosen = chosen[first:] + chosen[:first]
     copy = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "sim-variants"
     copy_tree(copy, files)
     program = build(copy)
-    failed = []
+    failed, ran = [], 0
     for variant in chosen:
-        begun = time.monotonic()
+        began = time.monotonic()
+        if arguments.within and ran >= LEAST and began - begun > arguments.within:
+            break
         passed, what = simulate(program, variant.name, variant.seeds)
-        took = f"{time.monotonic() - begun:4.0f} s"
+        ran += 1
+        took = f"{time.monotonic() - began:4.0f} s"
         print(f"{variant.name:30} {took}  of {variant.seeds:4}  {'NOT CAUGHT: ' if passed else ''}{what}", flush=True)
         if passed:
             failed.append(variant.name)
-    if not arguments.names and arguments.of == 1:
+    if not arguments.names and not arguments.within:
         passed, what = simulate(program, "", max(variant.seeds for variant in variants))
         print(f"{'unbroken':30} {what}", flush=True)
         if not passed:
             failed.append("the unbroken tree")
     if failed:
         sys.exit("not as it should be: " + ", ".join(failed))
-    print(f"{len(chosen)} variants caught")
+    print(f"{ran} variants caught")
 
 
 if __name__ == "__main__":
