@@ -37,6 +37,7 @@ def check(folder, species: int, rows: int) -> None:
         assert found == [(epoch, rows, 0, rows - 1, rows) for epoch in range(EPOCHS)], of
 
 
+@pytest.mark.serial
 @pytest.mark.parametrize("habit", ["together", "after"])
 @pytest.mark.parametrize("species", [1, 3])
 def test_memory_is_that_of_one_dataset(alone, species, habit, tmp_path):

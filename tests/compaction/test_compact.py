@@ -192,6 +192,7 @@ def large(scratch) -> Path:
 
 
 # A row group is put together in memory, and with one to a run it is as large as the run.
+@pytest.mark.serial
 @pytest.mark.parametrize("threads, options", [(1, ()), (3, ()), (3, ("--row-groups-per-run", 1))])
 def test_memory_stays_within_what_is_reported(large, scratch, threads, options):
     target, figures = scratch / "compact-limits", scratch / "compact-limits.json"

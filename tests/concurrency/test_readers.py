@@ -15,6 +15,8 @@ import pytest
 from support import raw
 from support.command import AMPLE_S, FAILED, OK, attempt, turbidite
 
+pytestmark = pytest.mark.serial
+
 RECORD = numpy.dtype([("energy", "<f4"), ("version", "<u4"), ("id", "<u8")])
 RANKS = 4
 ROWS_PER_RANK = 4_000

@@ -14,6 +14,8 @@ from support import raw
 from support.budget import budget_bytes
 from support.command import ROOT, answer, turbidite
 
+pytestmark = pytest.mark.serial
+
 RANKS = 16
 EPOCHS = 4
 STORED_BYTES = 1_000_000_000

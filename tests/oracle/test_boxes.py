@@ -1,6 +1,5 @@
 """Random boxes of particles' positions, in periodic domains and others, against a full scan of the dumps in NumPy."""
 
-import os
 from dataclasses import dataclass
 
 import numpy
@@ -11,8 +10,9 @@ from support import vpic
 from support.command import USAGE, answer
 from support.command import turbidite as command
 from support.predicates import Generator
+from support.sweeps import IS_WHOLE, taken
 
-BOXES = int(os.environ.get("TURBIDITE_ORACLE_BOXES", "120"))
+BOXES = 120
 AXES = ("x", "y", "z")
 # The domain of the run: its lowest corner, and its size.
 CORNER, SIZE = {"x": 0.0, "y": -0.5, "z": -32.0}, {"x": 128.0, "y": 1.0, "z": 64.0}
@@ -95,11 +95,12 @@ def test_random_boxes_match_a_full_scan(dataset, epochs):
     random = numpy.random.default_rng(20261125)
     generator = Generator(seed=35, epochs=epochs)
     shares, wrapped = [], 0
+    cases = []
     for number in range(BOXES):
         label = int(random.choice(list(epochs)))
+        cases.append((number, label, draw(random, epochs[label]), generator.predicate() if number % 3 == 0 else None))
+    for number, label, drawn, predicate in taken(cases, 4):
         rows = epochs[label]
-        drawn = draw(random, rows)
-        predicate = generator.predicate() if number % 3 == 0 else None
         mask = drawn.mask(rows) if predicate is None else drawn.mask(rows) & predicate.mask(rows)
         where = None if predicate is None else predicate.text
         query = dataset.query(where, box=drawn.box, period=drawn.period or None, epochs=label, columns=["id", *AXES])
@@ -117,11 +118,11 @@ def test_random_boxes_match_a_full_scan(dataset, epochs):
         wrapped += any(crosses)
     shares = numpy.array(shares)
     print(
-        f"{BOXES} boxes, {wrapped} across a boundary, {int((shares == 0).sum())} empty, median {numpy.median(shares[shares > 0]):.2%}"
+        f"{len(shares)} boxes, {wrapped} across a boundary, {int((shares == 0).sum())} empty, median {numpy.median(shares[shares > 0]):.2%}"
     )
-    # The draw must cover what it claims to.
-    assert wrapped > BOXES / 20 and (shares > 0.1).sum() > BOXES / 20
-    assert ((shares > 0) & (shares < 0.01)).sum() > BOXES / 20
+    # The draw must cover what it claims to; a part of it may not.
+    assert not IS_WHOLE or wrapped > BOXES / 20 and (shares > 0.1).sum() > BOXES / 20
+    assert not IS_WHOLE or ((shares > 0) & (shares < 0.01)).sum() > BOXES / 20
 
 
 def test_the_command_and_every_request_agree(dataset, epochs, scratch):

@@ -1,6 +1,5 @@
 """Random predicates against a full scan of the dumps in NumPy, and the whole content against the dumps."""
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy
@@ -10,8 +9,9 @@ from pyarrow import parquet
 from support.command import turbidite
 from support.predicates import Generator
 from support.rows import as_records, in_order, read_answer
+from support.sweeps import IS_WHOLE, taken
 
-QUERIES = int(os.environ.get("TURBIDITE_ORACLE_QUERIES", "1000"))
+QUERIES = 1000
 
 
 def expected_rows(epochs: dict[int, numpy.ndarray], labels: list[int], mask) -> numpy.ndarray:
@@ -54,15 +54,17 @@ def check_query(indexed, scratch, number: int, predicate, epoch_text: str, label
 def test_random_predicates_match_a_full_scan(indexed, scratch, record_property):
     generator = Generator(seed=20261120, epochs=indexed.epochs)
     jobs = [(number, generator.predicate(), *generator.epoch_range()) for number in range(QUERIES)]
+    jobs = taken(jobs, 10)
     with ThreadPoolExecutor(2) as pool:
         results = list(pool.map(lambda job: check_query(indexed, scratch, *job), jobs))
     shares = numpy.array([matched / total for matched, total in results])
     powers = numpy.ceil(numpy.log10(shares[shares > 0])).astype(int)
     by_selectivity = {f"<= 1e{power}": int(numpy.sum(powers == power)) for power in sorted(set(powers.tolist()))}
     print(f"{indexed.name}: {len(jobs)} predicates, {int(numpy.sum(shares == 0))} match nothing, the others by selectivity {by_selectivity}")
-    # The draw must cover what it claims to.
-    assert numpy.sum(shares == 0) > QUERIES / 100 and numpy.sum(shares > 0.5) > QUERIES / 100
-    assert numpy.sum((shares > 0) & (shares < 1e-4)) > QUERIES / 50
+    # The draw must cover what it claims to; a part of it may not.
+    assert len(jobs) == QUERIES or not IS_WHOLE
+    assert not IS_WHOLE or numpy.sum(shares == 0) > QUERIES / 100 and numpy.sum(shares > 0.5) > QUERIES / 100
+    assert not IS_WHOLE or numpy.sum((shares > 0) & (shares < 1e-4)) > QUERIES / 50
 
 
 def test_an_expression_may_begin_with_a_hyphen(indexed):

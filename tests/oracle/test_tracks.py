@@ -157,6 +157,7 @@ def test_what_cannot_be_followed_is_refused(disorder, default_dataset):
     assert "epoch 7 does not exist" in done.stderr
 
 
+@pytest.mark.serial
 def test_more_rows_than_memory_are_sorted_all_the_same(scratch, tmp_path):
     """150 MB of rows through 64 MiB of sorting memory; the file they pass through has no name."""
     root, dataset, out = scratch / "many-source", scratch / "many", tmp_path / "many.arrow"

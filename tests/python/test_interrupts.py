@@ -13,6 +13,8 @@ import turbidite
 from support.command import AMPLE_S
 from support.pipes import replace_parts_by_pipes
 
+pytestmark = pytest.mark.serial
+
 USES = [
     "dataset.phase_space('x', 'y', bins=8)",
     "dataset.phase_space('x', 'y', range=((-1, 1), (-1, 1)), weights='x', threads=1)",

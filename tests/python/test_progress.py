@@ -13,6 +13,8 @@ from support.command import AMPLE_S, ROOT, answer
 from support.pipes import replace_parts_by_pipes
 from support.vpic import DERIVATIONS
 
+pytestmark = pytest.mark.serial
+
 THRESHOLD = 0.5
 
 

@@ -94,6 +94,7 @@ def test_frames_and_relations_of_other_packages(tmp_path):
     assert turbidite.open(tmp_path / "b.tbd").query().count() == 2 * count
 
 
+@pytest.mark.serial
 def test_a_stream_is_never_in_memory_at_once(tmp_path):
     """480 MB of rows, with a derived column, through a process that takes less."""
     program = """

@@ -242,6 +242,7 @@ def test_wrong_requests_say_what_to_do(tmp_path):
         assert words in done.stderr, done.stderr
 
 
+@pytest.mark.serial
 def test_memory_does_not_grow_with_row_groups(scratch):
     """The same records in one row group and in many take about the same memory, far less than the row group."""
     rng = numpy.random.default_rng(32)
