@@ -208,6 +208,7 @@ def test_memory_stays_within_what_is_reported(large, scratch, threads, options):
     shutil.rmtree(target)
 
 
+@pytest.mark.serial
 def test_killed_at_random_moments(large, scratch):
     """At moments that follow how fast the machine is, until one of them was in the middle of the work."""
     command = ["compact", large, "--out", scratch / "compact-killed", "--if-exists", "skip", "--memory", "4MiB"]
