@@ -56,7 +56,8 @@ def test_random_predicates_are_those_of_numpy(dumps, clustered, tmp_path, key, e
     epochs = vpic.read_dumps(dumps)
     generator = Generator(23 + TURN, epochs)
     used = sum(compare_with_numpy(path, generator, epochs) for path in (added, in_situ))
-    assert used > PREDICATES / 2, used
+    # Few draws may leave it unused more often.
+    assert used > (PREDICATES if IS_WHOLE else 2), used
 
 
 def compare_with_numpy(path, generator, epochs) -> int:
