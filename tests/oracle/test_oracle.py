@@ -62,7 +62,6 @@ def test_random_predicates_match_a_full_scan(indexed, scratch, record_property):
     by_selectivity = {f"<= 1e{power}": int(numpy.sum(powers == power)) for power in sorted(set(powers.tolist()))}
     print(f"{indexed.name}: {len(jobs)} predicates, {int(numpy.sum(shares == 0))} match nothing, the others by selectivity {by_selectivity}")
     # The draw must cover what it claims to; a part of it may not.
-    assert len(jobs) == QUERIES or not IS_WHOLE
     assert not IS_WHOLE or numpy.sum(shares == 0) > QUERIES / 100 and numpy.sum(shares > 0.5) > QUERIES / 100
     assert not IS_WHOLE or numpy.sum((shares > 0) & (shares < 1e-4)) > QUERIES / 50
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::fuzz_targets::damage::{Answers, ask_everything, tells_of_damage};
 use crate::fuzz_targets::sample::{Record, Sample, mix};
-use crate::support::sweeps::part_of;
+use crate::support::sweeps::{is_whole, part_of};
 use turbidite::format::FormatVersion;
 
 /// A change of one file.
@@ -34,8 +34,8 @@ const VERSIONS: [FormatVersion; 2] = [FormatVersion::V1, FormatVersion::V2];
 /// Number of commits after which `make test` has tried every position.
 const PARTS: usize = 64;
 
-/// Returns the positions of a file to try: one in [`PARTS`] of each file, and a quarter of those near the borders of
-/// blocks.
+/// Returns the positions of a file to try: one in [`PARTS`] of a part, one in eight of other files, and a quarter of
+/// those near the borders of blocks.
 fn places(path: &Path, bytes: usize) -> Vec<usize> {
     let Some(part) = part_of(PARTS) else { return (0..bytes).collect() };
     // Small files have few positions, and each has a meaning of its own.
@@ -130,7 +130,7 @@ fn every_flipped_byte_is_found() {
             |at: usize| vec![Change::Flip { at, mask: 0xff }, Change::Flip { at, mask: 1 << (mix(at as u64) % 8) }];
         let cases = each_change(&sample, changes, |case| judge(&expected, &case));
         println!("{cases} flips");
-        assert!(cases > 1_000, "{cases}");
+        assert!(cases > if is_whole() { 8_000 } else { 1_000 }, "{cases}");
     }
 }
 
@@ -141,6 +141,6 @@ fn every_cut_is_found() {
         let expected = Answers::of(&sample.files);
         let cases = each_change(&sample, |bytes| vec![Change::Cut { bytes }], |case| judge(&expected, &case));
         println!("{cases} cuts");
-        assert!(cases > 500, "{cases}");
+        assert!(cases > if is_whole() { 4_000 } else { 500 }, "{cases}");
     }
 }
