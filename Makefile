@@ -189,13 +189,13 @@ test-openmpi: libraries $(OPENMPI)/complete ## Run the tests over MPI with Open 
 
 .PHONY: test-standard-abi
 test-standard-abi: wheel $(STANDARD_ABI)/complete ## Run the Python package's tests over MPI with the standard ABI of MPI 5
-	PYTHONPATH='$(PACKAGE)' TURBIDITE_MPI_BIN='$(STANDARD_ABI)/bin' '$(VENV)/bin/python' -m pytest tests/python/test_mpi.py $(ARGS)
+	@$(RUN) 'standard ABI' -- env TURBIDITE_MPI_BIN='$(STANDARD_ABI)/bin' $(PYTEST) tests/python/test_mpi.py $(ARGS)
 
 # What FBPIC compiles stays beside it.
 .PHONY: test-fbpic
 test-fbpic: wheel $(FBPIC)/complete ## Compare the Python package with openPMD-viewer on a wakefield that FBPIC simulates
-	PYTHONPATH='$(PACKAGE)' TURBIDITE_FBPIC='$(FBPIC)' TURBIDITE_FBPIC_FIGURE='$(CARGO_TARGET_DIR)/wakefield.png' \
-		NUMBA_CACHE_DIR='$(FBPIC)/numba' '$(VENV)/bin/python' -m pytest -s tests/fbpic $(ARGS)
+	@$(RUN) FBPIC -- env TURBIDITE_FBPIC='$(FBPIC)' TURBIDITE_FBPIC_FIGURE='$(CARGO_TARGET_DIR)/wakefield.png' \
+		NUMBA_CACHE_DIR='$(FBPIC)/numba' $(PYTEST) -s tests/fbpic $(ARGS)
 
 # When, and on which commit, it last passed on this machine.
 FULL_RUN := $(CACHE)/test-full
