@@ -63,13 +63,6 @@ PACKAGED_MPI_SOURCES := $(addprefix mpi/,transport.c topology.c send.c receive.c
 export TURBIDITE_NO_SKIPS ?=
 MAY_SKIP := test -z "$$TURBIDITE_NO_SKIPS"
 
-# maturin describes the interpreter in this file, and compiles PyO3 and the package once more if cargo was told otherwise.
-export PYO3_CONFIG_FILE := $(CARGO_TARGET_DIR)/maturin/pyo3-config-$(shell rustc -vV | sed -n 's/^host: //p')-3.11-abi3.txt
-$(PYO3_CONFIG_FILE):
-	@mkdir -p '$(@D)'
-	@printf '%s\n' implementation=CPython version=3.11 target_abi=CPython-abi3-3.11 shared=true build_flags= > '$@'
-	@printf suppress_build_script_link_lines=false >> '$@'
-
 .PHONY: help
 help: ## Say what can be made
 	@echo 'Turbidite. Two commands to begin with: make demo, make test.'
@@ -81,7 +74,7 @@ help: ## Say what can be made
 	@echo 'Python tools:   $(VENV)'
 
 .PHONY: build
-build: $(PYO3_CONFIG_FILE) ## Build the turbidite command
+build: ## Build the turbidite command
 	@$(COMPILE) 'command and libraries' -- $(CARGO) build $(RELEASE) --workspace
 	@install -D -m 755 '$(TURBIDITE)' crates/python/data/scripts/turbidite
 	@rm -rf '$(PACKAGED_MPI)/src'
@@ -159,7 +152,7 @@ run-test: test-rust schedules test-python
 RUST_TESTS := $(CARGO) test $(RELEASE) --workspace --tests
 
 .PHONY: test-rust
-test-rust: $(PYO3_CONFIG_FILE) ## Run the Rust tests only
+test-rust: ## Run the Rust tests only
 	@$(COMPILE) 'Rust tests' -- $(RUST_TESTS) --no-run
 	@$(RUN) 'Rust tests' -- $(RUST_TESTS) --config "target.'cfg(all())'.runner = ['$(PYTHON)', '$(CURDIR)/tools/times.py', 'program']"
 	@$(RUN) 'documentation tests' -- $(CARGO) test $(RELEASE) --workspace --doc
@@ -275,7 +268,7 @@ sim-variants: ## Break the product in many ways, and see the simulation catch ea
 	@$(RUN) 'broken variants' -- $(PYTHON) tools/sim_variants.py $(ARGS)
 
 .PHONY: check
-check: $(PYO3_CONFIG_FILE) ## Check format, comments, words, simulation variants, lints, documentation, public interface and layer rules
+check: ## Check format, comments, words, simulation variants, lints, documentation, public interface and layer rules
 	$(CARGO) fmt --all --check
 	$(PYTHON) tools/check_layers.py
 	$(PYTHON) tools/check_cycles.py
@@ -293,7 +286,7 @@ interface: documentation ## Write the listing of the public interface that make 
 # The command and the library are both called turbidite, and so is the folder of their pages. The library's are made last and
 # afresh: cargo does not see that the command's have replaced them.
 .PHONY: documentation
-documentation: $(PYO3_CONFIG_FILE)
+documentation:
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc $(RELEASE) --workspace --no-deps --bins --quiet
 	@rm -rf '$(CARGO_TARGET_DIR)/doc/turbidite'
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc $(RELEASE) --workspace --no-deps --lib --quiet
