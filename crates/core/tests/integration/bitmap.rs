@@ -14,6 +14,7 @@ use turbidite::{
     WriteOptions, drop_index_with,
 };
 
+use crate::support::indexed::add;
 use crate::support::plasma::{Record, append, records, schema};
 use crate::support::wrapped::WrappedStorage;
 
@@ -48,18 +49,6 @@ fn write_by(
         job.end_epoch().unwrap();
     }
     job.close().unwrap();
-}
-
-fn add(storage: &Arc<MemoryStorage>, definition: &str) -> Vec<u64> {
-    let options = IndexOptions { threads: Some(2), ..IndexOptions::default() };
-    let mut build = IndexBuild::open_with(storage.clone(), "/ds", &definition.parse().unwrap(), &options).unwrap();
-    let missing = build.missing().unwrap();
-    for epoch in &missing {
-        build.build_epoch(*epoch, &|_| ()).unwrap();
-    }
-    assert_eq!(build.missing().unwrap(), Vec::<u64>::new());
-    build.close().unwrap();
-    missing
 }
 
 /// A condition as text, and as a function of a record.

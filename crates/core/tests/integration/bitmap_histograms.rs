@@ -7,8 +7,9 @@ use turbidite::query::{BinScale, Bins, Bounded, EpochSelection, Histogram, Preci
 use turbidite::random::Random;
 use turbidite::storage::{Fault, FaultStorage, MemoryStorage, Storage};
 use turbidite::store::IfExists;
-use turbidite::{Dataset, IndexBuild, IndexOptions, LocalJob, Query, Value, WriteOptions};
+use turbidite::{Dataset, LocalJob, Query, Value, WriteOptions};
 
+use crate::support::indexed::add;
 use crate::support::plasma::{Record, append, records, schema};
 use crate::support::wrapped::WrappedStorage;
 
@@ -36,15 +37,6 @@ fn write(storage: &Arc<MemoryStorage>, key: &str, epoch: u64, records: &[Record]
     append(&job, 0, 0, records);
     job.end_epoch().unwrap();
     job.close().unwrap();
-}
-
-fn add(storage: &Arc<MemoryStorage>, definition: &str) {
-    let options = IndexOptions { threads: Some(2), ..IndexOptions::default() };
-    let mut build = IndexBuild::open_with(storage.clone(), "/ds", &definition.parse().unwrap(), &options).unwrap();
-    for epoch in build.missing().unwrap() {
-        build.build_epoch(epoch, &|_| ()).unwrap();
-    }
-    build.close().unwrap();
 }
 
 /// A predicate as text, and as a function of a record.

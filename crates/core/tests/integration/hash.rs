@@ -12,12 +12,14 @@ use parquet::file::properties::ReaderProperties;
 use parquet::file::reader::FileReader;
 use parquet::file::serialized_reader::{ReadOptionsBuilder, SerializedFileReader};
 use turbidite::query::{QueryProgress, TrackRequest, Use};
-use turbidite::storage::{FileKind, MemoryStorage, Storage};
+use turbidite::storage::{MemoryStorage, Storage};
 use turbidite::store::{DatasetPaths, verify_on};
 use turbidite::{
     Column, ColumnView, DataType, Dataset, EpochRange, EpochStatistics, ErrorClass, LocalJob, Query, Result, Schema,
     VerifyOptions, WriteOptions,
 };
+
+use crate::support::files::files;
 
 const RANKS: u32 = 16;
 
@@ -305,23 +307,6 @@ fn filters_are_standard_parquet() {
     }
     assert!(groups >= 4);
     assert!(false_positives < groups * 1_000 / 20, "{false_positives} of {groups} thousand");
-}
-
-/// Returns the paths and contents of all files below a folder.
-fn files(storage: &MemoryStorage, folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
-    let mut found = Vec::new();
-    for entry in storage.list(folder).unwrap() {
-        let path = folder.join(&entry.name);
-        if entry.kind == FileKind::Directory {
-            found.extend(files(storage, &path));
-        } else {
-            let file = storage.open(&path).unwrap();
-            let mut bytes = vec![0; file.bytes() as usize];
-            file.read_at(0, &mut bytes).unwrap();
-            found.push((path, bytes));
-        }
-    }
-    found
 }
 
 fn stored(files: &[(PathBuf, Vec<u8>)]) -> Arc<MemoryStorage> {

@@ -16,6 +16,7 @@ use turbidite::{
 };
 
 use crate::support::files::{files, overwrite};
+use crate::support::indexed::add;
 
 const RANKS: u32 = 4;
 const EPOCHS: [u64; 2] = [10, 20];
@@ -72,15 +73,6 @@ fn write(storage: &Arc<MemoryStorage>, indexes: &[&str], epochs: &[(u64, Vec<Rec
         job.end_epoch().unwrap();
     }
     job.close().unwrap();
-}
-
-fn add(storage: &Arc<MemoryStorage>, definition: &str) {
-    let options = IndexOptions::default();
-    let mut build = IndexBuild::open_with(storage.clone(), "/ds", &definition.parse().unwrap(), &options).unwrap();
-    for epoch in build.missing().unwrap() {
-        build.build_epoch(epoch, &|_| ()).unwrap();
-    }
-    build.close().unwrap();
 }
 
 fn epochs() -> Vec<(u64, Vec<Record>)> {
