@@ -99,6 +99,10 @@ impl Failure {
             Self::Dataset(Error::EpochFailed { .. }) => {
                 Some("earlier epochs are intact, and the source still has the records of this epoch")
             }
+            Self::Source(SourceError::MissingRanks { .. }) => Some(
+                "put the files back, or index those that exist with --allow-missing-ranks, also if the simulation \
+                 continued on fewer ranks; --epochs leaves epochs out",
+            ),
             _ => None,
         }
     }

@@ -66,12 +66,14 @@ pub enum SourceError {
         /// The problem, and what to do.
         what: String,
     },
-    /// A rank's file does not exist.
-    #[error("{} is missing: {reason}", path.display())]
-    MissingRank {
-        /// The file.
-        path: PathBuf,
-        /// The reason why it should exist.
+    /// Files of an epoch's ranks do not exist.
+    #[error("{}: {reason}", crate::ranks::describe(paths, *count))]
+    MissingRanks {
+        /// The first missing files.
+        paths: Vec<PathBuf>,
+        /// Number of missing files.
+        count: u64,
+        /// The reason why they should exist.
         reason: String,
     },
     /// Two files belong to the same rank and epoch.

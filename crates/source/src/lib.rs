@@ -6,15 +6,16 @@
 //! detected before records are written. [`RankReader`] then reads records in chunks of bounded size. A source never
 //! holds an epoch in memory.
 //!
-//! The preload library finds files by [`PathPattern`] and reads them itself. It uses [`vpic`], [`lammps`] and
-//! [`checks`] to check and decode their content.
+//! The preload library finds files by [`PathPattern`] and reads them itself. It uses [`vpic`], [`lammps`], [`checks`]
+//! and [`signature`] to check and decode their content.
 //!
 //! Map, from the bottom: `error`, `field`, `files` and `options` are used by all modules. [`checks`] checks headers,
-//! `pattern` matches file names, and `filler` generates bytes. `catalogue` is the data of a source. `opening` chooses
-//! the module that creates it: `vpic`, `layout` (for raw records and Parquet files), `parquet`, or `package` for the
-//! formats that the Python package reads. `slices` and `shares` distribute a source over ranks, and `reader` reads a
-//! rank's share: fixed-size records with `records`, row groups with `parquet`, or blocks with `package`. [`lammps`] is
-//! independent of the other modules.
+//! [`signature`] recognises files of other formats, `pattern` matches file names, `ranks` finds epochs that lack files,
+//! and `filler` generates bytes. `catalogue` is the data of a source. `opening` chooses the module that creates it:
+//! `vpic`, `layout` (for raw records and Parquet files), `parquet`, or `package` for the formats that the Python
+//! package reads. `slices` and `shares` distribute a source over ranks, and `reader` reads a rank's share: fixed-size
+//! records with `records`, row groups with `parquet`, or blocks with `package`. [`lammps`] is independent of the other
+//! modules.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on has failed"))]
 
@@ -36,10 +37,12 @@ pub mod panics;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod pattern;
+mod ranks;
 mod reader;
 mod records;
 #[cfg(feature = "parquet")]
 mod shares;
+pub mod signature;
 mod slices;
 pub mod vpic;
 

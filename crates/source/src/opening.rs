@@ -17,12 +17,16 @@ impl Source {
     /// not fit the source.
     pub fn open(path: &Path, options: &SourceOptions) -> Result<Self, SourceError> {
         if is_for_package(path, options) {
+            options.refuse_ranks("the Python package reads files of whole epochs")?;
             return open_by_package(path, options);
         }
         let kind = std::fs::metadata(path).of("read", path)?;
         let usage = |what: &str| Err(SourceError::Usage(what.into()));
         match (&options.layout, kind.is_dir()) {
-            (None, false) => open_file(path, options),
+            (None, false) => {
+                options.refuse_ranks(&format!("{} is one file", path.display()))?;
+                open_file(path, options)
+            }
             (Some(_), false) => usage("--layout describes the files of a folder; SOURCE is a file"),
             (_, true) if options.epoch.is_some() => {
                 usage("--epoch is for a source that is a single file; --epochs selects epochs of a folder")

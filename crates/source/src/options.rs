@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
+use turbidite::store::EpochRange;
 use turbidite::{Column, DataType};
+
+use crate::error::SourceError;
 
 /// The options that select and describe a source's files.
 #[derive(Debug, Clone, Default)]
@@ -19,6 +22,24 @@ pub struct SourceOptions {
     pub columns: Option<Vec<String>>,
     /// The epoch of a source that is a single file.
     pub epoch: Option<u64>,
+    /// The epochs that must not lack files of ranks. All epochs by default.
+    pub epochs: Option<EpochRange>,
+    /// The number of ranks that wrote each epoch, if the user states it.
+    pub source_ranks: Option<u32>,
+    /// Whether epochs may lack the files of some ranks.
+    pub allow_missing_ranks: bool,
+}
+
+impl SourceOptions {
+    /// Refuses a number of ranks for a source without a file of each rank.
+    pub(crate) fn refuse_ranks(&self, source: &str) -> Result<(), SourceError> {
+        match self.source_ranks {
+            None => Ok(()),
+            Some(_) => Err(SourceError::Usage(format!(
+                "--source-ranks is for epochs with a file of each rank, but {source}; omit the option"
+            ))),
+        }
+    }
 }
 
 /// Parses columns such as `tag0:i64,tag1:i64`.

@@ -131,6 +131,13 @@ pub(crate) struct Ingest {
     /// Read only one epoch, or a range with both ends included
     #[arg(long, value_name = "E|A..B")]
     epochs: Option<EpochRange>,
+    /// Ranks that wrote each epoch of a source with a file of each rank; other numbers of files are refused [default:
+    /// as many as the files' headers state; otherwise as many as wrote the epoch, or the one before or after it]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    source_ranks: Option<u32>,
+    /// Index epochs that lack the files of some ranks, as after a restart on fewer ranks
+    #[arg(long)]
+    allow_missing_ranks: bool,
     /// Ranks of the job [default: as many as wrote the source]; with another number, each rank reads a contiguous share
     /// of the files (whole row groups of Parquet files)
     #[arg(long, value_name = "N")]
@@ -350,6 +357,9 @@ impl Ingest {
             format: self.format.clone(),
             columns: self.columns.clone(),
             epoch: self.epoch,
+            epochs: self.epochs,
+            source_ranks: self.source_ranks,
+            allow_missing_ranks: self.allow_missing_ranks,
         })
     }
 

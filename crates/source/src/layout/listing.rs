@@ -1,12 +1,20 @@
 //! Finds the files that match a layout's path, and checks that none is missing.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::document::Layout;
 use crate::catalogue::FilesByRank;
 use crate::error::SourceError;
+use crate::options::SourceOptions;
 use crate::pattern::FolderPattern;
+use crate::ranks::{Expected, RankCheck, by_neighbours};
+
+/// The matching files of a layout, and notes to print for the user.
+#[derive(Debug)]
+pub(super) struct Listing {
+    pub(super) files: FilesByRank,
+    pub(super) notes: Vec<String>,
+}
 
 /// Returns the matching files, after checking that none of them is missing.
 pub(super) fn find(
@@ -14,7 +22,11 @@ pub(super) fn find(
     layout_path: &Path,
     layout: &Layout,
     pattern: &FolderPattern,
-) -> Result<FilesByRank, SourceError> {
+    options: &SourceOptions,
+) -> Result<Listing, SourceError> {
+    if !pattern.names_ranks() {
+        options.refuse_ranks(&format!("the path '{}' has no {{rank}}", layout.path))?;
+    }
     let mut files = FilesByRank::new();
     for found in pattern.find(root)? {
         let (epoch, rank) = (found.epoch, found.rank);
@@ -26,44 +38,14 @@ pub(super) fn find(
         let what = format!("no files match {}, the path in {}", layout.path, layout_path.display());
         return Err(SourceError::Unfit { path: root.to_owned(), what });
     }
-    for (&epoch, files) in &files {
-        check_ranks(root, pattern, epoch, files, layout.ranks)?;
+    let mut check = RankCheck::new(options);
+    let in_layout = |ranks| Expected { ranks: u64::from(ranks), origin: "that the layout states".to_owned() };
+    for (&epoch, found) in &files {
+        let stated = check.stated().or_else(|| layout.ranks.map(in_layout));
+        let expected = stated.unwrap_or_else(|| by_neighbours(epoch, &files));
+        // A group of files has at least one.
+        let Some(example) = found.values().next() else { continue };
+        check.check(epoch, found, &expected, |rank| pattern.sibling(root, example, epoch, rank))?;
     }
-    Ok(files)
-}
-
-/// Checks that the ranks are 0, 1, 2, … without a gap.
-fn check_ranks(
-    root: &Path,
-    pattern: &FolderPattern,
-    epoch: u64,
-    files: &BTreeMap<u32, PathBuf>,
-    stated: Option<u32>,
-) -> Result<(), SourceError> {
-    let found = files.keys().last().map_or(0, |last| u64::from(*last) + 1);
-    let expected = stated.map_or(found, u64::from);
-    // The number of files bounds the search, however large the configured number of ranks is.
-    let missing = (0..=u32::MAX).zip(files.keys()).find(|(rank, key)| rank != *key).map(|(rank, _)| rank);
-    let missing = missing.or_else(|| u32::try_from(files.len()).ok().filter(|next| u64::from(*next) < expected));
-    if let Some(rank) = missing {
-        return Err(SourceError::MissingRank {
-            path: pattern.path(root, epoch, rank),
-            reason: format!("epoch {epoch} has {} of {} ranks", files.len(), expected.max(found)),
-        });
-    }
-    if found > expected {
-        let what = format!("epoch {epoch} has {found} ranks, but the layout states ranks = {expected}");
-        return Err(SourceError::Unfit { path: root.to_owned(), what });
-    }
-    Ok(())
-}
-
-/// Returns a note if epochs have different numbers of files and the layout does not state the number of ranks.
-pub(super) fn notes(files: &FilesByRank) -> Vec<String> {
-    let mut counts = files.iter().map(|(epoch, files)| (epoch, files.len()));
-    let Some((first, ranks)) = counts.next() else { return Vec::new() };
-    let other = counts.find(|(_, other)| *other != ranks);
-    let say =
-        |(epoch, other)| format!("epoch {first} has {ranks} ranks, but epoch {epoch} has {other}; are files missing?");
-    other.map(say).into_iter().collect()
+    Ok(Listing { notes: check.note().into_iter().collect(), files })
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::document::{Format, Layout};
-use super::listing::{find, notes};
+use super::listing::find;
 use super::raw::RawRecords;
 use crate::catalogue::{FilesByRank, Source};
 use crate::error::SourceError;
@@ -20,21 +20,19 @@ pub(crate) fn open(root: &Path, layout_path: &Path, options: &SourceOptions) -> 
     let layout = Layout::read(layout_path)?;
     let wrong = |what: String| SourceError::Layout { path: layout_path.to_owned(), what };
     let pattern = FolderPattern::parse(&layout.path).map_err(wrong)?;
-    let find = || find(root, layout_path, &layout, &pattern);
+    let find = || find(root, layout_path, &layout, &pattern, options);
     match layout.format {
         Format::Raw if options.columns.is_some() => {
             Err(SourceError::Usage("--columns is for Parquet files; use --drop for columns of other sources".into()))
         }
         Format::Raw => {
             let records = RawRecords::of(&layout).map_err(wrong)?;
-            let files = find()?;
-            let notes = notes(&files);
-            records.open(files, notes)
+            let found = find()?;
+            records.open(found.files, found.notes)
         }
         Format::Parquet if !layout.describes_records() => {
-            let files = find()?;
-            let notes = notes(&files);
-            open_parquet(root, files, options, notes)
+            let found = find()?;
+            open_parquet(root, found.files, options, found.notes)
         }
         Format::Parquet => Err(wrong(
             "Parquet files describe their own columns: omit all settings except format, path and ranks".into(),

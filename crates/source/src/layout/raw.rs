@@ -9,11 +9,12 @@ use turbidite::{Column, DataType};
 
 use super::document::Layout;
 use crate::catalogue::{FilesByRank, Form, RecordFile, RecordForm, Source};
-use crate::checks::{Checks, Lengths};
+use crate::checks::{Checks, Lengths, hexadecimal};
 use crate::error::{SourceContext, SourceError};
 use crate::field::Field;
 use crate::files::file_bytes;
 use crate::filler::Filler;
+use crate::signature::{self, HEAD_BYTES};
 
 /// Maximum record size, in bytes.
 const MAX_RECORD_BYTES: usize = 1 << 20;
@@ -54,12 +55,18 @@ impl RawRecords {
         Ok(Source { epochs, form: Form::Records(self.records), record_bytes: self.record_bytes, notes })
     }
 
-    /// Checks a file's length and computes its number of records.
+    /// Checks a file's content and length, and computes its number of records.
     fn file(&self, rank: u32, path: PathBuf) -> Result<RecordFile, SourceError> {
         let (header_bytes, record_bytes) = (self.records.header_bytes, self.record_bytes);
         let length = file_bytes(&path)?;
+        let header = self.header(&path)?;
+        if self.checks.header_bytes() == 0 {
+            self.check_signature(&path, &header)?;
+        }
         if length >= header_bytes {
-            self.check_header(&path, Lengths { file: length, header: header_bytes, record: record_bytes as u64 })?;
+            let lengths = Lengths { file: length, header: header_bytes, record: record_bytes as u64 };
+            let wrong = |what| SourceError::Unfit { path: path.clone(), what };
+            self.checks.check(&header, lengths).map_err(wrong)?;
         }
         let body = length.checked_sub(header_bytes).filter(|body| body.is_multiple_of(record_bytes as u64));
         let Some(body) = body else {
@@ -71,14 +78,26 @@ impl RawRecords {
         Ok(RecordFile { path, rank, records, constants: Box::default(), row_groups: Box::default() })
     }
 
-    /// Checks a header against the layout.
-    fn check_header(&self, path: &Path, lengths: Lengths) -> Result<(), SourceError> {
-        // The checked bytes lie in the header, and the file is at least as long as the header.
-        let mut header = vec![0; self.checks.header_bytes()];
-        if !header.is_empty() {
-            File::open(path).of("open", path)?.read_exact(&mut header).of("read", path)?;
-        }
-        self.checks.check(&header, lengths).map_err(|what| SourceError::Unfit { path: path.to_owned(), what })
+    /// Reads the first bytes of a file, or as many as it has: those that are checked.
+    fn header(&self, path: &Path) -> Result<Vec<u8>, SourceError> {
+        let wanted = self.checks.header_bytes().max(HEAD_BYTES);
+        let mut header = Vec::with_capacity(wanted);
+        let file = File::open(path).of("open", path)?;
+        file.take(wanted as u64).read_to_end(&mut header).of("read", path)?;
+        Ok(header)
+    }
+
+    /// Refuses a file that begins like a file of another format. A layout that describes the headers is checked against
+    /// them instead.
+    fn check_signature(&self, path: &Path, head: &[u8]) -> Result<(), SourceError> {
+        let Some((name, remedy)) = signature::find(head) else { return Ok(()) };
+        let first = &head[..head.len().min(4)];
+        let magic = match self.records.header_bytes >= first.len() as u64 {
+            true => format!("; if records follow this header, state magic = \"{}@0\"", hexadecimal(first)),
+            false => String::new(),
+        };
+        let what = format!("{name}, not raw records; {}{magic}", remedy.advice());
+        Err(SourceError::Unfit { path: path.to_owned(), what })
     }
 }
 
@@ -247,21 +266,61 @@ mod tests {
     }
 
     #[test]
+    fn files_of_other_formats_are_refused_unless_the_layout_describes_them() {
+        let npy = [&b"\x93NUMPY\x01\0"[..], &[0; 8]].concat();
+        for (layout, head, said) in [
+            (
+                "",
+                &b"\x89HDF\r\n\x1a\n"[..],
+                Some("e.1000.1: HDF5, not raw records; 'turbidite ingest' reads it without"),
+            ),
+            ("", b"PAR1\x15\x04\x15\x90", Some("Parquet, not raw records; a layout with format = \"parquet\"")),
+            ("header_bytes = 16\n", &npy, Some("if records follow this header, state magic = \"93 4e 55 4d@0\"")),
+            ("header_bytes = 16\nmagic = '93 4e 55 4d@0'\n", &npy, None),
+            ("header_bytes = 8\n", b"HDF\r\n\x1a\n\n", None),
+        ] {
+            let (root, options) = traces(&format!("{layout}{CARP}"), &[4, 4], 4);
+            if layout.contains("magic") {
+                for name in ["T.200/e.200.0", "T.200/e.200.1", "T.1000/e.1000.0"] {
+                    std::fs::write(root.path().join(name), &npy).unwrap();
+                }
+            }
+            std::fs::write(root.path().join("T.1000/e.1000.1"), head).unwrap();
+            match (Source::open(root.path(), &options), said) {
+                (Err(error), Some(said)) => assert!(error.to_string().contains(said), "{error}"),
+                (found, said) => assert_eq!((found.is_ok(), said), (true, None), "{found:?}"),
+            }
+        }
+    }
+
+    #[test]
     fn gaps_and_odd_lengths_are_named() {
         let (root, options) = traces(CARP, &[3, 2, 4], 4);
         std::fs::write(root.path().join("T.1000/e.1000.2"), [0; 5]).unwrap();
         let message = Source::open(root.path(), &options).unwrap_err().to_string();
         assert!(message.contains("T.1000/e.1000.2: the file has 5 bytes, expected a multiple of the 4"), "{message}");
         std::fs::remove_file(root.path().join("T.1000/e.1000.2")).unwrap();
-        let source = Source::open(root.path(), &options).unwrap();
-        assert!(source.notes()[0].contains("epoch 1000 has 2"), "{:?}", source.notes());
+        let message = Source::open(root.path(), &options).unwrap_err().to_string();
+        assert!(
+            message.contains("T.1000/e.1000.2 is missing: epoch 1000 has 2 of the 3 ranks of epoch 200"),
+            "{message}"
+        );
+        let allowed = SourceOptions { allow_missing_ranks: true, ..options.clone() };
+        let source = Source::open(root.path(), &allowed).unwrap();
+        assert_eq!(source.notes(), ["epochs without the files of some ranks: 1000 (2 of 3 files)"]);
+        assert_eq!((source.ranks(), source.records(200), source.records(1000)), (3, 9, 5));
         std::fs::remove_file(root.path().join("T.200/e.200.1")).unwrap();
         let message = Source::open(root.path(), &options).unwrap_err().to_string();
         assert!(message.contains("T.200/e.200.1 is missing: epoch 200 has 2 of 3 ranks"), "{message}");
-        for (stated, word) in [(4, "e.200.2 is missing: epoch 200 has 2 of 4 ranks"), (1, "epoch 200 has 2 ranks")] {
+        for (stated, word) in [
+            (4, "e.200.2, T/T.200/e.200.3 are missing: epoch 200 has 2 of the 4 ranks that the layout states"),
+            (1, "T.200/e.200.1: rank 1 of epoch 200 is beyond the 1 rank that the layout states"),
+        ] {
             let (root, options) = traces(&format!("ranks = {stated}\n{CARP}"), &[3, 2], 4);
             let message = Source::open(root.path(), &options).unwrap_err().to_string();
-            assert!(message.contains(word), "{message}");
+            assert!(message.replace(root.path().to_str().unwrap(), "T").contains(word), "{message}");
+            let options = SourceOptions { source_ranks: Some(2), ..options };
+            assert_eq!(Source::open(root.path(), &options).unwrap().ranks(), 2, "the option is stronger");
         }
         std::fs::write(root.path().join("T.200/e.200.1"), [0; 4]).unwrap();
         std::fs::write(root.path().join("T.200/e.200.01"), [0; 4]).unwrap();

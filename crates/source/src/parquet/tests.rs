@@ -140,7 +140,7 @@ fn folders_are_found_by_their_layout() {
     std::fs::write(&layout, format!("{text}record_bytes = 4\n")).unwrap();
     assert!(refused(root, &with_layout).contains("omit all settings except format, path and ranks"));
     std::fs::write(&layout, format!("ranks = 3\n{text}")).unwrap();
-    assert!(refused(root, &with_layout).contains("part-2.parquet is missing"));
+    assert!(refused(root, &with_layout).contains("part-002.parquet is missing"));
     std::fs::write(&layout, text.replace("'parquet'", "'hdf5'")).unwrap();
     assert!(refused(root, &with_layout).contains("unknown variant `hdf5`"));
 

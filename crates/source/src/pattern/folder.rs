@@ -62,17 +62,35 @@ impl FolderPattern {
         Ok(found.into_iter().filter_map(to_match).collect())
     }
 
-    /// Returns the path of an epoch and rank, with unpadded numbers, for messages.
-    pub(crate) fn path(&self, root: &Path, epoch: u64, rank: u32) -> PathBuf {
-        let write = |piece: &Token| match piece {
-            Token::Text(text) => text.clone(),
-            Token::Epoch => epoch.to_string(),
-            // A folder's pattern has no `{id}`.
-            Token::Rank | Token::Id => rank.to_string(),
-        };
-        self.components
-            .iter()
-            .fold(root.to_owned(), |path, component| path.join(component.iter().map(write).collect::<String>()))
+    /// Returns whether a file's path contains its rank, so that an epoch has a file of each rank.
+    pub(crate) fn names_ranks(&self) -> bool {
+        self.components.iter().flatten().any(|piece| *piece == Token::Rank)
+    }
+
+    /// Returns the path of an epoch's other rank, for messages. Numbers are padded with zeros as in `example`, which is
+    /// a file of the epoch.
+    pub(crate) fn sibling(&self, root: &Path, example: &Path, epoch: u64, rank: u32) -> PathBuf {
+        let relative = example.strip_prefix(root).unwrap_or(example);
+        let names = relative.iter().map(|name| name.to_str().unwrap_or_default());
+        self.components.iter().zip(names).fold(root.to_owned(), |path, (component, name)| {
+            let mut rest = name;
+            let write = |piece: &Token| {
+                let number = match piece {
+                    Token::Text(text) => {
+                        rest = rest.strip_prefix(text.as_str()).unwrap_or_default();
+                        return text.clone();
+                    }
+                    Token::Epoch => epoch,
+                    // A folder's pattern has no `{id}`.
+                    Token::Rank | Token::Id => u64::from(rank),
+                };
+                let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+                let width = if rest.starts_with('0') { digits } else { 0 };
+                rest = &rest[digits..];
+                format!("{number:0width$}")
+            };
+            path.join(component.iter().map(write).collect::<String>())
+        })
     }
 }
 
@@ -165,8 +183,20 @@ mod tests {
         let mut found: Vec<_> =
             pattern.find(root.path()).unwrap().into_iter().map(|one| (one.epoch, one.rank, one.path)).collect();
         found.sort();
-        let expected =
-            [(5, 0), (5, 1), (10, 0)].map(|(epoch, rank)| (epoch, rank, pattern.path(root.path(), epoch, rank)));
-        assert_eq!(found, expected);
+        let path = |epoch: u64, rank: u32| root.path().join(format!("T.{epoch}/e.{epoch}.{rank}"));
+        assert_eq!(found, [(5, 0), (5, 1), (10, 0)].map(|(epoch, rank)| (epoch, rank, path(epoch, rank))));
+    }
+
+    #[test]
+    fn other_ranks_are_named_like_an_example() {
+        for (pattern, example, sibling) in [
+            ("T.{epoch}/e.{epoch}.{rank}", "T.5/e.5.0", "T.5/e.5.12"),
+            ("T.{epoch}/e.{epoch}.{rank}", "T.005/e.5.0000", "T.005/e.5.0012"),
+            ("{rank}x/{epoch}", "1x/5", "12x/5"),
+        ] {
+            let pattern = FolderPattern::parse(pattern).unwrap();
+            let root = Path::new("/run");
+            assert_eq!(pattern.sibling(root, &root.join(example), 5, 12), root.join(sibling));
+        }
     }
 }

@@ -9,11 +9,12 @@ use turbidite::Column;
 
 use super::header::{CONSTANTS, ELEMENT_BYTES, HEADER_BYTES, Header, PARTICLES, RANK, STEP};
 use super::particle::{PARTICLE_BYTES, particle_fields};
-use crate::catalogue::{Form, RecordFile, RecordForm, Source};
+use crate::catalogue::{FilesByRank, Form, RecordFile, RecordForm, Source};
 use crate::error::{SourceContext, SourceError};
 use crate::field::Field;
 use crate::files::{file_bytes, names};
 use crate::options::SourceOptions;
+use crate::ranks::{Expected, RankCheck};
 
 /// A file named like a dump.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +28,7 @@ struct Named {
 #[derive(Debug, Default)]
 struct Listing {
     /// Paths of the files by species, step and rank.
-    dumps: BTreeMap<String, BTreeMap<u64, BTreeMap<u32, PathBuf>>>,
+    dumps: BTreeMap<String, FilesByRank>,
     steps: BTreeSet<u64>,
     others: Vec<PathBuf>,
 }
@@ -38,10 +39,21 @@ pub(crate) fn open(root: &Path, options: &SourceOptions) -> Result<Source, Sourc
     let species = choose_species(root, &listing, options.species.as_deref())?;
     let steps = listing.dumps.remove(&species).unwrap_or_default();
     let notes = notes(root, &listing, &species, &steps);
+    open_steps(root, &steps, notes, options)
+}
+
+/// Opens dumps that were found below `root`.
+pub(crate) fn open_steps(
+    root: &Path,
+    steps: &FilesByRank,
+    mut notes: Vec<String>,
+    options: &SourceOptions,
+) -> Result<Source, SourceError> {
     let mut epochs = BTreeMap::new();
     let mut first: Option<(PathBuf, i32)> = None;
-    for (&step, dumps) in &steps {
-        let (files, element_bytes) = check_step(step, dumps)?;
+    let mut rank_check = RankCheck::new(options);
+    for (&step, dumps) in steps {
+        let (files, element_bytes) = check_step(step, dumps, &mut rank_check)?;
         if let Some(path) = dumps.values().next() {
             let (known_path, known) = first.get_or_insert_with(|| (path.clone(), element_bytes));
             if *known != element_bytes {
@@ -58,6 +70,7 @@ pub(crate) fn open(root: &Path, options: &SourceOptions) -> Result<Source, Sourc
     }
     let element_bytes = first.as_ref().map_or(PARTICLE_BYTES, |(_, bytes)| *bytes as usize);
     let fields = fields(first.as_ref().map_or(root, |(path, _)| path), element_bytes, &options.extra)?;
+    notes.extend(rank_check.note());
     let form = RecordForm { fields, filler: None, header_bytes: HEADER_BYTES as u64, constants: CONSTANTS };
     Ok(Source { epochs, form: Form::Records(form), record_bytes: element_bytes, notes })
 }
@@ -159,7 +172,7 @@ fn starts_as_particle_dump(path: &Path) -> bool {
 }
 
 /// Returns notes on ignored files.
-fn notes(root: &Path, listing: &Listing, species: &str, steps: &BTreeMap<u64, BTreeMap<u32, PathBuf>>) -> Vec<String> {
+fn notes(root: &Path, listing: &Listing, species: &str, steps: &FilesByRank) -> Vec<String> {
     let mut notes = Vec::new();
     let mut left_out: Vec<&PathBuf> = listing.others.iter().collect();
     left_out.extend(listing.dumps.values().flat_map(BTreeMap::values).flat_map(BTreeMap::values));
@@ -176,7 +189,11 @@ fn notes(root: &Path, listing: &Listing, species: &str, steps: &BTreeMap<u64, BT
 }
 
 /// Reads and checks the headers of all ranks of a step.
-fn check_step(step: u64, dumps: &BTreeMap<u32, PathBuf>) -> Result<(Vec<RecordFile>, i32), SourceError> {
+fn check_step(
+    step: u64,
+    dumps: &BTreeMap<u32, PathBuf>,
+    rank_check: &mut RankCheck<'_>,
+) -> Result<(Vec<RecordFile>, i32), SourceError> {
     let mut files = Vec::with_capacity(dumps.len());
     let mut first: Option<(&Path, Header)> = None;
     for (&rank, path) in dumps {
@@ -208,21 +225,14 @@ fn check_step(step: u64, dumps: &BTreeMap<u32, PathBuf>) -> Result<(Vec<RecordFi
         first.get_or_insert((path, header));
     }
     let Some((first_path, header)) = first else { return Ok((files, PARTICLE_BYTES as i32)) };
-    check_ranks(first_path, dumps, header.ranks as u32)?;
-    Ok((files, header.element_bytes))
-}
-
-/// Checks that the files are those of ranks 0 to `ranks` - 1.
-fn check_ranks(first: &Path, dumps: &BTreeMap<u32, PathBuf>, ranks: u32) -> Result<(), SourceError> {
-    let missing: Vec<u32> = (0..ranks).filter(|rank| !dumps.contains_key(rank)).take(2).collect();
-    let Some(rank) = missing.first() else { return Ok(()) };
-    let name = first.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let expected = rank_check.stated().unwrap_or_else(|| Expected {
+        ranks: header.ranks as u64,
+        origin: format!("that {} states", first_path.display()),
+    });
+    let name = first_path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
-    let more = if missing.len() > 1 { "; files of other ranks are missing as well" } else { "" };
-    Err(SourceError::MissingRank {
-        path: first.with_file_name(format!("{stem}.{rank}")),
-        reason: format!("{} says that {ranks} ranks wrote this step{more}", first.display()),
-    })
+    rank_check.check(step, dumps, &expected, |rank| first_path.with_file_name(format!("{stem}.{rank}")))?;
+    Ok((files, header.element_bytes))
 }
 
 /// Reads a header and checks the file's length against it.

@@ -329,6 +329,8 @@ impl Simulate {
             species: self.species.clone(),
             layout: self.layout.clone(),
             epoch: self.epoch.filter(|_| path.is_file()),
+            // A forecast needs an epoch that is like those of the run, and not every record of it.
+            allow_missing_ranks: true,
             ..SourceOptions::default()
         };
         let source = Source::open(path, &options)?;
