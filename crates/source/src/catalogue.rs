@@ -51,7 +51,7 @@ pub(crate) struct RecordForm {
     pub(crate) fields: Vec<Field>,
     pub(crate) filler: Option<Filler>,
     pub(crate) header_bytes: u64,
-    pub(crate) constants: &'static [&'static str],
+    pub(crate) constants: Vec<String>,
 }
 
 /// A catalogue of checked files.

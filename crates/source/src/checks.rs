@@ -9,7 +9,7 @@
 use serde::Deserialize;
 
 /// A setting that is a string or a list of strings.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(untagged, expecting = "expected a text such as \"fe ca ef be@5\", or a list of such texts")]
 pub enum Texts {
     /// A string.

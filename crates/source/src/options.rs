@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use turbidite::store::EpochRange;
 use turbidite::{Column, DataType};
 
+use crate::configuration::DatasetEntry;
 use crate::error::SourceError;
 
 /// The options that select and describe a source's files.
@@ -16,6 +17,8 @@ pub struct SourceOptions {
     pub extra: Vec<Column>,
     /// A layout file in TOML, which describes the source's files. Without one, a folder holds VPIC dumps.
     pub layout: Option<PathBuf>,
+    /// The dataset to read, if [`SourceOptions::layout`] is a configuration of the preload library.
+    pub dataset: Option<DatasetEntry>,
     /// The format of files that the Python package reads, if their names do not show it.
     pub format: Option<String>,
     /// The columns to read from files that describe their own columns. All columns by default.

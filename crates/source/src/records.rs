@@ -141,7 +141,7 @@ mod tests {
     const RECORD_BYTES: usize = 8;
 
     fn form() -> RecordForm {
-        RecordForm { fields: Vec::new(), filler: None, header_bytes: HEADER.len() as u64, constants: &[] }
+        RecordForm { fields: Vec::new(), filler: None, header_bytes: HEADER.len() as u64, constants: Vec::new() }
     }
 
     /// Writes files of numbered records.

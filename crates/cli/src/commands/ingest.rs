@@ -5,13 +5,12 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use serde::Serialize;
 use turbidite::expr::DerivationSet;
 use turbidite::format::EpochStatistics;
 use turbidite::store::EpochRange;
 use turbidite::writer::THREADS_PER_CORE;
 use turbidite::{
-    ClusterKey, Periods, Prior, Renegotiation, Routing, Schema, SchemaError, SecondaryIndex, WriteOptions,
+    ClusterKey, IfExists, Periods, Prior, Renegotiation, Routing, Schema, SchemaError, SecondaryIndex, WriteOptions,
     indexes_of_epochs,
 };
 
@@ -20,6 +19,7 @@ use super::epoch_statistics::write_amplification;
 use super::epochs::Existing;
 use super::feed::{RecordMapping, WorkerPool};
 use super::index::{IndexReport, IndexRun};
+use super::ingest_report::{EpochReport, Report};
 use super::job::{Job, STALL_S};
 use super::level_count::{self, LevelCount};
 use super::series::Series;
@@ -27,7 +27,7 @@ use crate::failure::{Failure, complain};
 use crate::mpi::World;
 use crate::progress::ProgressLines;
 use crate::text;
-use turbidite_source::{Source, SourceOptions, parse_columns};
+use turbidite_source::{DatasetEntry, Source, SourceOptions, parse_columns};
 
 /// Index the records of dump files, epoch by epoch
 ///
@@ -37,7 +37,7 @@ use turbidite_source::{Source, SourceOptions, parse_columns};
 /// 'diags/openpmd_%T.h5'. The name, header and length of every file are checked before anything is written. Commits are
 /// atomic: readers see an epoch once all of it is durable. DATASET/data is a folder of plain Parquet files that other
 /// tools can read.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(after_long_help = "\
 Derived columns are computed in f64 and stored as f32 unless a type is given. They may use the columns of the source, \
 columns derived before them, and for VPIC the constants of each file's header: header.step, header.nx, .ny, .nz, .dt, \
@@ -74,9 +74,10 @@ pub(crate) struct Ingest {
     #[arg(long, value_name = "DATASET")]
     out: PathBuf,
     /// The cluster key: the column that records are sorted by, which is fastest to query; hash:COLUMN, the ids that
-    /// single records are looked up by; or space:X,Y,Z, two or three coordinates by which records are read in boxes
-    #[arg(long, value_name = "COLUMN")]
-    key: String,
+    /// single records are looked up by; or space:X,Y,Z, two or three coordinates by which records are read in boxes.
+    /// A configuration of the preload library (--layout) has it already
+    #[arg(long, value_name = "COLUMN", required_unless_present = "layout")]
+    key: Option<String>,
     /// Levels of detail above the lowest, 1 to 6, with a spatial key: one of every eight neighbouring records moves up
     /// a level, so that a query may begin with few records from every region. A dataset keeps the levels that it was
     /// created with. 'auto': the most levels of which the highest has a few pages per receiver in the largest epoch
@@ -111,7 +112,9 @@ pub(crate) struct Ingest {
     /// Columns in the bytes that follow VPIC's own 32 of each particle, such as 'tag0:i64,tag1:i64'
     #[arg(long, value_name = "NAME:TYPE,…")]
     extra: Option<String>,
-    /// A TOML file that describes raw records, or the paths of Parquet files
+    /// A TOML file that describes raw records, or the paths of Parquet files; or a configuration of the preload library,
+    /// of which the dataset with this --out is read, or else the one whose files are in SOURCE. Its key, derive, drop,
+    /// index, levels, level_weight, period and if_exists apply unless the option is given
     #[arg(long, value_name = "FILE")]
     layout: Option<PathBuf>,
     /// The format of files that the Python package reads, if their names do not show it: openpmd, hdf5, lammps, npz,
@@ -158,9 +161,9 @@ pub(crate) struct Ingest {
     /// Maximum number of pivots of its key distribution that each rank sends for a partition table
     #[arg(long, value_name = "K")]
     pivots: Option<u32>,
-    /// What to do with an epoch that exists in the dataset
-    #[arg(long, value_enum, default_value = "error")]
-    if_exists: Existing,
+    /// What to do with an epoch that exists in the dataset [default: error]
+    #[arg(long, value_enum)]
+    if_exists: Option<Existing>,
     /// Take over the dataset's lock; use it only if the holder is certainly gone
     #[arg(long)]
     break_lock: bool,
@@ -172,6 +175,9 @@ pub(crate) struct Ingest {
     progress: bool,
     #[command(flatten)]
     tuning: Tuning,
+    /// The dataset of a configuration.
+    #[arg(skip)]
+    dataset: Option<DatasetEntry>,
 }
 
 /// The epoch whose distribution an epoch begins with.
@@ -193,7 +199,7 @@ impl From<PriorEpoch> for Prior {
 }
 
 /// Sizes that rarely need another value.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Tuning")]
 struct Tuning {
     /// Memtable size, such as 8MiB; each receiver has two memtables
@@ -222,40 +228,38 @@ struct Tuning {
     stall: Option<u64>,
 }
 
-/// The result of one epoch.
-#[derive(Debug, Serialize)]
-struct EpochReport {
-    epoch: u64,
-    skipped: bool,
-    #[serde(flatten)]
-    #[serde(rename = "figures")]
-    statistics: Option<EpochStatistics>,
-    load_imbalance: f64,
-    write_amplification: f64,
-}
-
-/// Totals over all epochs.
-#[derive(Debug, Serialize)]
-struct Report {
-    source: PathBuf,
-    dataset: PathBuf,
-    ranks: u32,
-    /// Most ranks that stored an epoch.
-    receivers: u32,
-    row_bytes: usize,
-    epochs: Vec<EpochReport>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    indexes: Vec<IndexReport>,
-    rows: u64,
-    stored_bytes: u64,
-    bytes_written: u64,
-    wall_s: f64,
-    mb_per_s: f64,
-    notes: Vec<String>,
-}
-
 impl Ingest {
     pub(crate) fn run(&self, as_json: bool) -> Result<(), Failure> {
+        self.configured()?.run_configured(as_json)
+    }
+
+    /// Returns the command with the settings of a preload configuration for the options that are not given.
+    fn configured(&self) -> Result<Self, Failure> {
+        let mut command = self.clone();
+        let Some(path) = &self.layout else { return Ok(command) };
+        let Some(entry) = DatasetEntry::choose(path, &self.source, &self.out)? else { return Ok(command) };
+        let wrong = |setting: &str, what: String| Failure::Usage(format!("{}: {setting}: {what}", path.display()));
+        command.key = command.key.or_else(|| Some(entry.key.clone()));
+        for (option, setting) in
+            [(&mut command.derive, &entry.derive), (&mut command.drop, &entry.drop), (&mut command.index, &entry.index)]
+        {
+            if option.is_empty() {
+                option.clone_from(setting);
+            }
+        }
+        if let (None, Some(levels)) = (command.levels, entry.levels.filter(|levels| *levels > 0)) {
+            command.levels = Some(levels.to_string().parse().map_err(|what| wrong("levels", what))?);
+        }
+        command.level_weight = command.level_weight.or_else(|| entry.level_weight.clone());
+        if let (None, Some(period)) = (&command.period, &entry.period) {
+            let parsed = period.parse().map_err(|error: SchemaError| wrong("period", error.to_string()));
+            command.period = Some(parsed?);
+        }
+        command.dataset = Some(entry);
+        Ok(command)
+    }
+
+    fn run_configured(&self, as_json: bool) -> Result<(), Failure> {
         let begun = Instant::now();
         let source = Source::open(&self.source, &self.source_options()?)?;
         let epochs = self.epochs(&source)?;
@@ -354,6 +358,7 @@ impl Ingest {
             species: self.species.clone(),
             extra: extra.map_err(|what| Failure::Usage(format!("--extra: {what}")))?.unwrap_or_default(),
             layout: self.layout.clone(),
+            dataset: self.dataset.clone(),
             format: self.format.clone(),
             columns: self.columns.clone(),
             epoch: self.epoch,
@@ -410,7 +415,8 @@ impl Ingest {
             let column = column.ok_or_else(|| Failure::Usage(format!("--unit: there is no column '{name}'")))?;
             column.unit = Some(unit.trim().to_owned());
         }
-        let key: ClusterKey = self.key.parse()?;
+        let no_key = || Failure::Usage("--key is missing: the column by which records are sorted".into());
+        let key: ClusterKey = self.key.as_ref().ok_or_else(no_key)?.parse()?;
         if let Some(unknown) = key.columns.iter().find(|name| columns.iter().all(|column| column.name != **name)) {
             let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
             return Err(Failure::Usage(format!(
@@ -476,7 +482,8 @@ impl Ingest {
         options.memtable_bytes = self.tuning.memtable.unwrap_or(options.memtable_bytes);
         options.credit_batches = self.tuning.credit.unwrap_or(options.credit_batches);
         options.credit_timeout = self.tuning.patience.map_or(options.credit_timeout, Duration::from_millis);
-        options.if_exists = self.if_exists.into();
+        let configured = self.dataset.as_ref().map(|dataset| dataset.if_exists.into());
+        options.if_exists = self.if_exists.map(IfExists::from).or(configured).unwrap_or_default();
         options.break_lock = self.break_lock;
         options.threads = self.threads().saturating_mul(THREADS_PER_CORE);
         options.source = Some(self.source.display().to_string());
@@ -519,52 +526,6 @@ impl Ingest {
             indexes: Vec::new(),
             notes,
         }
-    }
-}
-
-impl Report {
-    fn in_words(&self) -> String {
-        let written: Vec<&EpochReport> = self.epochs.iter().filter(|epoch| !epoch.skipped).collect();
-        let mut lines = vec![format!(
-            "indexed {} of {} bytes in {}: {} in {}, {} MB/s",
-            text::counted(self.rows, "row", "rows"),
-            self.row_bytes,
-            text::counted(written.len() as u64, "epoch", "epochs"),
-            text::bytes(self.stored_bytes),
-            text::duration(Duration::from_secs_f64(self.wall_s)),
-            text::three_digits(self.mb_per_s),
-        )];
-        let skipped: Vec<String> =
-            self.epochs.iter().filter(|epoch| epoch.skipped).map(|epoch| epoch.epoch.to_string()).collect();
-        if !skipped.is_empty() {
-            lines.push(format!("skipped existing epochs: {}", skipped.join(", ")));
-        }
-        lines.extend(self.indexes.iter().map(IndexReport::in_words));
-        if self.rows > 0 {
-            let most = written.iter().map(|epoch| epoch.load_imbalance).fold(0.0, f64::max);
-            let mean = written.iter().map(|epoch| epoch.load_imbalance).sum::<f64>() / written.len() as f64;
-            let strays: u64 =
-                written.iter().filter_map(|epoch| epoch.statistics.as_ref()).map(|statistics| statistics.strays).sum();
-            let spills: u64 =
-                written.iter().filter_map(|epoch| epoch.statistics.as_ref()).map(|statistics| statistics.spills).sum();
-            lines.push(format!(
-                "{} to {}: load imbalance {} on average, {} at most; strays {}, spills {}",
-                text::counted(u64::from(self.ranks), "rank", "ranks"),
-                text::counted(u64::from(self.receivers), "receiver", "receivers"),
-                text::percent(mean),
-                text::percent(most),
-                text::percent(text::share(strays, self.rows)),
-                text::percent(text::share(spills, self.rows)),
-            ));
-            lines.push(format!(
-                "write amplification {:.4} ({} written with all metadata)",
-                self.bytes_written as f64 / self.stored_bytes as f64,
-                text::bytes(self.bytes_written)
-            ));
-        }
-        lines.push(format!("query it:        turbidite query {} --where '…'", self.dataset.display()));
-        lines.push(format!("other tools:     {}", self.dataset.join("data").display()));
-        lines.join("\n")
     }
 }
 

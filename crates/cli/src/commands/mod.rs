@@ -2,8 +2,8 @@
 //! commands.
 //!
 //! Shared modules: `answers` prints results, `epochs` chooses epochs, and `epoch_statistics` derives statistics from
-//! manifests. `feed`, `series` and `job` append records for `ingest` and `simulate`, and `level_count` is an option of
-//! the former. `trajectories` prints those that `tracks` and `get` find, `pairs` histograms of two columns,
+//! manifests. `feed`, `series` and `job` append records for `ingest` and `simulate`, `level_count` is an option of the
+//! former, and `ingest_report` its report. `trajectories` prints those that `tracks` and `get` find, `pairs` histograms of two columns,
 //! `hist_level` estimates from levels of detail, `hist_sums` those of sums, and `bar` a bar. `batch` implements
 //! `query --batch`, and `spooled` implements `salvage --spool`.
 
@@ -22,6 +22,7 @@ mod hist_level;
 mod hist_sums;
 pub(crate) mod index;
 pub(crate) mod ingest;
+mod ingest_report;
 pub(crate) mod inspect;
 mod job;
 mod level_count;

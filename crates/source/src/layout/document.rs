@@ -32,12 +32,9 @@ use std::path::Path;
 use serde::Deserialize;
 
 use crate::checks::Texts;
-use crate::error::{SourceContext, SourceError};
+use crate::configuration::{DatasetEntry, read_text};
+use crate::error::SourceError;
 use crate::field::FieldLayout;
-use crate::files::file_bytes;
-
-/// Maximum size of a layout file. The limit avoids reading a whole data file that was given by mistake.
-const MAX_LAYOUT_BYTES: u64 = 1 << 20;
 
 /// A layout file.
 #[derive(Debug, Deserialize)]
@@ -54,6 +51,17 @@ pub(super) struct Layout {
     #[serde(rename = "field", default)]
     pub(super) fields: Vec<FieldLayout>,
     pub(super) filler: Option<FillerLayout>,
+    /// Numbers in each file's header, of a configuration only.
+    #[serde(skip)]
+    pub(super) constants: Vec<FieldLayout>,
+}
+
+impl From<&DatasetEntry> for Layout {
+    fn from(entry: &DatasetEntry) -> Self {
+        let DatasetEntry { files, header_bytes, record_bytes, records, magic, fields, constants, .. } = entry.clone();
+        let (format, ranks, filler) = (Format::Raw, None, None);
+        Self { format, path: files, header_bytes, record_bytes, records, magic, ranks, fields, filler, constants }
+    }
 }
 
 /// The format of the files.
@@ -76,11 +84,8 @@ pub(super) struct FillerLayout {
 impl Layout {
     /// Reads a layout file.
     pub(super) fn read(path: &Path) -> Result<Self, SourceError> {
-        if file_bytes(path)? > MAX_LAYOUT_BYTES {
-            return Err(SourceError::Layout { path: path.to_owned(), what: "too large for a layout file".into() });
-        }
-        let text = std::fs::read_to_string(path).of("read", path)?;
-        toml::from_str(&text).map_err(|error| SourceError::Layout { path: path.to_owned(), what: error.to_string() })
+        toml::from_str(&read_text(path)?)
+            .map_err(|error| SourceError::Layout { path: path.to_owned(), what: error.to_string() })
     }
 
     /// Returns whether the layout describes records in a file.

@@ -16,28 +16,15 @@ pub(super) struct Listing {
     pub(super) notes: Vec<String>,
 }
 
-/// Returns the matching files, after checking that none of them is missing.
+/// Returns the files that match the first pattern that any file matches, after checking that none of them is missing.
 pub(super) fn find(
     root: &Path,
     layout_path: &Path,
     layout: &Layout,
-    pattern: &FolderPattern,
+    patterns: &[FolderPattern],
     options: &SourceOptions,
 ) -> Result<Listing, SourceError> {
-    if !pattern.names_ranks() {
-        options.refuse_ranks(&format!("the path '{}' has no {{rank}}", layout.path))?;
-    }
-    let mut files = FilesByRank::new();
-    for found in pattern.find(root)? {
-        let (epoch, rank) = (found.epoch, found.rank);
-        if let Some(other) = files.entry(epoch).or_default().insert(rank, found.path.clone()) {
-            return Err(SourceError::Twice { one: other, other: found.path, epoch, rank });
-        }
-    }
-    if files.is_empty() {
-        let what = format!("no files match {}, the path in {}", layout.path, layout_path.display());
-        return Err(SourceError::Unfit { path: root.to_owned(), what });
-    }
+    let (files, pattern) = group(root, layout_path, &layout.path, patterns, options)?;
     let mut check = RankCheck::new(options);
     let in_layout = |ranks| Expected { ranks: u64::from(ranks), origin: "that the layout states".to_owned() };
     for (&epoch, found) in &files {
@@ -48,4 +35,31 @@ pub(super) fn find(
         check.check(epoch, found, &expected, |rank| pattern.sibling(root, example, epoch, rank))?;
     }
     Ok(Listing { notes: check.note().into_iter().collect(), files })
+}
+
+/// Groups the matching files by epoch and rank. Returns them with their pattern.
+pub(super) fn group<'a>(
+    root: &Path,
+    layout_path: &Path,
+    text: &str,
+    patterns: &'a [FolderPattern],
+    options: &SourceOptions,
+) -> Result<(FilesByRank, &'a FolderPattern), SourceError> {
+    for pattern in patterns {
+        let mut files = FilesByRank::new();
+        for found in pattern.find(root)? {
+            let (epoch, rank) = (found.epoch, found.rank);
+            if let Some(other) = files.entry(epoch).or_default().insert(rank, found.path.clone()) {
+                return Err(SourceError::Twice { one: other, other: found.path, epoch, rank });
+            }
+        }
+        if !files.is_empty() {
+            if !pattern.names_ranks() {
+                options.refuse_ranks(&format!("the path '{text}' has no {{rank}}"))?;
+            }
+            return Ok((files, pattern));
+        }
+    }
+    let what = format!("no files match {text}, the path in {}", layout_path.display());
+    Err(SourceError::Unfit { path: root.to_owned(), what })
 }

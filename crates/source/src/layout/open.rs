@@ -3,12 +3,14 @@
 use std::path::Path;
 
 use super::document::{Format, Layout};
-use super::listing::find;
+use super::listing::{find, group};
 use super::raw::RawRecords;
 use crate::catalogue::{FilesByRank, Source};
+use crate::configuration::{DatasetEntry, DumpFormat};
 use crate::error::SourceError;
 use crate::options::SourceOptions;
 use crate::pattern::FolderPattern;
+use crate::vpic;
 
 /// Opens the files below `root` that the layout describes.
 pub(crate) fn open(root: &Path, layout_path: &Path, options: &SourceOptions) -> Result<Source, SourceError> {
@@ -17,10 +19,13 @@ pub(crate) fn open(root: &Path, layout_path: &Path, options: &SourceOptions) -> 
             "--species and --extra are for VPIC dumps; with --layout, the layout file describes the records".into(),
         ));
     }
-    let layout = Layout::read(layout_path)?;
     let wrong = |what: String| SourceError::Layout { path: layout_path.to_owned(), what };
-    let pattern = FolderPattern::parse(&layout.path).map_err(wrong)?;
-    let find = || find(root, layout_path, &layout, &pattern, options);
+    if let Some(entry) = &options.dataset {
+        return open_configured(root, layout_path, entry, options);
+    }
+    let layout = Layout::read(layout_path)?;
+    let patterns = [FolderPattern::parse(&layout.path).map_err(wrong)?];
+    let find = || find(root, layout_path, &layout, &patterns, options);
     match layout.format {
         Format::Raw if options.columns.is_some() => {
             Err(SourceError::Usage("--columns is for Parquet files; use --drop for columns of other sources".into()))
@@ -36,6 +41,44 @@ pub(crate) fn open(root: &Path, layout_path: &Path, options: &SourceOptions) -> 
         }
         Format::Parquet => Err(wrong(
             "Parquet files describe their own columns: omit all settings except format, path and ranks".into(),
+        )),
+    }
+}
+
+/// Opens the files of a dataset of a preload configuration.
+fn open_configured(
+    root: &Path,
+    path: &Path,
+    entry: &DatasetEntry,
+    options: &SourceOptions,
+) -> Result<Source, SourceError> {
+    let wrong = |what: String| SourceError::Layout { path: path.to_owned(), what };
+    if options.columns.is_some() {
+        return Err(SourceError::Usage(
+            "--columns is for Parquet files; use --drop for columns of other sources".into(),
+        ));
+    }
+    if entry.files.contains("{id}") {
+        let what = "hold one record each, which only the preload library reads";
+        return Err(wrong(format!("files = \"{}\": files with an {{id}} {what}", entry.files)));
+    }
+    let patterns = FolderPattern::below(&entry.files, root).map_err(wrong)?;
+    match entry.format {
+        DumpFormat::Records => {
+            let layout = Layout::from(entry);
+            let records = RawRecords::of(&layout).map_err(wrong)?;
+            let found = find(root, path, &layout, &patterns, options)?;
+            records.open(found.files, found.notes)
+        }
+        DumpFormat::Vpic => {
+            let (files, pattern) = group(root, path, &entry.files, &patterns, options)?;
+            let sibling = |example: &Path, epoch, rank| pattern.sibling(root, example, epoch, rank);
+            vpic::open_steps(root, &files, &sibling, Vec::new(), options)
+        }
+        DumpFormat::Lammps => Err(wrong(
+            "only the preload library reads LAMMPS' binary dumps; LAMMPS' binary2txt converts them to text, which \
+             'turbidite ingest' reads without --layout"
+                .into(),
         )),
     }
 }

@@ -11,7 +11,7 @@ use super::document::Layout;
 use crate::catalogue::{FilesByRank, Form, RecordFile, RecordForm, Source};
 use crate::checks::{Checks, Lengths, hexadecimal};
 use crate::error::{SourceContext, SourceError};
-use crate::field::Field;
+use crate::field::{Field, FieldLayout};
 use crate::files::file_bytes;
 use crate::filler::Filler;
 use crate::signature::{self, HEAD_BYTES};
@@ -25,6 +25,7 @@ pub(super) struct RawRecords {
     records: RecordForm,
     record_bytes: usize,
     checks: Checks,
+    constants: Vec<Field>,
 }
 
 impl RawRecords {
@@ -42,7 +43,10 @@ impl RawRecords {
         let filler = layout.filler.as_ref().map(|filler| Filler::new(&filler.name, filler.bytes));
         let header_bytes = layout.header_bytes.unwrap_or(0);
         let checks = Checks::parse(layout.records.as_deref(), layout.magic.as_ref(), header_bytes)?;
-        Ok(Self { records: RecordForm { fields, filler, header_bytes, constants: &[] }, record_bytes, checks })
+        let constants = constants(&layout.constants, header_bytes)?;
+        let names = constants.iter().map(|field| field.column.name.clone()).collect();
+        let records = RecordForm { fields, filler, header_bytes, constants: names };
+        Ok(Self { records, record_bytes, checks, constants })
     }
 
     /// Checks the length of every file, and its header if the layout describes it.
@@ -75,12 +79,14 @@ impl RawRecords {
             return Err(SourceError::Length { path, found: length, expected });
         };
         let records = body / record_bytes as u64;
-        Ok(RecordFile { path, rank, records, constants: Box::default(), row_groups: Box::default() })
+        let constants = self.constants.iter().map(|field| field.number(&header)).collect();
+        Ok(RecordFile { path, rank, records, constants, row_groups: Box::default() })
     }
 
-    /// Reads the first bytes of a file, or as many as it has: those that are checked.
+    /// Reads the first bytes of a file, or as many as it has: those that are checked or contain constants.
     fn header(&self, path: &Path) -> Result<Vec<u8>, SourceError> {
-        let wanted = self.checks.header_bytes().max(HEAD_BYTES);
+        let constants = self.constants.iter().map(|field| field.offset + field.column.data_type.width()).max();
+        let wanted = self.checks.header_bytes().max(HEAD_BYTES).max(constants.unwrap_or(0));
         let mut header = Vec::with_capacity(wanted);
         let file = File::open(path).of("open", path)?;
         file.take(wanted as u64).read_to_end(&mut header).of("read", path)?;
@@ -99,6 +105,19 @@ impl RawRecords {
         let what = format!("{name}, not raw records; {}{magic}", remedy.advice());
         Err(SourceError::Unfit { path: path.to_owned(), what })
     }
+}
+
+/// Returns the numbers in a header of `header_bytes` bytes.
+fn constants(written: &[FieldLayout], header_bytes: u64) -> Result<Vec<Field>, String> {
+    let constant = |written: &FieldLayout| {
+        let FieldLayout { name, data_type, offset, .. } = written;
+        let data_type: DataType = data_type.parse().map_err(|error| format!("constant '{name}': {error}"))?;
+        let offset = offset.ok_or_else(|| format!("the constant '{name}' has no offset"))?;
+        let end = offset.checked_add(data_type.width()).filter(|end| *end as u64 <= header_bytes);
+        end.ok_or_else(|| format!("the constant '{name}' ends beyond the header of {header_bytes} bytes"))?;
+        Ok(Field { column: Column::new(name, data_type), offset })
+    };
+    written.iter().map(constant).collect()
 }
 
 /// Assigns offsets to the fields and determines the record size.

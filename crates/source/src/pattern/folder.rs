@@ -10,6 +10,8 @@ use crate::files::names;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FolderPattern {
     components: Vec<Vec<Token>>,
+    /// The numbers in the folder's own path.
+    bound: Bound,
 }
 
 /// A matching file.
@@ -34,12 +36,33 @@ impl FolderPattern {
         if !has(&Token::Epoch) {
             return Err(format!("the pattern '{text}' has no {{epoch}}"));
         }
-        Ok(Self { components })
+        Ok(Self { components, bound: Bound::default() })
+    }
+
+    /// Parses a pattern that matches the end of a path. Returns the patterns of files below `root` with matching paths:
+    /// first the whole pattern, then those without their first components, which the end of `root` matches.
+    ///
+    /// # Errors
+    /// Returns the problem and what to change.
+    pub(crate) fn below(text: &str, root: &Path) -> Result<Vec<Self>, String> {
+        let pattern = Self::parse(text.strip_prefix('/').unwrap_or(text))?;
+        let root = std::path::absolute(root).unwrap_or_else(|_| root.to_owned());
+        let names: Vec<&str> = root.iter().skip(1).map(|name| name.to_str().unwrap_or_default()).collect();
+        let from = |leading: usize| {
+            let names = names.get(names.len().checked_sub(leading)?..)?;
+            let mut parts = pattern.components.iter().zip(names);
+            let bound = parts.try_fold(Bound::default(), |bound, (part, name)| match_name(part, name, bound))?;
+            Some(Self { components: pattern.components[leading..].to_vec(), bound })
+        };
+        // An absolute pattern matches all of the path.
+        let least = if text.starts_with('/') { names.len() } else { 0 };
+        let most = if text.starts_with('/') { names.len() + 1 } else { pattern.components.len() };
+        Ok((least..most.min(pattern.components.len())).filter_map(from).collect())
     }
 
     /// Returns all files below `root` that match, in no particular order.
     pub(crate) fn find(&self, root: &Path) -> Result<Vec<Match>, SourceError> {
-        let mut found = vec![(root.to_owned(), Bound::default())];
+        let mut found = vec![(root.to_owned(), self.bound)];
         for (level, component) in self.components.iter().enumerate() {
             let is_last = level + 1 == self.components.len();
             let mut next = Vec::new();
@@ -185,6 +208,30 @@ mod tests {
         found.sort();
         let path = |epoch: u64, rank: u32| root.path().join(format!("T.{epoch}/e.{epoch}.{rank}"));
         assert_eq!(found, [(5, 0), (5, 1), (10, 0)].map(|(epoch, rank)| (epoch, rank, path(epoch, rank))));
+    }
+
+    #[test]
+    fn the_end_of_the_folder_may_match_the_beginning_of_a_pattern() {
+        let outer = tempfile::tempdir().unwrap();
+        let run = outer.path().join("run");
+        let step = run.join("particle/T.5");
+        std::fs::create_dir_all(&step).unwrap();
+        std::fs::write(step.join("e.5.0"), b"").unwrap();
+        std::fs::write(step.join("e.6.0"), b"").unwrap();
+        let found = |text: &str, root: &Path| {
+            let patterns = FolderPattern::below(text, root).unwrap();
+            let found = patterns.iter().map(|pattern| pattern.find(root).unwrap());
+            found.flatten().map(|one| (one.epoch, one.rank, one.path)).collect::<Vec<_>>()
+        };
+        let text = "particle/T.{epoch}/e.{epoch}.{rank}";
+        let absolute = format!("{}/{text}", run.display());
+        let (above, below) = (outer.path().to_owned(), run.join("particle"));
+        for (text, root) in [(text, &run), (text, &below), (text, &step), (&absolute, &run), (&absolute, &above)] {
+            assert_eq!(found(text, root), [(5, 0, step.join("e.5.0"))], "{text} below {}", root.display());
+        }
+        for (text, root) in [(text, &above), (&absolute[4..], &run)] {
+            assert_eq!(found(text, root), [], "{text} below {}", root.display());
+        }
     }
 
     #[test]

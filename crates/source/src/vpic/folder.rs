@@ -39,13 +39,21 @@ pub(crate) fn open(root: &Path, options: &SourceOptions) -> Result<Source, Sourc
     let species = choose_species(root, &listing, options.species.as_deref())?;
     let steps = listing.dumps.remove(&species).unwrap_or_default();
     let notes = notes(root, &listing, &species, &steps);
-    open_steps(root, &steps, notes, options)
+    open_steps(root, &steps, &sibling, notes, options)
 }
 
-/// Opens dumps that were found below `root`.
+/// Returns the path of another rank's dump of the step of `example`.
+fn sibling(example: &Path, _step: u64, rank: u32) -> PathBuf {
+    let name = example.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
+    example.with_file_name(format!("{stem}.{rank}"))
+}
+
+/// Opens dumps that were found below `root`. `sibling` returns the path of another rank's dump of a step.
 pub(crate) fn open_steps(
     root: &Path,
     steps: &FilesByRank,
+    sibling: &dyn Fn(&Path, u64, u32) -> PathBuf,
     mut notes: Vec<String>,
     options: &SourceOptions,
 ) -> Result<Source, SourceError> {
@@ -53,7 +61,7 @@ pub(crate) fn open_steps(
     let mut first: Option<(PathBuf, i32)> = None;
     let mut rank_check = RankCheck::new(options);
     for (&step, dumps) in steps {
-        let (files, element_bytes) = check_step(step, dumps, &mut rank_check)?;
+        let (files, element_bytes) = check_step(step, dumps, sibling, &mut rank_check)?;
         if let Some(path) = dumps.values().next() {
             let (known_path, known) = first.get_or_insert_with(|| (path.clone(), element_bytes));
             if *known != element_bytes {
@@ -71,7 +79,8 @@ pub(crate) fn open_steps(
     let element_bytes = first.as_ref().map_or(PARTICLE_BYTES, |(_, bytes)| *bytes as usize);
     let fields = fields(first.as_ref().map_or(root, |(path, _)| path), element_bytes, &options.extra)?;
     notes.extend(rank_check.note());
-    let form = RecordForm { fields, filler: None, header_bytes: HEADER_BYTES as u64, constants: CONSTANTS };
+    let constants = CONSTANTS.iter().map(|name| (*name).to_owned()).collect();
+    let form = RecordForm { fields, filler: None, header_bytes: HEADER_BYTES as u64, constants };
     Ok(Source { epochs, form: Form::Records(form), record_bytes: element_bytes, notes })
 }
 
@@ -192,6 +201,7 @@ fn notes(root: &Path, listing: &Listing, species: &str, steps: &FilesByRank) -> 
 fn check_step(
     step: u64,
     dumps: &BTreeMap<u32, PathBuf>,
+    sibling: &dyn Fn(&Path, u64, u32) -> PathBuf,
     rank_check: &mut RankCheck<'_>,
 ) -> Result<(Vec<RecordFile>, i32), SourceError> {
     let mut files = Vec::with_capacity(dumps.len());
@@ -229,9 +239,7 @@ fn check_step(
         ranks: header.ranks as u64,
         origin: format!("that {} states", first_path.display()),
     });
-    let name = first_path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
-    rank_check.check(step, dumps, &expected, |rank| first_path.with_file_name(format!("{stem}.{rank}")))?;
+    rank_check.check(step, dumps, &expected, |rank| sibling(first_path, step, rank))?;
     Ok((files, header.element_bytes))
 }
 

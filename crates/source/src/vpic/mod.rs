@@ -11,6 +11,6 @@ mod header;
 mod particle;
 
 pub use check::check;
-pub(crate) use folder::open;
+pub(crate) use folder::{open, open_steps};
 pub use header::{HEADER_BYTES, constants};
 pub use particle::particle_fields;
