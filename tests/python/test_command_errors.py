@@ -1,5 +1,6 @@
 """Errors of the command that the package runs: one class each, with their fields, and the release of both."""
 
+import numpy
 import pytest
 import turbidite
 
@@ -72,3 +73,20 @@ def test_what_cannot_be_run_is_refused(tmp_path, monkeypatch, content, words):
 
 def test_the_release_is_that_of_the_command():
     assert command("--version").stdout == f"turbidite {turbidite.__version__}\n"
+
+
+def test_missing_ranks_are_refused_unless_they_are_allowed(tmp_path):
+    """Epoch 2 lacks the file of its last rank. The configuration of a preloaded job has the key."""
+    layout = tmp_path / "job.toml"
+    field = '[[dataset.field]]\nname = "x"\ntype = "f32"\n'
+    layout.write_text(f'[[dataset]]\nfiles = "d.{{epoch}}.{{rank}}"\nout = "job.tbd"\nkey = "x"\nif_exists = "skip"\n{field}')
+    for epoch, rank in [(1, 0), (1, 1), (2, 0)]:
+        numpy.arange(10, dtype="f4").tofile(tmp_path / f"d.{epoch}.{rank}")
+    with pytest.raises(turbidite.OperationError, match=r"d\.2\.1 is missing: epoch 2 has 1 of the 2 ranks .* --allow-missing-ranks"):
+        turbidite.ingest(tmp_path, tmp_path / "job.tbd", layout=layout)
+    with pytest.raises(turbidite.OperationError, match="the 3 ranks that --source-ranks states"):
+        turbidite.ingest(tmp_path, tmp_path / "job.tbd", layout=layout, source_ranks=3, epochs=1)
+    assert turbidite.ingest(tmp_path, tmp_path / "job.tbd", layout=layout, source_ranks=2, epochs=1)["rows"] == 20
+    report = turbidite.ingest(tmp_path, tmp_path / "job.tbd", layout=layout, allow_missing_ranks=True)
+    assert [epoch["skipped"] for epoch in report["epochs"]] == [True, False]
+    assert report["rows"] == 10 and report["notes"] == ["epochs without the files of some ranks: 2 (1 of 2 files)"]

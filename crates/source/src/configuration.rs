@@ -16,7 +16,8 @@ use crate::field::FieldLayout;
 use crate::files::file_bytes;
 use crate::pattern::FolderPattern;
 
-/// Maximum size of a layout or configuration file. The limit avoids reading a whole data file that was given by mistake.
+/// Maximum size of a layout or configuration file. The limit avoids reading a whole data file that was given by
+/// mistake.
 const MAX_LAYOUT_BYTES: u64 = 1 << 20;
 
 /// Reads a layout or configuration file.

@@ -74,8 +74,8 @@ pub(crate) struct Ingest {
     #[arg(long, value_name = "DATASET")]
     out: PathBuf,
     /// The cluster key: the column that records are sorted by, which is fastest to query; hash:COLUMN, the ids that
-    /// single records are looked up by; or space:X,Y,Z, two or three coordinates by which records are read in boxes.
-    /// A configuration of the preload library (--layout) has it already
+    /// single records are looked up by; or space:X,Y,Z, two or three coordinates by which records are read in boxes. A
+    /// configuration of the preload library (--layout) has it already
     #[arg(long, value_name = "COLUMN", required_unless_present = "layout")]
     key: Option<String>,
     /// Levels of detail above the lowest, 1 to 6, with a spatial key: one of every eight neighbouring records moves up
@@ -112,9 +112,9 @@ pub(crate) struct Ingest {
     /// Columns in the bytes that follow VPIC's own 32 of each particle, such as 'tag0:i64,tag1:i64'
     #[arg(long, value_name = "NAME:TYPE,…")]
     extra: Option<String>,
-    /// A TOML file that describes raw records, or the paths of Parquet files; or a configuration of the preload library,
-    /// of which the dataset with this --out is read, or else the one whose files are in SOURCE. Its key, derive, drop,
-    /// index, levels, level_weight, period and if_exists apply unless the option is given
+    /// A TOML file that describes raw records, or the paths of Parquet files; or a configuration of the preload
+    /// library, of which the dataset with this --out is read, or else the one whose files are in SOURCE. Its key,
+    /// derive, drop, index, levels, level_weight, period and if_exists apply unless the option is given
     #[arg(long, value_name = "FILE")]
     layout: Option<PathBuf>,
     /// The format of files that the Python package reads, if their names do not show it: openpmd, hdf5, lammps, npz,

@@ -3,9 +3,9 @@
 //!
 //! Shared modules: `answers` prints results, `epochs` chooses epochs, and `epoch_statistics` derives statistics from
 //! manifests. `feed`, `series` and `job` append records for `ingest` and `simulate`, `level_count` is an option of the
-//! former, and `ingest_report` its report. `trajectories` prints those that `tracks` and `get` find, `pairs` histograms of two columns,
-//! `hist_level` estimates from levels of detail, `hist_sums` those of sums, and `bar` a bar. `batch` implements
-//! `query --batch`, and `spooled` implements `salvage --spool`.
+//! former, and `ingest_report` its report. `trajectories` prints those that `tracks` and `get` find, `pairs` histograms
+//! of two columns, `hist_level` estimates from levels of detail, `hist_sums` those of sums, and `bar` a bar. `batch`
+//! implements `query --batch`, and `spooled` implements `salvage --spool`.
 
 mod answers;
 mod bar;

@@ -21,7 +21,7 @@ def ingest(
     source: str | os.PathLike[str],
     out: str | os.PathLike[str],
     *,
-    key: str,
+    key: str | None = None,
     levels: int | Literal["auto"] | None = None,
     level_weight: str | None = None,
     period: Period | None = None,
@@ -34,9 +34,11 @@ def ingest(
     si: bool = False,
     epoch: int | None = None,
     epochs: int | slice | None = None,
+    source_ranks: int | None = None,
+    allow_missing_ranks: bool = False,
     ranks: int | None = None,
     threads: int | None = None,
-    if_exists: str = "error",
+    if_exists: str | None = None,
     progress: Progress = False,
 ) -> dict[str, Any]:
     """Indexes the files of a simulation.
@@ -44,6 +46,13 @@ def ingest(
     `source` is a folder of VPIC particle dumps; a folder of raw records or Parquet files that a `layout` describes; a
     Parquet file; or openPMD, HDF5, LAMMPS text, ``.npz`` or Arrow files: a file, a folder, or a pattern such as
     ``"diags/openpmd_%T.h5"``. `format` names the format where the names do not show it.
+
+    `layout` may also be a configuration of the preload library. The dataset with this `out`, or else the one whose files are
+    in `source`, then has the `key`, and the other settings that are not given. Without it, `key` is required, and `if_exists`
+    is ``"error"``.
+
+    An epoch with fewer files than the epoch before or after it is refused, if each rank wrote a file. `source_ranks` states
+    how many ranks wrote each epoch. With `allow_missing_ranks`, the files that exist are read.
 
     `derive` adds columns, such as ``["energy = sqrt(1 + ux*ux + uy*uy + uz*uz) - 1"]``. With `si`, derivations see values in
     SI units; stored columns keep the values of the files. `epochs` restricts the epochs: ``100``, or ``slice(100, 400)`` with
@@ -64,13 +73,14 @@ def ingest(
     arguments = [
         "ingest",
         f"--out={os.fsdecode(out)}",
-        f"--key={text('key', key, 'energy')}",
-        f"--if-exists={if_exists}",
+        *([] if key is None else [f"--key={text('key', key, 'energy')}"]),
+        *(["--allow-missing-ranks"] if allow_missing_ranks else []),
         "--json",
     ]
     stated = {"species": species, "layout": layout, "format": format, "epoch": epoch, "epochs": _range(epochs)}
-    detail = {"levels": levels, "level-weight": level_weight, "period": period_text(period, key)}
-    options = {**stated, **detail, "ranks": ranks, "threads": threads}
+    detail = {"levels": levels, "level-weight": level_weight, "period": period_text(period, key or "")}
+    job = {"source-ranks": source_ranks, "ranks": ranks, "threads": threads, "if-exists": if_exists}
+    options = {**stated, **detail, **job}
     arguments += [f"--{name}={value}" for name, value in options.items() if value is not None]
     if kept is not None:
         arguments.append(f"--columns={','.join(kept)}")
