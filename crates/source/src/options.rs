@@ -18,7 +18,7 @@ pub struct SourceOptions {
     /// A layout file in TOML, which describes the source's files. Without one, a folder holds VPIC dumps.
     pub layout: Option<PathBuf>,
     /// The dataset to read, if [`SourceOptions::layout`] is a configuration of the preload library.
-    pub dataset: Option<DatasetEntry>,
+    pub dataset: Option<Box<DatasetEntry>>,
     /// The format of files that the Python package reads, if their names do not show it.
     pub format: Option<String>,
     /// The columns to read from files that describe their own columns. All columns by default.

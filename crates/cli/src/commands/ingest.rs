@@ -177,7 +177,7 @@ pub(crate) struct Ingest {
     tuning: Tuning,
     /// The dataset of a configuration.
     #[arg(skip)]
-    dataset: Option<DatasetEntry>,
+    dataset: Option<Box<DatasetEntry>>,
 }
 
 /// The epoch whose distribution an epoch begins with.
@@ -255,7 +255,7 @@ impl Ingest {
             let parsed = period.parse().map_err(|error: SchemaError| wrong("period", error.to_string()));
             command.period = Some(parsed?);
         }
-        command.dataset = Some(entry);
+        command.dataset = Some(Box::new(entry));
         Ok(command)
     }
 
