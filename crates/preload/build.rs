@@ -1,4 +1,4 @@
-//! Sets the library's soname and compiles `formatted.c`.
+//! Sets the library's soname and compiles `variadic.c`.
 //!
 //! With a soname, the loader recognises that a library preloaded by path and a library needed by name are the same. The
 //! C compiler is `$CC`, or `cc`, which also links Rust programs.
@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-const SOURCE: &str = "src/interpose/formatted.c";
+const SOURCE: &str = "src/interpose/variadic.c";
 const WARNINGS: [&str; 3] = ["-Wall", "-Wextra", "-Werror"];
 
 fn main() {
@@ -16,13 +16,13 @@ fn main() {
     println!("cargo:rerun-if-env-changed=CC");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").unwrap_or_default());
     let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
-    let (object, archive) = (out.join("formatted.o"), out.join("libturbidite_formatted.a"));
+    let (object, archive) = (out.join("variadic.o"), out.join("libturbidite_variadic.a"));
     let mut compile = Command::new(compiler);
     compile.args(["-std=c11", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-c", SOURCE, "-o"]).arg(&object);
     run(compile.args(WARNINGS));
     run(Command::new("ar").arg("crs").arg(&archive).arg(&object));
     println!("cargo:rustc-link-search=native={}", out.display());
-    println!("cargo:rustc-link-lib=static=turbidite_formatted");
+    println!("cargo:rustc-link-lib=static=turbidite_variadic");
 }
 
 fn run(command: &mut Command) {

@@ -12,7 +12,7 @@
 //! - No existing file is overwritten. A file is removed from the spool only once its copy is durable.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, BufReader, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -148,15 +148,20 @@ impl Leftover {
     /// Moves one of the files to its original path.
     ///
     /// # Errors
-    /// Returns an error if a file exists at that path, or if the path cannot be written. The file then stays in the
-    /// spool.
+    /// Returns an error if another file exists at that path, or if the path cannot be written. The file then stays in
+    /// the spool.
     pub(crate) fn put_in_place(&self, file: &SpooledFile) -> io::Result<()> {
         let folder = file.path.parent().unwrap_or(Path::new("/"));
         std::fs::create_dir_all(folder)?;
         // Unlike a rename, a hard link never replaces a file.
         match std::fs::hard_link(&file.spooled, &file.path) {
             Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(error),
+            // The run may have been killed between the two steps of a move.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                if !are_equal(&file.spooled, &file.path)? {
+                    return Err(error);
+                }
+            }
             // The path is on another file system, or its file system has no hard links.
             Err(_) => copy(&file.spooled, &file.path)?,
         }
@@ -196,6 +201,16 @@ impl Leftover {
         let plain = |path: &Path| path.components().filter(|part| *part != Component::CurDir).collect::<PathBuf>();
         self.owner.datasets.iter().any(|owned| plain(&owned.out) == plain(dataset))
     }
+}
+
+/// Returns whether two files have the same bytes.
+fn are_equal(one: &Path, other: &Path) -> io::Result<bool> {
+    let (one, other) = (File::open(one)?, File::open(other)?);
+    if one.metadata()?.len() != other.metadata()?.len() {
+        return Ok(false);
+    }
+    let mut bytes = BufReader::new(one).bytes().zip(BufReader::new(other).bytes());
+    bytes.try_fold(true, |are_equal, (one, other)| Ok(are_equal && one? == other?))
 }
 
 /// Removes the subfolders of a folder, and the folder itself, if they contain no files.

@@ -183,8 +183,6 @@ pub(crate) struct DatasetPlan {
     pub(crate) derivation_texts: Vec<String>,
     /// The stored columns, as indexes into the fields followed by the derived columns.
     pub(crate) stored: Vec<usize>,
-    /// The names of the columns that are not stored.
-    pub(crate) dropped: Vec<String>,
     pub(crate) mode: Mode,
     pub(crate) spool: PathBuf,
     pub(crate) if_exists: IfExists,
@@ -202,6 +200,13 @@ pub(crate) struct DatasetPlan {
     pub(crate) indexes: Vec<SecondaryIndex>,
     pub(crate) memtable_bytes: Option<usize>,
     pub(crate) stall_limit: Option<Duration>,
+}
+
+impl DatasetPlan {
+    /// Returns whether files of any other format, or with parts missing, would be indexed.
+    pub(crate) fn lacks_checks(&self) -> bool {
+        self.format == Format::Records && self.checks.header_bytes() == 0
+    }
 }
 
 /// Name of the column that stores the value of `{id}`.
@@ -417,7 +422,6 @@ fn plan(written: DatasetEntry, config: &Path) -> Result<DatasetPlan, String> {
         derivations,
         derivation_texts: written.derive,
         stored,
-        dropped: written.drop,
         mode: written.mode,
         spool: written.spool.unwrap_or_else(|| PathBuf::from("/dev/shm")),
         if_exists: match written.if_exists {

@@ -1,9 +1,10 @@
 //! A dataset on this rank: the state of its epochs, and the indexing of each epoch.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use turbidite::runtime;
 use turbidite::storage::FileSystem;
@@ -13,10 +14,10 @@ use turbidite_source::Named;
 use crate::advice;
 use crate::config::DatasetPlan;
 use crate::intake;
-use crate::notices::{complain, complain_of_place, display, ingest_command};
+use crate::notices::{complain, complain_of_place, display, ingest_command, quoted};
 use crate::past::Past;
-use crate::pending::{EpochFiles, Finished, Pending};
-use crate::spool::Spooled;
+use crate::pending::{EpochFiles, Finished, Pending, Reach};
+use crate::spool::{self, Spooled};
 use crate::world::World;
 
 /// Default timeout for a missing rank. The other ranks then stop indexing.
@@ -25,6 +26,9 @@ const STALL_LIMIT: Duration = Duration::from_secs(300);
 /// Timeout of an append that waits for credit, while all ranks are in the same call.
 const CREDIT_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Maximum number of files that are remembered.
+const MOST_KNOWN: usize = 1 << 20;
+
 /// Counts of a dataset's epochs and of this rank's files, for the summary at the end.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
@@ -32,11 +36,11 @@ pub(crate) struct Tally {
     pub(crate) files: u64,
     /// Number of records per indexed epoch. Indexing an epoch again replaces its entry.
     pub(crate) indexed: BTreeMap<u64, u64>,
-    /// Number of epochs that were skipped because the dataset already has them.
-    pub(crate) skipped: u64,
-    pub(crate) failed: u64,
-    /// Number of files that were to be spooled but were written to their original paths.
-    pub(crate) unspooled: u64,
+    /// Epochs that were skipped because the dataset already has them.
+    pub(crate) skipped: BTreeSet<u64>,
+    pub(crate) failed: BTreeSet<u64>,
+    /// Files that were to be spooled but were written to their original paths.
+    pub(crate) unspooled: HashSet<PathBuf>,
 }
 
 /// One dataset on this rank.
@@ -53,6 +57,17 @@ pub(crate) struct Dataset {
     /// Indexing has stopped for the rest of the run.
     given_up: bool,
     pub(crate) tally: Tally,
+    /// Whether several ranks may have written one file. The same on all ranks.
+    pub(crate) shares: bool,
+    pub(crate) reach: Reach,
+    /// The spooled files of the epoch that was indexed last.
+    retained: Vec<Spooled>,
+    /// Hashes of the paths of all files that this rank has seen.
+    known: HashSet<u64>,
+    /// The folders of these files.
+    pub(crate) folders: BTreeSet<PathBuf>,
+    /// The time at which the first of these files was written, by the clock of its file system.
+    pub(crate) since: Option<SystemTime>,
 }
 
 impl Dataset {
@@ -67,6 +82,12 @@ impl Dataset {
             corrupt: HashMap::new(),
             given_up: false,
             tally: Tally::default(),
+            shares: false,
+            reach: Reach::Unknown,
+            retained: Vec::new(),
+            known: HashSet::new(),
+            folders: BTreeSet::new(),
+            since: None,
         }
     }
 
@@ -91,10 +112,12 @@ impl Dataset {
     /// Records that the program has closed a file, or renamed one to a matching name.
     pub(crate) fn finished(&mut self, named: Named, epoch: u64, mut file: Finished) {
         self.tally.files += 1;
+        self.note(&file);
+        file.rank = named.rank;
         // A full spool moves the file to its original path.
         file.spool = file.spool.take_if(|spool| spool.exists());
         if self.plan.spool_root().is_some() && file.spool.is_none() {
-            self.tally.unspooled += 1;
+            self.tally.unspooled.insert(file.path.clone());
         }
         if self.given_up {
             put_in_place(&[file]);
@@ -103,9 +126,41 @@ impl Dataset {
         finish(&self.plan, self.pending.entry(epoch).or_default(), named, file);
     }
 
+    /// Remembers a file, so that it is not taken for one that this rank has not seen.
+    fn note(&mut self, file: &Finished) {
+        if !self.knows_all() || self.plan.pattern.names_records() {
+            return;
+        }
+        self.known.insert(Self::hash_of(&file.path));
+        if let Some(folder) = file.path.parent().filter(|folder| !self.folders.contains(*folder)) {
+            self.folders.insert(folder.to_owned());
+        }
+        if self.since.is_none() {
+            self.since = file.place().metadata().and_then(|about| about.modified()).ok();
+        }
+    }
+
+    /// Returns whether all files could be remembered.
+    pub(crate) fn knows_all(&self) -> bool {
+        self.known.len() < MOST_KNOWN
+    }
+
+    pub(crate) fn knows_hash(&self, hash: u64) -> bool {
+        self.known.contains(&hash)
+    }
+
+    /// Returns a hash of a path. Its highest bit is zero.
+    pub(crate) fn hash_of(path: &Path) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        path.hash(&mut hasher);
+        hasher.finish() >> 1
+    }
+
     /// Records the section of a file that holds one epoch.
-    pub(crate) fn found(&mut self, epoch: u64, part: Finished) {
+    pub(crate) fn found(&mut self, epoch: u64, mut part: Finished) {
         self.observe(epoch);
+        let named = part.path.to_str().and_then(|path| self.plan.pattern.matches(path));
+        part.rank = named.and_then(|named| named.rank);
         if !self.given_up {
             self.tally.files += 1;
             self.pending.entry(epoch).or_default().add(part);
@@ -118,28 +173,33 @@ impl Dataset {
         self.corrupt.insert(path, what);
     }
 
+    /// Adds the files of an epoch that was indexed before and that were not written again.
+    pub(crate) fn recall(&self, epoch: u64, files: &mut EpochFiles) {
+        self.past.recall(epoch, self.shares, files);
+    }
+
     /// Writes one epoch. Collective.
     pub(crate) fn index(&mut self, epoch: u64, mut files: EpochFiles, world: &World) {
         // If files hold one record or several epochs, a rewritten file does not imply that the epoch's other files
         // belong to the new version.
         let remembers = self.plan.pattern.names_epochs() && !self.plan.pattern.names_records();
-        self.past.recall(epoch, &mut files);
         let result = self.write(epoch, &mut files, world);
         let is_stored = matches!(result, Ok(Some(_)));
         match result {
             Ok(Some(records)) => {
                 self.tally.indexed.insert(epoch, records);
-                remove_spooled(&files.finished);
+                self.tally.failed.remove(&epoch);
+                self.retain(&files.finished);
             }
             // The epoch was indexed by an earlier run of the program. Its data may differ from this run's files.
             Ok(None) => {
-                self.tally.skipped += 1;
+                self.tally.skipped.insert(epoch);
                 put_in_place(&files.finished);
             }
             Err(what) => {
-                self.tally.failed += 1;
+                self.tally.failed.insert(epoch);
                 if world.rank() == 0 {
-                    complain(&self.why_not_indexed(epoch, &what, &files));
+                    complain(&self.why_not_indexed(epoch, &what, &files, world));
                 }
                 let complete = put_in_place(&files.finished);
                 self.clear_up(complete, world);
@@ -150,14 +210,38 @@ impl Dataset {
         }
     }
 
+    /// Keeps the spooled files of an epoch that was just indexed, and removes those of the epoch before it.
+    fn retain(&mut self, files: &[Finished]) {
+        let indexed = files.iter().filter_map(|file| file.spool.clone()).collect();
+        let before = std::mem::replace(&mut self.retained, indexed);
+        spool::remove_retained(&before.into_iter().filter(|file| !self.retained.contains(file)).collect::<Vec<_>>());
+        spool::retain(&self.retained);
+    }
+
+    /// Returns whether the index replaces the files of an epoch.
+    pub(crate) fn has_replaced(&self, epoch: u64) -> bool {
+        self.plan.spool_root().is_some() && self.tally.indexed.contains_key(&epoch)
+    }
+
+    /// Returns the message that a file of the program is no longer a file.
+    pub(crate) fn where_replaced(&self, path: &Path, epoch: u64) -> String {
+        let out = display(&self.plan.out);
+        format!(
+            "{} is no longer a file: its records are epoch {epoch} of {out} (turbidite query {out} --epoch {epoch}); \
+             mode = \"keep\" in {} keeps the program's files",
+            display(path),
+            self.plan.config.display()
+        )
+    }
+
     /// Returns the message that an epoch is not indexed, with the reason.
-    fn why_not_indexed(&self, epoch: u64, what: &str, files: &EpochFiles) -> String {
+    fn why_not_indexed(&self, epoch: u64, what: &str, files: &EpochFiles, world: &World) -> String {
         if !self.given_up {
             let stored = if self.past.has(epoch) { "; the dataset keeps the previous version" } else { "" };
             return format!("{what}; the files of epoch {epoch} stay as the program wrote them{stored}");
         }
         let example = files.finished.first().map(|file| file.path.as_path());
-        let later = ingest_command(&self.plan, example);
+        let later = ingest_command(&self.plan, example, None, world.several());
         format!(
             "{what}; nothing more is indexed into {}: the files stay as the program writes them{later}",
             display(&self.plan.out)
@@ -251,6 +335,15 @@ impl Dataset {
         self.pending.retain(|_, files| !files.is_empty());
     }
 
+    /// Forgets the files of a folder that has been renamed.
+    pub(crate) fn part_with_folder(&mut self, folder: &Path) {
+        self.corrupt.retain(|path, _| !path.starts_with(folder));
+        for files in self.pending.values_mut() {
+            files.finished.retain(|file| !file.path.starts_with(folder));
+        }
+        self.pending.retain(|_, files| !files.is_empty());
+    }
+
     /// Forgets a file that is being renamed. Returns whether the file was known.
     pub(crate) fn part_with(&mut self, path: &Path) -> bool {
         let known = self.corrupt.contains_key(path)
@@ -262,41 +355,54 @@ impl Dataset {
     /// Stops indexing, and moves spooled files to their original paths.
     pub(crate) fn give_up(&mut self) {
         self.given_up = true;
+        self.put_back();
+    }
+
+    /// Forgets the pending epochs, and moves their spooled files to their original paths.
+    fn put_back(&mut self) {
+        self.retain(&[]);
         for files in std::mem::take(&mut self.pending).into_values() {
             put_in_place(&files.finished);
         }
     }
 
     /// Abandons the pending epochs and the job, in a process that ends without `MPI_Finalize`. Not collective.
-    pub(crate) fn abandon(&mut self, rank: u32) {
-        if let Some(epochs) = self.epochs_left() {
-            let example = self.pending.values().flat_map(|files| &files.finished).next();
-            let later = ingest_command(&self.plan, example.map(|file| file.path.as_path()));
-            complain(&format!(
-                "{}: rank {rank} ended without MPI_Finalize: {epochs} not indexed; the files stay as the program wrote \
-                 them{later}",
-                display(&self.plan.out)
-            ));
-        }
+    pub(crate) fn abandon(&mut self) {
         self.give_up();
         if let Some(Err(error)) = self.job.take().map(RankJob::abandon) {
             complain(&format!("{}: {error}", display(&self.plan.out)));
         }
     }
 
-    /// Returns text that lists the epochs with unindexed files on this rank, or `None` if there are none.
-    fn epochs_left(&self) -> Option<String> {
+    /// Returns the message that epochs are not indexed since the program ended in the given way, or `None` if there are
+    /// no such epochs on this rank.
+    pub(crate) fn left_by(&self, how: &str, world: &World) -> Option<String> {
         let epochs: Vec<String> = self.pending.keys().map(u64::to_string).collect();
-        match epochs.as_slice() {
-            [] => None,
-            [epoch] => Some(format!("epoch {epoch} is")),
-            [first @ .., last] => Some(format!("epochs {} and {last} are", first.join(", "))),
-        }
+        let epochs = match epochs.as_slice() {
+            [] => return None,
+            [epoch] => format!("epoch {epoch} is"),
+            [first @ .., last] => format!("epochs {} and {last} are", first.join(", ")),
+        };
+        let range = self.pending.keys().next().copied().zip(self.pending.keys().last().copied());
+        let example = self.pending.values().flat_map(|files| &files.finished).next();
+        let later = ingest_command(&self.plan, example.map(|file| file.path.as_path()), range, world.several());
+        let out = display(&self.plan.out);
+        let spools = match self.plan.spool_root() {
+            // Processes on other hosts, and those that write on, move their files only if they are notified in time.
+            Some(root) if world.ranks() > 1 => format!(
+                "; files of other ranks may be in the spools of their hosts: run there 'turbidite salvage --spool {} \
+                 --put-in-place'",
+                quoted(&root.display().to_string())
+            ),
+            _ => String::new(),
+        };
+        Some(format!("{out}: {how}: {epochs} not indexed; the files stay as the program wrote them{spools}{later}"))
     }
 
-    /// Abandons the pending epochs and closes the dataset. Collective.
+    /// Abandons the pending epochs and closes the dataset. Files that the program writes later are pending again.
+    /// Collective.
     pub(crate) fn close(&mut self) {
-        self.give_up();
+        self.put_back();
         if let Some(Err(error)) = self.job.take().map(RankJob::close) {
             complain(&format!("{}: {error}", display(&self.plan.out)));
         }
@@ -324,28 +430,15 @@ fn finish(plan: &DatasetPlan, files: &mut EpochFiles, named: Named, file: Finish
     }
 }
 
-/// Removes indexed files from the spool.
-fn remove_spooled(files: &[Finished]) {
-    for spool in files.iter().filter_map(|file| file.spool.as_ref()) {
-        if let Err(error) = spool.remove() {
-            complain(&format!("cannot remove {}: {error}; its records are indexed", spool.place().display()));
-        }
-    }
-}
-
 /// Moves spooled files to their original paths. Returns whether all of them were moved.
 pub(crate) fn put_in_place(files: &[Finished]) -> bool {
     let mut all = true;
-    for spool in files.iter().filter_map(|file| file.spool.as_ref()) {
-        if let Err(error) = put_spooled_in_place(spool) {
+    // Another process may have moved a file.
+    for spool in files.iter().filter_map(|file| file.spool.as_ref()).filter(|spool| spool.exists()) {
+        if let Err(error) = spool::put_in_place(spool) {
             complain_of_place(spool, &error);
             all = false;
         }
     }
     all
-}
-
-fn put_spooled_in_place(spool: &Spooled) -> std::io::Result<()> {
-    // Another process may have moved the file.
-    if spool.exists() { spool.put_in_place() } else { Ok(()) }
 }

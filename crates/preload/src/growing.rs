@@ -57,10 +57,7 @@ impl Growing {
         }
         let file = File::open(&self.path).map_err(|error| error.to_string())?;
         while let Some(step) = lammps::read(&file, self.known, length)? {
-            found.push((
-                step.step,
-                Finished { path: self.path.clone(), spool: None, begin: Some(self.known), anew: false },
-            ));
+            found.push((step.step, Finished { begin: Some(self.known), ..Finished::whole(self.path.clone(), None) }));
             self.known = step.end;
         }
         Ok(())

@@ -17,6 +17,11 @@ impl Guard {
         OURS.with(|ours| (!ours.replace(true)).then(|| Self(())))
     }
 
+    /// Marks all further calls of this thread as ours, for a thread that our own code has started.
+    pub(crate) fn enter_for_good() {
+        OURS.with(|ours| ours.set(true));
+    }
+
     /// Returns whether the calls of this thread are the program's.
     pub(crate) fn is_free() -> bool {
         OURS.with(|ours| !ours.get())

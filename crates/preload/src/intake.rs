@@ -11,11 +11,11 @@ use std::path::Path;
 use turbidite::partition::{block_records, sample_order};
 use turbidite::{ColumnView, DataType, RankJob};
 use turbidite_source::checks::Lengths;
-use turbidite_source::{Field, lammps, vpic};
+use turbidite_source::{Field, lammps, signature, vpic};
 
 use crate::config::{DatasetPlan, Format};
 use crate::conversion;
-use crate::pending::{EpochFiles, Gathered};
+use crate::pending::{EpochFiles, Finished, Gathered, Share};
 
 /// Maximum size of a read, unless a record is longer.
 const BLOCK_BYTES: u64 = 1 << 20;
@@ -26,6 +26,15 @@ struct Span {
     records: u64,
     /// The size of a record in the file.
     stride: u64,
+}
+
+impl Span {
+    /// Returns the part that one of several ranks reads.
+    fn part(self, share: Share) -> Self {
+        let (first, records) = share.records(self.records);
+        // The records lie within the file, so the sum does not overflow.
+        Self { offset: self.offset + first * self.stride, records, ..self }
+    }
 }
 
 /// The buffers for one block, and the rank that reads it.
@@ -64,8 +73,8 @@ pub(crate) fn append(
     for file in &files.finished {
         let place = file.place();
         let appended = match plan.format {
-            Format::Records | Format::Vpic => append_file(plan, &place, job, &mut blocks),
-            Format::Lammps => append_step(plan, &place, file.begin.map(|begin| (begin, epoch)), job, &mut blocks),
+            Format::Records | Format::Vpic => append_file(plan, &place, file.share, job, &mut blocks),
+            Format::Lammps => append_step(plan, file, epoch, job, &mut blocks),
         };
         appended.map_err(|what| format!("{}: {what}", file.path.display()))?;
     }
@@ -91,6 +100,18 @@ fn check_header(plan: &DatasetPlan, header: &[u8], bytes: u64) -> Result<(), Str
     }
 }
 
+/// Returns an error if a file whose header is not checked has another format.
+fn check_format(plan: &DatasetPlan, head: &[u8]) -> Result<(), String> {
+    match signature::recognize(head).filter(|_| plan.lacks_checks()) {
+        None => Ok(()),
+        Some(name) => Err(format!(
+            "is {name}, not records as {} describes them; `turbidite ingest --help` lists the formats that can be indexed \
+             later",
+            plan.config.display()
+        )),
+    }
+}
+
 /// Returns the record of a single-record file; `content` is the whole file.
 pub(crate) fn only_record<'a>(plan: &DatasetPlan, content: &'a [u8]) -> Result<&'a [u8], String> {
     let (header_bytes, record_bytes) = (plan.header_bytes, plan.file_record_bytes());
@@ -99,10 +120,17 @@ pub(crate) fn only_record<'a>(plan: &DatasetPlan, content: &'a [u8]) -> Result<&
     let record =
         rest.ok_or_else(|| format!("has {} bytes, expected {wanted} for a file of one record", content.len()))?;
     check_header(plan, &content[..header_bytes], content.len() as u64)?;
+    check_format(plan, content)?;
     Ok(record)
 }
 
-fn append_file(plan: &DatasetPlan, path: &Path, job: &mut RankJob, blocks: &mut Blocks) -> Result<(), String> {
+fn append_file(
+    plan: &DatasetPlan,
+    path: &Path,
+    share: Share,
+    job: &mut RankJob,
+    blocks: &mut Blocks,
+) -> Result<(), String> {
     let Some((file, bytes)) = open(path)? else { return Ok(()) };
     let offset = plan.header_bytes as u64;
     let stride = plan.record_bytes as u64;
@@ -112,31 +140,34 @@ fn append_file(plan: &DatasetPlan, path: &Path, job: &mut RankJob, blocks: &mut 
     let mut header = vec![0; plan.header_bytes];
     file.read_exact_at(&mut header, 0).map_err(|error| error.to_string())?;
     check_header(plan, &header, bytes)?;
+    let mut head = vec![0; bytes.min(signature::HEAD_BYTES as u64) as usize];
+    file.read_exact_at(&mut head, 0).map_err(|error| error.to_string())?;
+    check_format(plan, &head)?;
     if !body.is_multiple_of(stride) {
         return Err(format!("has {bytes} bytes, expected a header of {offset} and whole records of {stride}"));
     }
     let constants: Vec<f64> = plan.constants.iter().map(|field| number(&header[field.offset..], field)).collect();
-    let span = Span { offset, records: body / stride, stride };
+    let span = Span { offset, records: body / stride, stride }.part(share);
     append_span(plan, &file, &span, &constants, job, blocks, None)
 }
 
-/// Appends one step of a LAMMPS file: the step at the given byte, or else the file's only step.
+/// Appends one step of a LAMMPS file: the step at the byte where it was found, or else the file's only step.
 fn append_step(
     plan: &DatasetPlan,
-    path: &Path,
-    found: Option<(u64, u64)>,
+    finished: &Finished,
+    epoch: u64,
     job: &mut RankJob,
     blocks: &mut Blocks,
 ) -> Result<(), String> {
-    let Some((file, bytes)) = open(path)? else { return Ok(()) };
-    let begin = found.map_or(0, |(begin, _)| begin);
+    let Some((file, bytes)) = open(&finished.place())? else { return Ok(()) };
+    let begin = finished.begin.unwrap_or(0);
     let step = lammps::read(&file, begin, bytes)?;
     let step = step.ok_or_else(|| format!("has {bytes} bytes and ends within the step at byte {begin}"))?;
-    match found {
+    match finished.begin {
         None if step.end < bytes => {
             return Err("has several steps; its pattern must not contain {epoch}".to_owned());
         }
-        Some((_, epoch)) if step.step != epoch => {
+        Some(_) if step.step != epoch => {
             return Err(format!("has step {} at byte {begin}, where step {epoch} was found before", step.step));
         }
         _ => {}
@@ -145,6 +176,7 @@ fn append_step(
     for chunk in &step.chunks {
         // `lammps::read` has checked that the step lies within the file.
         let span = Span { offset: chunk.offset, records: chunk.rows, stride: step.values as u64 * 8 };
+        let span = span.part(finished.share);
         append_span(plan, &file, &span, &step.domain, job, blocks, Some(&places))?;
     }
     Ok(())

@@ -88,7 +88,7 @@ pub extern "C" fn turbidite_preload_before_abort() {
     flush_all();
     call(|| {
         if let Some(mut session) = session_at_exit() {
-            session.exit();
+            session.abort();
         }
     });
 }

@@ -1,9 +1,15 @@
 //! Prints messages on standard error. Each message is printed once, by one rank, in one write.
 
+use std::fs::File;
 use std::io;
+use std::os::fd::AsFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::config::{DatasetPlan, Format};
+use crate::own_descriptors;
 use crate::spool::{Leftover, Spooled};
 
 /// Prints a message on standard error.
@@ -16,7 +22,84 @@ pub(crate) fn complain_in_lines(lines: &[String]) {
     use std::io::Write;
     let text: String = lines.iter().map(|line| format!("turbidite: {line}\n")).collect();
     // An error of standard error cannot be reported anywhere.
-    let _ = io::stderr().write_all(text.as_bytes());
+    let _ = match KEPT.get() {
+        Some(mut kept) => kept.write_all(text.as_bytes()),
+        None => io::stderr().write_all(text.as_bytes()),
+    };
+}
+
+/// Standard error, if the program has closed it.
+static KEPT: OnceLock<File> = OnceLock::new();
+
+/// Keeps standard error open for messages, before the program closes it. Programs do this when they end (those of GNU,
+/// for example), before their last epoch is indexed.
+pub(crate) fn keep_standard_error() {
+    if let Ok(kept) = own_descriptors::duplicate(io::stderr().as_fd()) {
+        // The first one is kept.
+        let _ = KEPT.set(File::from(kept));
+    }
+}
+
+/// A message that a job prints once. Ranks note it when its cause occurs, and agree later on which of them prints it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Once {
+    /// The spool refused a file.
+    Full,
+    /// The program looked for a file that the index has replaced.
+    Replaced,
+}
+
+impl Once {
+    pub(crate) const ALL: [Self; 2] = [Self::Full, Self::Replaced];
+}
+
+#[derive(Debug)]
+enum Noted {
+    Never,
+    Unprinted(String),
+    Printed,
+}
+
+static NOTED: [Mutex<Noted>; Once::ALL.len()] = [const { Mutex::new(Noted::Never) }; Once::ALL.len()];
+
+fn noted(what: Once) -> MutexGuard<'static, Noted> {
+    NOTED[what as usize].lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Notes a message, unless it was noted before.
+pub(crate) fn note(what: Once, message: impl FnOnce() -> String) {
+    let mut noted = noted(what);
+    if matches!(*noted, Noted::Never) {
+        *noted = Noted::Unprinted(message());
+    }
+}
+
+/// Returns whether a message is noted and not printed.
+pub(crate) fn is_noted(what: Once) -> bool {
+    matches!(*noted(what), Noted::Unprinted(_))
+}
+
+/// Prints a noted message if this rank `speaks` for the job. Neither this rank nor another one prints it again.
+pub(crate) fn print_noted(what: Once, speaks: bool) {
+    if let Noted::Unprinted(message) = std::mem::replace(&mut *noted(what), Noted::Printed)
+        && speaks
+    {
+        complain(&message);
+    }
+}
+
+/// Returns whether no other living process of this job on this host has asked before. `job` is a number of the job's
+/// ranks.
+pub(crate) fn is_first_of_job(job: Option<u64>) -> bool {
+    // The kernel releases the name with the process.
+    static NAME: OnceLock<UnixListener> = OnceLock::new();
+    let Some(job) = job else { return true };
+    let listener =
+        SocketAddr::from_abstract_name(format!("turbidite-{job:x}")).and_then(|name| UnixListener::bind_addr(&name));
+    match listener {
+        Ok(listener) => NAME.set(listener).is_ok(),
+        Err(error) => error.kind() != io::ErrorKind::AddrInUse,
+    }
 }
 
 /// Reports that a file stays in the spool because it could not be moved to its original path.
@@ -62,38 +145,37 @@ pub(crate) fn count(number: u64, what: &str) -> String {
     format!("{} {what}{}", grouped(number), if number == 1 { "" } else { "s" })
 }
 
-/// Returns the end of a message, with the command that indexes the files later. `example` is one of the files.
-pub(crate) fn ingest_command(plan: &DatasetPlan, example: Option<&Path>) -> String {
-    let (names, description, how) = match plan.format {
-        // `turbidite ingest` finds VPIC's step folders itself.
-        Format::Vpic => (2, species(example).map(|name| format!("--species {}", quoted(&name))), String::new()),
-        Format::Records if !plan.pattern.names_records() => {
-            let config = plan.config.display();
-            let how = format!(", with the files and fields of {config} in a layout file (turbidite ingest --help),");
-            (plan.pattern.names(), Some("--layout LAYOUT.toml".to_owned()), how)
-        }
-        Format::Records | Format::Lammps => return String::new(),
+/// Returns the end of a message, with the command that indexes the files later, or nothing if `turbidite ingest` cannot
+/// read them. `example` is one of the files, `epochs` are the first and the last epoch, and `ranks` is the number of
+/// the job's ranks, if it is known.
+pub(crate) fn ingest_command(
+    plan: &DatasetPlan,
+    example: Option<&Path>,
+    epochs: Option<(u64, u64)>,
+    ranks: Option<u32>,
+) -> String {
+    if plan.format == Format::Lammps || plan.pattern.names_records() {
+        return String::new();
+    }
+    let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string();
+    // Without an example, the job's folder is the best guess.
+    let folder = example.and_then(|path| path.ancestors().nth(plan.pattern.names())).unwrap_or(Path::new("."));
+    let [folder, layout, out] = [folder, &plan.config, &plan.out].map(|path| quoted(&absolute(path)));
+    let files = plan.files_per_epoch.or(ranks.map(u64::from)).filter(|_| plan.pattern.names_ranks());
+    let ranks = files.map_or_else(String::new, |files| format!(" --source-ranks {files}"));
+    // Files of other epochs may be missing, since the index has replaced them.
+    let epochs = match epochs.filter(|_| plan.pattern.names_epochs()) {
+        None => String::new(),
+        Some((first, last)) if first == last => format!(" --epochs {first}"),
+        Some((first, last)) => format!(" --epochs {first}..{last}"),
     };
-    let folder = example.and_then(|path| path.ancestors().nth(names));
-    let folder = folder.map_or_else(|| "FOLDER".to_owned(), |folder| quoted(&folder.display().to_string()));
-    let mut command = vec![format!("turbidite ingest {folder}")];
-    command.extend(description);
-    let (out, key) = (plan.out.display().to_string(), plan.schema.cluster_key().to_string());
-    command.push(format!("--out {} --key {}", quoted(&out), quoted(&key)));
-    command.extend(plan.derivation_texts.iter().map(|text| format!("--derive {}", quoted(text))));
-    command.extend(plan.indexes.iter().map(|index| format!("--index {}", quoted(&index.to_string()))));
-    command.extend(plan.dropped.iter().map(|name| format!("--drop {}", quoted(name))));
-    format!("; index them later{how} with: {} --if-exists skip", command.join(" "))
-}
-
-/// Returns the species of a VPIC dump, from its name.
-fn species(example: Option<&Path>) -> Option<String> {
-    let name = example?.file_name()?.to_str()?;
-    name.split_once('.').map(|(species, _)| species.to_owned())
+    format!(
+        "; index them later with: turbidite ingest {folder} --layout {layout} --out {out}{epochs}{ranks} --if-exists skip"
+    )
 }
 
 /// Returns a word quoted for a shell.
-fn quoted(word: &str) -> String {
+pub(crate) fn quoted(word: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+=:,@%".contains(&byte);
     if !word.is_empty() && word.bytes().all(plain) {
         word.to_owned()
@@ -110,7 +192,7 @@ pub(crate) fn of_leftover(leftover: &Leftover, root: &Path, plans: &[&DatasetPla
     );
     let first = leftover.paths.first();
     let of = |plan: &&&DatasetPlan| first.is_some_and(|path| plan.pattern.matches(&path.to_string_lossy()).is_some());
-    let later = plans.iter().find(of).map(|plan| ingest_command(plan, first.map(|path| path.as_path())));
+    let later = plans.iter().find(of).map(|plan| ingest_command(plan, first.map(|path| path.as_path()), None, None));
     format!(
         "{who} left {} of {:.1} MB in the spool, {}: {}{}; move them to their original paths with: turbidite salvage \
          --spool {} --put-in-place{}",

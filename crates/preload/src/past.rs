@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use crate::pending::{EpochFiles, Finished};
+use crate::spool::Spooled;
 
 /// Number of epochs that are remembered. All ranks forget the same epochs.
 const EPOCHS: usize = 256;
@@ -40,8 +41,52 @@ impl Stamp {
 struct Entry {
     epoch: u64,
     committed: bool,
-    /// The files of this rank. A file that no longer exists has no stamp.
-    files: Vec<(PathBuf, Option<Stamp>)>,
+    files: Vec<Indexed>,
+}
+
+/// A file of this rank when it was indexed.
+#[derive(Debug)]
+struct Indexed {
+    path: PathBuf,
+    spool: Option<Spooled>,
+    /// `None` if the file had been removed already.
+    stamp: Option<Stamp>,
+}
+
+impl Indexed {
+    fn of(file: &Finished) -> Self {
+        let Finished { path, spool, .. } = file;
+        let (path, spool, stamp) = (path.clone(), spool.clone(), Stamp::of(&file.place()));
+        Self { path, spool, stamp }
+    }
+
+    /// Returns the file as it is now.
+    fn file(&self) -> Finished {
+        let spool = self.spool.clone().filter(Spooled::exists);
+        Finished::whole(self.path.clone(), spool)
+    }
+
+    /// Returns why the file, which was written again, cannot be indexed.
+    fn why_not_again(&self, file: &Finished) -> Option<&'static str> {
+        let same = || Stamp::of(&file.place()).map(|stamp| stamp.inode) == self.stamp.map(|stamp| stamp.inode);
+        // The index has removed a spooled file, unless it was empty or the program went on writing to it.
+        let was_empty = self.stamp.is_some_and(|stamp| stamp.bytes == 0);
+        let is_left = self.stamp.is_some() && (self.spool.is_none() || same());
+        let is_whole = file.anew || was_empty || is_left;
+        (!is_whole).then_some(
+            "was removed after it was indexed, and the file at its path now was not rewritten from its start",
+        )
+    }
+
+    /// Returns why the file, which was not written again, cannot be indexed with the others.
+    fn why_not_still(&self, shares: bool) -> Option<&'static str> {
+        let now = Stamp::of(&self.file().place());
+        match self.stamp {
+            Some(_) if now == self.stamp || (shares && now.is_some()) => None,
+            Some(_) if now.is_some() => Some("has changed since it was indexed, but not on this rank"),
+            _ => Some("was removed after it was indexed, and was not rewritten with the others of its epoch"),
+        }
+    }
 }
 
 /// The most recent epochs of one dataset, in the order in which they were indexed.
@@ -54,13 +99,13 @@ impl Past {
     /// Records an epoch and its files. `committed` says whether the epoch was stored.
     pub(crate) fn remember(&mut self, epoch: u64, files: &[Finished], committed: bool) {
         let mut entry = Entry { epoch, committed, files: Vec::new() };
-        entry.files.extend(files.iter().map(|file| (file.path.clone(), Stamp::of(&file.path))));
+        entry.files.extend(files.iter().map(Indexed::of));
         let before = self.entries.iter().position(|entry| entry.epoch == epoch);
         if let Some(before) = before.and_then(|index| self.entries.remove(index)) {
             // The stored version survives a failed second attempt. The files that the second attempt lacks stay part of
             // the epoch.
             entry.committed |= before.committed;
-            let left = before.files.into_iter().filter(|(path, _)| files.iter().all(|file| file.path != *path));
+            let left = before.files.into_iter().filter(|known| files.iter().all(|file| file.path != known.path));
             entry.files.extend(left);
         }
         self.entries.push_back(entry);
@@ -74,25 +119,19 @@ impl Past {
         self.entries.iter().any(|entry| entry.epoch == epoch && entry.committed)
     }
 
-    /// Adds the epoch's files that were not rewritten. If one of them can no longer be read, the epoch fails.
-    pub(crate) fn recall(&self, epoch: u64, files: &mut EpochFiles) {
+    /// Adds the epoch's files that were not rewritten. If one of them can no longer be read, the epoch fails. `shares`
+    /// says whether other ranks may have rewritten them.
+    pub(crate) fn recall(&self, epoch: u64, shares: bool, files: &mut EpochFiles) {
         let Some(entry) = self.entries.iter().find(|entry| entry.epoch == epoch) else { return };
-        for (path, stamp) in &entry.files {
-            let why = match files.finished.iter().find(|file| file.path == *path) {
-                Some(file) if stamp.is_some() || file.anew => continue,
-                Some(_) => {
-                    "was removed after it was indexed, and the file at its path now was not rewritten from its start"
+        for known in &entry.files {
+            let written = files.finished.iter().find(|file| file.path == known.path);
+            match written.map_or_else(|| known.why_not_still(shares), |file| known.why_not_again(file)) {
+                Some(why) => {
+                    files.failure.get_or_insert_with(|| format!("{}: {why}", known.path.display()));
                 }
-                None if stamp.is_none() => {
-                    "was removed after it was indexed, and was not rewritten with the others of its epoch"
-                }
-                None if Stamp::of(path) != *stamp => "has changed since it was indexed, but not on this rank",
-                None => {
-                    files.finished.push(Finished::whole(path.clone(), None));
-                    continue;
-                }
-            };
-            files.failure.get_or_insert_with(|| format!("{}: {why}", path.display()));
+                None if written.is_none() => files.finished.push(known.file()),
+                None => {}
+            }
         }
     }
 }
@@ -108,7 +147,7 @@ mod tests {
     /// Returns the files of a rewritten epoch, or the reason why it fails.
     fn again(past: &Past, epoch: u64, written: Vec<Finished>) -> Result<Vec<PathBuf>, String> {
         let mut files = EpochFiles { finished: written, ..EpochFiles::default() };
-        past.recall(epoch, &mut files);
+        past.recall(epoch, false, &mut files);
         let paths = files.finished.into_iter().map(|file| file.path).collect();
         files.failure.map_or(Ok(paths), Err)
     }

@@ -18,11 +18,33 @@ pub(crate) struct Finished {
     pub(crate) begin: Option<u64>,
     /// Whether the file was empty when the program opened it.
     pub(crate) anew: bool,
+    /// The rank in the file's name.
+    pub(crate) rank: Option<u64>,
+    /// The part of the file that this rank reads.
+    pub(crate) share: Share,
+}
+
+/// One of several equal parts of a file. Other ranks read the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Share {
+    pub(crate) index: u64,
+    pub(crate) of: u64,
+}
+
+impl Share {
+    pub(crate) const WHOLE: Self = Self { index: 0, of: 1 };
+
+    /// Returns the first record and the number of records of this share.
+    pub(crate) fn records(self, records: u64) -> (u64, u64) {
+        // The quotient of a product that may exceed 64 bits.
+        let begin = |index: u64| (u128::from(records) * u128::from(index) / u128::from(self.of)) as u64;
+        (begin(self.index), begin(self.index + 1) - begin(self.index))
+    }
 }
 
 impl Finished {
     pub(crate) fn whole(path: PathBuf, spool: Option<Spooled>) -> Self {
-        Self { path, spool, begin: None, anew: false }
+        Self { path, spool, begin: None, anew: false, rank: None, share: Share::WHOLE }
     }
 
     /// Returns the path at which the file can be read. Another process may have moved the file out of the spool.
@@ -52,6 +74,11 @@ impl EpochFiles {
         self.open == 0 && self.finished.is_empty() && !gathered && self.failure.is_none()
     }
 
+    /// Returns whether the names of all files contain this rank, so that no other rank wrote them.
+    pub(crate) fn are_of_rank(&self, rank: u32) -> bool {
+        self.finished.iter().all(|file| file.rank == Some(u64::from(rank)))
+    }
+
     pub(crate) fn add(&mut self, file: Finished) {
         match self.finished.iter_mut().find(|known| known.path == file.path) {
             // If the file was empty at either opening, all of its content is new.
@@ -59,6 +86,14 @@ impl EpochFiles {
             None => self.finished.push(file),
         }
     }
+}
+
+/// Whether this rank shares the folder of its files with the ranks of other nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    Unknown,
+    Node,
+    AllNodes,
 }
 
 /// The files of a dataset's epochs that are not indexed yet.
@@ -103,4 +138,22 @@ fn nameless(folder: &std::path::Path) -> std::io::Result<File> {
     let file = File::options().read(true).write(true).create_new(true).open(&path)?;
     std::fs::remove_file(&path)?;
     Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_cover_the_records_once() {
+        for (records, of) in [(0, 1), (10, 3), (2, 5), (1 << 40, 7), (u64::MAX, 3)] {
+            let mut end = 0;
+            for index in 0..of {
+                let (first, count) = Share { index, of }.records(records);
+                assert_eq!(first, end, "{records} in {of}");
+                end += count;
+            }
+            assert_eq!(end, records);
+        }
+    }
 }

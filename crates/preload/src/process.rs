@@ -17,6 +17,7 @@ use crate::world::World;
 pub(crate) struct Watched {
     pattern: PathPattern,
     files: String,
+    out: PathBuf,
     /// The spool folder for files that the index replaces.
     pub(crate) spool: Option<PathBuf>,
     nearest: Mutex<Option<Nearest>>,
@@ -55,8 +56,9 @@ pub(crate) enum Standing {
     Ready,
 }
 
+static CONFIGURED: OnceLock<Configured> = OnceLock::new();
+
 fn configured() -> &'static Configured {
-    static CONFIGURED: OnceLock<Configured> = OnceLock::new();
     CONFIGURED.get_or_init(|| {
         let Some(path) = std::env::var_os("TURBIDITE_CONFIG") else { return Configured::Unset };
         match config::read(Path::new(&path)) {
@@ -77,6 +79,7 @@ impl Process {
         let watched = |plan: &DatasetPlan| Watched {
             pattern: plan.pattern.clone(),
             files: plan.pattern.to_string(),
+            out: plan.out.clone(),
             spool: plan.spool_root().map(Path::to_owned),
             nearest: Mutex::new(None),
         };
@@ -94,6 +97,11 @@ pub(crate) fn standing() -> Standing {
     }
 }
 
+/// Returns whether the configuration is valid.
+pub(crate) fn is_ready() -> bool {
+    standing() == Standing::Ready
+}
+
 /// Takes the initial state of the session. Returns `None` without a valid configuration, and from the second call on.
 pub(crate) fn take_start() -> Option<Start> {
     ready()?.start.lock().unwrap_or_else(PoisonError::into_inner).take()
@@ -108,6 +116,23 @@ pub(crate) fn watched(path: &Path) -> Option<&'static Watched> {
 /// Returns whether a path belongs to a dataset.
 pub(crate) fn is_of_interest(path: &Path) -> bool {
     watched(path).is_some()
+}
+
+/// Returns whether a path belongs to the files that this library writes: datasets and spools. Returns false while the
+/// configuration is being read.
+pub(crate) fn is_own_path(path: &Path) -> bool {
+    let Some(Configured::Ready(process)) = CONFIGURED.get() else { return false };
+    let is_spooled = |watched: &Watched| watched.spool.as_deref().is_some_and(|root| path.starts_with(root));
+    process.watched.iter().any(|watched| path.starts_with(&watched.out) || is_spooled(watched))
+}
+
+/// Returns the spool folders of all datasets, each once.
+pub(crate) fn spool_roots() -> Vec<PathBuf> {
+    let all = ready().map_or(&[][..], |process| &process.watched);
+    let mut roots: Vec<PathBuf> = all.iter().filter_map(|watched| watched.spool.clone()).collect();
+    roots.sort_unstable();
+    roots.dedup();
+    roots
 }
 
 /// Returns whether to print nothing on success.

@@ -11,7 +11,7 @@ pub(crate) fn say(datasets: &[Dataset], world: &World) {
     let mut nearest: Vec<i64> = Vec::new();
     let rank = i64::from(world.rank());
     for (index, dataset) in datasets.iter().enumerate() {
-        counts.extend([dataset.tally.files as i64, dataset.tally.unspooled as i64]);
+        counts.extend([dataset.tally.files as i64, dataset.tally.unspooled.len() as i64]);
         nearest.push(if process::nearest(index).is_some() { rank } else { i64::MAX });
     }
     if !world.sum(&mut counts) || !world.minimum(&mut nearest) || process::is_quiet() {
@@ -23,7 +23,11 @@ pub(crate) fn say(datasets: &[Dataset], world: &World) {
         let speaks = rank == 0;
         if files > 0 {
             if speaks {
-                lines.push(of_tally(&dataset.tally, unspooled, &display(&dataset.plan.out)));
+                let mut line = of_tally(&dataset.tally, unspooled, &display(&dataset.plan.out));
+                if dataset.plan.lacks_checks() && !dataset.tally.indexed.is_empty() {
+                    line += "; the files' headers were not checked: set `records` or `magic`";
+                }
+                lines.push(line);
             }
         } else if nearest[index] == rank {
             let path = process::nearest(index).map(|nearest| nearest.path).unwrap_or_default();
@@ -40,15 +44,13 @@ pub(crate) fn say(datasets: &[Dataset], world: &World) {
 fn of_tally(tally: &Tally, unspooled: u64, out: &str) -> String {
     let (epochs, records) = (tally.indexed.len() as u64, tally.indexed.values().sum::<u64>());
     let mut line = format!("indexed {}, {} into {out}", count(epochs, "epoch"), count(records, "record"));
-    if tally.skipped > 0 {
-        line += &format!(
-            "; skipped {}, which {} in the dataset already",
-            count(tally.skipped, "epoch"),
-            is_or_are(tally.skipped)
-        );
+    let (skipped, failed) = (tally.skipped.len() as u64, tally.failed.len() as u64);
+    if skipped > 0 {
+        let are = is_or_are(skipped);
+        line += &format!("; skipped {}, which {are} in the dataset already", count(skipped, "epoch"));
     }
-    if tally.failed > 0 {
-        line += &format!("; {} not indexed, see above", count_is(tally.failed, "epoch"));
+    if failed > 0 {
+        line += &format!("; {} not indexed, see above", count_is(failed, "epoch"));
     }
     if unspooled > 0 {
         let (files, stay) = (count(unspooled, "file"), if unspooled == 1 { "stays" } else { "stay" });
@@ -73,7 +75,13 @@ mod tests {
     fn a_line_says_what_has_become_of_a_dataset() {
         let tally = Tally { files: 32, indexed: (0..8).map(|epoch| (epoch, 917_504)).collect(), ..Tally::default() };
         assert_eq!(of_tally(&tally, 0, "run/e.tbd"), "indexed 8 epochs, 7,340,032 records into run/e.tbd");
-        let tally = Tally { files: 4, indexed: [(0, 1)].into(), skipped: 2, failed: 1, unspooled: 0 };
+        let tally = Tally {
+            files: 4,
+            indexed: [(0, 1)].into(),
+            skipped: [1, 2].into(),
+            failed: [3].into(),
+            ..Tally::default()
+        };
         assert_eq!(
             of_tally(&tally, 1, "e"),
             "indexed 1 epoch, 1 record into e; skipped 2 epochs, which are in the dataset already; 1 epoch is not indexed, \

@@ -79,6 +79,11 @@ impl World {
         if let Self::Ranks { transport, .. } = self { transport.ranks } else { 1 }
     }
 
+    /// Returns the number of ranks, or `None` for a program without MPI, which may write the files of several ranks.
+    pub(crate) fn several(&self) -> Option<u32> {
+        if let Self::Ranks { transport, .. } = self { Some(transport.ranks) } else { None }
+    }
+
     /// Returns whether MPI is initialised and not finalised, so that a job may hold a connection to other ranks.
     pub(crate) fn is_connected(&self) -> bool {
         matches!(self, Self::Ranks { .. } | Self::Parted)
@@ -87,6 +92,11 @@ impl World {
     /// Returns whether this rank is the first of its node.
     pub(crate) fn leads_node(&self) -> bool {
         self.topology().is_first_of_node(self.rank())
+    }
+
+    /// Returns the number of nodes.
+    pub(crate) fn nodes(&self) -> usize {
+        self.topology().node_count()
     }
 
     pub(crate) fn leave(&mut self) {

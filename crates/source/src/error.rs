@@ -67,7 +67,7 @@ pub enum SourceError {
         what: String,
     },
     /// Files of an epoch's ranks do not exist.
-    #[error("{}: {reason}", crate::ranks::describe(paths, *count))]
+    #[error("{}: {reason}", missing(paths, *count))]
     MissingRanks {
         /// The first missing files.
         paths: Vec<PathBuf>,
@@ -117,5 +117,15 @@ pub(crate) trait SourceContext<T> {
 impl<T> SourceContext<T> for io::Result<T> {
     fn of(self, operation: &'static str, path: &std::path::Path) -> Result<T, SourceError> {
         self.map_err(|source| SourceError::Io { operation, path: path.to_owned(), source })
+    }
+}
+
+/// Describes missing files: the first of them, and the number of all.
+fn missing(paths: &[PathBuf], count: u64) -> String {
+    let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+    match (names.as_slice(), count.saturating_sub(names.len() as u64)) {
+        ([one], 0) => format!("{one} is missing"),
+        (_, 0) => format!("{} are missing", names.join(", ")),
+        (_, more) => format!("{} and {more} more are missing", names.join(", ")),
     }
 }

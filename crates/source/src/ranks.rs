@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::catalogue::FilesByRank;
 use crate::error::SourceError;
@@ -117,16 +117,6 @@ pub(crate) fn by_neighbours(epoch: u64, files: &FilesByRank) -> Expected {
     match before.max(after) {
         Some((ranks, neighbour)) if ranks > own => Expected { ranks, origin: format!("of epoch {neighbour}") },
         _ => Expected { ranks: own, origin: String::new() },
-    }
-}
-
-/// Describes missing files: the first of them, and the number of all.
-pub(crate) fn describe(paths: &[PathBuf], count: u64) -> String {
-    let names: Vec<String> = paths.iter().map(|path| Path::display(path).to_string()).collect();
-    match (names.as_slice(), count.saturating_sub(names.len() as u64)) {
-        ([one], 0) => format!("{one} is missing"),
-        (_, 0) => format!("{} are missing", names.join(", ")),
-        (_, more) => format!("{} and {more} more are missing", names.join(", ")),
     }
 }
 

@@ -1,32 +1,34 @@
 //! Replacements of the functions that close files. They release reservations and inform the session.
 
-use std::ffi::c_int;
-use std::sync::atomic::Ordering;
+use std::ffi::{c_int, c_uint};
 
 use libc::FILE;
 
-use super::program::{aside, is_original, watched};
+use super::program::{WATCHED, aside, is_original, set_errno};
 use super::streams;
 use crate::guard::Guard;
+use crate::notices;
+use crate::own_descriptors;
 use crate::session;
-use crate::spool;
+use crate::spool::{self, OpenFile};
 
-/// Stops watching a descriptor. Returns whether it was watched.
-fn unwatch(descriptor: c_int) -> bool {
-    watched(descriptor).is_some_and(|watched| {
-        watched.load(Ordering::Acquire) && is_original() && watched.swap(false, Ordering::AcqRel)
-    })
-}
-
-/// Closes a descriptor of the program through `call`.
-pub(super) fn close_by<T>(descriptor: c_int, call: impl FnOnce() -> T) -> T {
-    let is_watched = unwatch(descriptor);
-    let spooled = spool::is_spooled(descriptor).then(|| {
+/// Closes a descriptor of the program through `call`, which receives its spooled file.
+pub(super) fn close_by<T>(descriptor: c_int, call: impl FnOnce(Option<&OpenFile>) -> T) -> T {
+    let is_watched = WATCHED.contains(descriptor) && is_original() && WATCHED.remove(descriptor);
+    let spooled = (spool::is_spooled(descriptor) && is_original()).then(|| {
         let _guard = Guard::enter()?;
         aside(|| spool::take(descriptor))
     });
-    let result = call();
     let spooled = spooled.flatten();
+    if spooled.is_some() {
+        // A program may close the descriptor of a stream, and the stream afterwards.
+        streams::forget(descriptor);
+    }
+    if descriptor == libc::STDERR_FILENO && session::is_begun() && is_original() {
+        let _guard = Guard::enter();
+        aside(notices::keep_standard_error);
+    }
+    let result = call(spooled.as_deref());
     if !is_watched && spooled.is_none() {
         return result;
     }
@@ -42,14 +44,69 @@ pub(super) fn close_by<T>(descriptor: c_int, call: impl FnOnce() -> T) -> T {
     result
 }
 
+/// Closes a descriptor, which may be our own, through `call`.
+fn close_one(descriptor: c_int, call: impl FnOnce() -> c_int) -> c_int {
+    match own_descriptors::contains(descriptor) {
+        false => close_by(descriptor, |_| call()),
+        true if Guard::is_free() && is_original() => {
+            // Without this library, the program would have no such descriptor.
+            set_errno(libc::EBADF);
+            -1
+        }
+        true => {
+            // Another thread may receive the number as soon as it is closed.
+            if is_original() {
+                own_descriptors::unmark(descriptor);
+            }
+            call()
+        }
+    }
+}
+
+/// Closes the program's descriptors from `first` to `last` through `call`, which closes a range.
+fn close_range_by(first: c_uint, last: c_uint, call: impl Fn(c_uint, c_uint) -> c_int) -> c_int {
+    if first > last || !Guard::is_free() || !is_original() {
+        return call(first, last);
+    }
+    let tracked = WATCHED.within(first, last).into_iter().chain(spool::within(first, last));
+    for descriptor in tracked {
+        // SAFETY: the program closes this descriptor. The second attempt at one that is in both sets fails.
+        aside(|| unsafe { libc::close(descriptor) });
+    }
+    let mut begin = first;
+    for own in own_descriptors::within(first, last).into_iter().filter_map(|own| c_uint::try_from(own).ok()) {
+        if begin < own && call(begin, own - 1) != 0 {
+            return -1;
+        }
+        begin = own + 1;
+    }
+    if begin <= last { call(begin, last) } else { 0 }
+}
+
 exports! {
-    fn close(descriptor: c_int) -> c_int, c"close", |real| close_by(descriptor, || real(descriptor));
+    fn close(descriptor: c_int) -> c_int, c"close", |real| close_one(descriptor, || real(descriptor));
     fn fclose(stream: *mut FILE) -> c_int, c"fclose", |real| {
         let descriptor = streams::descriptor_of(stream);
-        let file = streams::file_of(stream);
-        close_by(descriptor, || match file {
+        close_by(descriptor, |file| match file {
+            Some(file) => streams::close_by(stream, descriptor, file, || real(stream)),
             None => real(stream),
-            Some(file) => streams::close_by(stream, descriptor, &file, || real(stream)),
         })
+    };
+    fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int, c"close_range", |real| {
+        match flags & libc::CLOSE_RANGE_CLOEXEC as c_int {
+            0 => close_range_by(first, last, |first, last| real(first, last, flags)),
+            _ => real(first, last, flags),
+        }
+    };
+    fn closefrom(first: c_int) -> (), c"closefrom", |_real| {
+        // The C library ignores a negative beginning, too.
+        libc::close_range(c_uint::try_from(first).unwrap_or(0), c_uint::MAX, 0);
+    };
+    fn fcloseall() -> c_int, c"fcloseall", |real| {
+        // The descriptors stay open; only the buffers are written.
+        if Guard::is_free() {
+            streams::flush_all();
+        }
+        real()
     };
 }

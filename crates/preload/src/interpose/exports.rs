@@ -1,6 +1,6 @@
 //! Exports functions under the C library's names, and resolves the real functions.
 
-use std::ffi::{CStr, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// Exports functions under the C library's names and with the C library's types. Each is given as
@@ -22,8 +22,10 @@ macro_rules! exports {
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $symbol($($argument: $type),*) -> $result {
                 let found = crate::interpose::exports::next(&$symbol::FOUND, $name);
-                // SAFETY: the symbol of this name is a function of this type. The symbol exists: the loader rejects a
-                // program that calls a function missing from its C library.
+                if found.is_null() {
+                    return crate::interpose::exports::Absent::absent();
+                }
+                // SAFETY: the symbol of this name is a function of this type.
                 let $real = unsafe {
                     std::mem::transmute::<*mut std::ffi::c_void, unsafe extern "C" fn($($type),*) -> $result>(found)
                 };
@@ -37,6 +39,40 @@ macro_rules! exports {
             $(crate::interpose::exports::next(&$symbol::FOUND, $name);)*
         }
     };
+}
+
+/// The result of a function that an old C library lacks. A program that looks for the function by name finds ours.
+pub(super) trait Absent: Sized {
+    const RESULT: Self;
+
+    fn absent() -> Self {
+        super::program::set_errno(libc::ENOSYS);
+        Self::RESULT
+    }
+}
+
+impl Absent for c_int {
+    const RESULT: Self = -1;
+}
+
+impl Absent for i64 {
+    const RESULT: Self = -1;
+}
+
+impl Absent for isize {
+    const RESULT: Self = -1;
+}
+
+impl Absent for usize {
+    const RESULT: Self = 0;
+}
+
+impl Absent for () {
+    const RESULT: Self = ();
+}
+
+impl<T> Absent for *mut T {
+    const RESULT: Self = std::ptr::null_mut();
 }
 
 /// Returns the next function of this name in the load order, and caches it in `known`.

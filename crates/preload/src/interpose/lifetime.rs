@@ -1,11 +1,14 @@
 //! Handles start and exit of the process.
 
 use super::program::{is_original, keep_original};
-use super::{closing, naming, opening, sharing, streams, writing};
+use super::{
+    attributes, closing, mapping, naming, opening, processes, raw, sharing, signals, streams, threads, writing,
+};
 use crate::guard::Guard;
 use crate::notices::complain;
 use crate::process;
 use crate::session::session_at_exit;
+use crate::spool;
 
 extern "C" fn at_exit() {
     if !is_original() {
@@ -18,6 +21,7 @@ extern "C" fn at_exit() {
         if let Some(mut session) = session_at_exit() {
             session.exit();
         }
+        spool::remove_own_if_empty();
         process::ended();
     });
     if ended.is_err() {
@@ -26,14 +30,27 @@ extern "C" fn at_exit() {
 }
 
 extern "C" fn at_load() {
-    [closing::find, naming::find, opening::find, sharing::find, streams::find, writing::find]
-        .iter()
-        .for_each(|find| find());
+    let modules = [
+        attributes::find,
+        closing::find,
+        mapping::find,
+        naming::find,
+        opening::find,
+        processes::find,
+        raw::find,
+        sharing::find,
+        signals::find,
+        streams::find,
+        threads::find,
+        writing::find,
+    ];
+    modules.iter().for_each(|find| find());
     keep_original();
     // The handler is registered before the program's own handlers, so that it runs after them. If registration fails,
     // nothing is indexed at exit; leftover files in the spool show that. SAFETY: the function is valid as long as this
     // library is loaded.
     unsafe { libc::atexit(at_exit) };
+    processes::watch_quick_exit();
 }
 
 /// The loader runs the functions in this section after loading this library.

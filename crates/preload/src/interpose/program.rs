@@ -2,17 +2,23 @@
 
 use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-/// Number of descriptors that can be watched. A file with a larger descriptor counts as open until the program ends.
-const DESCRIPTORS: usize = 1 << 16;
+use crate::descriptor_set::DescriptorSet;
+use crate::role;
+use crate::spool;
 
-/// The flags of watched descriptors. Closing any other descriptor takes no lock.
-static WATCHED: [AtomicBool; DESCRIPTORS] = [const { AtomicBool::new(false) }; DESCRIPTORS];
+/// The descriptors whose closing the session must know. A file with a descriptor that the set cannot hold counts as
+/// open until the program ends.
+pub(super) static WATCHED: DescriptorSet = DescriptorSet::new();
 
-/// Process id of the process that loaded this library. Forked children do not track its files.
+/// Process id of the process that loaded this library.
 static PROCESS: AtomicI32 = AtomicI32::new(0);
+
+/// Whether this process has called a function that starts children which may run our code. A child of `vfork` shares
+/// this flag with its parent.
+static MAY_BE_CHILD: AtomicBool = AtomicBool::new(false);
 
 /// Returns `errno` of this thread.
 pub(super) fn errno() -> c_int {
@@ -45,15 +51,21 @@ pub(super) fn keep_original() {
     PROCESS.store(unsafe { libc::getpid() }, Ordering::Relaxed);
 }
 
-/// Returns whether this process is the one that loaded this library.
-pub(super) fn is_original() -> bool {
-    // SAFETY: the call has no preconditions.
-    PROCESS.load(Ordering::Relaxed) == unsafe { libc::getpid() }
+/// Records that the program is about to start a child with this library's code in it.
+pub(super) fn expect_child() {
+    MAY_BE_CHILD.store(true, Ordering::Relaxed);
 }
 
-/// Returns the watch flag of a descriptor, or `None` if the descriptor is too large.
-pub(super) fn watched(descriptor: c_int) -> Option<&'static AtomicBool> {
-    usize::try_from(descriptor).ok().and_then(|number| WATCHED.get(number))
+/// Returns whether this process is the one that loaded this library. Forked children do not track its files.
+pub(super) fn is_original() -> bool {
+    // SAFETY: the call has no preconditions.
+    !MAY_BE_CHILD.load(Ordering::Relaxed) || PROCESS.load(Ordering::Relaxed) == unsafe { libc::getpid() }
+}
+
+/// Returns whether this process indexes matching files: neither a forked child nor a child of a process that indexes.
+/// To be asked only for matching files, since the answer takes a search the first time.
+pub(super) fn is_indexer() -> bool {
+    is_original() && !role::is_child()
 }
 
 /// Returns the path given by the program, resolved against the folder it gave.
@@ -66,23 +78,60 @@ pub(super) unsafe fn given(folder: c_int, path: *const c_char) -> Option<PathBuf
     }
     // SAFETY: not NULL.
     let path = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes()));
-    if folder == libc::AT_FDCWD || path.is_absolute() {
-        return Some(path.to_owned());
+    let path = match path.is_absolute() {
+        true => path.to_owned(),
+        false if path.as_os_str().is_empty() => return None,
+        false if folder == libc::AT_FDCWD => std::env::current_dir().ok()?.join(path),
+        false => std::fs::read_link(format!("/proc/self/fd/{folder}")).ok()?.join(path),
+    };
+    Some(resolved(path))
+}
+
+/// Resolves an absolute path that names a descriptor, or that has components which are not names.
+fn resolved(path: PathBuf) -> PathBuf {
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.starts_with(b"/proc/") || bytes.starts_with(b"/dev/fd/") {
+        return of_descriptor(&path).unwrap_or(path);
     }
-    let folder = std::fs::read_link(format!("/proc/self/fd/{folder}")).ok()?;
-    Some(folder.join(path))
+    if path.components().any(|part| part == Component::ParentDir) {
+        // The parent of a symbolic link's target is not the parent of the link.
+        let resolve = || Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
+        return resolve().unwrap_or(path);
+    }
+    if bytes.windows(2).any(|pair| matches!(pair, b"/." | b"//")) { path.components().collect() } else { path }
+}
+
+/// Returns the path of a file that is named by one of the program's descriptors.
+fn of_descriptor(path: &Path) -> Option<PathBuf> {
+    let folder = path.parent()?;
+    let is_own = || folder == Path::new(&format!("/proc/{}/fd", std::process::id()));
+    if folder != Path::new("/proc/self/fd") && folder != Path::new("/dev/fd") && !is_own() {
+        return None;
+    }
+    let descriptor = path.file_name()?.to_str()?.parse().ok()?;
+    match spool::lookup(descriptor) {
+        Some(file) => Some(file.spooled().path().to_owned()),
+        None => std::fs::read_link(path).ok(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::CString;
+
     use super::*;
 
     #[test]
     fn paths_are_taken_against_their_folder() {
         let folder = std::fs::File::open("/usr").unwrap();
         let number = std::os::fd::AsRawFd::as_raw_fd(&folder);
-        // SAFETY: both are C strings.
-        let (relative, absolute) = unsafe { (given(number, c"lib/x".as_ptr()), given(number, c"/etc".as_ptr())) };
-        assert_eq!((relative, absolute), (Some("/usr/lib/x".into()), Some("/etc".into())));
+        // SAFETY: all of them are C strings.
+        let path = |path: &CStr| unsafe { given(number, path.as_ptr()) }.map(|path| path.into_os_string());
+        assert_eq!(path(c"lib/x"), Some("/usr/lib/x".into()));
+        assert_eq!(path(c"/etc"), Some("/etc".into()));
+        assert_eq!(path(c"lib/./.x//y"), Some("/usr/lib/.x/y".into()));
+        assert_eq!(path(c"/usr/lib/../x"), Some("/usr/x".into()));
+        let link = CString::new(format!("/proc/self/fd/{number}")).unwrap();
+        assert_eq!(path(&link), Some("/usr".into()));
     }
 }

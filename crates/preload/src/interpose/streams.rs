@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use libc::{FILE, off_t, off64_t, size_t};
 
-use super::program::{errno, number_of, set_errno};
+use super::program::{aside, errno, is_original, number_of, set_errno};
 use crate::guard::Guard;
 use crate::spool::{self, OpenFile};
 
@@ -40,16 +40,6 @@ pub(super) unsafe fn descriptor_of(stream: *mut FILE) -> c_int {
     descriptor
 }
 
-/// Returns the spooled file of a stream.
-///
-/// # Safety
-/// The stream is NULL or open.
-pub(super) unsafe fn file_of(stream: *mut FILE) -> Option<Arc<OpenFile>> {
-    // SAFETY: guaranteed by the caller.
-    let descriptor = unsafe { descriptor_of(stream) };
-    spool::is_spooled(descriptor).then(|| spool::lookup(descriptor))?
-}
-
 /// Runs a call that may write a stream's buffer, with space reserved. `coming` returns the number of bytes that the
 /// call adds.
 ///
@@ -57,12 +47,11 @@ pub(super) unsafe fn file_of(stream: *mut FILE) -> Option<Arc<OpenFile>> {
 /// The stream is NULL or open.
 unsafe fn write_by<T>(stream: *mut FILE, coming: impl FnOnce() -> usize, call: impl FnOnce() -> T) -> T {
     // SAFETY: guaranteed by the caller.
-    let Some(file) = (unsafe { file_of(stream) }) else { return call() };
-    let Some(_guard) = Guard::enter() else { return call() };
+    let descriptor = unsafe { descriptor_of(stream) };
+    let Some((_guard, file)) = spooled_file(descriptor) else { return call() };
     // SAFETY: the stream is open. It is locked as the C library would lock it, so that no other thread adds bytes
     // meanwhile.
     unsafe {
-        let descriptor = descriptor_of(stream);
         flockfile(stream);
         let coming = coming();
         let pending = __fpending(stream);
@@ -75,10 +64,27 @@ unsafe fn write_by<T>(stream: *mut FILE, coming: impl FnOnce() -> usize, call: i
     }
 }
 
+/// Returns the spooled file of a descriptor, and marks the calls of this thread as ours as long as the file is used.
+pub(super) fn spooled_file(descriptor: c_int) -> Option<(Guard, Arc<OpenFile>)> {
+    if !spool::is_spooled(descriptor) || !is_original() {
+        return None;
+    }
+    let guard = Guard::enter()?;
+    let file = aside(|| spool::lookup(descriptor))?;
+    Some((guard, file))
+}
+
 /// Registers the stream of a descriptor, for calls that flush all streams.
 fn register(descriptor: c_int, stream: *mut FILE) {
     let mut streams = STREAMS.lock().unwrap_or_else(PoisonError::into_inner);
     streams.get_or_insert_default().insert(descriptor, stream as usize);
+}
+
+/// Forgets the stream of a descriptor that is about to be closed.
+pub(super) fn forget(descriptor: c_int) {
+    if let Some(streams) = STREAMS.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+        streams.remove(&descriptor);
+    }
 }
 
 /// Closes the stream of a spooled file through `call`.
@@ -87,9 +93,6 @@ fn register(descriptor: c_int, stream: *mut FILE) {
 /// The stream is open.
 pub(super) unsafe fn close_by<T>(stream: *mut FILE, descriptor: c_int, file: &OpenFile, call: impl FnOnce() -> T) -> T {
     let Some(_guard) = Guard::enter() else { return call() };
-    if let Some(streams) = STREAMS.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
-        streams.remove(&descriptor);
-    }
     // SAFETY: the stream is open. It is not locked, since closing destroys the lock, and no thread may use a stream
     // that another thread closes.
     let pending = unsafe { __fpending(stream) };
@@ -132,7 +135,7 @@ pub(crate) fn flush_all() -> c_int {
     unsafe { real(std::ptr::null_mut()) }
 }
 
-/// Runs a call of `formatted.c` that adds `coming` bytes to a stream.
+/// Runs a call of `variadic.c` that adds `coming` bytes to a stream.
 ///
 /// # Safety
 /// The stream is NULL or open.
@@ -147,7 +150,7 @@ unsafe extern "C" fn turbidite_stream_write(
     unsafe { write_by(stream, || coming, || call(context)) }
 }
 
-/// Returns whether a stream's file may be spooled, so that a function of `formatted.c` must compute its output's length
+/// Returns whether a stream's file may be spooled, so that a function of `variadic.c` must compute its output's length
 /// first.
 ///
 /// # Safety
@@ -191,5 +194,9 @@ exports! {
         |real| write_by(stream, || __fbufsize(stream), || real(stream, offset, from));
     fn fseeko64(stream: *mut FILE, offset: off64_t, from: c_int) -> c_int, c"fseeko64",
         |real| write_by(stream, || __fbufsize(stream), || real(stream, offset, from));
+    fn fsetpos(stream: *mut FILE, position: *const c_void) -> c_int, c"fsetpos",
+        |real| write_by(stream, || __fbufsize(stream), || real(stream, position));
+    fn fsetpos64(stream: *mut FILE, position: *const c_void) -> c_int, c"fsetpos64",
+        |real| write_by(stream, || __fbufsize(stream), || real(stream, position));
     fn rewind(stream: *mut FILE) -> (), c"rewind", |real| write_by(stream, || __fbufsize(stream), || real(stream));
 }

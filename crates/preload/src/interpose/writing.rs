@@ -8,8 +8,8 @@ use std::sync::Arc;
 use libc::{iovec, off_t, off64_t, size_t, ssize_t};
 
 use super::program::{errno, number_of, set_errno};
-use crate::guard::Guard;
-use crate::spool::{self, OpenFile};
+use super::streams::spooled_file;
+use crate::spool::OpenFile;
 
 /// The buffers of one write call.
 type Pieces<'a> = &'a [iovec];
@@ -45,10 +45,8 @@ fn write_by(
     call: impl FnOnce() -> ssize_t,
     rest: impl Fn(usize) -> ssize_t,
 ) -> ssize_t {
-    let entered = spool::is_spooled(descriptor).then(Guard::enter).flatten();
-    let Some(_guard) = entered else { return call() };
+    let Some((_guard, file)) = spooled_file(descriptor) else { return call() };
     let before = errno();
-    let Some(file) = spool::lookup(descriptor) else { return call() };
     let writing = match file.write(descriptor, bytes as u64, offset.and_then(|offset| u64::try_from(offset).ok())) {
         Ok(writing) => writing,
         Err(error) => {
@@ -146,10 +144,8 @@ fn given(offset: off64_t) -> Option<i64> {
 
 /// Truncates or extends a file through `call`.
 fn truncate_by(descriptor: c_int, length: i64, call: impl FnOnce() -> c_int) -> c_int {
-    let entered = spool::is_spooled(descriptor).then(Guard::enter).flatten();
-    let Some(_guard) = entered else { return call() };
+    let Some((_guard, file)) = spooled_file(descriptor) else { return call() };
     let before = errno();
-    let Some(file) = spool::lookup(descriptor) else { return call() };
     // The call writes nothing, but the file must not be moved meanwhile.
     let writing = file.write(descriptor, 0, None);
     set_errno(before);

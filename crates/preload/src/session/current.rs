@@ -9,9 +9,15 @@ use crate::notices::complain;
 use crate::process::{self, Start};
 use crate::world::is_waiting_for_ranks;
 
+static SESSION: OnceLock<Option<Mutex<Session>>> = OnceLock::new();
+
+/// Returns whether the session exists.
+pub(crate) fn is_begun() -> bool {
+    matches!(SESSION.get(), Some(Some(_)))
+}
+
 /// Returns the session, which the first call creates, or `None` without a valid configuration.
 fn shared() -> Option<&'static Mutex<Session>> {
-    static SESSION: OnceLock<Option<Mutex<Session>>> = OnceLock::new();
     let begin = |Start { plans, world }| Mutex::new(Session::new(plans, world));
     SESSION.get_or_init(|| process::take_start().map(begin)).as_ref()
 }
@@ -37,6 +43,16 @@ pub(crate) fn session_at_exit() -> Option<MutexGuard<'static, Session>> {
         );
     }
     session
+}
+
+/// Maximum time for which the helper that empties the spool waits for the session, below the wait of a signal handler.
+const SIGNAL_WAIT_LIMIT: Duration = Duration::from_millis(100);
+
+/// Returns the session for the thread that empties the spool, or `None` if a thread of the program holds the session's
+/// lock.
+pub(super) fn session_at_signal() -> Option<MutexGuard<'static, Session>> {
+    let begun = Instant::now();
+    lock_unless(shared()?, || begun.elapsed() >= SIGNAL_WAIT_LIMIT)
 }
 
 /// Returns the session if this process loaded the library. A forked child has no session.

@@ -2,11 +2,14 @@
 
 use std::path::Path;
 
+use super::ending;
 use super::placement::{Open, Placement, c_path};
 use super::state::Session;
 use crate::growing::Growing;
+use crate::leaving;
 use crate::pending::Finished;
-use crate::spool::{Choice, Spooled};
+use crate::role;
+use crate::spool::{Choice, Identity, Spooled};
 
 impl Session {
     /// Chooses the placement of a path that is about to be opened.
@@ -15,13 +18,18 @@ impl Session {
         let path = std::path::absolute(path).ok()?;
         let root = self.datasets[plan].plan.spool_root().map(Path::to_owned);
         if !writes {
-            let copy = Spooled::find(root.as_deref()?, &path)?;
+            let Some(copy) = Spooled::find(root.as_deref()?, &path) else {
+                self.missed(&path);
+                return None;
+            };
             return Some(Placement { path: c_path(&copy.place()), ..Placement::default() });
         }
+        role::claim();
+        leaving::prepare(ending::leave);
         if self.world.is_alone() {
             self.look_for_leftovers();
         }
-        let open = |spool| Open { plan, named, path: path.clone(), spool, anew, growing: None };
+        let open = |spool| Open { plan, named, path: path.clone(), spool, anew, growing: None, identity: None };
         let Some(epoch) = named.epoch else {
             return Some(Placement { open: Some(open(None)), ..Placement::default() });
         };
@@ -31,16 +39,22 @@ impl Session {
         }
         self.datasets[plan].observe(epoch);
         let dataset = &self.datasets[plan];
+        // A rank on another node would not find the file of all ranks.
+        let root = root.filter(|_| dataset.plan.pattern.names_ranks() || self.world.nodes() == 1);
         // A dataset that has stopped indexing spools no new files. Files that are already in the spool are opened
         // there.
         let root = root.filter(|root| !dataset.has_given_up() || Spooled::find(root, &path).is_some());
+        let mut turn = None;
         let spool = match root.map(|root| (Spooled::choose(&root, &path), root)) {
-            None | Some((Ok(Choice::Own), _)) => None,
-            Some((Ok(Choice::Spool(spooled)), _)) => Some(spooled),
+            None | Some((Ok((Choice::Own, _)), _)) => None,
+            Some((Ok((Choice::Spool(spooled), taken)), _)) => {
+                turn = taken;
+                Some(spooled)
+            }
             Some((Err(error), root)) => return Some(Placement::refuse(&Spooled::find(&root, &path)?, &error)),
         };
         let place = spool.as_ref().and_then(|spool| c_path(&spool.place()));
-        Some(Placement { path: place, open: Some(open(spool)), refused: None })
+        Some(Placement { path: place, open: Some(open(spool)), refused: None, turn })
     }
 
     /// Records that the file was opened as `descriptor`. Returns whether to watch the descriptor.
@@ -59,11 +73,17 @@ impl Session {
                 open.growing = Some(growing);
             }
         }
+        open.identity = Identity::of_descriptor(descriptor);
+        self.add_open(open, &[descriptor]);
+        true
+    }
+
+    /// Adds an open file with its descriptors.
+    pub(super) fn add_open(&mut self, open: Open, descriptors: &[i32]) {
         let number = self.next_file;
         self.next_file += 1;
         self.files.insert(number, open);
-        self.descriptors.insert(descriptor, number);
-        true
+        self.descriptors.extend(descriptors.iter().map(|&descriptor| (descriptor, number)));
     }
 
     /// Records that the program has duplicated a descriptor. Returns whether to watch the new one.
@@ -74,13 +94,40 @@ impl Session {
         true
     }
 
-    /// Records that the program has closed a watched descriptor. A file is complete when its last descriptor is closed.
+    /// Records that the program has closed a watched descriptor.
     pub(crate) fn closed(&mut self, descriptor: i32) {
-        let Some(number) = self.descriptors.remove(&descriptor) else { return };
-        if self.descriptors.values().any(|&other| other == number) {
+        if let Some(number) = self.descriptors.remove(&descriptor) {
+            self.complete_unless_used(number);
+        }
+    }
+
+    /// Closes the descriptors that refer to another file now: the program has closed them by a call that is not
+    /// intercepted.
+    pub(super) fn drop_strangers(&mut self) {
+        let mut strangers = Vec::new();
+        for (&descriptor, number) in &self.descriptors {
+            let Some(open) = self.files.get_mut(number) else { continue };
+            let now = Identity::of_descriptor(descriptor);
+            if now == open.identity {
+                continue;
+            }
+            // A file that has been moved out of the spool is another one.
+            if now.is_some() && now == open.path.metadata().ok().as_ref().map(Identity::of) {
+                open.identity = now;
+            } else {
+                strangers.push(descriptor);
+            }
+        }
+        strangers.into_iter().for_each(|descriptor| self.closed(descriptor));
+    }
+
+    /// Records that a file is complete, unless the program has a descriptor or a mapping of it.
+    pub(super) fn complete_unless_used(&mut self, number: u64) {
+        let is_open = self.descriptors.values().any(|&other| other == number);
+        if is_open || self.mapped.contains(&number) {
             return;
         }
-        let Some(Open { plan, named, path, spool, anew, growing }) = self.files.remove(&number) else { return };
+        let Some(Open { plan, named, path, spool, anew, growing, .. }) = self.files.remove(&number) else { return };
         if let Some(growing) = growing {
             return self.grown(plan, growing);
         }

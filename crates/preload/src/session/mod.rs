@@ -5,17 +5,24 @@
 //! determine this together, in calls that all ranks make. The number of such calls between two questions is computed
 //! from agreed values, so it is the same on all ranks.
 //!
-//! Map: `state` is the state of a process. `files` tracks the files that the program opens and closes, and `naming` the
-//! files that it renames and removes. `placement` is the path at which a file is opened. `agreement` asks the ranks,
-//! and `ending` handles the end of MPI or of the process. `current` holds the session of this process.
+//! Map: `state` is the state of a process. `files` tracks the files that the program opens and closes, `mapping` those
+//! that it maps, and `naming` and `folders` the names that it gives, changes and removes. `placement` is the path at
+//! which a file is opened. `agreement` asks the ranks, `shares` divides the files that several ranks wrote. `ending`
+//! handles the end of MPI or of the process, and `overlooked` names files that were not indexed. `current` holds the
+//! session of this process.
 
 mod agreement;
 mod current;
 mod ending;
 mod files;
+mod folders;
+mod mapping;
 mod naming;
+mod overlooked;
 mod placement;
+mod shares;
 mod state;
 
-pub(crate) use current::{of_original, session, session_at_exit};
-pub(crate) use placement::{Placement, Removal};
+pub(crate) use current::{is_begun, of_original, session, session_at_exit};
+pub(crate) use mapping::{has_mappings, remapped, unmapped};
+pub(crate) use placement::{Moved, Placement, Removal};

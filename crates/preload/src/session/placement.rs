@@ -9,7 +9,8 @@ use turbidite_source::Named;
 use crate::growing::Growing;
 use crate::notices::complain_of_place;
 use crate::process::{self, Watched};
-use crate::spool::Spooled;
+use crate::role;
+use crate::spool::{Identity, Spooled, Turn};
 
 /// A file that the program has open for writing.
 #[derive(Debug)]
@@ -22,6 +23,8 @@ pub(super) struct Open {
     pub(super) anew: bool,
     /// The epochs known so far, if the file holds several.
     pub(super) growing: Option<Growing>,
+    /// The file that was opened. `None` before that.
+    pub(super) identity: Option<Identity>,
 }
 
 /// The path at which a file is opened, and its state once it is open.
@@ -31,6 +34,8 @@ pub(crate) struct Placement {
     pub(crate) path: Option<CString>,
     pub(super) open: Option<Open>,
     pub(super) refused: Option<i32>,
+    /// Held until the file is open.
+    pub(super) turn: Option<Turn>,
 }
 
 impl Placement {
@@ -38,6 +43,9 @@ impl Placement {
     /// the child writes to the file, the file is moved to its original path.
     pub(crate) fn of_child(path: &Path, writes: bool) -> Option<Self> {
         let path = std::path::absolute(path).ok()?;
+        if writes {
+            role::record(&path);
+        }
         let Watched { spool, .. } = process::watched(&path)?;
         let copy = Spooled::find(spool.as_deref()?, &path)?;
         if !writes {
@@ -51,6 +59,17 @@ impl Placement {
     pub(super) fn refuse(copy: &Spooled, error: &std::io::Error) -> Self {
         complain_of_place(copy, error);
         Self { refused: Some(error.raw_os_error().unwrap_or(libc::EIO)), ..Self::default() }
+    }
+
+    /// Lets other processes open files in the spool, once this file is open there. The session must not be entered
+    /// before: another thread may wait for its turn in there.
+    pub(crate) fn end_turn(&mut self) {
+        self.turn = None;
+    }
+
+    /// Returns whether the session follows the file, which the program writes.
+    pub(crate) fn is_followed(&self) -> bool {
+        self.open.is_some()
     }
 
     /// Returns the error number with which the call must fail, if any.
@@ -68,6 +87,17 @@ impl Placement {
         self.path = None;
         if let Some(spool) = self.open.as_mut().and_then(|open| open.spool.take()) {
             spool.remove_empty_folders();
+        }
+    }
+
+    /// Drops the path in the spool if no file can be opened there.
+    pub(crate) fn withdraw_unless_possible(&mut self) {
+        let opens = |spooled: &Spooled| {
+            let place = spooled.place();
+            std::fs::File::options().append(true).create(true).open(place).is_ok()
+        };
+        if self.written_in_spool().is_some_and(|spooled| !opens(spooled)) {
+            self.withdraw();
         }
     }
 

@@ -1,6 +1,6 @@
 //! The state of this process.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,6 +12,7 @@ use super::placement::Open;
 use crate::config::DatasetPlan;
 use crate::dataset::Dataset;
 use crate::pace::Pace;
+use crate::process;
 use crate::world::World;
 
 /// The state of this process.
@@ -20,6 +21,8 @@ pub(crate) struct Session {
     /// The open files, by our own numbers; duplicated descriptors share one.
     pub(super) files: HashMap<u64, Open>,
     pub(super) descriptors: HashMap<i32, u64>,
+    /// The files that are mapped, or were when the mappings were looked at last.
+    pub(super) mapped: HashSet<u64>,
     pub(super) next_file: u64,
     pub(super) world: World,
     pub(super) calls: u64,
@@ -39,6 +42,7 @@ impl Session {
             datasets: plans.into_iter().map(|plan| Dataset::new(plan, Arc::clone(&process))).collect(),
             files: HashMap::new(),
             descriptors: HashMap::new(),
+            mapped: HashSet::new(),
             next_file: 0,
             world,
             calls: 0,
@@ -48,6 +52,14 @@ impl Session {
             question: Duration::ZERO,
             has_looked_for_leftovers: false,
         }
+    }
+
+    /// Returns whether the program has opened files that match or resemble a pattern.
+    pub(super) fn has_seen_files(&self) -> bool {
+        let seen = |(index, dataset): (usize, &Dataset)| {
+            dataset.tally.files > 0 || !dataset.pending.is_empty() || process::nearest(index).is_some()
+        };
+        self.datasets.iter().enumerate().any(seen)
     }
 
     /// Returns the first dataset whose pattern matches this path.

@@ -1,12 +1,51 @@
 //! Chooses whether a file is spooled, and moves closed files to their original paths.
 
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use super::folder::{self, OwnFolder};
 use super::free_space::{self, note_full};
-use super::{Spooled, moving};
+use crate::guard::Guard;
+
+use super::{Identity, Spooled, moving, retained};
+
+/// A lock among this user's processes, held from the choice of a file's location until the file is open there: a path
+/// has one copy at most.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    /// The locked folder, until the turn ends.
+    folder: Option<File>,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let _guard = Guard::enter();
+        // Closing the folder releases the lock.
+        self.folder = None;
+    }
+}
+
+impl Turn {
+    /// Waits until no other process is opening a file in the spool. Returns `None` if the folder cannot be created or
+    /// locked. No folder can be created for the file then, either.
+    fn take(root: &Path) -> Option<Self> {
+        let user = folder::user_folder(root);
+        loop {
+            let folder = File::open(&user).or_else(|_| {
+                OwnFolder::get(root)?;
+                File::open(&user)
+            });
+            let folder = folder.ok()?;
+            folder.lock().ok()?;
+            // The folder is removed with its last file, and may be created again.
+            if user.metadata().is_ok_and(|now| Identity::of(&now) == Identity::of(&folder.metadata().unwrap_or(now))) {
+                return Some(Self { folder: Some(folder) });
+            }
+        }
+    }
+}
 
 /// The location at which a file is opened for writing.
 #[derive(Debug)]
@@ -23,12 +62,23 @@ impl Spooled {
     ///
     /// # Errors
     /// Returns an error if another process's copy cannot be moved. Its bytes stay in the spool.
-    pub(crate) fn choose(root: &Path, path: &Path) -> io::Result<Choice> {
+    pub(crate) fn choose(root: &Path, path: &Path) -> io::Result<(Choice, Option<Turn>)> {
+        if !root.is_dir() || path.symlink_metadata().is_ok() || !path.parent().is_some_and(folder::is_writable) {
+            return Ok((Self::choose_alone(root, path)?, None));
+        }
+        let turn = Turn::take(root);
+        Ok((Self::choose_alone(root, path)?, turn))
+    }
+
+    fn choose_alone(root: &Path, path: &Path) -> io::Result<Choice> {
         if path.symlink_metadata().is_ok() {
             return Ok(Choice::Own);
         }
         match Self::find(root, path) {
-            Some(copy) if copy.is_own() => return Ok(Choice::Spool(copy)),
+            Some(copy) if copy.is_own() => {
+                retained::release(&copy);
+                return Ok(Choice::Spool(copy));
+            }
             Some(copy) => {
                 copy.put_in_place()?;
                 return Ok(Choice::Own);
@@ -39,7 +89,8 @@ impl Spooled {
         if !folder::is_writable(parent) {
             return Ok(Choice::Own);
         }
-        if let Err(why) = free_space::has_room(root, 0) {
+        let has_room = || free_space::has_room(root, 0);
+        if let Err(why) = has_room().or_else(|why| if retained::remove_all() { has_room() } else { Err(why) }) {
             note_full(root, &why);
             return Ok(Choice::Own);
         }

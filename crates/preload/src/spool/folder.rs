@@ -4,9 +4,10 @@
 //! of a running one. Each process has its own folder, so that it overwrites no file of a killed one.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Seek};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use serde::{Deserialize, Serialize};
@@ -30,6 +31,9 @@ pub(crate) struct OwnerNote {
     pub(crate) process: u32,
     /// Start time of the process, in clock ticks since boot.
     pub(crate) started: Option<u64>,
+    /// A number that the ranks of one job share.
+    #[serde(default)]
+    pub(crate) job: Option<u64>,
     /// Path of the configuration file of the run.
     pub(crate) config: PathBuf,
     pub(crate) datasets: Vec<DatasetNote>,
@@ -51,13 +55,30 @@ pub(crate) fn describe_owner(config: &Path, datasets: Vec<DatasetNote>) {
     let _ = DESCRIPTION.set((config, datasets));
 }
 
+/// The number that the ranks of this job share, or 0 before it is known.
+static JOB: AtomicU64 = AtomicU64::new(0);
+
+/// Stores the number that the ranks of this job share, for `.owner`.
+pub(crate) fn describe_job(job: u64) {
+    JOB.store(job, Ordering::Release);
+    for own in OWN.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        // Without the number, the folder is one of another job.
+        let _ = write_note(&own.owner);
+    }
+}
+
+/// Returns the number that the ranks of this job share.
+pub(crate) fn job() -> Option<u64> {
+    Some(JOB.load(Ordering::Acquire)).filter(|&job| job != 0)
+}
+
 /// This process's folder in one spool.
 #[derive(Debug)]
 pub(super) struct OwnFolder {
     root: PathBuf,
     path: PathBuf,
     /// The locked `.owner`. The lock ends with the process.
-    _owner: File,
+    owner: File,
     moves: File,
 }
 
@@ -104,7 +125,7 @@ impl OwnFolder {
                 return Err(io::ErrorKind::NotFound.into());
             }
             write_note(&owner)?;
-            Ok(Self { root: root.to_owned(), path: path.clone(), _owner: high(owner), moves: high(create(MOVES)?) })
+            Ok(Self { root: root.to_owned(), path: path.clone(), owner: high(owner), moves: high(create(MOVES)?) })
         };
         // Until this process holds its lock, another process may remove the folder, which has no files.
         let mut made = make();
@@ -139,8 +160,9 @@ pub(super) fn moves_of(folder: &Path) -> io::Result<File> {
 fn write_note(mut file: &File) -> io::Result<()> {
     let (config, datasets) = DESCRIPTION.get().cloned().unwrap_or_default();
     let (host, process, started) = identity();
-    let note = OwnerNote { version: 1, host, process, started, config, datasets };
+    let note = OwnerNote { version: 1, host, process, started, job: job(), config, datasets };
     file.set_len(0)?;
+    file.rewind()?;
     serde_json::to_writer(&mut file, &note).map_err(io::Error::from)
 }
 
@@ -218,6 +240,12 @@ pub(super) fn remove_if_empty(root: &Path, folder: &Path) {
     drop(all);
     // The removal fails if other processes of the user have folders there.
     let _ = std::fs::remove_dir(user_folder(root));
+}
+
+/// Removes this process's folders that have no files. A child may have moved the last file of one.
+pub(crate) fn remove_own_if_empty() {
+    let own: Vec<Arc<OwnFolder>> = OWN.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    own.into_iter().for_each(|own| remove_if_empty(&own.root, &own.path));
 }
 
 fn discard(folder: &Path) {

@@ -7,7 +7,8 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+
+use crate::notices::{self, Once};
 
 /// The share of a resource that stays free, as a divisor.
 const FREE_SHARE: u64 = 8;
@@ -140,39 +141,14 @@ fn reclaimable(path: &Path, names: [&str; 2]) -> u64 {
     text.lines().filter_map(value).sum()
 }
 
-/// The reason why a spool first refused a file, until it is reported.
-static FULL: Mutex<Full> = Mutex::new(Full::Never);
-
-#[derive(Debug)]
-enum Full {
-    Never,
-    Unsaid(String),
-    Said,
-}
-
-/// Records why the spool refused a file, unless another refusal was recorded before.
+/// Notes why the spool refused a file.
 pub(crate) fn note_full(root: &Path, why: &str) {
-    let mut full = FULL.lock().unwrap_or_else(PoisonError::into_inner);
-    if matches!(*full, Full::Never) {
-        *full = Full::Unsaid(format!("the spool {} {why}", root.display()));
-    }
-}
-
-/// Returns whether a full spool is still to be reported.
-pub(crate) fn is_full_unsaid() -> bool {
-    matches!(*FULL.lock().unwrap_or_else(PoisonError::into_inner), Full::Unsaid(_))
-}
-
-/// Returns the message that the spool is full, with the reason. Later calls return `None`.
-pub(crate) fn take_full() -> Option<String> {
-    let mut full = FULL.lock().unwrap_or_else(PoisonError::into_inner);
-    match std::mem::replace(&mut *full, Full::Said) {
-        Full::Unsaid(what) => Some(what),
-        before => {
-            *full = before;
-            None
-        }
-    }
+    notices::note(Once::Full, || {
+        let root = root.display();
+        format!(
+            "the spool {root} {why}; further files are written to their original paths, and stay there after indexing"
+        )
+    });
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::folder::{self, FILES, OwnerNote, note_of, user_folder};
+use super::listing::gather;
 
 /// The files left by one dead process.
 #[derive(Debug)]
@@ -23,8 +24,11 @@ pub(crate) fn leftovers(root: &Path) -> Vec<Leftover> {
             continue;
         }
         let files = folder.join(FILES);
-        let mut leftover = Leftover { owner: note_of(&folder), folder, paths: Vec::new(), bytes: 0 };
-        gather(&files, &files, &mut leftover);
+        let mut places = Vec::new();
+        gather(&files, &mut places);
+        let bytes = places.iter().filter_map(|place| place.metadata().ok()).map(|about| about.len()).sum();
+        let paths = places.iter().filter_map(|place| Some(Path::new("/").join(place.strip_prefix(&files).ok()?)));
+        let mut leftover = Leftover { owner: note_of(&folder), folder, paths: paths.collect(), bytes };
         if leftover.paths.is_empty() {
             // The folders hold no files. If the removal fails, a later run retries it.
             let _ = std::fs::remove_dir_all(&files);
@@ -35,16 +39,4 @@ pub(crate) fn leftovers(root: &Path) -> Vec<Leftover> {
         }
     }
     found
-}
-
-fn gather(files: &Path, folder: &Path, leftover: &mut Leftover) {
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        let (path, Ok(kind)) = (entry.path(), entry.file_type()) else { continue };
-        if kind.is_dir() {
-            gather(files, &path, leftover);
-        } else if let Ok(relative) = path.strip_prefix(files) {
-            leftover.bytes += entry.metadata().map_or(0, |about| about.len());
-            leftover.paths.push(Path::new("/").join(relative));
-        }
-    }
 }

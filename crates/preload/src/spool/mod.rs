@@ -18,26 +18,33 @@
 //! Map: `folder` is a process's folder, `spooled` is a file's place in that folder, and `choice` chooses whether a file
 //! is spooled. `open_file` is a file that the program has open, `table` finds it by descriptor, and `moving` moves it
 //! to its original path. `free_space` limits the space that the spool may take, and `reservation` reserves space.
-//! `leftovers` finds the files of dead processes. `system` wraps system calls.
+//! `retained` are files that are indexed already. `listing` lists the files of living processes, and `leftovers` those
+//! of dead ones. `system` wraps system calls.
 
 mod choice;
 mod folder;
 mod free_space;
 mod leftovers;
+mod listing;
 mod moving;
 mod open_file;
 mod reservation;
+mod retained;
 mod spooled;
 mod system;
 mod table;
 
-pub(crate) use choice::Choice;
-pub(crate) use folder::{DatasetNote, describe_owner};
-pub(crate) use free_space::{is_full_unsaid, take_full};
+pub(crate) use choice::{Choice, Turn};
+pub(crate) use folder::{DatasetNote, describe_job, describe_owner, job, remove_own_if_empty};
 pub(crate) use leftovers::{Leftover, leftovers};
+pub(crate) use listing::{copies_of_job, own_copies};
 pub(crate) use open_file::OpenFile;
+pub(crate) use retained::{is_retained, remove_retained, retain};
 pub(crate) use spooled::Spooled;
-pub(crate) use table::{find_open, is_spooled, lookup, open, open_descriptors, pause_for_fork, take};
+pub(crate) use system::{Identity, is_writable};
+pub(crate) use table::{
+    find_open, is_spooled, lookup, open, open_descriptors, pause_for_fork, put_in_place, take, within,
+};
 
 #[cfg(test)]
 mod tests;

@@ -13,7 +13,7 @@ use rustix::fs::{CWD, RenameFlags};
 
 use super::Spooled;
 use super::folder::{OwnFolder, moves_of};
-use super::system::{ByteLock, counterpart, replace};
+use super::system::{ByteLock, Identity, counterpart, replace};
 
 /// The permission bits of a file's mode.
 const PERMISSIONS: u32 = 0o7777;
@@ -42,10 +42,11 @@ pub(super) fn move_closed(spooled: &Spooled) -> io::Result<()> {
     std::fs::remove_file(spooled.place())
 }
 
-/// Moves a file that this process has open, and makes its `descriptors` refer to the moved file. The caller holds the
-/// locks.
-pub(super) fn move_open(spooled: &Spooled, handle: &File, descriptors: &[i32]) -> io::Result<()> {
+/// Moves a file that this process has open, and makes its `descriptors` refer to the moved file. Returns the identity
+/// of the moved file. The caller holds the locks.
+pub(super) fn move_open(spooled: &Spooled, handle: &File, descriptors: &[i32]) -> io::Result<Identity> {
     let draft = Draft::of(spooled.path(), handle)?;
+    let identity = Identity::of(&draft.file.metadata()?);
     let new =
         descriptors.iter().map(|&descriptor| counterpart(descriptor, &draft.path)).collect::<io::Result<Vec<_>>>()?;
     draft.keep(spooled.path())?;
@@ -54,13 +55,15 @@ pub(super) fn move_open(spooled: &Spooled, handle: &File, descriptors: &[i32]) -
     }
     // The file in the spool is obsolete. If the removal fails, the next run reports the file.
     let _ = spooled.remove();
-    Ok(())
+    Ok(identity)
 }
 
-/// Makes the descriptors of a moved file refer to the file at its new path.
-pub(super) fn exchange(descriptors: &[i32], path: &Path) -> io::Result<()> {
+/// Makes the descriptors of a moved file refer to the file at its new path. Returns the identity of that file.
+pub(super) fn exchange(descriptors: &[i32], path: &Path) -> io::Result<Identity> {
+    let identity = Identity::of(&path.metadata()?);
     let new = descriptors.iter().map(|&descriptor| counterpart(descriptor, path)).collect::<io::Result<Vec<_>>>()?;
-    descriptors.iter().zip(new).try_for_each(|(&descriptor, new)| replace(descriptor, new.as_fd()))
+    descriptors.iter().zip(new).try_for_each(|(&descriptor, new)| replace(descriptor, new.as_fd()))?;
+    Ok(identity)
 }
 
 /// A copy under a temporary name, which is removed on drop unless it is kept.

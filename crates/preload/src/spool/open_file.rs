@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::folder::OwnFolder;
 use super::free_space::{self, note_full};
 use super::reservation::Reservation;
-use super::system::{self, ByteLock};
+use super::system::{self, ByteLock, Identity};
 use super::{Spooled, moving};
 
 #[derive(Debug)]
@@ -37,7 +37,18 @@ pub(crate) struct OpenFile {
 struct State {
     reservation: Reservation,
     descriptors: Vec<i32>,
+    /// The file that the descriptors refer to, as long as the program has not closed them by a call that cannot be
+    /// intercepted.
+    identity: Identity,
     place: Place,
+}
+
+impl State {
+    /// Forgets the descriptors that refer to another file now. We must not exchange those.
+    fn drop_strangers(&mut self) {
+        let identity = Some(self.identity);
+        self.descriptors.retain(|&descriptor| Identity::of_descriptor(descriptor) == identity);
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,7 +82,12 @@ impl OpenFile {
         let folder = OwnFolder::existing(&spooled.root).ok_or(io::ErrorKind::NotFound)?;
         let handle = system::high(system::reopen(descriptor)?);
         let about = handle.metadata()?;
-        let state = State { reservation: Reservation::of(&about), descriptors: vec![descriptor], place: Place::Spool };
+        let state = State {
+            reservation: Reservation::of(&about),
+            descriptors: vec![descriptor],
+            identity: Identity::of(&about),
+            place: Place::Spool,
+        };
         Ok(Self { spooled, folder, number: about.ino(), handle, state: Mutex::new(state) })
     }
 
@@ -114,8 +130,14 @@ impl OpenFile {
             let length = self.handle.metadata()?.len();
             let begin = offset.into().unwrap_or_else(|| system::offset_of(descriptor).unwrap_or(length).max(length));
             let end = begin.saturating_add(bytes);
-            if let Err(why) = state.reservation.extend(&self.handle, &self.spooled.root, end) {
-                self.move_out(&mut state, &why)?;
+            if !state.reservation.covers(end) {
+                if Identity::of_descriptor(descriptor) != Some(state.identity) {
+                    state.descriptors.retain(|&one| one != descriptor);
+                    return Ok(Writing { in_spool: false, _state: state, _lock: lock });
+                }
+                if let Err(why) = state.reservation.extend(&self.handle, &self.spooled.root, end) {
+                    self.move_out(&mut state, &why)?;
+                }
             }
         }
         Ok(Writing { in_spool: state.place == Place::Spool, _state: state, _lock: lock })
@@ -169,9 +191,13 @@ impl OpenFile {
             return Ok((state, Some(lock)));
         }
         drop(lock);
+        state.drop_strangers();
         // If no file exists at the original path, the file was removed.
         state.place = match moving::exchange(&state.descriptors, self.spooled.path()) {
-            Ok(()) => Place::Own,
+            Ok(identity) => {
+                state.identity = identity;
+                Place::Own
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Place::Nowhere,
             Err(error) => return Err(error),
         };
@@ -184,7 +210,8 @@ impl OpenFile {
     }
 
     fn move_now(&self, state: &mut State) -> io::Result<()> {
-        moving::move_open(&self.spooled, &self.handle, &state.descriptors)?;
+        state.drop_strangers();
+        state.identity = moving::move_open(&self.spooled, &self.handle, &state.descriptors)?;
         state.place = Place::Own;
         state.reservation.shrink(0);
         Ok(())

@@ -7,7 +7,7 @@ use std::fs::{File, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use super::{free_space, system};
+use super::{free_space, retained, system};
 
 /// Bytes reserved beyond the end of a call's data, for writes of the C library that cannot be intercepted.
 const MARGIN_BYTES: u64 = 64 << 10;
@@ -30,15 +30,20 @@ impl Reservation {
         Self { bytes: if about.blocks() * 512 >= about.len() { about.len() } else { 0 } }
     }
 
+    /// Returns whether the bytes up to `end` plus a margin are reserved.
+    pub(super) fn covers(&self, end: u64) -> bool {
+        end.saturating_add(MARGIN_BYTES) <= self.bytes
+    }
+
     /// Reserves a file's bytes up to `end` plus a margin, in steps.
     ///
     /// # Errors
     /// Returns the reason if the spool at `root` has no room.
     pub(super) fn extend(&mut self, file: &File, root: &Path, end: u64) -> Result<(), String> {
-        let least = end.saturating_add(MARGIN_BYTES);
-        if least <= self.bytes {
+        if self.covers(end) {
             return Ok(());
         }
+        let least = end.saturating_add(MARGIN_BYTES);
         let step = (self.bytes / 2).clamp(LEAST_STEP_BYTES, MOST_STEP_BYTES);
         let ample = least.max(self.bytes.saturating_add(step));
         if self.extend_to(file, root, ample).is_ok() {
@@ -49,8 +54,11 @@ impl Reservation {
 
     fn extend_to(&mut self, file: &File, root: &Path, end: u64) -> Result<(), String> {
         let bytes = end - self.bytes;
-        free_space::has_room(root, bytes)?;
-        system::reserve(file, self.bytes, bytes).map_err(|error| free_space::unusable(&error))?;
+        let reserve = || {
+            free_space::has_room(root, bytes)?;
+            system::reserve(file, self.bytes, bytes).map_err(|error| free_space::unusable(&error))
+        };
+        reserve().or_else(|why| if retained::remove_all() { reserve() } else { Err(why) })?;
         self.bytes = end;
         Ok(())
     }

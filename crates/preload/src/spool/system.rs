@@ -3,29 +3,57 @@
 //! Safety: a descriptor of the program is in the table from its opening to its closing. It is used here only during the
 //! program's own calls with this descriptor. The program keeps the descriptor, and no function here closes it.
 
-use std::fs::{File, Permissions};
+use std::fs::{File, Metadata, Permissions};
 use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags, SeekFrom};
 use rustix::io::{DupFlags, Errno, FdFlags};
 
-/// Minimum number of our own descriptors, above the low numbers that a program expects to receive.
-const LEAST_DESCRIPTOR: i32 = 700;
+use crate::own_descriptors;
 
 /// Moves one of our own files to a high descriptor.
 pub(super) fn high(file: File) -> File {
-    let moved = rustix::io::fcntl_dupfd_cloexec(&file, LEAST_DESCRIPTOR).map(File::from);
-    // The file keeps its low descriptor if the process's limit does not allow a high one.
-    moved.unwrap_or(file)
+    // The file keeps its low descriptor if there is no high one.
+    let file = own_descriptors::duplicate(file.as_fd()).map_or(file, File::from);
+    own_descriptors::mark(file.as_raw_fd());
+    file
+}
+
+/// The device and inode of a file, which no other existing file has on this host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Identity {
+    device: u64,
+    inode: u64,
+}
+
+impl Identity {
+    pub(crate) fn of(about: &Metadata) -> Self {
+        Self { device: about.dev(), inode: about.ino() }
+    }
+
+    pub(crate) fn inode(self) -> u64 {
+        self.inode
+    }
+
+    /// Returns the identity of the file that one of the program's descriptors refers to now, or `None` if it is closed.
+    pub(crate) fn of_descriptor(descriptor: i32) -> Option<Self> {
+        let about = rustix::fs::fstat(program(&descriptor)).ok()?;
+        Some(Self { device: about.st_dev, inode: about.st_ino })
+    }
 }
 
 fn program(descriptor: &i32) -> BorrowedFd<'_> {
     // SAFETY: the descriptor is open, as stated at the top of this module.
     unsafe { BorrowedFd::borrow_raw(*descriptor) }
+}
+
+/// Returns whether the program may write to one of its descriptors.
+pub(crate) fn is_writable(descriptor: i32) -> bool {
+    rustix::fs::fcntl_getfl(program(&descriptor)).is_ok_and(|flags| flags.intersects(OFlags::WRONLY | OFlags::RDWR))
 }
 
 /// Returns the file offset of one of the program's descriptors.
@@ -70,7 +98,10 @@ pub(super) fn replace(descriptor: i32, new: BorrowedFd<'_>) -> io::Result<()> {
 
 /// Returns another descriptor of the same open file.
 pub(super) fn duplicate(descriptor: i32) -> io::Result<OwnedFd> {
-    Ok(rustix::io::fcntl_dupfd_cloexec(program(&descriptor), LEAST_DESCRIPTOR)?)
+    let new = own_descriptors::duplicate(program(&descriptor))?;
+    // A descriptor of the program's file is never closed by number.
+    own_descriptors::unmark(new.as_raw_fd());
+    Ok(new)
 }
 
 /// Reserves space for the bytes of a file from `begin` on, without changing its length.

@@ -2,22 +2,15 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{OpenFile, Spooled};
+use crate::descriptor_set::DescriptorSet;
 
-/// Number of descriptors with a flag. Files with larger descriptors are not spooled.
-const DESCRIPTORS: usize = 1 << 16;
-
-/// Flags that are set for descriptors of spooled files. Calls with any other descriptor take no lock.
-static SPOOLED: [AtomicBool; DESCRIPTORS] = [const { AtomicBool::new(false) }; DESCRIPTORS];
+/// Descriptors of spooled files. Calls with any other descriptor take no lock.
+static SPOOLED: DescriptorSet = DescriptorSet::new();
 
 static FILES: Mutex<Option<HashMap<i32, Arc<OpenFile>>>> = Mutex::new(None);
-
-fn flag(descriptor: i32) -> Option<&'static AtomicBool> {
-    usize::try_from(descriptor).ok().and_then(|number| SPOOLED.get(number))
-}
 
 fn files() -> MutexGuard<'static, Option<HashMap<i32, Arc<OpenFile>>>> {
     FILES.lock().unwrap_or_else(PoisonError::into_inner)
@@ -26,7 +19,12 @@ fn files() -> MutexGuard<'static, Option<HashMap<i32, Arc<OpenFile>>>> {
 /// Returns whether a descriptor may be that of a spooled file.
 #[inline]
 pub(crate) fn is_spooled(descriptor: i32) -> bool {
-    flag(descriptor).is_some_and(|flag| flag.load(Ordering::Acquire))
+    SPOOLED.contains(descriptor)
+}
+
+/// Returns the descriptors from `first` to `last` that may be those of spooled files.
+pub(crate) fn within(first: u32, last: u32) -> Vec<i32> {
+    SPOOLED.within(first, last)
 }
 
 /// Returns the spooled file of a descriptor.
@@ -39,13 +37,23 @@ pub(crate) fn find_open(spooled: &Spooled) -> Option<Arc<OpenFile>> {
     files().as_ref()?.values().find(|file| file.is(spooled)).cloned()
 }
 
+/// Moves a file to its original path, whether or not this process has it open.
+///
+/// # Errors
+/// Returns an error if the file cannot be moved. It then stays in the spool.
+pub(crate) fn put_in_place(spooled: &Spooled) -> io::Result<()> {
+    match find_open(spooled) {
+        Some(file) => file.move_to_own_place(),
+        None => spooled.put_in_place(),
+    }
+}
+
 /// Adds a file that the program has opened in the spool, and reserves its first bytes. If the spool is full, the file
 /// is moved to its original path and the descriptor refers to it there.
 ///
 /// # Errors
 /// Returns an error if neither the spool nor the original path can hold the file.
 pub(crate) fn open(spooled: &Spooled, descriptor: i32) -> io::Result<()> {
-    let Some(flag) = flag(descriptor) else { return Err(io::ErrorKind::Unsupported.into()) };
     // If the descriptor number is in the table, its previous file was closed by a call that is not intercepted.
     close(descriptor);
     let mut all = files();
@@ -57,8 +65,10 @@ pub(crate) fn open(spooled: &Spooled, descriptor: i32) -> io::Result<()> {
         }
         None => Arc::new(OpenFile::new(spooled.clone(), descriptor)?),
     };
+    if !SPOOLED.insert(descriptor) {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
     all.get_or_insert_default().insert(descriptor, Arc::clone(&file));
-    flag.store(true, Ordering::Release);
     drop(all);
     let ready = file.write(descriptor, 0, 0).map(drop);
     if ready.is_err() {
@@ -74,9 +84,7 @@ pub(crate) fn take(descriptor: i32) -> Option<Arc<OpenFile>> {
         return None;
     }
     let mut all = files();
-    if let Some(flag) = flag(descriptor) {
-        flag.store(false, Ordering::Release);
-    }
+    SPOOLED.remove(descriptor);
     all.as_mut()?.remove(&descriptor)
 }
 

@@ -12,14 +12,14 @@ fn roomy() -> tempfile::TempDir {
 }
 
 fn spooled(root: &Path, path: &Path) -> Spooled {
-    match Spooled::choose(root, path).unwrap() {
+    match Spooled::choose(root, path).unwrap().0 {
         Choice::Spool(spooled) => spooled,
         Choice::Own => panic!("{} is not spooled", path.display()),
     }
 }
 
 fn is_own(root: &Path, path: &Path) -> bool {
-    matches!(Spooled::choose(root, path).unwrap(), Choice::Own)
+    matches!(Spooled::choose(root, path).unwrap().0, Choice::Own)
 }
 
 fn files(root: &Path) -> usize {

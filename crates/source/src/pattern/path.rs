@@ -25,6 +25,8 @@ impl std::fmt::Display for PathPattern {
 pub struct Named {
     /// Epoch of the file, or `None` if files hold several epochs.
     pub epoch: Option<u64>,
+    /// Rank that wrote the file, or `None` if names do not contain ranks.
+    pub rank: Option<u64>,
     /// Id of the file's only record, or `None` if files hold several records.
     pub id: Option<u64>,
 }
@@ -55,6 +57,11 @@ impl PathPattern {
         self.pieces.contains(&Token::Id)
     }
 
+    /// Returns whether a file's path contains a rank, so that several ranks do not write to one file.
+    pub fn names_ranks(&self) -> bool {
+        self.pieces.contains(&Token::Rank)
+    }
+
     /// Returns the number of components at the end of a path that the pattern matches.
     pub fn names(&self) -> usize {
         let slashes = |piece: &Token| if let Token::Text(text) = piece { text.matches('/').count() } else { 0 };
@@ -67,7 +74,7 @@ impl PathPattern {
         let mut begin = Some(0);
         while let Some(at) = begin {
             if let Some(found) = bind(&self.pieces, &path[at..], Bound::default()) {
-                return Some(Named { epoch: found.epoch, id: found.id });
+                return Some(Named { epoch: found.epoch, rank: found.rank, id: found.id });
             }
             begin = path[at..].find('/').map(|slash| at + slash + 1);
         }
@@ -103,7 +110,7 @@ mod tests {
     fn records_can_be_files() {
         let pattern = PathPattern::parse("T.{epoch}/{id}").unwrap();
         assert!(pattern.names_records());
-        assert_eq!(pattern.matches("out/T.3/17"), Some(Named { epoch: Some(3), id: Some(17) }));
+        assert_eq!(pattern.matches("out/T.3/17"), Some(Named { epoch: Some(3), rank: None, id: Some(17) }));
         assert_eq!(pattern.matches("out/T.3/17x"), None);
     }
 
@@ -111,7 +118,7 @@ mod tests {
     fn epochs_can_be_inside_of_files() {
         let pattern = PathPattern::parse("melt.{rank}.bin").unwrap();
         assert!(!pattern.names_epochs());
-        assert_eq!(pattern.matches("out/melt.3.bin"), Some(Named { epoch: None, id: None }));
+        assert_eq!(pattern.matches("out/melt.3.bin"), Some(Named { epoch: None, rank: Some(3), id: None }));
         assert_eq!(pattern.matches("out/melt.3.bin.gz"), None);
     }
 

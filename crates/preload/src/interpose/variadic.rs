@@ -1,4 +1,4 @@
-//! The exported names of `formatted.c`'s functions.
+//! The exported names of `variadic.c`'s functions.
 //!
 //! A Rust library exports only symbols defined in Rust. Each exported function is therefore a jump to the C function,
 //! and preserves all arguments.
@@ -11,6 +11,13 @@ unsafe extern "C" {
     fn turbidite_fprintf_chk();
     fn turbidite_vfprintf();
     fn turbidite_vfprintf_chk();
+    fn turbidite_dprintf();
+    fn turbidite_dprintf_chk();
+    fn turbidite_vdprintf();
+    fn turbidite_vdprintf_chk();
+    fn turbidite_execl();
+    fn turbidite_execle();
+    fn turbidite_execlp();
 }
 
 macro_rules! jumps {
@@ -38,4 +45,11 @@ jumps! {
     __fprintf_chk => turbidite_fprintf_chk;
     vfprintf => turbidite_vfprintf;
     __vfprintf_chk => turbidite_vfprintf_chk;
+    dprintf => turbidite_dprintf;
+    __dprintf_chk => turbidite_dprintf_chk;
+    vdprintf => turbidite_vdprintf;
+    __vdprintf_chk => turbidite_vdprintf_chk;
+    execl => turbidite_execl;
+    execle => turbidite_execle;
+    execlp => turbidite_execlp;
 }
