@@ -40,7 +40,8 @@ STORES := $(CACHE)/stores-$(shell $(PYTHON) -V 2>/dev/null | cat - tools/require
 # Debian's Open MPI, under the names that all MPIs have.
 DEBIAN_MPI := $(CARGO_TARGET_DIR)/debian-openmpi
 MPI_TESTS := tests/mpi tests/c/test_mpi_write.py tests/c/test_mpi_shares.py tests/packages tests/fortran \
-	tests/preload/test_other_mpi.py tests/preload/test_without_finalize.py tests/python/test_mpi.py
+	tests/preload/test_other_mpi.py tests/preload/test_without_finalize.py tests/preload/test_habits.py \
+	tests/python/test_mpi.py
 # The MPI among the tools and the libraries built for it, for tests of what happens under another.
 OTHER_MPI = TURBIDITE_OTHER_PREFIX='$(TURBIDITE_PREFIX)' TURBIDITE_OTHER_MPI_BIN='$(VENV)/bin'
 # Real dumps beside the checkout where there are any, the sample otherwise.
