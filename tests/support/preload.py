@@ -148,8 +148,9 @@ def empty_spool():
 
 
 def complaints(said: str) -> str:
-    """What a program said on standard error but for how much was indexed."""
-    return "".join(line for line in said.splitlines(True) if not re.match(r"turbidite: indexed \d+ epochs?,", line))
+    """What a program said on standard error but for how much was indexed, and where files are until then."""
+    usual = r"turbidite: (indexed \d+ epochs?,|files are spooled in .* until they are indexed$)"
+    return "".join(line for line in said.splitlines(True) if not re.match(usual, line))
 
 
 def in_order(rows: numpy.ndarray) -> numpy.ndarray:

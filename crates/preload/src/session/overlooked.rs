@@ -11,6 +11,14 @@ use crate::notices::{complain_in_lines, count, display, ingest_command};
 use crate::role;
 use crate::world::World;
 
+/// What a message says of one file, and of several.
+const BY_CHILDREN: [&str; 2] =
+    ["is not indexed, since a child process wrote it", "are not indexed, since child processes wrote them"];
+const UNSEEN: [&str; 2] = [
+    "is not indexed, since the calls that wrote it are not seen",
+    "are not indexed, since the calls that wrote them are not seen",
+];
+
 /// Maximum number of folders that are listed, and of files that ranks compare.
 const MOST_FOLDERS: usize = 64;
 const MOST_FILES: usize = 256;
@@ -30,10 +38,8 @@ impl Session {
         for (index, dataset) in self.datasets.iter().enumerate() {
             let own = by_children.remove(&index).unwrap_or_default();
             let unseen = self.unseen(dataset).into_iter().filter(|path| !own.contains(path)).collect::<Vec<_>>();
-            for (files, why) in
-                [(own, "child processes wrote them"), (unseen, "the calls that wrote them are not seen")]
-            {
-                report(&self.world, dataset, &files, why);
+            for (files, what) in [(own, BY_CHILDREN), (unseen, UNSEEN)] {
+                report(&self.world, dataset, &files, what);
             }
         }
     }
@@ -81,7 +87,7 @@ fn listed(dataset: &Dataset, ranks: u64) -> Vec<PathBuf> {
 }
 
 /// Prints a message for the files of all ranks, on one of the ranks that have any. Collective.
-fn report(world: &World, dataset: &Dataset, files: &[PathBuf], why: &str) {
+fn report(world: &World, dataset: &Dataset, files: &[PathBuf], what: [&str; 2]) {
     let rank = i64::from(world.rank());
     let mut first = [if files.is_empty() { i64::MAX } else { rank }];
     let mut all = [files.len() as i64];
@@ -90,8 +96,7 @@ fn report(world: &World, dataset: &Dataset, files: &[PathBuf], why: &str) {
     }
     let number = u64::try_from(all[0]).unwrap_or(0);
     let (example, more) = (&files[0], if number > 1 { ", …" } else { "" });
-    let is = if number == 1 { "is" } else { "are" };
-    let what = count(number, "file");
+    let what = format!("{} {}", count(number, "file"), what[usize::from(number > 1)]);
     let later = ingest_command(&dataset.plan, Some(example), None, world.several());
-    complain_in_lines(&[format!("{what} {is} not indexed, since {why}: {}{more}{later}", display(example))]);
+    complain_in_lines(&[format!("{what}: {}{more}{later}", display(example))]);
 }
