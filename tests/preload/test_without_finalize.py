@@ -61,7 +61,7 @@ def test_a_rank_that_leaves(programs, tmp_path, left_spool, habit, epochs, mode)
     how = "has called MPI_Abort" if habit == "abort" else "ended without MPI_Finalize"
     found = re.fullmatch(
         rf"turbidite: {re.escape(str(out))}: rank {rank} {how}: epochs? ([0-9, and]+) (is|are) not "
-        r"indexed; the files stay as the program wrote them(; files of other ranks .+ --put-in-place')?; index them later with: "
+        r"indexed; the files stay as the program wrote them(; files that could not be moved .+ --put-in-place')?; index them later with: "
         r"turbidite ingest .+ --if-exists skip",
         lines[0],
     )

@@ -64,7 +64,9 @@ pub(crate) struct Dataset {
     retained: Vec<Spooled>,
     /// Hashes of the paths of all files that this rank has seen.
     known: HashSet<u64>,
-    /// The folders of these files.
+    /// Hashes of the paths that the program has removed after the index had replaced them.
+    removed: HashSet<u64>,
+    /// The folders of the files that this rank has seen.
     pub(crate) folders: BTreeSet<PathBuf>,
     /// The time at which the first of these files was written, by the clock of its file system.
     pub(crate) since: Option<SystemTime>,
@@ -86,6 +88,7 @@ impl Dataset {
             reach: Reach::Unknown,
             retained: Vec::new(),
             known: HashSet::new(),
+            removed: HashSet::new(),
             folders: BTreeSet::new(),
             since: None,
         }
@@ -131,7 +134,9 @@ impl Dataset {
         if !self.knows_all() || self.plan.pattern.names_records() {
             return;
         }
-        self.known.insert(Self::hash_of(&file.path));
+        let hash = Self::hash_of(&file.path);
+        self.known.insert(hash);
+        self.removed.remove(&hash);
         if let Some(folder) = file.path.parent().filter(|folder| !self.folders.contains(*folder)) {
             self.folders.insert(folder.to_owned());
         }
@@ -221,6 +226,13 @@ impl Dataset {
     /// Returns whether the index replaces the files of an epoch.
     pub(crate) fn has_replaced(&self, epoch: u64) -> bool {
         self.plan.spool_root().is_some() && self.tally.indexed.contains_key(&epoch)
+    }
+
+    /// Returns whether the program may remove a file that the index has replaced: once, and only if there was one.
+    pub(crate) fn may_remove(&mut self, path: &Path, rank: Option<u64>, world: &World) -> bool {
+        let hash = Self::hash_of(path);
+        let is_of_job = rank.is_none_or(|rank| !world.is_alone() && rank < u64::from(world.ranks()));
+        (self.knows_hash(hash) || is_of_job) && self.removed.insert(hash)
     }
 
     /// Returns the message that a file of the program is no longer a file.
@@ -388,13 +400,13 @@ impl Dataset {
         let later = ingest_command(&self.plan, example.map(|file| file.path.as_path()), range, world.several());
         let out = display(&self.plan.out);
         let spools = match self.plan.spool_root() {
-            // Processes on other hosts, and those that write on, move their files only if they are notified in time.
-            Some(root) if world.ranks() > 1 => format!(
-                "; files of other ranks may be in the spools of their hosts: run there 'turbidite salvage --spool {} \
-                 --put-in-place'",
+            // A process that is killed, or has too little time, does not move its files.
+            Some(root) => format!(
+                "; files that could not be moved in time are in the spools of their hosts: run there 'turbidite salvage \
+                 --spool {} --put-in-place'",
                 quoted(&root.display().to_string())
             ),
-            _ => String::new(),
+            None => String::new(),
         };
         Some(format!("{out}: {how}: {epochs} not indexed; the files stay as the program wrote them{spools}{later}"))
     }

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use crate::guard::Guard;
 use crate::notices::complain;
 use crate::own_descriptors;
+use crate::progress;
 
 /// The way in which the process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +67,7 @@ const SIGNALS: [(i32, &str); 15] = [
 const SIGNAL_WAIT_MS: i32 = 500;
 
 /// Maximum time for which `_exit` and `exec` wait while the helper makes no progress.
-const IDLE_WAIT_MS: i32 = 500;
+const IDLE_WAIT_MS: i32 = 30_000;
 
 /// The process with the helper, or 0. Forked children have none.
 static PROCESS: AtomicI32 = AtomicI32::new(0);
@@ -75,8 +76,6 @@ static WAKE: AtomicI32 = AtomicI32::new(-1);
 static DONE: AtomicI32 = AtomicI32::new(-1);
 /// The signal that ends the process, 0 for `_exit`, or -1 for `exec`.
 static REASON: AtomicI32 = AtomicI32::new(0);
-/// Counts the steps of the helper.
-static PROGRESS: AtomicU64 = AtomicU64::new(0);
 /// Whether a thread has begun to end the process by a signal. Other threads do not wait a second time.
 static IS_DYING: AtomicBool = AtomicBool::new(false);
 /// The signals whose default action is replaced by [`on_signal`], as bits.
@@ -84,11 +83,6 @@ static COVERED: AtomicU64 = AtomicU64::new(0);
 
 /// Empties this process's spool. The session sets it, since it knows the files.
 type Leave = fn(Ending);
-
-/// Records that the helper has made progress.
-pub(crate) fn note_progress() {
-    PROGRESS.fetch_add(1, Ordering::Relaxed);
-}
 
 /// Starts the helper and installs the signal handlers, once. `leave` empties the spool.
 pub(crate) fn prepare(leave: Leave) {
@@ -182,9 +176,9 @@ pub(crate) fn before(ending: Ending) {
     }
     REASON.store(if ending == Ending::Exec { -1 } else { 0 }, Ordering::Release);
     notify(WAKE.load(Ordering::Acquire));
-    let mut seen = PROGRESS.load(Ordering::Relaxed);
+    let mut seen = progress::steps();
     while !wait(DONE.load(Ordering::Acquire), IDLE_WAIT_MS) {
-        let now = PROGRESS.load(Ordering::Relaxed);
+        let now = progress::steps();
         if std::mem::replace(&mut seen, now) == now {
             return;
         }

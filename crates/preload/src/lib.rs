@@ -23,7 +23,9 @@
 //! epochs that are already indexed, and `growing` follows files of several epochs. `spool` holds files until they are
 //! indexed, if the index replaces them. `config` reads the configuration, and `process` holds it from the first call
 //! on. `world` is the set of ranks. `notices`, `nearest`, `summary` and `advice` produce messages. `guard`
-//! distinguishes the program's calls from ours. `locking` lets a process end while another thread waits.
+//! distinguishes the program's calls from ours. `locking` lets a process end while another thread waits, `leaving`
+//! empties the spool before other ends, and `progress` counts its steps. `role` distinguishes this process from its
+//! children, and `own_descriptors` our descriptors from the program's.
 
 mod advice;
 mod config;
@@ -46,6 +48,7 @@ mod pace;
 mod past;
 mod pending;
 mod process;
+mod progress;
 mod role;
 mod session;
 mod spool;

@@ -102,6 +102,11 @@ pub(crate) fn is_ready() -> bool {
     standing() == Standing::Ready
 }
 
+/// Returns whether the configuration has been read and is valid. Neither allocates nor waits.
+pub(crate) fn is_known_ready() -> bool {
+    matches!(CONFIGURED.get(), Some(Configured::Ready(_)))
+}
+
 /// Takes the initial state of the session. Returns `None` without a valid configuration, and from the second call on.
 pub(crate) fn take_start() -> Option<Start> {
     ready()?.start.lock().unwrap_or_else(PoisonError::into_inner).take()

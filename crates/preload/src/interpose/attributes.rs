@@ -44,7 +44,7 @@ pub(super) fn remove_copy(path: &Path) -> bool {
 /// # Safety
 /// `path` is NULL or a C string.
 pub(super) unsafe fn on_copy(folder: c_int, path: *const c_char, call: impl Fn(*const c_char) -> c_int) -> c_int {
-    if !Guard::is_free() {
+    if !Guard::is_free() || !process::is_known_ready() {
         return call(path);
     }
     let find = || {
@@ -81,7 +81,7 @@ pub(super) unsafe fn on_copy(folder: c_int, path: *const c_char, call: impl Fn(*
 /// # Safety
 /// `path` is NULL or a C string.
 pub(super) unsafe fn before_use_of_name(folder: c_int, path: *const c_char) -> Result<(), c_int> {
-    let Some(_guard) = Guard::enter() else { return Ok(()) };
+    let Some(_guard) = Guard::enter().filter(|_| process::is_known_ready()) else { return Ok(()) };
     // SAFETY: guaranteed by the caller.
     aside(|| unsafe { given(folder, path) }.map_or(Ok(()), |path| put_in_place(&path)))
 }

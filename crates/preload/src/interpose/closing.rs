@@ -15,21 +15,24 @@ use crate::spool::{self, OpenFile};
 /// Closes a descriptor of the program through `call`, which receives its spooled file.
 pub(super) fn close_by<T>(descriptor: c_int, call: impl FnOnce(Option<&OpenFile>) -> T) -> T {
     let is_watched = WATCHED.contains(descriptor) && is_original() && WATCHED.remove(descriptor);
-    let spooled = (spool::is_spooled(descriptor) && is_original()).then(|| {
-        let _guard = Guard::enter()?;
-        aside(|| spool::take(descriptor))
+    let is_spooled = spool::is_spooled(descriptor) && is_original();
+    let is_needed = descriptor == libc::STDERR_FILENO && session::is_begun() && is_original();
+    let known = (is_watched || is_spooled || is_needed).then(Guard::enter).flatten().map(|_guard| {
+        aside(|| {
+            if is_needed {
+                notices::keep_standard_error();
+            }
+            let watched = is_watched.then(|| session::of_original(true)?.before_close(descriptor)).flatten();
+            (spool::take(descriptor), watched)
+        })
     });
-    let spooled = spooled.flatten();
+    let (spooled, watched) = known.unwrap_or_default();
     if spooled.is_some() {
         // A program may close the descriptor of a stream, and the stream afterwards.
         streams::forget(descriptor);
     }
-    if descriptor == libc::STDERR_FILENO && session::is_begun() && is_original() {
-        let _guard = Guard::enter();
-        aside(notices::keep_standard_error);
-    }
     let result = call(spooled.as_deref());
-    if !is_watched && spooled.is_none() {
+    if spooled.is_none() && watched.is_none() {
         return result;
     }
     let Some(_guard) = Guard::enter() else { return result };
@@ -37,8 +40,8 @@ pub(super) fn close_by<T>(descriptor: c_int, call: impl FnOnce(Option<&OpenFile>
         if let Some(file) = spooled {
             file.leave(descriptor);
         }
-        if is_watched && let Some(mut session) = session::of_original(true) {
-            session.closed(descriptor);
+        if let (Some(number), Some(mut session)) = (watched, session::of_original(true)) {
+            session.complete_unless_used(number);
         }
     });
     result
@@ -83,6 +86,21 @@ fn close_range_by(first: c_uint, last: c_uint, call: impl Fn(c_uint, c_uint) -> 
     if begin <= last { call(begin, last) } else { 0 }
 }
 
+/// Closes the program's descriptors from `first` on, where the kernel lacks `close_range`.
+fn close_each(first: c_uint) {
+    let entries = aside(|| std::fs::read_dir("/proc/self/fd"));
+    let numbers: Vec<c_uint> =
+        entries.into_iter().flatten().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    for descriptor in
+        numbers.into_iter().filter(|&number| number >= first).filter_map(|number| c_int::try_from(number).ok())
+    {
+        if !own_descriptors::contains(descriptor) {
+            // SAFETY: the program closes this descriptor.
+            aside(|| unsafe { libc::close(descriptor) });
+        }
+    }
+}
+
 exports! {
     fn close(descriptor: c_int) -> c_int, c"close", |real| close_one(descriptor, || real(descriptor));
     fn fclose(stream: *mut FILE) -> c_int, c"fclose", |real| {
@@ -98,9 +116,16 @@ exports! {
             _ => real(first, last, flags),
         }
     };
-    fn closefrom(first: c_int) -> (), c"closefrom", |_real| {
+    fn closefrom(first: c_int) -> (), c"closefrom", |real| {
         // The C library ignores a negative beginning, too.
-        libc::close_range(c_uint::try_from(first).unwrap_or(0), c_uint::MAX, 0);
+        let begin = c_uint::try_from(first).unwrap_or(0);
+        if libc::close_range(begin, c_uint::MAX, 0) != 0 {
+            if !is_original() || own_descriptors::within(begin, c_uint::MAX).is_empty() {
+                real(first);
+            } else {
+                close_each(begin);
+            }
+        }
     };
     fn fcloseall() -> c_int, c"fcloseall", |real| {
         // The descriptors stay open; only the buffers are written.

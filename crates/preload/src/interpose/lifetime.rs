@@ -1,6 +1,6 @@
 //! Handles start and exit of the process.
 
-use super::program::{is_original, keep_original};
+use super::program::{expect_child, is_original, keep_original};
 use super::{
     attributes, closing, mapping, naming, opening, processes, raw, sharing, signals, streams, threads, writing,
 };
@@ -11,6 +11,8 @@ use crate::session::session_at_exit;
 use crate::spool;
 
 extern "C" fn at_exit() {
+    // Children of `clone` are not expected.
+    expect_child();
     if !is_original() {
         return;
     }
@@ -46,6 +48,10 @@ extern "C" fn at_load() {
     ];
     modules.iter().for_each(|find| find());
     keep_original();
+    if let Some(_guard) = Guard::enter() {
+        // The configuration is read before the program changes its folder, or makes system calls of its own.
+        process::standing();
+    }
     // The handler is registered before the program's own handlers, so that it runs after them. If registration fails,
     // nothing is indexed at exit; leftover files in the spool show that. SAFETY: the function is valid as long as this
     // library is loaded.

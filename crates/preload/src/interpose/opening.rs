@@ -46,6 +46,9 @@ impl Access {
 /// `path` is NULL or a C string.
 unsafe fn look(folder: c_int, path: *const c_char, access: Access) -> Option<Placement> {
     let _guard = Guard::enter()?;
+    if aside(process::standing) == process::Standing::Unset {
+        return None;
+    }
     let errno = errno();
     // SAFETY: guaranteed by the caller.
     let path = unsafe { given(folder, path) };
@@ -83,7 +86,7 @@ fn open_by(mut placement: Placement, own: *const c_char, call: impl Fn(*const c_
     }
     if descriptor < 0 {
         if let Some(_guard) = Guard::enter() {
-            placement.withdraw();
+            aside(|| placement.withdraw());
         }
         descriptor = call(own);
     }

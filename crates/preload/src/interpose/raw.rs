@@ -7,7 +7,9 @@ use std::ffi::{c_char, c_int, c_long, c_void};
 use super::mapping;
 use super::opening::descriptor_of;
 use super::processes::before_child;
+use super::program::errno;
 use crate::guard::Guard;
+use crate::process;
 
 thread_local! {
     /// Whether this thread makes a system call by a function of the C library.
@@ -157,13 +159,14 @@ exports! {
     fn syscall(call: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long, c"syscall",
         |real| {
             let by_kernel = || real(call, a, b, c, d, e, f);
-            // Our own code and the standard library in it make system calls, too, and so may the functions that are
-            // called here.
-            if !Guard::is_free() || IS_NESTED.replace(true) {
+            // Our own code and the functions that are called here make system calls, too. An allocator may make them
+            // before anything can be allocated.
+            if !process::is_known_ready() || !Guard::is_free() || IS_NESTED.replace(true) {
                 return by_kernel();
             }
             let result = by_function(call, [a, b, c, d, e, f], by_kernel);
             IS_NESTED.set(false);
-            result.unwrap_or_else(by_kernel)
+            // An old C library lacks some of the functions.
+            result.filter(|&result| result != -1 || errno() != libc::ENOSYS).unwrap_or_else(by_kernel)
         };
 }

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use super::current::session_at_signal;
 use super::state::Session;
 use crate::dataset::Dataset;
-use crate::leaving::{self, Ending};
+use crate::leaving::Ending;
 use crate::notices::{self, Once, complain, complain_in_lines, complain_of_place, is_first_of_job, is_first_of_launch};
 use crate::process;
+use crate::progress;
 use crate::role;
 use crate::spool;
 use crate::summary;
@@ -105,7 +106,7 @@ fn empty_spools(roots: &[PathBuf]) {
         } else if let Err(error) = spool::put_in_place(&copy) {
             complain_of_place(&copy, &error);
         }
-        leaving::note_progress();
+        progress::note();
     }
     spool::remove_own_if_empty();
 }

@@ -94,6 +94,12 @@ impl Session {
         true
     }
 
+    /// Forgets a watched descriptor that the program is about to close. Returns our number of its file. Another thread
+    /// may receive the descriptor as soon as it is closed.
+    pub(crate) fn before_close(&mut self, descriptor: i32) -> Option<u64> {
+        self.descriptors.remove(&descriptor)
+    }
+
     /// Records that the program has closed a watched descriptor.
     pub(crate) fn closed(&mut self, descriptor: i32) {
         if let Some(number) = self.descriptors.remove(&descriptor) {
@@ -122,7 +128,7 @@ impl Session {
     }
 
     /// Records that a file is complete, unless the program has a descriptor or a mapping of it.
-    pub(super) fn complete_unless_used(&mut self, number: u64) {
+    pub(crate) fn complete_unless_used(&mut self, number: u64) {
         let is_open = self.descriptors.values().any(|&other| other == number);
         if is_open || self.mapped.contains(&number) {
             return;

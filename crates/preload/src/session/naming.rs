@@ -129,7 +129,11 @@ impl Session {
         }
         let Some(copy) = copy else {
             // The program removes an old dump whose records are in the dataset.
-            return if self.is_replaced(&path) { Removal::Done } else { Removal::OfName };
+            let may_remove = self.is_replaced(&path)
+                && self
+                    .dataset_of(&path)
+                    .is_some_and(|(index, named)| self.datasets[index].may_remove(&path, named.rank, &self.world));
+            return if may_remove { Removal::Done } else { Removal::OfName };
         };
         if let Some(file) = spool::find_open(&copy) {
             file.removed();

@@ -90,11 +90,15 @@ impl Placement {
         }
     }
 
-    /// Drops the path in the spool if no file can be opened there.
+    /// Drops the path in the spool if no file can be opened there, and none is created.
     pub(crate) fn withdraw_unless_possible(&mut self) {
         let opens = |spooled: &Spooled| {
-            let place = spooled.place();
-            std::fs::File::options().append(true).create(true).open(place).is_ok()
+            let (place, mut options) = (spooled.place(), std::fs::File::options());
+            if place.exists() {
+                return options.append(true).open(place).is_ok();
+            }
+            let is_possible = options.write(true).create_new(true).open(&place).is_ok();
+            is_possible && std::fs::remove_file(place).is_ok()
         };
         if self.written_in_spool().is_some_and(|spooled| !opens(spooled)) {
             self.withdraw();

@@ -22,8 +22,8 @@ pub(crate) struct Turn {
 impl Drop for Turn {
     fn drop(&mut self) {
         let _guard = Guard::enter();
-        // Closing the folder releases the lock.
-        self.folder = None;
+        // A forked child may hold the folder open.
+        let _ = self.folder.take().map(|folder| folder.unlock());
     }
 }
 
@@ -95,7 +95,11 @@ impl Spooled {
             return Ok(Choice::Own);
         }
         match Self::make_room(root, path) {
-            Ok(spooled) => Ok(Choice::Spool(spooled)),
+            Ok(spooled) => {
+                // An indexed file of this path has been removed by the program.
+                retained::release(&spooled);
+                Ok(Choice::Spool(spooled))
+            }
             Err(error) => {
                 note_full(root, &free_space::unusable(&error));
                 Ok(Choice::Own)

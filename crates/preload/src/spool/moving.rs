@@ -4,7 +4,7 @@
 //! existing file. The file in the spool is removed last. At any time, one complete file holds the program's bytes.
 
 use std::fs::{File, Permissions};
-use std::io::{self, Seek};
+use std::io::{self, Read, Seek};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -14,6 +14,10 @@ use rustix::fs::{CWD, RenameFlags};
 use super::Spooled;
 use super::folder::{OwnFolder, moves_of};
 use super::system::{ByteLock, Identity, counterpart, replace};
+use crate::progress;
+
+/// Size of the pieces in which a file is copied.
+const PIECE_BYTES: u64 = 16 << 20;
 
 /// The permission bits of a file's mode.
 const PERMISSIONS: u32 = 0o7777;
@@ -119,6 +123,13 @@ impl Drop for Draft {
 
 fn copy(mut from: &File, mut to: &File) -> io::Result<()> {
     let expected = from.metadata()?.len();
-    let copied = io::copy(&mut from, &mut to)?;
-    if copied == expected { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+    let mut copied = 0;
+    while copied < expected {
+        match io::copy(&mut from.by_ref().take(PIECE_BYTES), &mut to)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            bytes => copied += bytes,
+        }
+        progress::note();
+    }
+    Ok(())
 }
