@@ -404,19 +404,21 @@ class Judge:
             self.faults.append(f"{command}: exit {done.returncode}: {done.stderr.strip()}")
 
     def index_later(self, unindexed: list[str], said: str) -> None:
-        """Runs the command of a message that indexes the other files."""
-        if (found := INGEST.search(said)) is None:
+        """Runs the commands of messages that index the other files."""
+        # Each process that a shell starts may be a job of its own.
+        commands = list(dict.fromkeys(INGEST.findall(said)))
+        if not commands:
             return
-        done = subprocess.run(
-            [binary(), *shlex.split(found[0])[1:]], capture_output=True, text=True, cwd=self.scratch, check=False
-        )
-        if done.returncode != 0:
-            self.faults.append(f"{found[0]}: exit {done.returncode}: {done.stderr.strip()}")
-            return
+        for command in commands:
+            line = [binary(), *shlex.split(command)[1:]]
+            done = subprocess.run(line, capture_output=True, text=True, cwd=self.scratch, check=False)
+            if done.returncode != 0:
+                self.faults.append(f"{command}: exit {done.returncode}: {done.stderr.strip()}")
+                return
         dataset = self.dataset()
         faults = faults_of_dataset(self.habit, self.plain.files, dataset)
         faults += [f"{path} is not indexed" for path in unindexed if not self.is_indexed(path, dataset)]
-        self.faults += [f"after {found[0]}: {fault}" for fault in faults]
+        self.faults += [f"after {commands[0]}: {fault}" for fault in faults]
 
     def dataset(self) -> dict[int, numpy.ndarray]:
         out = self.scratch / "ds"
