@@ -116,11 +116,13 @@ HABITS: dict[str, Habit] = {
     "empty_file": Habit(files=2),
     # Folders, inquiries, attributes.
     **dict.fromkeys(
-        ("rename_folder", "rename_parent", "folder_link", "dots", "chdir", "chdir_away", "openat", "fchdir",
+        ("rename_folder", "folder_link", "dots", "chdir", "chdir_away", "openat", "fchdir",
          "stat_before_close", "stat_after_close", "raw_stat", "chmod_before_close", "chmod", "chown", "utimensat", "truncate",
          "setxattr", "statvfs", "umask", "fchmod", "read_back", "copy"),
         SEEN,
     ),
+    # Another rank renames the folder of files that are known under their first names, before or after they are indexed.
+    "rename_parent": Habit(INDEXED, NAMED),
     **dict.fromkeys(("read_other_rank", "read_earlier"), MISSES),
     # Children.
     **dict.fromkeys(("child_writes", "child_writes_exit", "shell_makes", "shell_renames", "popen_writes"), CHILD),
