@@ -3,8 +3,6 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -85,20 +83,6 @@ pub(crate) fn print_noted(what: Once, speaks: bool) {
         && speaks
     {
         complain(&message);
-    }
-}
-
-/// Returns whether no other living process of this job on this host has asked before. `job` is a number of the job's
-/// ranks.
-pub(crate) fn is_first_of_job(job: Option<u64>) -> bool {
-    // The kernel releases the name with the process.
-    static NAME: OnceLock<UnixListener> = OnceLock::new();
-    let Some(job) = job else { return true };
-    let listener =
-        SocketAddr::from_abstract_name(format!("turbidite-{job:x}")).and_then(|name| UnixListener::bind_addr(&name));
-    match listener {
-        Ok(listener) => NAME.set(listener).is_ok(),
-        Err(error) => error.kind() != io::ErrorKind::AddrInUse,
     }
 }
 

@@ -6,7 +6,7 @@ use super::current::session_at_signal;
 use super::state::Session;
 use crate::dataset::Dataset;
 use crate::leaving::Ending;
-use crate::notices::{self, Once, complain, complain_in_lines, complain_of_place, is_first_of_job, is_first_of_launch};
+use crate::notices::{self, Once, complain, complain_in_lines, complain_of_place, is_first_of_launch};
 use crate::process;
 use crate::progress;
 use crate::role;
@@ -50,9 +50,8 @@ impl Session {
             return self.end();
         }
         self.close_all();
-        if is_first_of_job(spool::job()) {
-            self.print_left(&format!("rank {} ended without MPI_Finalize", self.world.rank()));
-        }
+        // Each rank prints this, since launchers kill the others when the first one has ended.
+        self.print_left(&format!("rank {} ended without MPI_Finalize", self.world.rank()));
         self.part_alone();
     }
 

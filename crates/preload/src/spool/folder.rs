@@ -68,7 +68,7 @@ pub(crate) fn describe_job(job: u64) {
 }
 
 /// Returns the number that the ranks of this job share.
-pub(crate) fn job() -> Option<u64> {
+pub(super) fn job() -> Option<u64> {
     Some(JOB.load(Ordering::Acquire)).filter(|&job| job != 0)
 }
 

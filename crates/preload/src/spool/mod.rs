@@ -35,7 +35,7 @@ mod system;
 mod table;
 
 pub(crate) use choice::{Choice, Turn};
-pub(crate) use folder::{DatasetNote, describe_job, describe_owner, job, remove_own_if_empty};
+pub(crate) use folder::{DatasetNote, describe_job, describe_owner, remove_own_if_empty};
 pub(crate) use leftovers::{Leftover, leftovers};
 pub(crate) use listing::{copies_of_job, own_copies};
 pub(crate) use open_file::OpenFile;
