@@ -49,8 +49,8 @@ impl RawRecords {
         Ok(Self { records, record_bytes, checks, constants })
     }
 
-    /// Checks the length of every file, and its header if the layout describes it. If it does not, the first file of each
-    /// epoch is checked for another format: every rank of a job lists all files, and opens as few as possible.
+    /// Checks the length of every file, and its header if the layout describes it. If it does not, the first file of
+    /// each epoch is checked for another format: every rank of a job lists all files, and opens as few as possible.
     pub(super) fn open(self, files: FilesByRank, notes: Vec<String>) -> Result<Source, SourceError> {
         let epoch = |(epoch, files): (u64, BTreeMap<u32, PathBuf>)| {
             if let Some(first) = files.values().next().filter(|_| self.checks.header_bytes() == 0) {
