@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -321,3 +322,45 @@ def test_what_is_indexed_is_what_query_finds(programs, plain, tmp_path, spool):
     expected = sum(int((part["energy"] > 0.1).sum()) for part in rows)
     said = turbidite("query", tmp_path / "ds", "--where", "energy > 0.1", "--count").stdout
     assert str(expected) in said.split() and expected > 0
+
+
+HDF5 = """
+import os, sys
+for epoch in (1, 2):
+    os.makedirs(f"{sys.argv[1]}/E.{epoch}")
+    with open(f"{sys.argv[1]}/E.{epoch}/rows.0", "wb") as file:
+        file.write((b"\\x89HDF\\r\\n\\x1a\\n" if epoch == 1 else bytes(8)) + bytes(1600))
+"""
+
+
+@pytest.mark.parametrize("mode", ["keep", "replace"])
+def test_files_of_another_format_are_refused_by_name(tmp_path, spool, mode):
+    """The file is as long as a header with records."""
+    config = configure(tmp_path / "c.toml", (SMALL, tmp_path / "ds", {"mode": mode, "spool": spool}))
+    said = run([sys.executable, "-c", HDF5, tmp_path / "out"], config)
+    assert "E.1/rows.0: is HDF5, not records as " in said and "the files of epoch 1 stay as the program wrote them" in said
+    assert len((tmp_path / "out/E.1/rows.0").read_bytes()) == 1608
+    assert list(stored(tmp_path / "ds", SMALL.record)) == [2]
+
+
+REWRITTEN = """
+import os, struct, sys
+def write(epoch, first):
+    os.makedirs(f"{sys.argv[1]}/E.{epoch}", exist_ok=True)
+    with open(f"{sys.argv[1]}/E.{epoch}/rows.0", "wb") as file:
+        file.write(bytes(8) + b"".join(struct.pack("<dQ", 1.0, first + number) for number in range(100)))
+write(1, 0)
+write(2, 100)
+os.unlink(f"{sys.argv[1]}/E.1/rows.0")
+write(1, 200)
+os._exit(0)
+"""
+
+
+def test_a_file_that_replaces_an_indexed_one_is_kept(tmp_path, spool):
+    """Epoch 1 has been indexed when epoch 2 began. Its second version is not the indexed file, which stayed in the spool."""
+    config = configure(tmp_path / "c.toml", (SMALL, tmp_path / "ds", {"mode": "replace", "spool": spool}))
+    run([sys.executable, "-c", REWRITTEN, tmp_path / "plain"], None)
+    said = run([sys.executable, "-c", REWRITTEN, tmp_path / "out"], config)
+    assert "the program ended by _exit: epochs 1 and 2 are not indexed" in said
+    assert written(tmp_path / "out") == written(tmp_path / "plain")

@@ -60,7 +60,7 @@ use serde::Deserialize;
 use turbidite::expr::DerivationSet;
 use turbidite::{Column, DataType, IfExists, Levels, Periods, Schema, SecondaryIndex};
 use turbidite_source::checks::{Checks, Texts};
-use turbidite_source::{Field, FieldLayout, PathPattern, lammps, vpic};
+use turbidite_source::{DumpFormat, Existing, Field, FieldLayout, PathPattern, lammps, vpic};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -92,7 +92,7 @@ struct DatasetEntry {
     #[serde(default)]
     index: Vec<String>,
     #[serde(default)]
-    format: Format,
+    format: DumpFormat,
     header_bytes: Option<usize>,
     record_bytes: Option<usize>,
     records: Option<String>,
@@ -131,19 +131,6 @@ enum LevelCount {
     Stated(u8),
 }
 
-/// The format of a dataset's files.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Format {
-    /// Consecutive records after a header of fixed size.
-    #[default]
-    Records,
-    /// VPIC particle dumps: consecutive records, with VPIC's header and fields built in.
-    Vpic,
-    /// LAMMPS binary dumps.
-    Lammps,
-}
-
 /// The handling of the program's own files.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -155,15 +142,6 @@ pub(crate) enum Mode {
     Replace,
 }
 
-#[derive(Debug, Default, Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Existing {
-    #[default]
-    Error,
-    Replace,
-    Skip,
-}
-
 /// One dataset and its source files.
 #[derive(Debug)]
 pub(crate) struct DatasetPlan {
@@ -172,10 +150,10 @@ pub(crate) struct DatasetPlan {
     pub(crate) pattern: PathPattern,
     pub(crate) out: PathBuf,
     pub(crate) schema: Schema,
-    pub(crate) format: Format,
+    pub(crate) format: DumpFormat,
     pub(crate) header_bytes: usize,
     pub(crate) record_bytes: usize,
-    /// The checks of each file's header, with [`Format::Records`].
+    /// The checks of each file's header, with [`DumpFormat::Records`].
     pub(crate) checks: Checks,
     pub(crate) fields: Vec<Field>,
     pub(crate) constants: Vec<Field>,
@@ -205,7 +183,7 @@ pub(crate) struct DatasetPlan {
 impl DatasetPlan {
     /// Returns whether files of any other format, or with parts missing, would be indexed.
     pub(crate) fn lacks_checks(&self) -> bool {
-        self.format == Format::Records && self.checks.header_bytes() == 0
+        self.format == DumpFormat::Records && self.checks.header_bytes() == 0
     }
 }
 
@@ -272,7 +250,7 @@ fn end(fields: &[Field]) -> usize {
 }
 
 impl DatasetEntry {
-    /// Returns the names of the given settings that describe records. Only [`Format::Records`] accepts these settings.
+    /// Returns the names of the given settings that describe records. Only [`DumpFormat::Records`] accepts these settings.
     fn descriptions(&self) -> Vec<&'static str> {
         let settings = [
             ("header_bytes", self.header_bytes.is_some()),
@@ -289,15 +267,15 @@ impl DatasetEntry {
 fn check_format(written: &DatasetEntry, pattern: &PathPattern) -> Result<(), String> {
     let unnamed = || Err(format!("'{}' has no {{epoch}}", written.files));
     match written.format {
-        Format::Records if !pattern.names_epochs() => unnamed(),
-        Format::Records if written.fields.is_empty() => {
+        DumpFormat::Records if !pattern.names_epochs() => unnamed(),
+        DumpFormat::Records if written.fields.is_empty() => {
             Err("[[dataset.field]] is missing: records need at least one, unless format names a known format"
                 .to_owned())
         }
-        Format::Records => Ok(()),
-        Format::Vpic if !pattern.names_epochs() => unnamed(),
-        Format::Vpic => check_vpic(written, pattern),
-        Format::Lammps => check_lammps(written, pattern),
+        DumpFormat::Records => Ok(()),
+        DumpFormat::Vpic if !pattern.names_epochs() => unnamed(),
+        DumpFormat::Vpic => check_vpic(written, pattern),
+        DumpFormat::Lammps => check_lammps(written, pattern),
     }
 }
 
@@ -341,13 +319,13 @@ fn check_lammps(written: &DatasetEntry, pattern: &PathPattern) -> Result<(), Str
 }
 
 /// Returns the constants in the headers of a dataset's files.
-fn constants(written: Vec<FieldLayout>, format: Format) -> Result<Vec<Field>, String> {
+fn constants(written: Vec<FieldLayout>, format: DumpFormat) -> Result<Vec<Field>, String> {
     let constant =
         |(index, name): (usize, &&str)| Field { column: Column::new(*name, DataType::F64), offset: 8 * index };
     match format {
-        Format::Records => fields(written, false),
-        Format::Vpic => Ok(vpic::constants()),
-        Format::Lammps => Ok(lammps::BOX.iter().enumerate().map(constant).collect()),
+        DumpFormat::Records => fields(written, false),
+        DumpFormat::Vpic => Ok(vpic::constants()),
+        DumpFormat::Lammps => Ok(lammps::BOX.iter().enumerate().map(constant).collect()),
     }
 }
 
@@ -355,10 +333,10 @@ fn plan(written: DatasetEntry, config: &Path) -> Result<DatasetPlan, String> {
     let pattern = PathPattern::parse(&written.files)?;
     check_format(&written, &pattern)?;
     let (header_bytes, mut fields) = match written.format {
-        Format::Vpic => (vpic::HEADER_BYTES, vpic::particle_fields()),
+        DumpFormat::Vpic => (vpic::HEADER_BYTES, vpic::particle_fields()),
         _ => (written.header_bytes.unwrap_or(0), fields(written.fields, true)?),
     };
-    if written.format == Format::Lammps
+    if written.format == DumpFormat::Lammps
         && let Some(opaque) = fields.iter().find(|field| matches!(field.column.data_type, DataType::FixedBytes(_)))
     {
         return Err(format!("'{}' must have a number type, like all of LAMMPS' columns", opaque.column.name));
@@ -368,7 +346,7 @@ fn plan(written: DatasetEntry, config: &Path) -> Result<DatasetPlan, String> {
         return Err(format!("a field ends beyond the record of {record_bytes} bytes"));
     }
     let constants = self::constants(written.constants, written.format)?;
-    if written.format == Format::Records && end(&constants) > header_bytes {
+    if written.format == DumpFormat::Records && end(&constants) > header_bytes {
         return Err(format!("a constant ends beyond the header of {header_bytes} bytes"));
     }
     let checks = Checks::parse(written.records.as_deref(), written.magic.as_ref(), header_bytes as u64)?;
@@ -424,11 +402,7 @@ fn plan(written: DatasetEntry, config: &Path) -> Result<DatasetPlan, String> {
         stored,
         mode: written.mode,
         spool: written.spool.unwrap_or_else(|| PathBuf::from("/dev/shm")),
-        if_exists: match written.if_exists {
-            Existing::Error => IfExists::Error,
-            Existing::Replace => IfExists::Replace,
-            Existing::Skip => IfExists::Skip,
-        },
+        if_exists: written.if_exists.into(),
         truncate_after: written.truncate_after,
         any_source: written.any_source,
         break_lock: written.break_lock,

@@ -9,11 +9,11 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use turbidite::partition::{block_records, sample_order};
-use turbidite::{ColumnView, DataType, RankJob};
+use turbidite::{ColumnView, RankJob};
 use turbidite_source::checks::Lengths;
-use turbidite_source::{Field, lammps, signature, vpic};
+use turbidite_source::{DumpFormat, Field, lammps, signature, vpic};
 
-use crate::config::{DatasetPlan, Format};
+use crate::config::DatasetPlan;
 use crate::conversion;
 use crate::pending::{EpochFiles, Finished, Gathered, Share};
 
@@ -73,8 +73,8 @@ pub(crate) fn append(
     for file in &files.finished {
         let place = file.place();
         let appended = match plan.format {
-            Format::Records | Format::Vpic => append_file(plan, &place, file.share, job, &mut blocks),
-            Format::Lammps => append_step(plan, file, epoch, job, &mut blocks),
+            DumpFormat::Records | DumpFormat::Vpic => append_file(plan, &place, file.share, job, &mut blocks),
+            DumpFormat::Lammps => append_step(plan, file, epoch, job, &mut blocks),
         };
         appended.map_err(|what| format!("{}: {what}", file.path.display()))?;
     }
@@ -92,7 +92,7 @@ fn open(path: &Path) -> Result<Option<(File, u64)>, String> {
 /// Checks a file's header, and the file's length against the header.
 fn check_header(plan: &DatasetPlan, header: &[u8], bytes: u64) -> Result<(), String> {
     match (plan.format, header.first_chunk()) {
-        (Format::Vpic, Some(header)) => vpic::check(header, bytes),
+        (DumpFormat::Vpic, Some(header)) => vpic::check(header, bytes),
         _ => {
             let (header_bytes, record_bytes) = (plan.header_bytes as u64, plan.file_record_bytes() as u64);
             plan.checks.check(header, Lengths { file: bytes, header: header_bytes, record: record_bytes })
@@ -146,7 +146,7 @@ fn append_file(
     if !body.is_multiple_of(stride) {
         return Err(format!("has {bytes} bytes, expected a header of {offset} and whole records of {stride}"));
     }
-    let constants: Vec<f64> = plan.constants.iter().map(|field| number(&header[field.offset..], field)).collect();
+    let constants: Vec<f64> = plan.constants.iter().map(|field| field.number(&header)).collect();
     let span = Span { offset, records: body / stride, stride }.part(share);
     append_span(plan, &file, &span, &constants, job, blocks, None)
 }
@@ -239,28 +239,6 @@ fn append_records(plan: &DatasetPlan, records: &[u8], constants: &[f64], job: &m
     views.extend((0..derived.len()).map(|index| derived.view(index)));
     let stored: Vec<ColumnView<'_>> = plan.stored.iter().map(|&index| views[index]).collect();
     job.append(&stored).map_err(|error| error.to_string())
-}
-
-/// Returns the value of a constant. `config` has checked that the constant lies inside the header.
-fn number(bytes: &[u8], field: &Field) -> f64 {
-    macro_rules! read {
-        ($type:ty) => {
-            bytes.first_chunk().map_or(f64::NAN, |bytes| <$type>::from_le_bytes(*bytes) as f64)
-        };
-    }
-    match field.column.data_type {
-        DataType::I8 => read!(i8),
-        DataType::I16 => read!(i16),
-        DataType::I32 => read!(i32),
-        DataType::I64 => read!(i64),
-        DataType::U8 => read!(u8),
-        DataType::U16 => read!(u16),
-        DataType::U32 => read!(u32),
-        DataType::U64 => read!(u64),
-        DataType::F32 => read!(f32),
-        DataType::F64 => read!(f64),
-        DataType::FixedBytes(_) => f64::NAN,
-    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,9 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::config::{DatasetPlan, Format};
+use turbidite_source::DumpFormat;
+
+use crate::config::DatasetPlan;
 use crate::own_descriptors;
 use crate::spool::{Leftover, Spooled};
 
@@ -138,7 +140,7 @@ pub(crate) fn ingest_command(
     epochs: Option<(u64, u64)>,
     ranks: Option<u32>,
 ) -> String {
-    if plan.format == Format::Lammps || plan.pattern.names_records() {
+    if plan.format == DumpFormat::Lammps || plan.pattern.names_records() {
         return String::new();
     }
     let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string();

@@ -49,7 +49,7 @@ pub mod vpic;
 
 pub use catalogue::{RecordFile, Source};
 pub use chunk::Chunk;
-pub use configuration::DatasetEntry;
+pub use configuration::{DatasetEntry, DumpFormat, Existing};
 pub use error::SourceError;
 pub use field::{Field, FieldLayout};
 pub use filler::Filler;
