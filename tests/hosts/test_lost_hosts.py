@@ -169,8 +169,10 @@ def test_ingest_gives_up_as_well(job):
     arguments = [prefix() / "bin" / "turbidite", *ingest_arguments(source, dataset, "energy"), "--if-exists", "skip"]
     mpiexec = job.mpi.bin / "mpiexec"
 
-    # The rank stops itself when it is about to read its records of epoch 2, which nobody else reads.
-    halted = ["env", *(f"{name}={value}" for name, value in halt.variables(f"E.2/records.{ON_LOST[1]}").items())]
+    # The rank stops itself when it is about to read its records of epoch 2, which nobody else reads. Every rank has looked
+    # at the format of every file before.
+    variables = halt.variables(f"E.2/records.{ON_LOST[1]}", after=1)
+    halted = ["env", *(f"{name}={value}" for name, value in variables.items())]
     job.running = job.hosts.start(mpiexec, [*halted, *arguments, "--stall", 10, "--patience", 200], {})
     until("ranks give up", lambda: job.running.poll() is not None)
     status, output = job.finish()

@@ -1,6 +1,7 @@
 /*
- * Preloaded, it stops the process when that is about to open a file whose path contains HALT_AT, the first time. A test
- * that needs a command in the middle of its work waits for that, and need not be faster than the command.
+ * Preloaded, it stops the process when that is about to open a file whose path contains HALT_AT, once, after HALT_AFTER
+ * earlier openings. A test that needs a command in the middle of its work waits for that, and need not be faster than the
+ * command.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -13,9 +14,9 @@
 
 static void halt_at(const char *path)
 {
-    static atomic_flag halted = ATOMIC_FLAG_INIT;
-    const char *at = getenv("HALT_AT");
-    if (at != NULL && strstr(path, at) != NULL && !atomic_flag_test_and_set(&halted))
+    static atomic_int openings;
+    const char *at = getenv("HALT_AT"), *after = getenv("HALT_AFTER");
+    if (at != NULL && strstr(path, at) != NULL && atomic_fetch_add(&openings, 1) == (after != NULL ? atoi(after) : 0))
         raise(SIGSTOP);
 }
 

@@ -22,9 +22,10 @@ def library() -> Path:
     return path
 
 
-def variables(at: str) -> dict[str, str]:
-    """The environment of a process that stops when it is about to open a file whose path contains `at`."""
-    return {"LD_PRELOAD": str(library()), "HALT_AT": at}
+def variables(at: str, after: int = 0) -> dict[str, str]:
+    """The environment of a process that stops when it is about to open a file whose path contains `at`, after as many
+    earlier openings."""
+    return {"LD_PRELOAD": str(library()), "HALT_AT": at, "HALT_AFTER": str(after)}
 
 
 def start_until(at: str, *arguments) -> subprocess.Popen:

@@ -250,7 +250,8 @@ fn end(fields: &[Field]) -> usize {
 }
 
 impl DatasetEntry {
-    /// Returns the names of the given settings that describe records. Only [`DumpFormat::Records`] accepts these settings.
+    /// Returns the names of the given settings that describe records. Only [`DumpFormat::Records`] accepts these
+    /// settings.
     fn descriptions(&self) -> Vec<&'static str> {
         let settings = [
             ("header_bytes", self.header_bytes.is_some()),

@@ -49,13 +49,9 @@ impl RawRecords {
         Ok(Self { records, record_bytes, checks, constants })
     }
 
-    /// Checks the length of every file, and its header if the layout describes it. If it does not, the first file of
-    /// each epoch is checked for another format: every rank of a job lists all files, and opens as few as possible.
+    /// Checks the length of every file, and its header if the layout describes it.
     pub(super) fn open(self, files: FilesByRank, notes: Vec<String>) -> Result<Source, SourceError> {
         let epoch = |(epoch, files): (u64, BTreeMap<u32, PathBuf>)| {
-            if let Some(first) = files.values().next().filter(|_| self.checks.header_bytes() == 0) {
-                self.check_signature(first, &read_first(first, HEAD_BYTES)?)?;
-            }
             let files = files.into_iter().map(|(rank, path)| self.file(rank, path));
             Ok((epoch, files.collect::<Result<Vec<_>, SourceError>>()?))
         };
@@ -68,6 +64,9 @@ impl RawRecords {
         let (header_bytes, record_bytes) = (self.records.header_bytes, self.record_bytes);
         let length = file_bytes(&path)?;
         let header = self.header(&path)?;
+        if self.checks.header_bytes() == 0 {
+            self.check_signature(&path, &header)?;
+        }
         if length >= header_bytes {
             let lengths = Lengths { file: length, header: header_bytes, record: record_bytes as u64 };
             let wrong = |what| SourceError::Unfit { path: path.clone(), what };
@@ -84,13 +83,14 @@ impl RawRecords {
         Ok(RecordFile { path, rank, records, constants, row_groups: Box::default() })
     }
 
-    /// Reads the bytes of a file that are checked or contain constants.
+    /// Reads the first bytes of a file, or as many as it has: those that are checked or contain constants.
     fn header(&self, path: &Path) -> Result<Vec<u8>, SourceError> {
         let constants = self.constants.iter().map(|field| field.offset + field.column.data_type.width()).max();
-        match self.checks.header_bytes().max(constants.unwrap_or(0)) {
-            0 => Ok(Vec::new()),
-            wanted => read_first(path, wanted),
-        }
+        let wanted = self.checks.header_bytes().max(HEAD_BYTES).max(constants.unwrap_or(0));
+        let mut header = Vec::with_capacity(wanted);
+        let file = File::open(path).of("open", path)?;
+        file.take(wanted as u64).read_to_end(&mut header).of("read", path)?;
+        Ok(header)
     }
 
     /// Refuses a file that begins like a file of another format. A layout that describes the headers is checked against
@@ -105,14 +105,6 @@ impl RawRecords {
         let what = format!("{name}, not raw records; {}{magic}", remedy.advice());
         Err(SourceError::Unfit { path: path.to_owned(), what })
     }
-}
-
-/// Reads the first bytes of a file, or as many as it has.
-fn read_first(path: &Path, wanted: usize) -> Result<Vec<u8>, SourceError> {
-    let mut bytes = Vec::with_capacity(wanted);
-    let file = File::open(path).of("open", path)?;
-    file.take(wanted as u64).read_to_end(&mut bytes).of("read", path)?;
-    Ok(bytes)
 }
 
 /// Returns the numbers in a header of `header_bytes` bytes.
@@ -299,7 +291,7 @@ mod tests {
             (
                 "",
                 &b"\x89HDF\r\n\x1a\n"[..],
-                Some("e.1000.0: HDF5, not raw records; 'turbidite ingest' reads it without"),
+                Some("e.1000.1: HDF5, not raw records; 'turbidite ingest' reads it without"),
             ),
             ("", b"PAR1\x15\x04\x15\x90", Some("Parquet, not raw records; a layout with format = \"parquet\"")),
             ("header_bytes = 16\n", &npy, Some("if records follow this header, state magic = \"93 4e 55 4d@0\"")),
@@ -308,11 +300,11 @@ mod tests {
         ] {
             let (root, options) = traces(&format!("{layout}{CARP}"), &[4, 4], 4);
             if layout.contains("magic") {
-                for name in ["T.200/e.200.0", "T.200/e.200.1", "T.1000/e.1000.1"] {
+                for name in ["T.200/e.200.0", "T.200/e.200.1", "T.1000/e.1000.0"] {
                     std::fs::write(root.path().join(name), &npy).unwrap();
                 }
             }
-            std::fs::write(root.path().join("T.1000/e.1000.0"), head).unwrap();
+            std::fs::write(root.path().join("T.1000/e.1000.1"), head).unwrap();
             match (Source::open(root.path(), &options), said) {
                 (Err(error), Some(said)) => assert!(error.to_string().contains(said), "{error}"),
                 (found, said) => assert_eq!((found.is_ok(), said), (true, None), "{found:?}"),
