@@ -253,7 +253,7 @@ impl Dataset {
             return format!("{what}; the files of epoch {epoch} stay as the program wrote them{stored}");
         }
         let example = files.finished.first().map(|file| file.path.as_path());
-        let later = ingest_command(&self.plan, example, None, world.several());
+        let later = ingest_command(&self.plan, example, None, world.job_ranks());
         format!(
             "{what}; nothing more is indexed into {}: the files stay as the program writes them{later}",
             display(&self.plan.out)
@@ -397,7 +397,7 @@ impl Dataset {
         };
         let range = self.pending.keys().next().copied().zip(self.pending.keys().last().copied());
         let example = self.pending.values().flat_map(|files| &files.finished).next();
-        let later = ingest_command(&self.plan, example.map(|file| file.path.as_path()), range, world.several());
+        let later = ingest_command(&self.plan, example.map(|file| file.path.as_path()), range, world.job_ranks());
         let out = display(&self.plan.out);
         let spools = match self.plan.spool_root() {
             // A process that is killed, or has too little time, does not move its files.

@@ -80,7 +80,7 @@ impl World {
     }
 
     /// Returns the number of ranks, or `None` for a program without MPI, which may write the files of several ranks.
-    pub(crate) fn several(&self) -> Option<u32> {
+    pub(crate) fn job_ranks(&self) -> Option<u32> {
         if let Self::Ranks { transport, .. } = self { Some(transport.ranks) } else { None }
     }
 

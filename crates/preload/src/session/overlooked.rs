@@ -97,6 +97,6 @@ fn report(world: &World, dataset: &Dataset, files: &[PathBuf], what: [&str; 2]) 
     let number = u64::try_from(all[0]).unwrap_or(0);
     let (example, more) = (&files[0], if number > 1 { ", …" } else { "" });
     let what = format!("{} {}", count(number, "file"), what[usize::from(number > 1)]);
-    let later = ingest_command(&dataset.plan, Some(example), None, world.several());
+    let later = ingest_command(&dataset.plan, Some(example), None, world.job_ranks());
     complain_in_lines(&[format!("{what}: {}{more}{later}", display(example))]);
 }

@@ -64,13 +64,13 @@ impl Spooled {
     /// Returns an error if another process's copy cannot be moved. Its bytes stay in the spool.
     pub(crate) fn choose(root: &Path, path: &Path) -> io::Result<(Choice, Option<Turn>)> {
         if !root.is_dir() || path.symlink_metadata().is_ok() || !path.parent().is_some_and(folder::is_writable) {
-            return Ok((Self::choose_alone(root, path)?, None));
+            return Ok((Self::choose_in_turn(root, path)?, None));
         }
         let turn = Turn::take(root);
-        Ok((Self::choose_alone(root, path)?, turn))
+        Ok((Self::choose_in_turn(root, path)?, turn))
     }
 
-    fn choose_alone(root: &Path, path: &Path) -> io::Result<Choice> {
+    fn choose_in_turn(root: &Path, path: &Path) -> io::Result<Choice> {
         if path.symlink_metadata().is_ok() {
             return Ok(Choice::Own);
         }
