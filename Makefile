@@ -93,13 +93,14 @@ install-libraries:
 	@install -m 755 '$(CARGO_TARGET_DIR)/release/libturbidite_capi.so' '$(PREFIX)/lib/libturbidite.so.0'
 	@ln -sfn libturbidite.so.0 '$(PREFIX)/lib/libturbidite.so'
 	@install -m 755 '$(CARGO_TARGET_DIR)/release/libturbidite_preload.so' '$(PREFIX)/lib/'
-	@install -m 644 crates/capi/include/turbidite.h mpi/turbidite_mpi.h '$(PREFIX)/include/'
+	@install -m 644 crates/capi/include/turbidite.h crates/capi/include/turbidite.hpp mpi/turbidite_mpi.h '$(PREFIX)/include/'
 	@install -m 644 crates/capi/fortran/turbidite.f90 crates/capi/fortran/turbidite_mpi.f90 '$(PREFIX)/include/'
 	@$(MAKE) --no-print-directory --silent -C mpi OUT='$(MPI_OUT)' MPICC='$(MPICC)'
 	@install -m 755 '$(MPI_OUT)'/*.so '$(PREFIX)/lib/'
 	@mkdir -p '$(PREFIX)/lib/pkgconfig'
-	@sed 's|@PREFIX@|'"$$(cd '$(PREFIX)' && pwd)"'|; s|@VERSION@|$(VERSION)|' crates/capi/turbidite.pc.in \
-		> '$(PREFIX)/lib/pkgconfig/turbidite.pc'
+	@for name in turbidite turbidite-mpi; do \
+		sed 's|@PREFIX@|'"$$(cd '$(PREFIX)' && pwd)"'|; s|@VERSION@|$(VERSION)|' "crates/capi/$$name.pc.in" \
+			> '$(PREFIX)/lib/pkgconfig/'"$$name.pc"; done
 	@mkdir -p '$(PREFIX)/lib/cmake/Turbidite'
 	@install -m 644 crates/capi/TurbiditeConfig.cmake '$(PREFIX)/lib/cmake/Turbidite/'
 	@sed 's|@VERSION@|$(VERSION)|' crates/capi/TurbiditeConfigVersion.cmake.in \

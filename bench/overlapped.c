@@ -107,7 +107,7 @@ int main(int argc, char **argv) {
         for (int piece = 1; piece < PIECES; piece++) {
             unused += compute(loops / PIECES);
             MPI_Barrier(MPI_COMM_WORLD);
-            if (indexes) CALL(turbidite_append_rows(dataset, records + (piece - 1) * rows, (size_t)rows));
+            if (indexes) CALL(turbidite_append_rows(dataset, records + (piece - 1) * rows, sizeof *records, (size_t)rows));
         }
         if (indexes) {
             double before_s = called_s;

@@ -52,7 +52,7 @@ int main(int argc, char **argv) {
             state = state * 6364136223846793005u + 1442695040888963407u;
             energies[i] = (float)-log(((double)(state >> 11) + 0.5) / 9007199254740992.0);
         }
-        const turbidite_view view = {energies, sizeof *energies};
+        const turbidite_view view = turbidite_values(energies, sizeof *energies);
         check(turbidite_append(dataset, &view, 1, ROWS) == TURBIDITE_OK, "turbidite_append");
         check(turbidite_renegotiate(dataset) == TURBIDITE_OK, "turbidite_renegotiate");
     }

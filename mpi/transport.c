@@ -14,9 +14,18 @@
 /* The reason why the last open or close of this thread failed. */
 static _Thread_local char last_error[MPI_MAX_ERROR_STRING + 128];
 
+/* In libturbidite, which the command and the Python package do not load. */
+#pragma weak turbidite_report_error
+
 const char *turbidite_mpi_last_error(void)
 {
     return last_error;
+}
+
+/* Lets turbidite_last_error return the last error, too, and print it if this rank `prints` it. Returns `status`. */
+static int report(int status, bool prints)
+{
+    return turbidite_report_error ? turbidite_report_error(status, last_error, prints) : status;
 }
 
 static void describe_error(char *text, size_t bytes, const char *what, int error)
@@ -28,17 +37,17 @@ static void describe_error(char *text, size_t bytes, const char *what, int error
     snprintf(text, bytes, "%s: %s", what, reason);
 }
 
-/* Records the reason why open or close failed. Returns `status`. */
-static int fail(int status, const char *what, int error)
+/* Records and reports the reason why open or close failed. Returns TURBIDITE_FAILED. */
+static int fail(const char *what, int error, bool prints)
 {
     describe_error(last_error, sizeof last_error, what, error);
-    return status;
+    return report(TURBIDITE_FAILED, prints);
 }
 
 static int refuse(const char *why)
 {
     snprintf(last_error, sizeof last_error, "%s", why);
-    return TURBIDITE_USAGE;
+    return report(TURBIDITE_USAGE, true);
 }
 
 int32_t connection_refuse(struct connection *connection, const char *what, int error)
@@ -163,7 +172,7 @@ static int connect_ranks(MPI_Comm communicator, turbidite_transport **transport)
     if (error == MPI_SUCCESS)
         error = MPI_Comm_size(communicator, &ranks);
     if (error != MPI_SUCCESS)
-        return fail(TURBIDITE_FAILED, "asking for the number of ranks", error);
+        return fail("asking for the number of ranks", error, true);
     struct connection *connection = calloc(1, sizeof *connection);
     bool mine = connection != NULL && allocate(connection, (uint32_t)ranks);
     bool all;
@@ -171,17 +180,18 @@ static int connect_ranks(MPI_Comm communicator, turbidite_transport **transport)
     if (!all) {
         if (connection != NULL)
             free_connection(connection);
-        return fail(TURBIDITE_FAILED, mine ? "opening the transport on another rank" : "no memory for the transport",
-                    error != MPI_SUCCESS ? error : MPI_ERR_NO_MEM);
+        return fail(mine ? "opening the transport on another rank" : "no memory for the transport",
+                    error != MPI_SUCCESS ? error : MPI_ERR_NO_MEM, !mine || error != MPI_SUCCESS);
     }
     fill_transport(connection, (uint32_t)rank, (uint32_t)ranks);
     connection->communicator = communicator;
     bool several;
     if (topology_find(connection, &several) != 0) {
         snprintf(last_error, sizeof last_error, "%s", connection->description);
-        int status = connection->failure == 0 ? TURBIDITE_USAGE : TURBIDITE_FAILED;
+        /* All ranks refuse rank 0's environment. */
+        bool is_refusal = connection->failure == 0;
         free_connection(connection);
-        return status;
+        return report(is_refusal ? TURBIDITE_USAGE : TURBIDITE_FAILED, !is_refusal || rank == 0);
     }
     if (several)
         connection->transport.nodes = connection->nodes;
@@ -203,7 +213,7 @@ int turbidite_mpi_open(MPI_Comm communicator, turbidite_transport **transport)
     MPI_Comm copy;
     int error = duplicate(communicator, &copy);
     if (error != MPI_SUCCESS)
-        return fail(TURBIDITE_FAILED, "duplicating the communicator", error);
+        return fail("duplicating the communicator", error, true);
     int status = connect_ranks(copy, transport);
     if (status != TURBIDITE_OK)
         MPI_Comm_free(&copy);
@@ -286,16 +296,18 @@ int turbidite_mpi_close(turbidite_transport *transport)
         /* Messages are not drained, since other ranks would conclude that this rank still receives. */
         snprintf(last_error, sizeof last_error, "%s", connection->description);
         outbox_abandon(&connection->outbox);
-        return TURBIDITE_FAILED;
+        /* The call that abandoned it has printed why. */
+        return report(TURBIDITE_FAILED, false);
     }
+    bool had_failed = connection->failure != 0;
     if (!settle(connection)) {
         snprintf(last_error, sizeof last_error, "%s", connection->description);
         outbox_abandon(&connection->outbox);
         /* MPI may still write to matched messages. These, the struct and the communicator are not freed before
          * MPI_Finalize. */
-        return TURBIDITE_FAILED;
+        return report(TURBIDITE_FAILED, had_failed || connection->transport.rank == 0);
     }
     int error = MPI_Comm_free(&connection->communicator);
     free_connection(connection);
-    return error == MPI_SUCCESS ? TURBIDITE_OK : fail(TURBIDITE_FAILED, "closing the transport", error);
+    return error == MPI_SUCCESS ? TURBIDITE_OK : fail("closing the transport", error, true);
 }

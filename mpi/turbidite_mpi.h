@@ -2,9 +2,9 @@
  * Turbidite over MPI: creates the transport of turbidite.h from a communicator.
  *
  *     turbidite_transport *transport;
- *     if (turbidite_mpi_open(MPI_COMM_WORLD, &transport) != TURBIDITE_OK)
- *         fprintf(stderr, "%s\n", turbidite_mpi_last_error());
- *     turbidite_open("particles.tbd", columns, 2, "energy", NULL, transport, &dataset);
+ *     if (turbidite_mpi_open(MPI_COMM_WORLD, &transport) != TURBIDITE_OK
+ *         || turbidite_open("particles.tbd", columns, 2, "energy", NULL, transport, &dataset) != TURBIDITE_OK)
+ *         MPI_Abort(MPI_COMM_WORLD, 1);
  *     ...
  *     turbidite_close(dataset);
  *     turbidite_mpi_close(transport);
@@ -37,7 +37,7 @@ extern "C" {
 /* Opens a transport between all ranks of an intracommunicator. Collective over the communicator. Returns TURBIDITE_OK;
  * or TURBIDITE_USAGE or TURBIDITE_FAILED, and sets `*transport` to NULL. If one rank fails, for example for lack of
  * memory, the call fails on every rank. */
-TURBIDITE_MPI_API int turbidite_mpi_open(MPI_Comm communicator, turbidite_transport **transport);
+TURBIDITE_CHECKED TURBIDITE_MPI_API int turbidite_mpi_open(MPI_Comm communicator, turbidite_transport **transport);
 
 /* A Fortran INTEGER, for which MPI 5's ABI has no C type. */
 #ifdef MPI_ABI_VERSION
@@ -57,10 +57,10 @@ TURBIDITE_MPI_API int turbidite_mpi_open_fortran(turbidite_mpi_fint communicator
  * If a call on a dataset over this transport has failed because ranks can no longer reach each other (stall_s, or an
  * MPI error), this function waits for no rank and returns TURBIDITE_FAILED immediately. End the program with MPI_Abort
  * then: MPI_Finalize waits for every rank, and never returns if one is missing. */
-TURBIDITE_MPI_API int turbidite_mpi_close(turbidite_transport *transport);
+TURBIDITE_CHECKED TURBIDITE_MPI_API int turbidite_mpi_close(turbidite_transport *transport);
 
-/* Returns the reason why this thread's last open or close failed. Valid until this thread's next open or close. Never
- * NULL. */
+/* Returns the reason why this thread's last open or close failed, as turbidite_last_error does, to programs that do not
+ * load libturbidite. Valid until this thread's next open or close. Never NULL. */
 TURBIDITE_MPI_API const char *turbidite_mpi_last_error(void);
 
 #ifdef __cplusplus

@@ -55,7 +55,7 @@ int main(int argc, char **argv) {
         for (size_t first = 0; first < rows; first += step) {
             turbidite_view views[COLUMNS];
             for (size_t i = 0; i < COLUMNS; i++)
-                views[i] = (turbidite_view){content + (i * rows + first) * VALUE_BYTES, VALUE_BYTES};
+                views[i] = turbidite_column_values(&columns[i], content + (i * rows + first) * VALUE_BYTES, VALUE_BYTES);
             check(turbidite_append(dataset, views, COLUMNS, rows - first < step ? rows - first : step));
         }
         check(turbidite_end_epoch(dataset, NULL));

@@ -54,7 +54,7 @@ static size_t column_count(const struct output *output)
 
 static int complain(const char *what)
 {
-    fprintf(stderr, "pic: cannot %s: %s\n", what, turbidite_last_error());
+    fprintf(stderr, "pic: cannot %s\n", what);
     return -1;
 }
 
@@ -62,10 +62,8 @@ int output_open(const struct output_options *options, struct output **output)
 {
     *output = allocate(1, sizeof **output);
     (*output)->plain = options->plain;
-    if (turbidite_mpi_open(MPI_COMM_WORLD, &(*output)->transport) != 0) {
-        fprintf(stderr, "pic: cannot open Turbidite's transport: %s\n", turbidite_mpi_last_error());
-        return -1;
-    }
+    if (turbidite_mpi_open(MPI_COMM_WORLD, &(*output)->transport) != 0)
+        return complain("open Turbidite's transport");
     turbidite_column columns[COLUMNS];
     for (int index = 0; index < COLUMNS; index++)
         columns[index] = LAYOUT[index].column;
@@ -82,7 +80,7 @@ static turbidite_status append_particles(struct output *output, const struct sim
     static struct record buffer[OUTPUT_BUFFER_PARTICLES];
     turbidite_view views[COLUMNS];
     for (int index = 0; index < COLUMNS; index++)
-        views[index] = (turbidite_view){(const char *)buffer + LAYOUT[index].offset, sizeof *buffer};
+        views[index] = turbidite_column_values(&LAYOUT[index].column, (const char *)buffer + LAYOUT[index].offset, sizeof *buffer);
     const struct particles *particles = &simulation->particles;
     for (size_t done = 0; done < particles->count;) {
         size_t count = particles->count - done;
@@ -116,10 +114,8 @@ int output_dump(struct output *output, const struct simulation *simulation)
 int output_close(struct output *output)
 {
     int failed = turbidite_close(output->dataset) != TURBIDITE_OK && complain("close " DATASET) != 0;
-    if (output->transport && turbidite_mpi_close(output->transport) != 0) {
-        fprintf(stderr, "pic: cannot close Turbidite's transport: %s\n", turbidite_mpi_last_error());
-        failed = 1;
-    }
+    if (output->transport && turbidite_mpi_close(output->transport) != 0)
+        failed = complain("close Turbidite's transport") != 0;
     free(output);
     return failed ? -1 : 0;
 }

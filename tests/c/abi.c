@@ -49,6 +49,8 @@ static void what_is_handed_over(void) {
     STRUCT(turbidite_view);
     FIELD(turbidite_view, data);
     FIELD(turbidite_view, stride);
+    FIELD(turbidite_view, type);
+    FIELD(turbidite_view, width);
     STRUCT(turbidite_options);
     FIELD(turbidite_options, struct_size);
     FIELD(turbidite_options, if_exists);

@@ -114,9 +114,6 @@ static void mistakes(turbidite_reader *reader) {
     CHECK(turbidite_histogram(reader, NULL, &x, &flat, least, NULL, NULL) == TURBIDITE_USAGE);
     CHECK(turbidite_histogram(reader, NULL, &no_room, NULL, least, NULL, NULL) == TURBIDITE_USAGE);
     CHECK(strstr(turbidite_last_error(), "no room for errors"));
-    /* The size of an earlier header. */
-    turbidite_bins earlier = {offsetof(turbidite_bins, errors), .column = "energy", .errors = (double *)1};
-    CHECK(turbidite_histogram(reader, NULL, &earlier, NULL, least, NULL, NULL) == TURBIDITE_OK);
     /* All defaults, without metrics. */
     CHECK(turbidite_histogram(reader, NULL, &x, NULL, least, NULL, NULL) == TURBIDITE_OK);
 }

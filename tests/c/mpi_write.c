@@ -142,8 +142,9 @@ static void append_views(turbidite_dataset *dataset, size_t count) {
     for (size_t begin = 0, piece = 1; begin < count; begin += piece, piece = piece * 3 % 4099) {
         if (piece > count - begin) piece = count - begin;
         const particle *first = &particles[begin];
-        turbidite_view views[COLUMNS] = {{&first->energy, sizeof *first}, {&first->id, sizeof *first},
-                                         {&first->momentum, sizeof *first}, {&first->cell, sizeof *first}};
+        turbidite_view views[COLUMNS] = {
+            turbidite_values(&first->energy, sizeof *first), turbidite_values(&first->id, sizeof *first),
+            turbidite_values(&first->momentum, sizeof *first), turbidite_values(&first->cell, sizeof *first)};
         CHECK(turbidite_append(dataset, views, COLUMNS, piece) == TURBIDITE_OK);
     }
 }
@@ -153,7 +154,7 @@ static void append_packed(turbidite_dataset *dataset, size_t count) {
     for (size_t begin = 0; begin < count;) {
         size_t piece = count - begin < 700 ? count - begin : 700;
         for (size_t i = 0; i < piece; i++) pack(&particles[begin + i], rows[i]);
-        CHECK(turbidite_append_rows(dataset, rows, piece) == TURBIDITE_OK);
+        CHECK(turbidite_append_rows(dataset, rows, sizeof rows[0], piece) == TURBIDITE_OK);
         memset(rows, 0xff, sizeof rows); /* the memory is the caller's again */
         begin += piece;
         if (rank == ranks / 2 && begin % 2100 == 0) CHECK(turbidite_renegotiate(dataset) == TURBIDITE_OK);
@@ -205,7 +206,7 @@ static void write_in_background(turbidite_dataset *dataset, uint64_t epoch) {
     append_packed(dataset, count);
     check_success(turbidite_end_epoch_start(dataset), TURBIDITE_OK);
     memset(particles, 0xff, sizeof particles);
-    CHECK(turbidite_append_rows(dataset, particles, 1) == TURBIDITE_USAGE);
+    CHECK(turbidite_append_rows(dataset, particles, RECORD_BYTES, 1) == TURBIDITE_USAGE);
     CHECK(turbidite_begin_epoch(dataset, epoch + 1) == TURBIDITE_USAGE);
     MPI_Barrier(MPI_COMM_WORLD);
     CHECK(turbidite_progress(dataset) == TURBIDITE_OK);
@@ -257,7 +258,7 @@ static void part_token(void) {
 static void part_restart(void) {
     turbidite_dataset *dataset = open_dataset(TURBIDITE_IF_EXISTS_SKIP);
     check_success(turbidite_begin_epoch(dataset, 30), TURBIDITE_SKIPPED);
-    CHECK(turbidite_append_rows(dataset, particles, 1) == TURBIDITE_USAGE);
+    CHECK(turbidite_append_rows(dataset, particles, RECORD_BYTES, 1) == TURBIDITE_USAGE);
     write_epoch(dataset, 60, 0);
     check_success(turbidite_truncate_after(dataset, 40), TURBIDITE_OK);
     check_success(turbidite_begin_epoch(dataset, 10), TURBIDITE_SKIPPED);

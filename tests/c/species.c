@@ -57,7 +57,7 @@ static void append(turbidite_dataset *dataset, uint32_t species, uint64_t epoch,
         block[i].species = species;
         block[i].id = id;
     }
-    CHECK(turbidite_append_rows(dataset, block, BLOCK) == TURBIDITE_OK);
+    CHECK(turbidite_append_rows(dataset, block, sizeof block[0], BLOCK) == TURBIDITE_OK);
 }
 
 int main(int argument_count, char **arguments) {

@@ -82,7 +82,7 @@ def test_all_trajectories_are_those_of_numpy(program, by_energy, dumps, tmp_path
     epochs = vpic.read_dumps(dumps)
     ids = numpy.unique(next(iter(epochs.values()))["id"])
     numpy.random.default_rng(1).permutation(ids).tofile(tmp_path / "ids")
-    arguments = (function, "id", tmp_path / "ids", "4", VALUES, "-", use)
+    arguments = (function, "id", tmp_path / "ids", "<i4", VALUES, "-", use)
     rows, metrics = ask(program, by_energy, *arguments, out=tmp_path / "rows", like=VPIC_ROW)
     expected = expected_rows(epochs, ids)
     assert rows.tobytes() == expected.tobytes()
@@ -113,7 +113,7 @@ def test_one_id_in_one_epoch_reads_little_by_the_index(program, by_energy, dumps
     chosen.tofile(tmp_path / "ids")
     bytes_read = {}
     for use in ("scan", "id"):
-        arguments = ("get", "id", tmp_path / "ids", "4", VALUES, at, use)
+        arguments = ("get", "id", tmp_path / "ids", "<i4", VALUES, at, use)
         rows, metrics = ask(program, by_energy, *arguments, out=tmp_path / "rows", like=VPIC_ROW)
         assert rows.tobytes() == expected_rows({at: epochs[at]}, chosen).tobytes()
         bytes_read[use] = metrics["bytes_read"]
@@ -137,8 +137,8 @@ def test_ids_of_every_kind_are_found(program, keyed, tmp_path, key, is_hashed):
     absent[names[-1]] = numpy.zeros(1, "V16") if names[-1] == "uuid" else 1_000_003
     ids = numpy.concatenate([chosen, absent, chosen[:100]])
     ids.tofile(tmp_path / "ids")
-    widths = ",".join(str(kind[name].itemsize) for name in names)
-    arguments = ("get", "-" if is_hashed else key, tmp_path / "ids", widths, "value", "-", "-")
+    types = ",".join(kind[name].str for name in names)
+    arguments = ("get", "-" if is_hashed else key, tmp_path / "ids", types, "value", "-", "-")
     rows, metrics = ask(program, dataset, *arguments, out=tmp_path / "rows", like=like)
 
     plain = lambda row: tuple(row[name].tobytes() if name == "uuid" else int(row[name]) for name in names)
@@ -169,7 +169,7 @@ def test_rows_beyond_the_memory_lie_in_the_scratch_folder(program, scratch, tmp_
     numpy.arange(len(rows), dtype="u4").tofile(tmp_path / "ids")
     like = numpy.dtype([("id", "<u4"), ("epoch", "<u8"), ("rest", "V4096")])
     for function in ("get", "tracks"):
-        arguments = (tmp_path / "dataset", function, "-", tmp_path / "ids", "4", "-", "-", "-", tmp_path / "rows")
+        arguments = (tmp_path / "dataset", function, "-", tmp_path / "ids", "<u4", "-", "-", "-", tmp_path / "rows")
         run(program, *arguments, tmp_path)
         found = numpy.fromfile(tmp_path / "rows", like)
         expected = rows[numpy.argsort(rows["id"])]
@@ -187,5 +187,5 @@ def test_memory_of_trajectories(program, by_energy, dumps, tmp_path):
     epochs = vpic.read_dumps(dumps)
     ids = epochs[max(epochs)]["id"][:500]
     ids.tofile(tmp_path / "ids")
-    run(*valgrind(), program, by_energy, "get", "id", tmp_path / "ids", "4", VALUES, "-", "id", tmp_path / "rows")
+    run(*valgrind(), program, by_energy, "get", "id", tmp_path / "ids", "<i4", VALUES, "-", "id", tmp_path / "rows")
     assert numpy.fromfile(tmp_path / "rows", VPIC_ROW).tobytes() == expected_rows(epochs, ids).tobytes()

@@ -1,12 +1,12 @@
 /*
  * Looks up and follows particles.
  *
- *     trajectories DATASET get ID IDS WIDTHS COLUMNS EPOCHS USE OUT [SCRATCH]
- *     trajectories DATASET tracks ID IDS WIDTHS COLUMNS EPOCHS USE OUT [SCRATCH]
+ *     trajectories DATASET get ID IDS TYPES COLUMNS EPOCHS USE OUT [SCRATCH]
+ *     trajectories DATASET tracks ID IDS TYPES COLUMNS EPOCHS USE OUT [SCRATCH]
  *     trajectories DATASET of ID PREDICATE AT COLUMNS EPOCHS USE OUT [SCRATCH]
  *     trajectories DATASET mistakes
  *
- * IDS is a file of packed ids, whose columns have these WIDTHS in bytes: "4,8". COLUMNS are separated by commas. "-" stands
+ * IDS is a file of packed ids, whose columns have these TYPES of NumPy: "<u4,<u8". COLUMNS are separated by commas. "-" stands
  * for NULL. Writes the packed rows to the file OUT, and prints the names of the columns, then the metrics.
  */
 #include <inttypes.h>
@@ -80,12 +80,30 @@ static void print_metrics(const turbidite_track_metrics *metrics) {
            metrics->duplicates, metrics->bytes_read);
 }
 
+/* The type of a column of ids, as NumPy names it. */
+static turbidite_column typed(const char *name) {
+    if (strcmp(name, "<i4") == 0) return (turbidite_column){NULL, TURBIDITE_I32, 0, NULL};
+    if (strcmp(name, "<i8") == 0) return (turbidite_column){NULL, TURBIDITE_I64, 0, NULL};
+    if (strcmp(name, "<u4") == 0) return (turbidite_column){NULL, TURBIDITE_U32, 0, NULL};
+    if (strcmp(name, "<u8") == 0) return (turbidite_column){NULL, TURBIDITE_U64, 0, NULL};
+    CHECK(name[0] == '|' && name[1] == 'V');
+    return (turbidite_column){NULL, TURBIDITE_BYTES, (uint32_t)atoi(name + 2), NULL};
+}
+
+static size_t bytes_of(const turbidite_column *column) {
+    return column->width ? column->width : column->type == TURBIDITE_I32 || column->type == TURBIDITE_U32 ? 4 : 8;
+}
+
 /* Reads a file of packed ids, and makes views of their columns. */
-static void *read_ids(const char *path, char *stated_widths, turbidite_view *views, size_t *view_count, size_t *id_count) {
-    const char *widths[MOST];
-    *view_count = cut(stated_widths, widths);
+static void *read_ids(const char *path, char *types, turbidite_view *views, size_t *view_count, size_t *id_count) {
+    const char *names[MOST];
+    turbidite_column columns[MOST];
+    *view_count = cut(types, names);
     size_t stride = 0;
-    for (size_t i = 0; i < *view_count; i++) stride += (size_t)atoi(widths[i]);
+    for (size_t i = 0; i < *view_count; i++) {
+        columns[i] = typed(names[i]);
+        stride += bytes_of(&columns[i]);
+    }
     FILE *file = fopen(path, "rb");
     CHECK(file && fseek(file, 0, SEEK_END) == 0);
     size_t bytes = (size_t)ftell(file);
@@ -95,8 +113,8 @@ static void *read_ids(const char *path, char *stated_widths, turbidite_view *vie
     CHECK(ids && fread(ids, 1, bytes, file) == bytes && fclose(file) == 0);
     size_t offset = 0;
     for (size_t i = 0; i < *view_count; i++) {
-        views[i] = (turbidite_view){ids + offset, stride};
-        offset += (size_t)atoi(widths[i]);
+        views[i] = turbidite_column_values(&columns[i], ids + offset, stride);
+        offset += bytes_of(&columns[i]);
     }
     *id_count = bytes / stride;
     return ids;
@@ -159,7 +177,8 @@ static void mistakes(const char *path) {
     turbidite_reader *reader;
     CHECK(turbidite_reader_open(path, &reader) == TURBIDITE_OK);
     int32_t ids[] = {16, -1, 16};
-    turbidite_view view = {ids, sizeof ids[0]}, two[] = {view, view}, narrow = {ids, 2}, nowhere = {NULL, 4};
+    turbidite_view view = turbidite_values(ids, sizeof ids[0]), two[] = {view, view}, narrow = turbidite_values(ids, 2);
+    turbidite_view nowhere = turbidite_values((int32_t *)NULL, 4), unsigned_ids = turbidite_values((uint32_t *)ids, 4);
     const char *missing[] = {"energie"}, *unnamed[] = {NULL};
     const turbidite_track_request good = {.struct_size = sizeof good, .id = "id", .ids = &view, .view_count = 1, .id_count = 3};
     struct ArrowArrayStream stream;
@@ -187,7 +206,8 @@ static void mistakes(const char *path) {
     REFUSED(TURBIDITE_USAGE, "view_count", wrong.view_count = 0);
     REFUSED(TURBIDITE_USAGE, "view_count", wrong.id = "id,i");
     REFUSED(TURBIDITE_USAGE, "stride", wrong.ids = &narrow);
-    REFUSED(TURBIDITE_USAGE, "data", wrong.ids = &nowhere);
+    REFUSED(TURBIDITE_USAGE, "column 'id': the address of the values is NULL", wrong.ids = &nowhere);
+    REFUSED(TURBIDITE_USAGE, "column 'id': the values are u32, but the column is i32", wrong.ids = &unsigned_ids);
     REFUSED(TURBIDITE_USAGE, "address space", wrong.id_count = SIZE_MAX);
     REFUSED(TURBIDITE_USAGE, "'energy', is f32", wrong.id = NULL);
     REFUSED(TURBIDITE_USAGE, "'energy' is f32", wrong.id = "energy");

@@ -41,7 +41,8 @@ static void write_dataset(const char *path) {
         rows[i].y = (float)(i / 141);
         rows[i].w = i % 100 ? 1 : 500;
     }
-    turbidite_view views[] = {{&rows[0].x, sizeof rows[0]}, {&rows[0].y, sizeof rows[0]}, {&rows[0].w, sizeof rows[0]}};
+    turbidite_view views[] = {turbidite_values(&rows[0].x, sizeof rows[0]), turbidite_values(&rows[0].y, sizeof rows[0]),
+                              turbidite_values(&rows[0].w, sizeof rows[0])};
     CHECK(turbidite_begin_epoch(dataset, 3) == TURBIDITE_OK);
     CHECK(turbidite_append(dataset, views, 3, ROWS) == TURBIDITE_OK);
     CHECK(turbidite_end_epoch(dataset, NULL) == TURBIDITE_OK);

@@ -26,7 +26,15 @@ def test_statuses_and_messages(tmp_path):
         "gfortran", tmp_path, prefix() / "include" / "turbidite.f90", ROOT / "tests" / "fortran" / "refusals.f90",
         *linked("turbidite"),
     )  # fmt: skip
-    assert run(program, tmp_path / "dataset").stdout.strip() == "ok"
+    done = run(program, tmp_path / "dataset")
+    assert done.stdout.strip() == "ok"
+    # Each failed call says so, but for appends after the first, and for what follows `turbidite_print_errors(0)`.
+    assert "turbidite_append: columns: the views have different lengths\n" in done.stderr
+    assert "turbidite_end_epoch: epoch 1 failed on rank 0: " in done.stderr and "epoch 2 failed" not in done.stderr
+    rows = turbidite_package.open(tmp_path / "dataset-unsigned").query().to_numpy()
+    assert rows["id"].dtype == "u8" and sorted(rows["id"].tolist()) == sorted([*range(1, 11)] * 2)
+    assert set(rows["species"].tolist()) == {255} and rows["cell"].tolist().count(2) == 11
+    assert [bytes(name) for name in rows["name"]].count(b"xyz") == 10
 
 
 def test_keys_of_several_columns(tmp_path):

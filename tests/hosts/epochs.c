@@ -132,7 +132,7 @@ static int keep(const particle *particles, size_t rows, uint64_t epoch) {
 static turbidite_status append(turbidite_dataset *dataset, const particle *from, size_t rows) {
     for (size_t begin = 0; begin < rows; begin += PIECE) {
         const particle *first = &from[begin];
-        turbidite_view views[COLUMNS] = {{&first->energy, sizeof *first}, {&first->id, sizeof *first}};
+        turbidite_view views[COLUMNS] = {turbidite_values(&first->energy, sizeof *first), turbidite_values(&first->id, sizeof *first)};
         size_t piece = rows - begin < PIECE ? rows - begin : PIECE;
         turbidite_status status = turbidite_append(dataset, views, COLUMNS, piece);
         if (status != TURBIDITE_OK) return status;

@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -45,9 +46,9 @@ def test_what_is_installed(prefix):
     names = ("turbidite", "turbidite_mpi", "turbidite_mpi_world")
     preloaded = ("turbidite_preload", "turbidite_preload_mpi", "turbidite_preload_world")
     libraries = {f"lib{name}.so" for name in names + preloaded} | {"libturbidite.so.0"}
-    headers = {"turbidite.h", "turbidite_mpi.h", "turbidite.f90", "turbidite_mpi.f90"}
+    headers = {"turbidite.h", "turbidite.hpp", "turbidite_mpi.h", "turbidite.f90", "turbidite_mpi.f90"}
     cmake = {f"cmake/Turbidite/TurbiditeConfig{part}.cmake" for part in ("", "Version")}
-    packages = cmake | {"pkgconfig/turbidite.pc"}
+    packages = cmake | {"pkgconfig/turbidite.pc", "pkgconfig/turbidite-mpi.pc"}
     files = {f"lib/{name}" for name in libraries | packages} | {f"include/{name}" for name in headers}
     assert found == files | {"bin/turbidite"}
 
@@ -76,7 +77,7 @@ def test_pkg_config(prefix, tmp_path):
 
 CMAKE = """cmake_minimum_required(VERSION 3.16)
 project(uses_turbidite LANGUAGES C)
-find_package(Turbidite {version} REQUIRED)
+find_package(Turbidite {version} REQUIRED {components})
 add_executable(program "{source}")
 target_link_libraries(program PRIVATE Turbidite::turbidite m)
 if(NOT TARGET Turbidite::mpi)
@@ -85,9 +86,9 @@ endif()
 """
 
 
-def configure(prefix: Path, folder: Path, wanted: str) -> subprocess.CompletedProcess:
+def configure(prefix: Path, folder: Path, wanted: str, components: str = "") -> subprocess.CompletedProcess:
     folder.mkdir()
-    (folder / "CMakeLists.txt").write_text(CMAKE.format(version=wanted, source=SOURCE))
+    (folder / "CMakeLists.txt").write_text(CMAKE.format(version=wanted, components=components, source=SOURCE))
     command = ["cmake", "-S", folder, "-B", folder / "build", f"-DCMAKE_PREFIX_PATH={prefix}"]
     return subprocess.run(command, capture_output=True, text=True, timeout=AMPLE_S)
 
@@ -104,11 +105,28 @@ def test_cmake(prefix, tmp_path):
         assert done.returncode != 0 and "Turbidite" in done.stderr, refused
 
 
+def test_components(prefix, tmp_path):
+    require("cmake")
+    done = configure(prefix, tmp_path / "mpi", version(), "COMPONENTS mpi")
+    assert done.returncode == 0, done.stderr
+    done = configure(prefix, tmp_path / "optional", version(), "COMPONENTS mpi OPTIONAL_COMPONENTS hdf5")
+    assert done.returncode == 0, done.stderr
+    done = configure(prefix, tmp_path / "unknown", version(), "COMPONENTS hdf5 mpi")
+    assert done.returncode != 0 and "Turbidite has no component 'hdf5'" in " ".join(done.stderr.split()), done.stderr
+    serial = tmp_path / "serial"
+    shutil.copytree(prefix, serial, symlinks=True)
+    (serial / "lib" / "libturbidite_mpi.so").unlink()
+    done = configure(serial, tmp_path / "without-mpi", version(), "COMPONENTS mpi")
+    assert done.returncode != 0 and "has no libturbidite_mpi.so" in " ".join(done.stderr.split()), done.stderr
+
+
 def test_an_mpi_program(prefix, mpi, tmp_path):
-    """Compiled and linked with nothing but the prefix and an MPI."""
+    """Compiled and linked with nothing but pkg-config and an MPI."""
+    require("pkg-config")
     program = tmp_path / "program"
-    folders = (f"-I{prefix / 'include'}", f"-L{prefix / 'lib'}", f"-Wl,-rpath,{prefix / 'lib'}")
+    environment = os.environ | {"PKG_CONFIG_PATH": str(prefix / "lib" / "pkgconfig")}
+    options = shlex.split(run("pkg-config", "--cflags", "--libs", "turbidite-mpi", env=environment).stdout)
     source = ROOT / "tests" / "c" / "mpi_write.c"
-    run(mpi.bin / "mpicc", *STRICT, *folders, "-o", program, source, "-lturbidite_mpi", "-lturbidite", "-lm")
+    run(mpi.bin / "mpicc", *STRICT, "-o", program, source, *options, f"-Wl,-rpath,{prefix / 'lib'}", "-lm")
     (tmp_path / "records").mkdir()
     assert mpi.start(2, program, "epochs", tmp_path / "dataset", tmp_path / "records").stdout.endswith("ok\n")

@@ -6,9 +6,10 @@
 !>     gfortran -c $PREFIX/include/turbidite.f90
 !>     gfortran program.f90 turbidite.o -L$PREFIX/lib -lturbidite
 !>
-!> Every subroutine returns a status. On an error it also sets the optional argument `message`, truncated to the
-!> variable's length; 1024 characters suffice for most messages. Arrays passed to turbidite_values need the attribute
-!> `target` (or `pointer`): views hold addresses and strides, so that sections such as particles(2, :) are not copied.
+!> Every subroutine returns a status. On an error it prints the message on standard error, and sets the optional argument
+!> `message`, truncated to the variable's length; 1024 characters suffice for most messages. Variables passed to
+!> turbidite_values need the attribute `target` (or `pointer`): views hold addresses and strides, so that sections such
+!> as particles(2, :) are not copied.
 module turbidite
   use, intrinsic :: iso_c_binding
   implicit none
@@ -16,17 +17,21 @@ module turbidite
 
   integer(c_int32_t), parameter, public :: turbidite_ok = 0, turbidite_failed = 1, turbidite_usage = 2, &
       turbidite_damage = 3, turbidite_skipped = 4
-  integer(c_int32_t), parameter, public :: turbidite_f32 = 1, turbidite_f64 = 2, turbidite_i32 = 3, turbidite_i64 = 4
+  integer(c_int32_t), parameter, public :: turbidite_f32 = 1, turbidite_f64 = 2, turbidite_i32 = 3, turbidite_i64 = 4, &
+      turbidite_u32 = 5, turbidite_u64 = 6, turbidite_i8 = 7, turbidite_i16 = 8, turbidite_u8 = 9, turbidite_u16 = 10, &
+      turbidite_bytes = 11
   integer(c_int32_t), parameter, public :: turbidite_if_exists_error = 0, turbidite_if_exists_replace = 1, &
       turbidite_if_exists_skip = 2
 
   integer, parameter :: name_length = 64
 
-  !> One column: a name that is not blank, not 'epoch' and without a dot, a type, and a unit in free text or blank.
+  !> One column: a name that is not blank, not 'epoch' and without a dot, a type, a unit in free text or blank, and of
+  !> turbidite_bytes the number of characters. Integers of the same size also fit unsigned columns.
   type, public :: turbidite_column
     character(len=name_length) :: name
     integer(c_int32_t) :: data_type
     character(len=name_length) :: unit = ''
+    integer(c_int32_t) :: width = 0
   end type
 
   !> Options for writing a dataset. turbidite_options_init sets the defaults.
@@ -47,11 +52,13 @@ module turbidite
     integer(c_int64_t) :: forwarded, open_batch_bytes, batch_bytes
   end type
 
-  !> The values of one column. turbidite_values creates a view from an array.
+  !> The values of one column. turbidite_values creates a view. A view of one value, with a count of -1, fits any number
+  !> of records.
   type, public :: turbidite_view
     private
     type(c_ptr) :: data = c_null_ptr
     integer(c_size_t) :: stride = 0
+    integer(c_int32_t) :: data_type = 0, width = 0
     integer(c_size_t) :: count = 0
   end type
 
@@ -59,17 +66,19 @@ module turbidite
   type, public :: turbidite_dataset
     private
     type(c_ptr) :: handle = c_null_ptr
+    integer(c_int32_t), allocatable :: data_types(:)
   end type
 
-  !> Returns a view of a one-dimensional array or section. The values are not copied.
+  !> Returns a view of a one-dimensional array or section, or of one value for all records. The values are not copied.
   interface turbidite_values
-    module procedure values_f32, values_f64, values_i32, values_i64
+    module procedure values_f32, values_f64, values_i8, values_i16, values_i32, values_i64, values_bytes, &
+        value_f32, value_f64, value_i8, value_i16, value_i32, value_i64, value_bytes
   end interface
 
   public :: turbidite_values, turbidite_options_init, turbidite_open, turbidite_open_indexed, &
       turbidite_begin_epoch, turbidite_append, turbidite_renegotiate, turbidite_progress, &
       turbidite_end_epoch, turbidite_end_epoch_start, turbidite_end_epoch_wait, turbidite_truncate_after, &
-      turbidite_close, turbidite_text
+      turbidite_close, turbidite_print_errors, turbidite_text
 
   type, bind(c) :: c_column
     type(c_ptr) :: name
@@ -80,6 +89,7 @@ module turbidite
   type, bind(c) :: c_view
     type(c_ptr) :: data
     integer(c_size_t) :: stride
+    integer(c_int32_t) :: data_type, width
   end type
 
   interface
@@ -89,7 +99,7 @@ module turbidite
       integer(c_size_t), value :: bytes
     end subroutine
 
-    function c_open(path, columns, column_count, key, options, transport, dataset) bind(c, name='turbidite_open')
+    function c_open(path, columns, column_count, key, options, transport, dataset) bind(c, name='turbidite_open_abi2')
       import :: c_char, c_column, c_int32_t, c_ptr, c_size_t
       character(kind=c_char), intent(in) :: path(*), key(*)
       type(c_column), intent(in) :: columns(*)
@@ -100,7 +110,7 @@ module turbidite
     end function
 
     function c_open_indexed(path, columns, column_count, key, indexes, index_count, options, transports, dataset) &
-        bind(c, name='turbidite_open_indexed')
+        bind(c, name='turbidite_open_indexed_abi2')
       import :: c_char, c_column, c_int32_t, c_ptr, c_size_t
       character(kind=c_char), intent(in) :: path(*), key(*)
       type(c_column), intent(in) :: columns(*)
@@ -124,6 +134,13 @@ module turbidite
       type(c_view), intent(in) :: columns(*)
       integer(c_size_t), value :: column_count, rows
       integer(c_int32_t) :: c_append
+    end function
+
+    function c_refuse_append(dataset, why) bind(c, name='turbidite_refuse_append')
+      import :: c_char, c_int32_t, c_ptr
+      type(c_ptr), value :: dataset
+      character(kind=c_char), intent(in) :: why(*)
+      integer(c_int32_t) :: c_refuse_append
     end function
 
     function c_renegotiate(dataset) bind(c, name='turbidite_renegotiate')
@@ -169,6 +186,19 @@ module turbidite
       integer(c_int32_t) :: c_close
     end function
 
+    function c_report_error(status, message, print) bind(c, name='turbidite_report_error')
+      import :: c_char, c_int32_t
+      integer(c_int32_t), value :: status, print
+      character(kind=c_char), intent(in) :: message(*)
+      integer(c_int32_t) :: c_report_error
+    end function
+
+    !> Turns off (0) or on (1, the default) that failed calls print their message on standard error.
+    subroutine turbidite_print_errors(print) bind(c, name='turbidite_print_errors')
+      import :: c_int32_t
+      integer(c_int32_t), value :: print
+    end subroutine
+
     function c_last_error() bind(c, name='turbidite_last_error')
       import :: c_ptr
       type(c_ptr) :: c_last_error
@@ -211,6 +241,7 @@ contains
     if (present(transport)) c_transport = transport
     status = c_open(trim(path)//c_null_char, wanted, size(columns, kind=c_size_t), trim(key)//c_null_char, &
                     c_options, c_transport, dataset%handle)
+    dataset%data_types = columns%data_type
     call tell(status, message)
   end subroutine
 
@@ -236,10 +267,8 @@ contains
 
     if (present(transports)) then
       if (size(transports) /= size(indexes) + 1) then
-        status = turbidite_usage
-        if (present(message)) then
-          message = 'turbidite_open_indexed: transports must be one for the records and one for each index'
-        end if
+        call refuse('turbidite_open_indexed: transports must be one for the records and one for each index', &
+                    status, message)
         return
       end if
     end if
@@ -257,6 +286,7 @@ contains
     end if
     status = c_open_indexed(trim(path)//c_null_char, wanted, size(columns, kind=c_size_t), trim(key)//c_null_char, &
                             addresses, size(indexes, kind=c_size_t), c_options, c_connections, dataset%handle)
+    dataset%data_types = columns%data_type
     call tell(status, message)
   end subroutine
 
@@ -269,7 +299,7 @@ contains
     do i = 1, size(columns)
       names(i) = trim(columns(i)%name)//c_null_char
       units(i) = trim(columns(i)%unit)//c_null_char
-      wanted(i) = c_column(c_loc(names(i)), columns(i)%data_type, 0, c_null_ptr)
+      wanted(i) = c_column(c_loc(names(i)), columns(i)%data_type, columns(i)%width, c_null_ptr)
       if (len_trim(columns(i)%unit) > 0) wanted(i)%unit = c_loc(units(i))
     end do
   end subroutine
@@ -285,7 +315,8 @@ contains
     call tell(status, message)
   end subroutine
 
-  !> Appends records, given as one view per column in the order of the schema. All views have the same length.
+  !> Appends records, given as one view per column in the order of the schema. All arrays have the same length. If they
+  !> cannot be appended, the epoch fails on all ranks at its end.
   subroutine turbidite_append(dataset, columns, status, message)
     type(turbidite_dataset), intent(in) :: dataset
     type(turbidite_view), intent(in) :: columns(:)
@@ -295,24 +326,34 @@ contains
     integer(c_size_t) :: rows
     integer :: i
 
-    rows = 0
-    if (size(columns) > 0) rows = columns(1)%count
+    rows = max(maxval(columns%count), 0_c_size_t)
     do i = 1, size(columns)
-      if (columns(i)%count /= rows) then
-        status = turbidite_usage
-        if (present(message)) message = 'turbidite_append: columns have different lengths'
-        return
-      end if
-      if (columns(i)%stride < 0) then
-        status = turbidite_usage
-        if (present(message)) message = 'turbidite_append: a column lies backwards'
-        return
-      end if
-      views(i) = c_view(columns(i)%data, columns(i)%stride)
+      views(i) = c_view(columns(i)%data, columns(i)%stride, columns(i)%data_type, columns(i)%width)
+      if (.not. allocated(dataset%data_types)) cycle
+      if (i <= size(dataset%data_types)) views(i)%data_type = fitting(columns(i)%data_type, dataset%data_types(i))
     end do
-    status = c_append(dataset%handle, views, size(columns, kind=c_size_t), rows)
+    if (any(columns%count >= 0 .and. columns%count /= rows)) then
+      status = c_refuse_append(dataset%handle, 'the views have different lengths'//c_null_char)
+    else if (any(columns%stride < 0)) then
+      status = c_refuse_append(dataset%handle, 'a view lies backwards'//c_null_char)
+    else
+      status = c_append(dataset%handle, views, size(columns, kind=c_size_t), rows)
+    end if
     call tell(status, message)
   end subroutine
+
+  !> Returns the type of a column if a view's integers of the same size are stored there, otherwise the view's type.
+  pure function fitting(given, wanted)
+    integer(c_int32_t), intent(in) :: given, wanted
+    integer(c_int32_t) :: fitting
+    logical :: is_unsigned
+
+    is_unsigned = (given == turbidite_i8 .and. wanted == turbidite_u8) .or. &
+                  (given == turbidite_i16 .and. wanted == turbidite_u16) .or. &
+                  (given == turbidite_i32 .and. wanted == turbidite_u32) .or. &
+                  (given == turbidite_i64 .and. wanted == turbidite_u64)
+    fitting = merge(wanted, given, is_unsigned)
+  end function
 
   !> Requests a new partition table, for example after a mesh refinement.
   subroutine turbidite_renegotiate(dataset, status, message)
@@ -394,6 +435,15 @@ contains
     end do
   end function
 
+  !> Reports a call that did not reach the library.
+  subroutine refuse(why, status, message)
+    character(len=*), intent(in) :: why
+    integer(c_int32_t), intent(out) :: status
+    character(len=*), intent(out), optional :: message
+    status = c_report_error(turbidite_usage, why//c_null_char, 1_c_int32_t)
+    call tell(status, message)
+  end subroutine
+
   subroutine tell(status, message)
     integer(c_int32_t), intent(in) :: status
     character(len=*), intent(out), optional :: message
@@ -414,46 +464,124 @@ contains
     address = c_loc(figures)
   end function
 
-  !> Returns the distance between two values in bytes. With only one value, `first` and `second` are the same, and the
-  !> size of the value is returned.
-  function distance(first, second, bytes) result(stride)
+  !> Returns a view of `count` values from `first` on. With only one value, `second` is the same.
+  function values_of(first, second, data_type, bytes, count) result(view)
     type(c_ptr), intent(in) :: first, second
-    integer(c_size_t), intent(in) :: bytes
+    integer(c_int32_t), intent(in) :: data_type, bytes
+    integer, intent(in) :: count
+    type(turbidite_view) :: view
     integer(c_size_t) :: stride
     stride = transfer(second, stride) - transfer(first, stride)
     if (stride == 0) stride = bytes
+    view = turbidite_view(first, stride, data_type, merge(bytes, 0_c_int32_t, data_type == turbidite_bytes), &
+                          int(count, c_size_t))
+  end function
+
+  !> Returns a view of one value for all records.
+  function value_of(value, data_type, width) result(view)
+    type(c_ptr), intent(in) :: value
+    integer(c_int32_t), intent(in) :: data_type, width
+    type(turbidite_view) :: view
+    view = turbidite_view(value, 0_c_size_t, data_type, width, -1_c_size_t)
   end function
 
   function values_f32(array) result(view)
     real(c_float), intent(in), target :: array(:)
     type(turbidite_view) :: view
+    view%data_type = turbidite_f32
     if (size(array) == 0) return
-    view = turbidite_view(c_loc(array(1)), &
-        distance(c_loc(array(1)), c_loc(array(min(2, size(array)))), 4_c_size_t), size(array, kind=c_size_t))
+    view = values_of(c_loc(array(1)), c_loc(array(min(2, size(array)))), turbidite_f32, 4_c_int32_t, size(array))
+  end function
+
+  function value_f32(value) result(view)
+    real(c_float), intent(in), target :: value
+    type(turbidite_view) :: view
+    view = value_of(c_loc(value), turbidite_f32, 0_c_int32_t)
   end function
 
   function values_f64(array) result(view)
     real(c_double), intent(in), target :: array(:)
     type(turbidite_view) :: view
+    view%data_type = turbidite_f64
     if (size(array) == 0) return
-    view = turbidite_view(c_loc(array(1)), &
-        distance(c_loc(array(1)), c_loc(array(min(2, size(array)))), 8_c_size_t), size(array, kind=c_size_t))
+    view = values_of(c_loc(array(1)), c_loc(array(min(2, size(array)))), turbidite_f64, 8_c_int32_t, size(array))
+  end function
+
+  function value_f64(value) result(view)
+    real(c_double), intent(in), target :: value
+    type(turbidite_view) :: view
+    view = value_of(c_loc(value), turbidite_f64, 0_c_int32_t)
+  end function
+
+  function values_i8(array) result(view)
+    integer(c_int8_t), intent(in), target :: array(:)
+    type(turbidite_view) :: view
+    view%data_type = turbidite_i8
+    if (size(array) == 0) return
+    view = values_of(c_loc(array(1)), c_loc(array(min(2, size(array)))), turbidite_i8, 1_c_int32_t, size(array))
+  end function
+
+  function value_i8(value) result(view)
+    integer(c_int8_t), intent(in), target :: value
+    type(turbidite_view) :: view
+    view = value_of(c_loc(value), turbidite_i8, 0_c_int32_t)
+  end function
+
+  function values_i16(array) result(view)
+    integer(c_int16_t), intent(in), target :: array(:)
+    type(turbidite_view) :: view
+    view%data_type = turbidite_i16
+    if (size(array) == 0) return
+    view = values_of(c_loc(array(1)), c_loc(array(min(2, size(array)))), turbidite_i16, 2_c_int32_t, size(array))
+  end function
+
+  function value_i16(value) result(view)
+    integer(c_int16_t), intent(in), target :: value
+    type(turbidite_view) :: view
+    view = value_of(c_loc(value), turbidite_i16, 0_c_int32_t)
   end function
 
   function values_i32(array) result(view)
     integer(c_int32_t), intent(in), target :: array(:)
     type(turbidite_view) :: view
+    view%data_type = turbidite_i32
     if (size(array) == 0) return
-    view = turbidite_view(c_loc(array(1)), &
-        distance(c_loc(array(1)), c_loc(array(min(2, size(array)))), 4_c_size_t), size(array, kind=c_size_t))
+    view = values_of(c_loc(array(1)), c_loc(array(min(2, size(array)))), turbidite_i32, 4_c_int32_t, size(array))
+  end function
+
+  function value_i32(value) result(view)
+    integer(c_int32_t), intent(in), target :: value
+    type(turbidite_view) :: view
+    view = value_of(c_loc(value), turbidite_i32, 0_c_int32_t)
   end function
 
   function values_i64(array) result(view)
     integer(c_int64_t), intent(in), target :: array(:)
     type(turbidite_view) :: view
+    view%data_type = turbidite_i64
     if (size(array) == 0) return
-    view = turbidite_view(c_loc(array(1)), &
-        distance(c_loc(array(1)), c_loc(array(min(2, size(array)))), 8_c_size_t), size(array, kind=c_size_t))
+    view = values_of(c_loc(array(1)), c_loc(array(min(2, size(array)))), turbidite_i64, 8_c_int32_t, size(array))
+  end function
+
+  function value_i64(value) result(view)
+    integer(c_int64_t), intent(in), target :: value
+    type(turbidite_view) :: view
+    view = value_of(c_loc(value), turbidite_i64, 0_c_int32_t)
+  end function
+
+  function values_bytes(array) result(view)
+    character(len=*), intent(in), target :: array(:)
+    type(turbidite_view) :: view
+    view%data_type = turbidite_bytes
+    view%width = int(len(array), c_int32_t)
+    if (size(array) == 0) return
+    view = values_of(c_loc(array(1)), c_loc(array(min(2, size(array)))), turbidite_bytes, int(len(array), c_int32_t), size(array))
+  end function
+
+  function value_bytes(value) result(view)
+    character(len=*), intent(in), target :: value
+    type(turbidite_view) :: view
+    view = value_of(c_loc(value), turbidite_bytes, int(len(value), c_int32_t))
   end function
 
 end module

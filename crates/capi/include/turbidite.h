@@ -6,12 +6,14 @@
  *
  *     turbidite_column columns[] = {{"energy", TURBIDITE_F32, 0, "mc^2"}, {"id", TURBIDITE_U64, 0, NULL}};
  *     turbidite_dataset *dataset;
- *     turbidite_open("particles.tbd", columns, 2, "energy", NULL, NULL, &dataset);
- *     turbidite_begin_epoch(dataset, step);
- *     turbidite_view views[] = {{&p[0].energy, sizeof p[0]}, {&p[0].id, sizeof p[0]}};
- *     turbidite_append(dataset, views, 2, count);
- *     turbidite_end_epoch(dataset, NULL);
- *     turbidite_close(dataset);
+ *     if (turbidite_open("particles.tbd", columns, 2, "energy", NULL, NULL, &dataset) != TURBIDITE_OK)
+ *         exit(1);
+ *     turbidite_view views[] = {turbidite_values(&p[0].energy, sizeof p[0]), turbidite_values(&p[0].id, sizeof p[0])};
+ *     if (turbidite_begin_epoch(dataset, step) != TURBIDITE_OK || turbidite_append(dataset, views, 2, count) != TURBIDITE_OK
+ *         || turbidite_end_epoch(dataset, NULL) != TURBIDITE_OK || turbidite_close(dataset) != TURBIDITE_OK)
+ *         exit(1);
+ *
+ * C++ programs include turbidite.hpp, which has turbidite::values in place of the macro.
  *
  * With several ranks, pass a transport to turbidite_open (turbidite_mpi.h creates one from a communicator). Then open,
  * begin_epoch, end_epoch and truncate_after are collective: every rank calls them, in the same order. append,
@@ -21,12 +23,13 @@
  * sorts and writes.
  *
  * Most functions return a status. For every status except TURBIDITE_OK and TURBIDITE_SKIPPED, turbidite_last_error()
- * returns a message that states what failed and what to do. No function exits, aborts or throws. Only one thread at a
- * time may use a handle.
+ * returns a message that states what failed and what to do. Functions that write also print the message on standard
+ * error, see turbidite_print_errors. No function exits, aborts or throws. Only one thread at a time may use a handle.
  */
 #ifndef TURBIDITE_H
 #define TURBIDITE_H
 
+#include <limits.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -34,7 +37,20 @@
 extern "C" {
 #endif
 
-#define TURBIDITE_ABI_VERSION 1
+#define TURBIDITE_ABI_VERSION 2
+
+/* Compilers warn of calls whose status is ignored, unless TURBIDITE_UNCHECKED is defined. */
+#if defined(__GNUC__) && !defined(TURBIDITE_UNCHECKED)
+#define TURBIDITE_CHECKED __attribute__((warn_unused_result))
+#else
+#define TURBIDITE_CHECKED
+#endif
+
+/* The functions with which a program begins have the version in their names. A program that was compiled with another
+ * version's header is refused by them, with a message that says so. */
+#define turbidite_open turbidite_open_abi2
+#define turbidite_open_indexed turbidite_open_indexed_abi2
+#define turbidite_reader_open turbidite_reader_open_abi2
 
 /* The status of a call. The first four values are also the exit codes of the command line. */
 typedef int32_t turbidite_status;
@@ -50,8 +66,17 @@ const char *turbidite_version(void);
 /* Returns the value of TURBIDITE_ABI_VERSION that the library was built with. */
 uint32_t turbidite_abi_version(void);
 
-/* Returns the error message of this thread's last failed call. Valid until this thread's next call. Never NULL. */
+/* Returns the error message of this thread's last failed call, also of turbidite_mpi.h. Valid until this thread's next
+ * call. Never NULL. */
 const char *turbidite_last_error(void);
+
+/* Turns off (0) or on (the default) that failed calls of turbidite_open to turbidite_close, and those of
+ * turbidite_mpi.h, print their message on standard error. Of an error that all ranks return, rank 0 prints it. */
+void turbidite_print_errors(int32_t print);
+
+/* For bindings and libraries between the program and this one: records the message of a failed call that did not reach
+ * this library, prints it if `print` is not 0 and printing is on, and returns `status`. */
+turbidite_status turbidite_report_error(turbidite_status status, const char *message, int32_t print);
 
 /* ---- Schema ---- */
 
@@ -76,11 +101,63 @@ typedef struct turbidite_column {
     const char *unit; /* free text, or NULL */
 } turbidite_column;
 
-/* The values of one column: the address of the first value, and the distance between two values in bytes. */
+/* The values of one column: the address of the first value, the distance between two values in bytes, and their type,
+ * which must be that of the column. A distance of 0 repeats one value. */
 typedef struct turbidite_view {
     const void *data;
     size_t stride;
+    int32_t type;   /* TURBIDITE_F32 ... */
+    uint32_t width; /* bytes per value of TURBIDITE_BYTES; otherwise 0 */
 } turbidite_view;
+
+/* Returns a view of values whose type is that of the column, whatever `data` points to: for programs that describe
+ * their columns by a table. */
+static inline turbidite_view turbidite_column_values(const turbidite_column *column, const void *data, size_t stride)
+{
+    turbidite_view view;
+    view.data = data;
+    view.stride = stride;
+    view.type = column->type;
+    view.width = column->width;
+    return view;
+}
+
+/* Returns a view whose type is that of the pointer:
+ *
+ *     turbidite_values(&p[0].energy, sizeof p[0])   a member of an array of structs
+ *     turbidite_values(ux, sizeof ux[0])            an array
+ *     turbidite_values(&weight, 0)                  one value for all records
+ *     turbidite_values(&p[0].name, sizeof p[0])     TURBIDITE_BYTES, if `name` is an array of characters
+ *
+ * The compiler refuses pointers to other types. */
+#if !defined(__cplusplus) && defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L
+#define turbidite_values(pointer, stride)                                                                     \
+    ((turbidite_view){(pointer), (stride), TURBIDITE_TYPE_OF(*(pointer)),                                     \
+                      TURBIDITE_TYPE_OF(*(pointer)) == TURBIDITE_BYTES ? (uint32_t)sizeof *(pointer) : 0})
+/* An array is converted to a pointer here. */
+#define TURBIDITE_TYPE_OF(value)                                                                              \
+    _Generic((value),                                                                                         \
+        float: TURBIDITE_F32,                                                                                 \
+        double: TURBIDITE_F64,                                                                                \
+        signed char: TURBIDITE_I8,                                                                            \
+        unsigned char: TURBIDITE_U8,                                                                          \
+        char: CHAR_MIN < 0 ? TURBIDITE_I8 : TURBIDITE_U8,                                                     \
+        _Bool: TURBIDITE_U8,                                                                                  \
+        short: TURBIDITE_I16,                                                                                 \
+        unsigned short: TURBIDITE_U16,                                                                        \
+        int: TURBIDITE_I32,                                                                                   \
+        unsigned int: TURBIDITE_U32,                                                                          \
+        long: sizeof(long) == 8 ? TURBIDITE_I64 : TURBIDITE_I32,                                              \
+        unsigned long: sizeof(long) == 8 ? TURBIDITE_U64 : TURBIDITE_U32,                                     \
+        long long: TURBIDITE_I64,                                                                             \
+        unsigned long long: TURBIDITE_U64,                                                                    \
+        char *: TURBIDITE_BYTES,                                                                              \
+        const char *: TURBIDITE_BYTES,                                                                        \
+        signed char *: TURBIDITE_BYTES,                                                                       \
+        const signed char *: TURBIDITE_BYTES,                                                                 \
+        unsigned char *: TURBIDITE_BYTES,                                                                     \
+        const unsigned char *: TURBIDITE_BYTES)
+#endif
 
 /* ---- Options ---- */
 
@@ -110,8 +187,7 @@ typedef struct turbidite_options {
 } turbidite_options;
 
 /* Sets all options to their defaults. The struct grows at its end, so its size tells which version the program knows.
- * Bindings that load the library at run time call turbidite_options_init_sized: the library's function
- * turbidite_options_init is for programs of earlier headers, and leaves out what follows `source`. */
+ */
 #define turbidite_options_init(options) turbidite_options_init_sized((options), sizeof(turbidite_options))
 void turbidite_options_init_sized(turbidite_options *options, size_t bytes);
 
@@ -169,9 +245,10 @@ typedef struct turbidite_dataset turbidite_dataset;
  * records are sorted by, "hash:COLUMN", the ids that single records are looked up by, or "space:X,Y,Z", two or three
  * coordinates by which records are read in boxes. `options` may be NULL for the defaults. `transport` may be NULL for a
  * program of one rank. The transport must outlive the handle. */
-turbidite_status turbidite_open(const char *path, const turbidite_column *columns, size_t column_count, const char *key,
-                                const turbidite_options *options, const turbidite_transport *transport,
-                                turbidite_dataset **dataset);
+TURBIDITE_CHECKED turbidite_status turbidite_open(const char *path, const turbidite_column *columns,
+                                                  size_t column_count, const char *key,
+                                                  const turbidite_options *options,
+                                                  const turbidite_transport *transport, turbidite_dataset **dataset);
 
 /* Opens a dataset like turbidite_open, and indexes its records while they are written. `indexes` are `index_count`
  * columns: "COLUMN" finds ranges and single values, "hash:COLUMN" single values, and each ",with=COLUMN" after them
@@ -180,28 +257,36 @@ turbidite_status turbidite_open(const char *path, const turbidite_column *column
  * stored, the epoch fails. `transports` are 1 + `index_count` transports between the same ranks: one for the records,
  * and one for each index, since two of them on one transport would receive each other's messages. Bitmap indexes send
  * nothing, so theirs may be NULL. NULL for a program of one rank. All must outlive the handle. */
-turbidite_status turbidite_open_indexed(const char *path, const turbidite_column *columns, size_t column_count,
-                                        const char *key, const char *const *indexes, size_t index_count,
-                                        const turbidite_options *options, const turbidite_transport *const *transports,
-                                        turbidite_dataset **dataset);
+TURBIDITE_CHECKED turbidite_status turbidite_open_indexed(const char *path, const turbidite_column *columns,
+                                                          size_t column_count, const char *key,
+                                                          const char *const *indexes, size_t index_count,
+                                                          const turbidite_options *options,
+                                                          const turbidite_transport *const *transports,
+                                                          turbidite_dataset **dataset);
 
 /* Begins an epoch. `epoch` is, for example, the number of the timestep. Collective. May return TURBIDITE_SKIPPED, see
  * above. */
-turbidite_status turbidite_begin_epoch(turbidite_dataset *dataset, uint64_t epoch);
+TURBIDITE_CHECKED turbidite_status turbidite_begin_epoch(turbidite_dataset *dataset, uint64_t epoch);
 
-/* Appends `rows` records, given as one view per column in the order of the schema. The memory may be reused on
- * return. */
-turbidite_status turbidite_append(turbidite_dataset *dataset, const turbidite_view *columns, size_t column_count, size_t rows);
+/* Appends `rows` records, given as one view per column in the order of the schema. The memory may be reused on return.
+ * If records cannot be appended, since a view does not fit its column, the epoch fails on all ranks at its end. */
+TURBIDITE_CHECKED turbidite_status turbidite_append(turbidite_dataset *dataset, const turbidite_view *columns,
+                                                    size_t column_count, size_t rows);
 
-/* Appends packed records, in which the columns follow each other in the order of the schema, without gaps. */
-turbidite_status turbidite_append_rows(turbidite_dataset *dataset, const void *rows, size_t count);
+/* Appends packed records of `row_bytes` bytes, in which the columns follow each other in the order of the schema,
+ * without gaps. */
+TURBIDITE_CHECKED turbidite_status turbidite_append_rows(turbidite_dataset *dataset, const void *rows, size_t row_bytes,
+                                                         size_t count);
+
+/* For bindings: fails as turbidite_append does, for a reason that the binding has found. */
+turbidite_status turbidite_refuse_append(turbidite_dataset *dataset, const char *why);
 
 /* Requests a new partition table. For programs that know that their key distribution has changed, for example after a
  * mesh refinement. */
-turbidite_status turbidite_renegotiate(turbidite_dataset *dataset);
+TURBIDITE_CHECKED turbidite_status turbidite_renegotiate(turbidite_dataset *dataset);
 
 /* Sends and receives messages, for programs that compute for a long time while other ranks append. Never waits. */
-turbidite_status turbidite_progress(turbidite_dataset *dataset);
+TURBIDITE_CHECKED turbidite_status turbidite_progress(turbidite_dataset *dataset);
 
 /* Statistics of an epoch. They are the same on every rank, except for the last six, which describe this rank. */
 typedef struct turbidite_figures {
@@ -226,19 +311,19 @@ typedef struct turbidite_figures {
 /* Ends the epoch and commits it. On return, the epoch is durable and visible to readers. Collective. If any rank could
  * not store its records, every rank returns the same status and error, the epoch does not exist, and the next epoch may
  * begin. `figures` may be NULL. */
-turbidite_status turbidite_end_epoch(turbidite_dataset *dataset, turbidite_figures *figures);
+TURBIDITE_CHECKED turbidite_status turbidite_end_epoch(turbidite_dataset *dataset, turbidite_figures *figures);
 
 /* End the epoch in two steps. After `start`, no more records may be appended. Sorting and writing continue in the
  * background while the program computes. `wait` returns when the epoch is committed. Both are collective. */
-turbidite_status turbidite_end_epoch_start(turbidite_dataset *dataset);
-turbidite_status turbidite_end_epoch_wait(turbidite_dataset *dataset, turbidite_figures *figures);
+TURBIDITE_CHECKED turbidite_status turbidite_end_epoch_start(turbidite_dataset *dataset);
+TURBIDITE_CHECKED turbidite_status turbidite_end_epoch_wait(turbidite_dataset *dataset, turbidite_figures *figures);
 
 /* Removes all epochs after `epoch`, for a restart from a checkpoint. Collective, outside of an epoch. */
-turbidite_status turbidite_truncate_after(turbidite_dataset *dataset, uint64_t epoch);
+TURBIDITE_CHECKED turbidite_status turbidite_truncate_after(turbidite_dataset *dataset, uint64_t epoch);
 
 /* Closes the dataset and frees the handle, even if the status is an error. NULL is allowed. An open epoch is
  * abandoned. */
-turbidite_status turbidite_close(turbidite_dataset *dataset);
+TURBIDITE_CHECKED turbidite_status turbidite_close(turbidite_dataset *dataset);
 
 /* ---- Reading ---- */
 
@@ -247,11 +332,11 @@ struct ArrowArrayStream; /* https://arrow.apache.org/docs/format/CStreamInterfac
 typedef struct turbidite_reader turbidite_reader;
 
 /* Opens the dataset at `path` for queries. Any process may read at any time, without a transport. */
-turbidite_status turbidite_reader_open(const char *path, turbidite_reader **reader);
+TURBIDITE_CHECKED turbidite_status turbidite_reader_open(const char *path, turbidite_reader **reader);
 
 /* Returns the periods of the dataset's coordinates in their order, modulo which boxes are compared: 0 for a coordinate
  * that is not periodic, and without a key by space. */
-turbidite_status turbidite_reader_periods(const turbidite_reader *reader, double periods[3]);
+TURBIDITE_CHECKED turbidite_status turbidite_reader_periods(const turbidite_reader *reader, double periods[3]);
 
 /* A query. Zeroed memory with struct_size set selects every record.
  *
@@ -288,7 +373,8 @@ typedef struct turbidite_request {
 
 /* Runs a query and returns its rows as a stream of Arrow record batches, which the caller releases. The stream may
  * outlive the reader. */
-turbidite_status turbidite_query(turbidite_reader *reader, const turbidite_request *request, struct ArrowArrayStream *stream);
+TURBIDITE_CHECKED turbidite_status turbidite_query(turbidite_reader *reader, const turbidite_request *request,
+                                                   struct ArrowArrayStream *stream);
 
 /* A cursor: the rows of a query of one epoch, step by step, from the coarsest level of detail to the finest. Each row
  * is returned once, and each page read once. The dataset must have levels of detail, or an index by space that is then
@@ -324,19 +410,19 @@ typedef struct turbidite_batch {
  * each coordinate of the dataset (without levels of detail: of the index by space whose coordinates the request limits
  * most), and the pages of each level come by their distance from this point, modulo the periods of the dataset. The
  * cursor may outlive the reader. If the epoch is replaced, the next step that opens a file fails. */
-turbidite_status turbidite_cursor_open(turbidite_reader *reader, const turbidite_request *request, const double *near,
-                                       turbidite_cursor **cursor);
+TURBIDITE_CHECKED turbidite_status turbidite_cursor_open(turbidite_reader *reader, const turbidite_request *request,
+                                                         const double *near, turbidite_cursor **cursor);
 
 /* Takes a step, and returns its rows as a stream, which the caller reads and releases before the next step. If `rows`
  * is not 0, the step has as many rows, and at most about a page more. Otherwise, it goes on until the share `quality`
  * of the matching rows, from 0 to 1, has been returned by all steps together; everything that is left at 1. The stream
  * of a step without rows is empty. Rows that were not read from a stream are those of the next one. The stream may
  * outlive the cursor. */
-turbidite_status turbidite_cursor_advance(turbidite_cursor *cursor, uint64_t rows, double quality,
-                                          struct ArrowArrayStream *stream);
+TURBIDITE_CHECKED turbidite_status turbidite_cursor_advance(turbidite_cursor *cursor, uint64_t rows, double quality,
+                                                            struct ArrowArrayStream *stream);
 
 /* Describes the batch that the stream of the step has returned last. */
-turbidite_status turbidite_cursor_batch(const turbidite_cursor *cursor, turbidite_batch *batch);
+TURBIDITE_CHECKED turbidite_status turbidite_cursor_batch(const turbidite_cursor *cursor, turbidite_batch *batch);
 
 /* Returns the number of rows that each row of all steps stands for: their counts and sums, times this number, are
  * unbiased estimates for any place and predicate. 0 if no estimate is possible: before the first step, and in the
@@ -353,8 +439,8 @@ int32_t turbidite_cursor_complete_level(const turbidite_cursor *cursor);
  * the column to which levels are in proportion; they are 0 if the batch is of a lower level. With the level that is
  * complete, sums of the numbers over all batches are unbiased counts, and sums of their products with a column unbiased
  * sums, for any place and predicate. */
-turbidite_status turbidite_cursor_stand_for(const turbidite_cursor *cursor, uint32_t level, double *numbers,
-                                            uint64_t count);
+TURBIDITE_CHECKED turbidite_status turbidite_cursor_stand_for(const turbidite_cursor *cursor, uint32_t level,
+                                                              double *numbers, uint64_t count);
 
 /* Returns the maximum number of rows that further steps return. 0 at the end. */
 uint64_t turbidite_cursor_rows_most(const turbidite_cursor *cursor);
@@ -370,7 +456,7 @@ void turbidite_cursor_close(turbidite_cursor *cursor);
  * count once. A request for particles 17 and 42:
  *
  *     uint64_t ids[] = {17, 42};
- *     turbidite_view view = {ids, sizeof ids[0]};
+ *     turbidite_view view = turbidite_values(ids, sizeof ids[0]);
  *     turbidite_get_request request = {sizeof request, .id = "id", .ids = &view, .view_count = 1, .id_count = 2};
  */
 typedef struct turbidite_get_request {
@@ -426,12 +512,12 @@ typedef struct turbidite_track_metrics {
  * columns of the id, `epoch` (64-bit unsigned), and the other columns. All rows are read before the call returns; the
  * stream may outlive the reader, and the caller releases it. An id that has no row is no error: `metrics`, which may be
  * NULL, count such ids. An epoch that does not exist is one. */
-turbidite_status turbidite_get(turbidite_reader *reader, const turbidite_get_request *request,
-                               struct ArrowArrayStream *stream, turbidite_track_metrics *metrics);
+TURBIDITE_CHECKED turbidite_status turbidite_get(turbidite_reader *reader, const turbidite_get_request *request,
+                                                 struct ArrowArrayStream *stream, turbidite_track_metrics *metrics);
 
 /* Follows particles through epochs. Rows, stream and metrics are as for turbidite_get. */
-turbidite_status turbidite_tracks(turbidite_reader *reader, const turbidite_track_request *request,
-                                  struct ArrowArrayStream *stream, turbidite_track_metrics *metrics);
+TURBIDITE_CHECKED turbidite_status turbidite_tracks(turbidite_reader *reader, const turbidite_track_request *request,
+                                                    struct ArrowArrayStream *stream, turbidite_track_metrics *metrics);
 
 /* The bins of one axis of a histogram. Zeroed memory with struct_size and `column` set requests 64 bins of equal width
  * over the finite values of the column. */
@@ -483,9 +569,10 @@ typedef struct turbidite_histogram_metrics {
  *     turbidite_bins y = {sizeof y, .column = "uy", .low = -3.2, .high = 3.2};
  *     turbidite_histogram(reader, &request, &x, &y, rows, NULL, NULL);
  */
-turbidite_status turbidite_histogram(turbidite_reader *reader, const turbidite_request *request, const turbidite_bins *x,
-                                     const turbidite_bins *y, uint64_t *least, uint64_t *most,
-                                     turbidite_histogram_metrics *metrics);
+TURBIDITE_CHECKED turbidite_status turbidite_histogram(turbidite_reader *reader, const turbidite_request *request,
+                                                       const turbidite_bins *x, const turbidite_bins *y,
+                                                       uint64_t *least, uint64_t *most,
+                                                       turbidite_histogram_metrics *metrics);
 
 /* Returns how many times queries of the reader found Bloom filters or an index corrupt. Their rows are complete, but
  * took more reads: run "turbidite verify". 0 for NULL. */

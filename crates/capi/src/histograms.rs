@@ -29,7 +29,6 @@ pub struct CBins {
 // SAFETY: the struct is numbers and pointers.
 unsafe impl Request for CBins {
     const NAME: &str = "turbidite_bins";
-    const EARLIER_BYTES: &[usize] = &[48];
 }
 
 /// Mirror of `turbidite_histogram_metrics`.

@@ -4,10 +4,11 @@
 //! cross the boundary; they return `TURBIDITE_FAILED`. All `unsafe` code of this crate relies on the header's contract:
 //! pointers are valid, or NULL where NULL is allowed, and one thread at a time uses a handle.
 //!
-//! Map: `status` converts results to statuses and stores the last error, `text` reads C strings, and `structs` mirrors
-//! the header's structs. `writing`, `reading`, `cursors`, `trajectories` and `histograms` export the functions, and
-//! `tests` calls them.
+//! Map: `abi` refuses programs of earlier headers, `status` converts results to statuses and stores the last error,
+//! `text` reads C strings, and `structs` mirrors the header's structs. `writing`, `reading`, `cursors`, `trajectories`
+//! and `histograms` export the functions, and `tests` calls them.
 
+pub mod abi;
 pub mod cursors;
 pub mod histograms;
 pub mod reading;

@@ -32,7 +32,7 @@ impl CReader {
 /// # Safety
 /// The caller fulfils the contract of turbidite.h.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn turbidite_reader_open(path: *const c_char, reader: *mut *mut CReader) -> i32 {
+pub unsafe extern "C" fn turbidite_reader_open_abi2(path: *const c_char, reader: *mut *mut CReader) -> i32 {
     answer(|| {
         if reader.is_null() {
             return Err(argument("reader", "is NULL"));

@@ -1,8 +1,13 @@
-//! Converts results to status codes, and stores the error message for `turbidite_last_error`.
+//! Converts results to status codes, stores the error message for `turbidite_last_error`, and prints it.
+//!
+//! Programs that ignore statuses are common, so that failed calls of the writing side print their message by default,
+//! as in HDF5. Of an error that all ranks return, rank 0 prints it.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
+use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use turbidite::{Error, ErrorClass, Refusal, UsageError};
 
@@ -37,25 +42,59 @@ fn in_words(error: &Error) -> String {
     format!("{error}; {advice}")
 }
 
+/// Whether failed calls of the writing side print their message.
+static PRINT: AtomicBool = AtomicBool::new(true);
+
+/// Prints a message, which stays one line among those of other ranks.
+fn print(message: &str) {
+    if PRINT.load(Ordering::Relaxed) {
+        // A program without standard error still gets the status.
+        let _ = std::io::stderr().write_all(format!("{message}\n").as_bytes());
+    }
+}
+
 /// Runs the body of an exported function. Converts errors and panics to a status and a message.
 pub(crate) fn answer(body: impl FnOnce() -> Result<i32, Error>) -> i32 {
-    match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(Ok(status)) => status,
+    answer_and(body, |_, _| ())
+}
+
+/// Runs the body of an exported function of the writing side like [`answer`], and prints the message of a failed `call`
+/// of a `rank`, unless that is `None`: the cause was then printed by an earlier call.
+pub(crate) fn answer_and_print(
+    call: &'static str,
+    rank: Option<u32>,
+    body: impl FnOnce() -> Result<i32, Error>,
+) -> i32 {
+    answer_and(body, |error, message| {
+        let is_collective = matches!(error, Some(Error::Refused { .. } | Error::EpochFailed { .. }));
+        if rank.is_some_and(|rank| rank == 0 || !is_collective) {
+            print(&format!("{call}: {message}"));
+        }
+    })
+}
+
+/// Runs the body of an exported function, and hands the error, unless it is a panic, and its message to `failed`.
+fn answer_and(body: impl FnOnce() -> Result<i32, Error>, failed: impl FnOnce(Option<&Error>, &str)) -> i32 {
+    let (status, error, message) = match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(status)) => return status,
         Ok(Err(error)) => {
-            remember(in_words(&error));
-            match error.class() {
+            let status = match error.class() {
                 ErrorClass::Failed => FAILED,
                 ErrorClass::Usage => USAGE,
                 ErrorClass::Corruption => DAMAGE,
-            }
+            };
+            let message = in_words(&error);
+            (status, Some(error), message)
         }
         Err(panic) => {
             let what = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
             let what = what.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-            remember(format!("internal error, please report it: {what}"));
-            FAILED
+            (FAILED, None, format!("internal error, please report it: {what}"))
         }
-    }
+    };
+    failed(error.as_ref(), &message);
+    remember(message);
+    status
 }
 
 /// Returns a usage error for an invalid argument.
@@ -67,6 +106,30 @@ pub(crate) fn argument(name: &'static str, what: impl Into<String>) -> Error {
 #[unsafe(no_mangle)]
 pub extern "C" fn turbidite_last_error() -> *const c_char {
     LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(NO_ERROR.as_ptr())
+}
+
+/// Turns the printing of errors on or off.
+#[unsafe(no_mangle)]
+pub extern "C" fn turbidite_print_errors(on: i32) {
+    PRINT.store(on != 0, Ordering::Relaxed);
+}
+
+/// Records the message of a failed call of a binding, prints it if the caller wants that, and returns the status.
+///
+/// # Safety
+/// `message` is NULL or a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn turbidite_report_error(status: i32, message: *const c_char, wanted: i32) -> i32 {
+    if message.is_null() {
+        return status;
+    }
+    // SAFETY: `message` is not NULL, so the caller guarantees a C string.
+    let message = unsafe { CStr::from_ptr(message) }.to_string_lossy().into_owned();
+    if wanted != 0 {
+        print(&format!("turbidite: {message}"));
+    }
+    remember(message);
+    status
 }
 
 /// Returns the library's version.

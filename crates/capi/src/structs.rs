@@ -1,11 +1,9 @@
 //! Mirrors the structs in turbidite.h, and converts them to core types.
 //!
-//! A struct that the caller fills contains its size, which shows that the struct was initialised. Requests grow at
-//! their ends, and earlier sizes are understood. Statistics and metrics are copied up to the size of the struct in the
-//! caller's header.
+//! A struct that the caller fills contains its size, which shows that the struct was initialised. Statistics and
+//! metrics are copied up to the size of the struct in the caller's header.
 
 use std::ffi::{c_char, c_void};
-use std::mem::MaybeUninit;
 use std::time::Duration;
 
 use turbidite::query::{CursorBatch, TrackMetrics};
@@ -32,6 +30,8 @@ pub struct CColumn {
 pub struct CView {
     pub(crate) data: *const c_void,
     pub(crate) stride: usize,
+    pub(crate) data_type: i32,
+    pub(crate) width: u32,
 }
 
 /// Mirror of `turbidite_options`.
@@ -152,9 +152,6 @@ pub struct CBatch {
     pub(crate) upper: [f64; COORDINATES],
 }
 
-/// Size of the first version of `turbidite_options`, which ended with `source`.
-pub(crate) const FIRST_OPTIONS_BYTES: usize = 56;
-
 /// Default timeout of an append for a receiver's credit: long enough for a late rank, short compared with a dump.
 const CREDIT_TIMEOUT_MS: u32 = 200;
 
@@ -231,20 +228,9 @@ impl CColumn {
     /// # Safety
     /// `name` and `unit` are NULL or C strings.
     unsafe fn resolve(&self) -> Result<Column, Error> {
-        let data_type = match self.data_type {
-            1 => DataType::F32,
-            2 => DataType::F64,
-            3 => DataType::I32,
-            4 => DataType::I64,
-            5 => DataType::U32,
-            6 => DataType::U64,
-            7 => DataType::I8,
-            8 => DataType::I16,
-            9 => DataType::U8,
-            10 => DataType::U16,
-            11 => DataType::FixedBytes(self.width),
-            other => return Err(argument("type", format!("{other} is not one of TURBIDITE_F32 and the other types"))),
-        };
+        let data_type = data_type(self.data_type, self.width).ok_or_else(|| {
+            argument("type", format!("{} is not one of TURBIDITE_F32 and the other types", self.data_type))
+        })?;
         // SAFETY: the caller guarantees both strings.
         let (name, unit) = unsafe { (text::required("name", self.name)?, text::optional("unit", self.unit)?) };
         let column = Column::new(name, data_type);
@@ -255,19 +241,48 @@ impl CColumn {
     }
 }
 
+/// Returns the type with a number in turbidite.h.
+fn data_type(number: i32, width: u32) -> Option<DataType> {
+    Some(match number {
+        1 => DataType::F32,
+        2 => DataType::F64,
+        3 => DataType::I32,
+        4 => DataType::I64,
+        5 => DataType::U32,
+        6 => DataType::U64,
+        7 => DataType::I8,
+        8 => DataType::I16,
+        9 => DataType::U8,
+        10 => DataType::U16,
+        11 => DataType::FixedBytes(width),
+        _ => return None,
+    })
+}
+
 impl CView {
-    /// Returns the view as a column of `rows` values.
+    /// Returns the view as a column of `rows` values of `column`, or what is wrong with it.
     ///
     /// # Safety
-    /// The values exist and stay unchanged for `'a`.
-    pub(crate) unsafe fn resolve<'a>(&self, rows: usize, data_type: DataType) -> Result<ColumnView<'a>, Error> {
-        // SAFETY: guaranteed by the caller.
-        let bytes = unsafe { strided(self.data, self.stride, data_type.width(), rows) }?;
-        Ok(ColumnView::new(bytes, self.stride, rows, data_type)?)
+    /// If the view has the type of the column, the values exist and stay unchanged for `'a`.
+    pub(crate) unsafe fn resolve<'a>(&self, rows: usize, column: DataType) -> Result<ColumnView<'a>, String> {
+        if self.data_type == 0 {
+            return Err("the view has no type; create it with turbidite_values".to_owned());
+        }
+        let Some(given) = data_type(self.data_type, self.width) else {
+            return Err(format!("{} is not one of TURBIDITE_F32 and the other types", self.data_type));
+        };
+        if given != column {
+            let is_decayed = matches!((given, column), (DataType::I8 | DataType::U8, DataType::FixedBytes(_)));
+            let advice = if is_decayed { "; give the address of the array, as in &p[0].name" } else { "" };
+            return Err(format!("the values are {given}, but the column is {column}{advice}"));
+        }
+        // SAFETY: guaranteed by the caller, since the types are equal.
+        let bytes = unsafe { strided(self.data, self.stride, column.width(), rows) }?;
+        ColumnView::new(bytes, self.stride, rows, column).map_err(|error| error.to_string())
     }
 }
 
-/// Returns the memory of `rows` values of `width` bytes, `stride` bytes apart.
+/// Returns the memory of `rows` values of `width` bytes, `stride` bytes apart, or what is wrong with it.
 ///
 /// # Safety
 /// The values exist and stay unchanged for `'a`.
@@ -276,25 +291,25 @@ pub(crate) unsafe fn strided<'a>(
     stride: usize,
     width: usize,
     rows: usize,
-) -> Result<&'a [u8], Error> {
+) -> Result<&'a [u8], String> {
     let Some(before_last) = rows.checked_sub(1) else { return Ok(&[]) };
     if data.is_null() {
-        return Err(argument("data", "is NULL"));
+        return Err("the address of the values is NULL".to_owned());
     }
-    if stride < width {
-        return Err(argument("stride", format!("{stride} is less than the {width} bytes of a value")));
+    if stride < width && stride != 0 {
+        return Err(format!("the stride of {stride} bytes is less than the {width} bytes of a value"));
     }
     let bytes = before_last.checked_mul(stride).and_then(|bytes| bytes.checked_add(width));
     let bytes = bytes.filter(|&bytes| isize::try_from(bytes).is_ok());
-    let bytes = bytes.ok_or_else(|| argument("rows", format!("{rows} rows exceed the address space")))?;
+    let bytes = bytes.ok_or_else(|| format!("{rows} rows exceed the address space"))?;
     // SAFETY: `data` is not NULL, the slice fits the address space, and the caller guarantees the values.
     Ok(unsafe { std::slice::from_raw_parts(data.cast(), bytes) })
 }
 
-/// A request struct of turbidite.h. It begins with its size, and grows only at its end.
+/// A request struct of turbidite.h, which begins with its size.
 ///
 /// # Safety
-/// The struct is `repr(C)`, begins with a `u32` that states its size, and is valid if all of its bytes are zero.
+/// The struct is `repr(C)`, consists of numbers and pointers, and begins with a `u32` that states its size.
 pub(crate) unsafe trait Request: Sized {
     /// Name in turbidite.h.
     const NAME: &str;
@@ -302,14 +317,11 @@ pub(crate) unsafe trait Request: Sized {
     const ARGUMENT: &'static str = "request";
     /// What to do if the size is wrong, unless the caller states it.
     const ADVICE: Option<&str> = None;
-    /// Sizes that earlier versions of the header gave it. Fields that follow are zero.
-    const EARLIER_BYTES: &[usize];
 }
 
 // SAFETY: the struct is numbers and pointers.
 unsafe impl Request for CRequest {
     const NAME: &str = "turbidite_request";
-    const EARLIER_BYTES: &[usize] = &[48, 80];
 }
 
 // SAFETY: as above.
@@ -317,46 +329,38 @@ unsafe impl Request for COptions {
     const NAME: &str = "turbidite_options";
     const ARGUMENT: &str = "options";
     const ADVICE: Option<&str> = Some("call turbidite_options_init first");
-    const EARLIER_BYTES: &[usize] = &[FIRST_OPTIONS_BYTES];
 }
 
 // SAFETY: as above.
 unsafe impl Request for CGetRequest {
     const NAME: &str = "turbidite_get_request";
-    const EARLIER_BYTES: &[usize] = &[];
 }
 
 // SAFETY: as above.
 unsafe impl Request for CTrackRequest {
     const NAME: &str = "turbidite_track_request";
-    const EARLIER_BYTES: &[usize] = &[104];
 }
 
 /// Returns a copy of a request of the caller, or `None` for NULL.
 ///
 /// # Safety
-/// `request` is NULL or points to an integer of 32 bits. If that is a size of `T`, it begins a request of this size.
+/// `request` is NULL or points to an integer of 32 bits. If that is the size of `T`, it begins a request.
 pub(crate) unsafe fn request<T: Request>(request: *const T) -> Result<Option<T>, Error> {
     if request.is_null() {
         return Ok(None);
     }
     // SAFETY: `request` is not NULL, and every request begins with this field.
     let struct_size = unsafe { request.cast::<u32>().read() };
-    let bytes = struct_size as usize;
-    if bytes != size_of::<T>() && !T::EARLIER_BYTES.contains(&bytes) {
-        let (size, name) = (size_of::<T>(), T::NAME);
+    let (bytes, size) = (struct_size as usize, size_of::<T>());
+    if bytes != size {
+        let name = T::NAME;
         let set = || format!("set it to sizeof({name}), and compile with the turbidite.h of this release");
         // A larger struct is one of a later header.
         let advice = T::ADVICE.filter(|_| bytes < size).map_or_else(set, str::to_owned);
         return Err(argument(T::ARGUMENT, format!("struct_size is {struct_size}, not {size}; {advice}")));
     }
-    let mut copy = MaybeUninit::<T>::zeroed();
-    // SAFETY: the caller guarantees that many bytes, no more than the copy has, which is another place. By the contract
-    // of the trait, the copy is valid, whether its end is zero or the caller's.
-    unsafe {
-        std::ptr::copy_nonoverlapping(request.cast::<u8>(), copy.as_mut_ptr().cast::<u8>(), bytes);
-        Ok(Some(copy.assume_init()))
-    }
+    // SAFETY: the caller guarantees a request, and by the contract of the trait, copies of it are valid.
+    Ok(Some(unsafe { request.read() }))
 }
 
 /// Returns the schema of the columns.
@@ -535,7 +539,7 @@ mod tests {
     fn the_structs_have_the_sizes_the_header_gives_them() {
         // tests/c/abi.c prints the same sizes from the header on LP64 systems.
         assert_eq!(size_of::<CColumn>(), 24);
-        assert_eq!(size_of::<CView>(), 16);
+        assert_eq!(size_of::<CView>(), 24);
         assert_eq!(size_of::<COptions>(), 72);
         assert_eq!(size_of::<CStatistics>(), 112);
         assert_eq!(size_of::<CRequest>(), 88);

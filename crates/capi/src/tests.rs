@@ -15,7 +15,7 @@ use turbidite::storage::{Fault, FaultStorage, MemoryStorage, Storage};
 use turbidite::{ColumnView, Dataset, LocalJob, RankJob, Renegotiation, Schema, WriteOptions};
 
 use crate::reading::{
-    CReader, turbidite_query, turbidite_reader_close, turbidite_reader_ignored_corruption, turbidite_reader_open,
+    CReader, turbidite_query, turbidite_reader_close, turbidite_reader_ignored_corruption, turbidite_reader_open_abi2,
 };
 use crate::status::{OK, turbidite_abi_version, turbidite_last_error, turbidite_version};
 use crate::structs::{
@@ -24,8 +24,8 @@ use crate::structs::{
 use crate::trajectories::{turbidite_get, turbidite_tracks};
 use crate::writing::{
     CDataset, turbidite_append, turbidite_append_rows, turbidite_begin_epoch, turbidite_close, turbidite_end_epoch,
-    turbidite_end_epoch_start, turbidite_end_epoch_wait, turbidite_open, turbidite_options_init, turbidite_progress,
-    turbidite_renegotiate, turbidite_truncate_after,
+    turbidite_end_epoch_start, turbidite_end_epoch_wait, turbidite_open_abi2, turbidite_options_init_sized,
+    turbidite_progress, turbidite_renegotiate, turbidite_truncate_after,
 };
 
 mod cursors;
@@ -70,7 +70,15 @@ fn options(ranks: u32) -> WriteOptions {
 }
 
 fn handle(job: RankJob) -> *mut CDataset {
-    Box::into_raw(Box::new(CDataset { job, schema: schema() }))
+    Box::into_raw(Box::new(CDataset::new(job, schema(), 0)))
+}
+
+/// Returns views of the columns of [`schema`].
+fn views(energies: *const c_void, energy_stride: usize, ids: *const c_void, id_stride: usize) -> [CView; 2] {
+    [
+        CView { data: energies, stride: energy_stride, data_type: 1, width: 0 },
+        CView { data: ids, stride: id_stride, data_type: 6, width: 0 },
+    ]
 }
 
 fn open_alone(storage: &Arc<dyn Storage>) -> *mut CDataset {
@@ -130,12 +138,12 @@ fn null_is_refused_everywhere() {
     assert!(said().contains("no call"));
     // SAFETY: all pointers are NULL or valid.
     unsafe {
-        turbidite_options_init(null_mut());
+        turbidite_options_init_sized(null_mut(), 8);
         let none = null_mut::<CDataset>();
-        assert_eq!(turbidite_open(c"ds".as_ptr(), null(), 0, null(), null(), null(), null_mut()), USAGE);
+        assert_eq!(turbidite_open_abi2(c"ds".as_ptr(), null(), 0, null(), null(), null(), null_mut()), USAGE);
         assert_eq!(turbidite_begin_epoch(none, 0), USAGE);
         assert_eq!(turbidite_append(none, null(), 0, 0), USAGE);
-        assert_eq!(turbidite_append_rows(none, null(), 1), USAGE);
+        assert_eq!(turbidite_append_rows(none, null(), 12, 1), USAGE);
         assert_eq!(turbidite_renegotiate(none), USAGE);
         assert_eq!(turbidite_progress(none), USAGE);
         assert_eq!(turbidite_end_epoch(none, null_mut()), USAGE);
@@ -145,9 +153,9 @@ fn null_is_refused_everywhere() {
         assert!(said().contains("dataset"));
         assert_eq!(turbidite_close(none), OK);
         let mut reader = std::ptr::dangling_mut::<CReader>();
-        assert_eq!(turbidite_reader_open(null(), &raw mut reader), USAGE);
+        assert_eq!(turbidite_reader_open_abi2(null(), &raw mut reader), USAGE);
         assert!(reader.is_null() && said().contains("path"));
-        assert_eq!(turbidite_reader_open(c"ds".as_ptr(), null_mut()), USAGE);
+        assert_eq!(turbidite_reader_open_abi2(c"ds".as_ptr(), null_mut()), USAGE);
         assert_eq!(turbidite_query(null_mut(), null(), null_mut()), USAGE);
         let mut stream = FFI_ArrowArrayStream::empty();
         assert_eq!(turbidite_query(null_mut(), null(), &raw mut stream), USAGE);
@@ -157,14 +165,14 @@ fn null_is_refused_everywhere() {
         turbidite_reader_close(null_mut());
         assert_eq!(CStr::from_ptr(turbidite_version()).to_str(), Ok(env!("CARGO_PKG_VERSION")));
     }
-    assert_eq!(turbidite_abi_version(), 1);
+    assert_eq!(turbidite_abi_version(), 2);
 }
 
 #[test]
 fn impossible_opens_are_refused() {
     let mut options = COptions::new();
     // SAFETY: the struct is a local variable.
-    unsafe { turbidite_options_init(&raw mut options) };
+    unsafe { turbidite_options_init_sized(&raw mut options, size_of::<COptions>()) };
     let mut broken = options;
     broken.struct_size = 8;
     let (good, key) = (columns(), c"energy".as_ptr());
@@ -185,8 +193,9 @@ fn impossible_opens_are_refused() {
     for (path, columns, key, options, words) in cases {
         let mut dataset = std::ptr::dangling_mut::<CDataset>();
         // SAFETY: strings are NUL-terminated or NULL, and the number of columns is correct.
-        let status =
-            unsafe { turbidite_open(path, columns.as_ptr(), columns.len(), key, options, null(), &raw mut dataset) };
+        let status = unsafe {
+            turbidite_open_abi2(path, columns.as_ptr(), columns.len(), key, options, null(), &raw mut dataset)
+        };
         assert_eq!(status, USAGE, "{words}");
         assert!(dataset.is_null() && said().contains(words), "{}", said());
     }
@@ -210,22 +219,14 @@ fn views_records_and_figures_of_exact_sizes() {
     let (energies, ids) = (energies[..199 * 12 + 4].to_vec(), ids[..199 * 16 + 8].to_vec());
     let packed: Vec<u8> =
         (200..300).flat_map(|id| [&record(id).0.to_le_bytes()[..], &record(id).1.to_le_bytes()].concat()).collect();
-    let views = [CView { data: energies.as_ptr().cast(), stride: 12 }, CView { data: ids.as_ptr().cast(), stride: 16 }];
-    let narrow = [CView { data: energies.as_ptr().cast(), stride: 2 }, CView { data: null(), stride: 8 }];
+    let views = views(energies.as_ptr().cast(), 12, ids.as_ptr().cast(), 16);
     let mut statistics = ShortStatistics { struct_size: size_of::<ShortStatistics>() as u32, ranks: 0, rows: 0 };
     let short = (&raw mut statistics).cast::<CStatistics>();
     // SAFETY: the handle is open. The views have the stated number of rows, or are rejected.
     unsafe {
         assert_eq!(turbidite_begin_epoch(dataset, 3), OK);
         assert_eq!(turbidite_append(dataset, views.as_ptr(), 2, 200), OK, "{}", said());
-        assert_eq!(turbidite_append_rows(dataset, packed.as_ptr().cast(), 100), OK, "{}", said());
-        assert_eq!(turbidite_append(dataset, narrow.as_ptr(), 2, 10), USAGE);
-        assert!(said().contains("stride"));
-        assert_eq!(turbidite_append(dataset, narrow[1..].as_ptr(), 1, 10), USAGE);
-        assert_eq!(turbidite_append(dataset, null(), 2, 10), USAGE);
-        assert_eq!(turbidite_append(dataset, narrow.as_ptr(), 2, 0), OK);
-        assert_eq!(turbidite_append(dataset, views.as_ptr(), 2, usize::MAX), USAGE);
-        assert_eq!(turbidite_append_rows(dataset, null(), 1), USAGE);
+        assert_eq!(turbidite_append_rows(dataset, packed.as_ptr().cast(), 12, 100), OK, "{}", said());
         assert_eq!(turbidite_renegotiate(dataset), OK);
         assert_eq!(turbidite_progress(dataset), OK);
         (*short.cast::<ShortStatistics>()).struct_size = 3;
@@ -252,6 +253,60 @@ fn views_records_and_figures_of_exact_sizes() {
     let mut ordered: Vec<_> = (0..300).map(record).collect();
     ordered.sort_by_key(|record| record.1);
     assert_eq!(answer(&storage, &raw const by_id), ordered[..17]);
+}
+
+/// Records that cannot be appended make the epoch fail, and the next one may begin.
+#[test]
+fn what_does_not_fit_is_refused_with_its_epoch() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let dataset = open_alone(&storage);
+    let (energies, ids): (Vec<f32>, Vec<u64>) = (0..10).map(record).unzip();
+    let good = || views(energies.as_ptr().cast(), 4, ids.as_ptr().cast(), 8);
+    let changed = |index: usize, change: fn(&mut CView)| {
+        let mut views = good();
+        change(&mut views[index]);
+        views
+    };
+    let cases = [
+        (changed(0, |view| view.stride = 2), 10, "column 'energy': the stride of 2 bytes is less than the 4 bytes"),
+        (changed(1, |view| view.data = null()), 10, "column 'id': the address of the values is NULL"),
+        (changed(0, |view| view.data_type = 0), 10, "column 'energy': the view has no type"),
+        (changed(0, |view| view.data_type = 2), 10, "column 'energy': the values are f64, but the column is f32"),
+        (changed(1, |view| view.data_type = 4), 0, "column 'id': the values are i64, but the column is u64"),
+        (
+            changed(1, |view| (view.data_type, view.width) = (11, 8)),
+            10,
+            "column 'id': the values are fixed_bytes(8), but",
+        ),
+        (changed(0, |view| view.data_type = 99), 10, "column 'energy': 99 is not one of TURBIDITE_F32"),
+        (good(), usize::MAX, "column 'energy': 18446744073709551615 rows exceed the address space"),
+    ];
+    // SAFETY: the handle is open. The views have the stated number of rows, or are refused.
+    unsafe {
+        for (epoch, (views, rows, words)) in cases.iter().enumerate() {
+            let expected = format!("epoch {epoch}, rank 0, {words}");
+            assert_eq!(turbidite_begin_epoch(dataset, epoch as u64), OK);
+            assert_eq!(turbidite_append(dataset, good().as_ptr(), 2, 10), OK);
+            assert_eq!(turbidite_append(dataset, views.as_ptr(), 2, *rows), USAGE, "{words}");
+            assert!(said().contains(&expected), "{} lacks {expected}", said());
+            assert_eq!(turbidite_end_epoch(dataset, null_mut()), FAILED, "{words}");
+            assert!(said().contains(words), "{}", said());
+        }
+        let expect = |status: i32, words: &str| assert!(status != OK && said().contains(words), "{}", said());
+        expect(turbidite_append(dataset, good().as_ptr(), 2, 10), "append is not allowed outside an epoch");
+        assert_eq!(turbidite_begin_epoch(dataset, 50), OK);
+        expect(turbidite_append(dataset, good().as_ptr(), 1, 10), "1 views were given, but the schema has 2 columns");
+        expect(turbidite_append(dataset, null(), 2, 10), "columns: is NULL");
+        expect(turbidite_append_rows(dataset, null(), 12, 1), "rows: the address of the values is NULL");
+        expect(turbidite_append_rows(dataset, energies.as_ptr().cast(), 16, 1), "row_bytes: is 16, but the columns");
+        expect(turbidite_end_epoch(dataset, null_mut()), "epoch 50 failed on rank 0");
+        assert_eq!(turbidite_begin_epoch(dataset, 51), OK);
+        // One value for all records.
+        assert_eq!(turbidite_append(dataset, changed(0, |view| view.stride = 0).as_ptr(), 2, 10), OK, "{}", said());
+        assert_eq!(turbidite_end_epoch(dataset, null_mut()), OK, "{}", said());
+        assert_eq!(turbidite_close(dataset), OK);
+    }
+    assert_eq!(answer(&storage, null()), (0..10).map(|id| (record(0).0, id)).collect::<Vec<_>>());
 }
 
 /// A message in flight. Its memory is lent to the receiver until the receiver releases the message.
@@ -421,8 +476,7 @@ fn ranks_over_a_transport_that_lends_memory() {
         let dataset = handle(job.unwrap());
         let ids: Vec<u64> = (0..300).filter(|id| id % u64::from(RANKS) == u64::from(rank)).collect();
         let energies: Vec<f32> = ids.iter().map(|&id| record(id).0).collect();
-        let views =
-            [CView { data: energies.as_ptr().cast(), stride: 4 }, CView { data: ids.as_ptr().cast(), stride: 8 }];
+        let views = views(energies.as_ptr().cast(), 4, ids.as_ptr().cast(), 8);
         // SAFETY: the handle is open and the views have 150 rows.
         unsafe {
             assert_eq!(turbidite_begin_epoch(dataset, 0), OK, "{}", said());
@@ -441,7 +495,7 @@ fn ranks_that_refuse_to_open_tell_each_other() {
         let mut dataset = std::ptr::dangling_mut::<CDataset>();
         // SAFETY: the number of columns is zero, and the other arguments are as the header requires.
         let status = unsafe {
-            turbidite_open(c"ds".as_ptr(), null(), 0, c"energy".as_ptr(), null(), transport, &raw mut dataset)
+            turbidite_open_abi2(c"ds".as_ptr(), null(), 0, c"energy".as_ptr(), null(), transport, &raw mut dataset)
         };
         assert_eq!(status, USAGE);
         assert!(dataset.is_null() && said().contains("columns"), "{}", said());
@@ -525,7 +579,7 @@ fn corrupt_rows_are_an_error_that_names_the_part() {
     let path = "ds/data/epoch=1/part-00000.parquet".into();
     let corrupt = FaultStorage::with_fault(memory, Fault::Flip { path, offset: 100, mask: 1 });
     let reader = Box::into_raw(Box::new(CReader::new(Dataset::open_with(Arc::new(corrupt), "ds").unwrap())));
-    let views = [CView { data: ids.as_ptr().cast(), stride: 8 }];
+    let views = [CView { data: ids.as_ptr().cast(), stride: 8, data_type: 6, width: 0 }];
     let request = track_request(&views, ids.len());
     let mut metrics = ShortMetrics { struct_size: size_of::<ShortMetrics>() as u32, epochs: 77, ids: 77 };
     let mut stream = FFI_ArrowArrayStream::empty();
@@ -556,7 +610,7 @@ fn ids_and_metrics_of_exact_sizes() {
     let ids: Vec<u8> =
         [150_u64, 900, 7, 42].iter().flat_map(|id| [&id.to_le_bytes()[..], &[0xEE; 4]].concat()).collect();
     let ids = ids[..3 * 12 + 8].to_vec();
-    let views = [CView { data: ids.as_ptr().cast(), stride: 12 }];
+    let views = [CView { data: ids.as_ptr().cast(), stride: 12, data_type: 6, width: 0 }];
     let mut request = track_request(&views, 4);
     request.listed.limit = 3;
     let mut metrics = ShortMetrics { struct_size: size_of::<ShortMetrics>() as u32, epochs: 0, ids: 0 };

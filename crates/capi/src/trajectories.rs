@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use turbidite::query::{ParticleId, TrackRequest, Use};
-use turbidite::{ColumnView, DataType, Error, Query, Schema};
+use turbidite::{Column, ColumnView, DataType, Error, Query, Schema};
 
 use crate::reading::{self, CReader};
 use crate::status::{OK, answer, argument};
@@ -121,24 +121,25 @@ unsafe fn particles(request: &CTrackRequest, schema: &Schema) -> Result<TrackReq
 unsafe fn listed(request: &CGetRequest, schema: &Schema) -> Result<TrackRequest, Error> {
     // SAFETY: guaranteed by the caller.
     let id = unsafe { id_name(request, schema) }?;
-    let Some(types) = id_types(&id, schema) else {
+    let Some(columns) = id_columns(&id, schema) else {
         // The core refuses a column that does not exist, or is no id.
         return Ok(TrackRequest::of_ids(Vec::<ParticleId>::new(), id));
     };
     if request.ids.is_null() {
         return Err(argument("ids", "is NULL"));
     }
-    if request.view_count != types.len() {
-        let (given, needed) = (request.view_count, types.len());
+    if request.view_count != columns.len() {
+        let (given, needed) = (request.view_count, columns.len());
         return Err(argument("view_count", format!("is {given}, but the id '{id}' has {needed} columns")));
     }
     // SAFETY: `ids` is not NULL, and the caller guarantees `view_count` views.
     let views = unsafe { std::slice::from_raw_parts(request.ids, request.view_count) };
-    let resolve = |(view, data_type): (&CView, &DataType)| {
+    let resolve = |(view, column): (&CView, &&Column)| {
         // SAFETY: the caller guarantees `id_count` values.
-        unsafe { view.resolve(request.id_count, *data_type) }
+        let view = unsafe { view.resolve(request.id_count, column.data_type) };
+        view.map_err(|what| argument("ids", format!("column '{}': {what}", column.name)))
     };
-    let columns = views.iter().zip(&types).map(resolve).collect::<Result<Vec<_>, _>>()?;
+    let columns = views.iter().zip(&columns).map(resolve).collect::<Result<Vec<_>, _>>()?;
     let ids = (0..request.id_count).map(|row| match columns.as_slice() {
         [column] => particle_id(column, row),
         several => several.iter().map(|column| particle_id(column, row)).collect::<Vec<_>>().into(),
@@ -172,11 +173,11 @@ unsafe fn id_name(request: &CGetRequest, schema: &Schema) -> Result<String, Erro
     }
 }
 
-/// Returns the types of the columns of an id, or `None` if one does not exist or is a float.
-fn id_types(id: &str, schema: &Schema) -> Option<Vec<DataType>> {
+/// Returns the columns of an id, or `None` if one does not exist or is a float.
+fn id_columns<'a>(id: &str, schema: &'a Schema) -> Option<Vec<&'a Column>> {
     let names = schema.index_of(id).map_or_else(|| id.split(',').map(str::trim).collect(), |_| vec![id]);
-    let types = names.iter().map(|name| schema.index_of(name).map(|index| schema.columns()[index].data_type));
-    types.map(|data_type| data_type.filter(|data_type| !data_type.is_float())).collect()
+    let columns = names.iter().map(|name| schema.index_of(name).map(|index| &schema.columns()[index]));
+    columns.map(|column| column.filter(|column| !column.data_type.is_float())).collect()
 }
 
 /// Returns the value of a row as an id.

@@ -235,6 +235,18 @@ pub enum UsageError {
         /// The current state, such as "outside an epoch".
         state: &'static str,
     },
+    /// Values that do not fit their column.
+    #[error("epoch {epoch}, rank {rank}, column '{column}': {what}")]
+    Values {
+        /// The open epoch.
+        epoch: u64,
+        /// The rank that appends them.
+        rank: u32,
+        /// The name of the column.
+        column: String,
+        /// The obstacle.
+        what: String,
+    },
     /// A rank number is outside the job.
     #[error("rank {rank} is outside a job of {ranks} ranks")]
     Rank {

@@ -1,8 +1,7 @@
-//! Periods of a dataset, and options of programs that were compiled with an earlier header.
+//! Periods of a dataset, and options of another size.
 
 use super::*;
 use crate::reading::turbidite_reader_periods;
-use crate::structs::FIRST_OPTIONS_BYTES;
 use crate::writing::turbidite_options_init_sized;
 
 const ROWS: u64 = 100;
@@ -77,7 +76,7 @@ fn impossible_periods_are_refused() {
         let asked = with_period(period.as_ptr());
         // SAFETY: there are three columns, and all strings are NUL-terminated.
         let status = unsafe {
-            turbidite_open(c"ds".as_ptr(), places().as_ptr(), 3, key.as_ptr(), &asked, null(), &raw mut dataset)
+            turbidite_open_abi2(c"ds".as_ptr(), places().as_ptr(), 3, key.as_ptr(), &asked, null(), &raw mut dataset)
         };
         assert_eq!(status, USAGE, "{words}");
         assert!(dataset.is_null() && said().contains(words), "{}", said());
@@ -95,29 +94,22 @@ fn initialised(words: usize, initialise: impl FnOnce(*mut COptions)) -> (u32, Re
 }
 
 #[test]
-fn options_of_earlier_headers_are_understood() {
-    const WORDS: usize = FIRST_OPTIONS_BYTES / 8;
-    // SAFETY: the memory has the size that is initialised.
-    let (bytes, first) = initialised(WORDS, |options| unsafe { turbidite_options_init(options) });
-    assert_eq!(bytes as usize, FIRST_OPTIONS_BYTES);
+fn options_of_another_size_are_refused() {
     let words = size_of::<COptions>() / 8;
-    // SAFETY: as above.
-    let (bytes, all) = initialised(words, |options| unsafe { turbidite_options_init_sized(options, 8 * words) });
+    // SAFETY: the memory has the size that is initialised.
+    let initialise = |words| initialised(words, |options| unsafe { turbidite_options_init_sized(options, 8 * words) });
+    let (bytes, options) = initialise(words);
     assert_eq!(bytes as usize, size_of::<COptions>());
-    for options in [first.unwrap(), all.unwrap()] {
-        assert!(options.period.is_null());
-        // SAFETY: the strings are NULL.
-        assert_eq!(unsafe { options.resolve(3) }.unwrap().pivots, WriteOptions::new(3).pivots);
-    }
-    for words in [2, WORDS - 1, words + 1] {
-        // SAFETY: as above.
-        let (_, refused) = initialised(words, |options| unsafe { turbidite_options_init_sized(options, 8 * words) });
-        let refused = refused.err().unwrap();
-        let advice = if 8 * words > bytes as usize {
-            "turbidite.h of this release"
-        } else {
-            "call turbidite_options_init first"
-        };
+    let options = options.unwrap();
+    assert!(options.period.is_null());
+    // SAFETY: the strings are NULL.
+    assert_eq!(unsafe { options.resolve(3) }.unwrap().pivots, WriteOptions::new(3).pivots);
+    for (other, advice) in [
+        (2, "call turbidite_options_init first"),
+        (words - 1, "call turbidite_options_init first"),
+        (words + 1, "turbidite.h of this release"),
+    ] {
+        let refused = initialise(other).1.err().unwrap();
         assert!(refused.contains("struct_size is") && refused.contains(advice), "{refused}");
     }
 }

@@ -18,7 +18,7 @@ use crate::error::{Result, UsageError};
 use crate::shuffle::{Channel, Sent, Topology, Transport};
 
 /// Version of the structs shared with C libraries: `TURBIDITE_ABI_VERSION`.
-pub const ABI_VERSION: u32 = 1;
+pub const ABI_VERSION: u32 = 2;
 
 const SENT: i32 = 0;
 const PENDING: i32 = 1;
