@@ -96,6 +96,15 @@ def test_a_dataset_is_the_one_that_ingest_makes(tmp_path, spool):
         assert ranks == {0, 1, 2, 3} and set(ours[step]["c_step"]) == {step}
 
 
+def test_derived_values_out_of_range_are_counted(tmp_path, spool):
+    files = dumps()
+    text = 'format = "vpic"\nderive = ["energy = sqrt(1+ux*ux+uy*uy+uz*uz)-1", "big = w*0 + 1e39"]\n'
+    said = copy(tmp_path, files, configure(tmp_path, text, "keep", spool))
+    records = sum(len(rows) for rows in stored(tmp_path / "ds", numpy.dtype([*vpic.PARTICLE.descr, ("e", "<f4"), ("big", "<f4")])).values())
+    expected = f"turbidite: column 'big': {records} values too large for f32 (stored as infinity); derive it as 'big:f64=…'\n"
+    assert said == expected and records > 0, said
+
+
 def patched(content: bytes, offset: int, value: bytes) -> bytes:
     return content[:offset] + value + content[offset + len(value) :]
 
