@@ -123,26 +123,33 @@ fn si_factor(unit: &str) -> Option<f64> {
     (factor.is_finite() && parts.all(is_base)).then_some(factor)
 }
 
-/// Returns whether `f32` stores a value with a larger relative error than that of rounding to 24 bits. NaN and
-/// infinities are stored exactly.
-#[inline]
+/// Returns whether a value is too large or too small for `f32`, which stores `stored` instead, with a larger relative
+/// error than that of rounding to 24 bits. NaN and infinities are stored exactly.
 fn is_out_of_range(value: f64, stored: f32) -> bool {
     const ROUNDING: f64 = 1.0 / (1u32 << 24) as f64;
-    (f64::from(stored) - value).abs() > value.abs() * ROUNDING
+    !stored.is_normal() && (f64::from(stored) - value).abs() > value.abs() * ROUNDING
 }
 
 /// Appends values as `f32`. Returns the numbers of values that are too large and too small for `f32`.
 fn store_f32(values: &[f64], out: &mut Vec<u8>) -> (u64, u64) {
-    const WIDTH: usize = size_of::<f32>();
+    // Of a float, the exponent's highest seven bits. They are zero in the sum with the exponent's lowest bit if the
+    // float is zero, subnormal, infinite or NaN.
+    const EXPONENT: u32 = 0x7f00_0000;
+    const LOWEST: u32 = 0x0080_0000;
     let start = out.len();
-    out.resize(start + values.len() * WIDTH, 0);
-    let mut lost = 0u64;
-    for (slot, value) in out[start..].chunks_exact_mut(WIDTH).zip(values) {
-        let stored = *value as f32;
-        lost += u64::from(is_out_of_range(*value, stored));
-        slot.copy_from_slice(&stored.to_le_bytes());
-    }
+    out.extend(values.iter().flat_map(|value| (*value as f32).to_le_bytes()));
+    let (stored, _) = out[start..].as_chunks();
+    let is_special = |raw: &[u8; 4]| u32::from_le_bytes(*raw).wrapping_add(LOWEST) & EXPONENT == 0;
+    // Without a branch, so that the loop is vectorised. Most chunks have no such values.
+    let found = stored.iter().fold(0, |found, raw| found | u32::from(is_special(raw)));
+    if found == 0 { (0, 0) } else { count_out_of_range(values) }
+}
+
+/// Returns the numbers of values that are too large and too small for `f32`.
+fn count_out_of_range(values: &[f64]) -> (u64, u64) {
+    let lost: u64 = values.iter().map(|value| u64::from(is_out_of_range(*value, *value as f32))).sum();
     if lost == 0 {
+        // The zeros, infinities and so on are results of the derivation.
         return (0, 0);
     }
     let overflows = values.iter().filter(|value| value.is_finite() && (**value as f32).is_infinite()).count() as u64;

@@ -181,6 +181,8 @@ fn values_that_f32_represents_are_not_counted() {
     values.push(most * (1.0 + 2f64.powi(-26)));
     // Subnormal, and exact.
     values.extend([f64::from(f32::from_bits(1)), f64::from(f32::from_bits(12_345))]);
+    // Rounded up to the smallest normal value, with more than the usual relative error.
+    values.push(least * (1.0 - 0.9999 * 2f64.powi(-24)));
     // Half way between two values.
     values.extend([1.0 + 2f64.powi(-24), 1.0 + 3.0 * 2f64.powi(-24)]);
     let values: Vec<f64> = values.iter().flat_map(|value| [*value, -value]).collect();
