@@ -1,5 +1,6 @@
 """`mpiexec -n N turbidite ingest`: ranks of MPI store what ranks within one process store."""
 
+import json
 import os
 import subprocess
 import sys
@@ -49,6 +50,14 @@ def test_the_same_rows_as_within_one_process(scratch, in_process, ranks, part_by
         assert all(len(parts) == 4 for parts in names) and len({tuple(parts) for parts in names}) == 4, names
     assert rows(dataset) == in_process
     turbidite("verify", dataset)
+
+
+def test_derived_values_out_of_range_are_counted_over_all_ranks(scratch):
+    """The column is too small for f32 in every record, on whichever rank it is."""
+    dataset = scratch / "mpi-range"
+    arguments = ["--key", "ux", "--derive", "tiny=w*0+1e-44"]
+    report = json.loads(under_mpiexec(3, "ingest", DUMPS, "--out", dataset, *arguments, "--json").stdout)
+    assert report["out_of_range"] == [{"column": "tiny", "overflows": 0, "underflows": report["rows"]}] and report["rows"] > 0
 
 
 def test_ranks_agree_on_levels(scratch, in_process):

@@ -96,6 +96,17 @@ def test_a_dataset_is_the_one_that_ingest_makes(tmp_path, spool):
         assert ranks == {0, 1, 2, 3} and set(ours[step]["c_step"]) == {step}
 
 
+def test_derived_values_out_of_range_are_counted(tmp_path, spool):
+    files = dumps()
+    text = f'format = "vpic"\nderive = ["{VPIC.derive[0]}", "big = w*0 + 1e39"]\n'
+    said = copy(tmp_path, files, configure(tmp_path, text, "keep", spool))
+    dtype = numpy.dtype([*vpic.PARTICLE.descr, ("energy", "<f4"), ("big", "<f4")])
+    rows = numpy.concatenate(list(stored(tmp_path / "ds", dtype).values()))
+    count = f"{len(rows)} values too large for f32 (stored as infinity)"
+    assert said == f"turbidite: column 'big': {count}; derive it as 'big:f64=…'\n", said
+    assert len(rows) > 0 and numpy.isposinf(rows["big"]).all()
+
+
 def patched(content: bytes, offset: int, value: bytes) -> bytes:
     return content[:offset] + value + content[offset + len(value) :]
 

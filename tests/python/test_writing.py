@@ -3,6 +3,7 @@
 import os
 import shutil
 import threading
+import warnings
 
 import numpy
 import pandas
@@ -359,3 +360,47 @@ def test_arguments_of_ingest_are_never_options(tmp_path, given):
         turbidite.ingest(ROOT / "testdata" / "vpic", tmp_path / "no.tbd", **{"key": "ux", **given})
     with pytest.raises(turbidite.TurbiditeError, match="-nothing"):
         turbidite.ingest("-nothing", tmp_path / "no.tbd", key="ux")
+
+
+SQUARE = {"column": "square", "overflows": 100_001, "underflows": 1}
+
+
+def test_derived_values_out_of_range_are_counted_and_warned_of_once(tmp_path):
+    """Several steps of an append are counted together, and each epoch for itself."""
+    values = numpy.full(100_003, 1e20, "f4")
+    values[[70, 99_999]] = 1, 1e-30
+    path = tmp_path / "a.tbd"
+    with turbidite.Writer(path, {"x": "f4"}, key="x", derive=["square = x*x"], ranks=2) as writer:
+        with pytest.warns(RuntimeWarning, match="column 'square': 100001 values too large .* 1 value too small .*square:f64") as warned:
+            with writer.epoch(1):
+                writer.append({"x": values}, rank=1)
+        assert len(warned) == 1 and warned[0].filename == __file__
+        assert writer.last["out_of_range"] == [SQUARE]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with writer.epoch(2):
+                writer.append({"x": values})
+                writer.append(pyarrow.table({"x": values}), rank=1)
+            assert writer.last["out_of_range"] == [SQUARE | {"overflows": 200_002, "underflows": 2}]
+            with writer.epoch(3):
+                writer.append({"x": values[70:71]})
+            assert "out_of_range" not in writer.last
+    found = turbidite.open(path).query(epochs=1, columns=["square"]).to_numpy()["square"]
+    assert numpy.isinf(found).sum() == 100_001 and (found == 0).sum() == 1
+
+
+def test_ingest_warns_of_values_out_of_range_unless_they_are_in_si_units(tmp_path):
+    """Momenta in kg m/s are in f32's range, and their squares are not."""
+    momenta = numpy.linspace(1e-23, 2e-23, 1000).astype("f4")
+    numpy.savez(tmp_path / "run_1.npz", p=momenta)
+    source, derive = str(tmp_path / "run_%T.npz"), ["square = p*p"]
+    with pytest.warns(RuntimeWarning, match="column 'square': 1000 values too small .*derive it as 'square:f64=") as warned:
+        report = turbidite.ingest(source, tmp_path / "a.tbd", key="p", derive=derive)
+    assert len(warned) == 1 and warned[0].filename == __file__
+    assert report["out_of_range"] == [{"column": "square", "overflows": 0, "underflows": 1000}]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        report = turbidite.ingest(source, tmp_path / "si.tbd", key="p", derive=derive, si=True)
+    assert report["out_of_range"] == []
+    found = turbidite.open(tmp_path / "si.tbd").query(order="key").to_numpy()
+    assert found["square"].dtype == "f8" and (found["square"] == found["p"].astype("f8") ** 2).all()

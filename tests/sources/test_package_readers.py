@@ -115,6 +115,12 @@ def test_units_are_kept_and_si_is_for_derivations_alone(reader, tmp_path):
         assert (table["far"].to_numpy() == x * factor * 2).all()
         columns = {column["name"]: column for column in answer("inspect", tmp_path / name)["columns"]}
         assert columns["x"]["unit"] == "1e-06 m"
+        assert columns["far"]["type"] == "f64"
+    for name, option, kind in (("narrow", (), "f32"), ("wide", ("--si",), "f64")):
+        derive = ("--derive", "area=x*x", "--derive", "short:f32=x")
+        report = answer(*common, *derive, "--out", tmp_path / name, *option)
+        columns = {column["name"]: column["type"] for column in answer("inspect", tmp_path / name)["columns"]}
+        assert columns["area"] == kind and columns["short"] == "f32" and report["out_of_range"] == []
     reader(edit="columns[0]['unit'] = 'MeV'")
     said = turbidite(*common, "--out", tmp_path / "other", "--si", expect=USAGE).stderr
     assert "'MeV'" in said and "1e-06 m" in said

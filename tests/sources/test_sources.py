@@ -8,7 +8,7 @@ import numpy
 import pytest
 
 from support import vpic
-from support.command import FAILED, USAGE, attempt, turbidite
+from support.command import FAILED, USAGE, answer, attempt, turbidite
 
 EPOCH = 1500
 ENERGY = "energy=sqrt(1+ux*ux+uy*uy+uz*uz)-1"
@@ -91,6 +91,49 @@ def test_records_with_a_header_gaps_and_a_derived_key(scratch):
     turbidite("ingest", root, "--layout", layout, "--out", target, "--key", "square", "--derive", "square:f64=a*a")
     found = rows_of(target, "a, b, square", "b")
     assert numpy.array_equal(found["a"], rows["a"]) and numpy.array_equal(found["square"], rows["a"] * rows["a"])
+
+
+EXTREMES = numpy.array([1e25, -2e30, 1e-25, -1e-25, 3e-21, 0, 1, numpy.inf, numpy.nan], "<f4")
+LAYOUT = 'path = "T.{epoch}/rows.{epoch}.{rank}"\n[[field]]\nname = "u"\ntype = "f32"\n'
+
+
+def extremes(root: Path, ranks: int) -> list:
+    """Files of values whose squares f32 does not all represent. Returns the arguments that ingest them."""
+    rng = numpy.random.default_rng(13)
+    for epoch in (1, 2):
+        (root / f"T.{epoch}").mkdir(parents=True)
+        for rank in range(ranks):
+            rows = rng.permutation(numpy.tile(EXTREMES, 1000 * epoch))
+            (root / f"T.{epoch}" / f"rows.{epoch}.{rank}").write_bytes(rows.tobytes())
+    (root / "layout.toml").write_text(LAYOUT)
+    return ["ingest", root, "--layout", root / "layout.toml", "--key", "u"]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_derived_values_that_f32_cannot_represent_are_counted(tmp_path, threads):
+    arguments = [*extremes(tmp_path / "source", 3), "--threads", threads]
+    derive = ["--derive", "square=u*u", "--derive", "near=u+1"]
+    done = turbidite(*arguments, *derive, "--out", tmp_path / "words")
+    # 3e-21 squared is subnormal, and rounded.
+    line = (
+        "column 'square': 18000 values too large for f32 (stored as infinity), 27000 values too small for f32 (stored as 0 or "
+        "with fewer digits); derive it as 'square:f64=…'"
+    )
+    assert [text for text in done.stdout.splitlines() if text.startswith("column")] == [line]
+    report = answer(*arguments, *derive, "--out", tmp_path / "json")
+    assert report["out_of_range"] == [{"column": "square", "overflows": 18000, "underflows": 27000}]
+    of_epochs = [epoch["out_of_range"] for epoch in report["epochs"]]
+    assert [(one["overflows"], one["underflows"]) for (one,) in of_epochs] == [(6000, 9000), (12000, 18000)]
+    # What is stored is what the message says.
+    found = rows_of(tmp_path / "json", "square", "square")["square"]
+    with numpy.errstate(over="ignore", invalid="ignore"):
+        square = numpy.square(EXTREMES.astype("f8")).astype("f4")
+    assert numpy.array_equal(found, numpy.sort(numpy.tile(square, 9000)), equal_nan=True)
+    # The remedy is one.
+    wide = answer(*arguments, "--derive", "square:f64=u*u", "--out", tmp_path / "wide")
+    assert wide["out_of_range"] == []
+    # Epochs that are skipped have no new values.
+    assert answer(*arguments, *derive, "--out", tmp_path / "json", "--if-exists", "skip")["out_of_range"] == []
 
 
 @pytest.mark.parametrize(

@@ -89,8 +89,8 @@ pub use runtime::local::LocalJob;
 pub use runtime::rank::RankJob;
 pub use runtime::{EpochStart, ExchangeStatistics, LevelForecast, WriteOptions};
 pub use schema::{
-    ClusterKey, Clustering, Column, ColumnView, DataType, EPOCH_COLUMN, Levels, MAX_FIXED_BYTES, MAX_LEVELS, Periods,
-    Schema, SchemaError, Value,
+    ClusterKey, Clustering, Column, ColumnView, DataType, EPOCH_COLUMN, Levels, MAX_FIXED_BYTES, MAX_LEVELS,
+    OutOfRange, Periods, Schema, SchemaError, Value,
 };
 #[doc(hidden)]
 pub use schema::{KeyOrder, MAX_COLUMNS, NAN_ORDINAL};

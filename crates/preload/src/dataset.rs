@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use turbidite::runtime;
 use turbidite::storage::FileSystem;
-use turbidite::{EpochStart, IfExists, RankJob, WriteOptions};
+use turbidite::{EpochStart, EpochStatistics, IfExists, OutOfRange, RankJob, WriteOptions};
 use turbidite_source::Named;
 
 use crate::advice;
@@ -34,13 +34,20 @@ const MOST_KNOWN: usize = 1 << 20;
 pub(crate) struct Tally {
     /// Number of matching files that the program has closed.
     pub(crate) files: u64,
-    /// Number of records per indexed epoch. Indexing an epoch again replaces its entry.
-    pub(crate) indexed: BTreeMap<u64, u64>,
+    /// Statistics of each indexed epoch, over all ranks. Indexing an epoch again replaces its entry.
+    pub(crate) indexed: BTreeMap<u64, Indexed>,
     /// Epochs that were skipped because the dataset already has them.
     pub(crate) skipped: BTreeSet<u64>,
     pub(crate) failed: BTreeSet<u64>,
     /// Files that were to be spooled but were written to their original paths.
     pub(crate) unspooled: HashSet<PathBuf>,
+}
+
+/// Statistics of an indexed epoch.
+#[derive(Debug, Clone)]
+pub(crate) struct Indexed {
+    pub(crate) records: u64,
+    pub(crate) out_of_range: Vec<OutOfRange>,
 }
 
 /// One dataset on this rank.
@@ -191,8 +198,8 @@ impl Dataset {
         let result = self.write(epoch, &mut files, world);
         let is_stored = matches!(result, Ok(Some(_)));
         match result {
-            Ok(Some(records)) => {
-                self.tally.indexed.insert(epoch, records);
+            Ok(Some(indexed)) => {
+                self.tally.indexed.insert(epoch, indexed);
                 self.tally.failed.remove(&epoch);
                 self.retain(&files.finished);
             }
@@ -275,8 +282,8 @@ impl Dataset {
         }
     }
 
-    /// Stores an epoch's records. Returns the number of records of all ranks, or `None` if the epoch was skipped.
-    fn write(&mut self, epoch: u64, files: &mut EpochFiles, world: &World) -> Result<Option<u64>, String> {
+    /// Stores an epoch's records. Returns `None` if the epoch was skipped.
+    fn write(&mut self, epoch: u64, files: &mut EpochFiles, world: &World) -> Result<Option<Indexed>, String> {
         if self.job.is_none() {
             match self.open(world) {
                 Ok(job) => self.job = Some(job),
@@ -299,7 +306,9 @@ impl Dataset {
         if let Err(what) = appended {
             job.refuse(what).map_err(|error| error.to_string())?;
         }
-        job.end_epoch().map(|statistics| Some(statistics.rows)).map_err(|error| advice::in_words(&error))
+        let EpochStatistics { rows: records, out_of_range, .. } =
+            job.end_epoch().map_err(|error| advice::in_words(&error))?;
+        Ok(Some(Indexed { records, out_of_range }))
     }
 
     fn open(&self, world: &World) -> Result<RankJob, String> {

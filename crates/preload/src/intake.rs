@@ -236,6 +236,7 @@ fn append_records(plan: &DatasetPlan, records: &[u8], constants: &[f64], job: &m
     let mut views = plan.fields.iter().map(view).collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
     let constant = |name: &str| plan.constant(name).map(|index| constants[index]);
     let derived = plan.derivations.evaluate(&views, count, &constant).map_err(|error| error.to_string())?;
+    job.count_out_of_range(derived.out_of_range());
     views.extend((0..derived.len()).map(|index| derived.view(index)));
     let stored: Vec<ColumnView<'_>> = plan.stored.iter().map(|&index| views[index]).collect();
     job.append(&stored).map_err(|error| error.to_string())

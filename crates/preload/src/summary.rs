@@ -1,5 +1,7 @@
 //! Prints the summary at the end, one line per dataset.
 
+use turbidite::OutOfRange;
+
 use crate::dataset::{Dataset, Tally};
 use crate::notices::{complain_in_lines, count, display, grouped};
 use crate::process;
@@ -28,6 +30,7 @@ pub(crate) fn say(datasets: &[Dataset], world: &World) {
                     line += "; the files' headers were not checked: set `records` or `magic`";
                 }
                 lines.push(line);
+                lines.extend(of_range(&dataset.tally).iter().map(ToString::to_string));
             }
         } else if nearest[index] == rank {
             let path = process::nearest(index).map(|nearest| nearest.path).unwrap_or_default();
@@ -42,7 +45,8 @@ pub(crate) fn say(datasets: &[Dataset], world: &World) {
 }
 
 fn of_tally(tally: &Tally, unspooled: u64, out: &str) -> String {
-    let (epochs, records) = (tally.indexed.len() as u64, tally.indexed.values().sum::<u64>());
+    let (epochs, records) =
+        (tally.indexed.len() as u64, tally.indexed.values().map(|epoch| epoch.records).sum::<u64>());
     let mut line = format!("indexed {}, {} into {out}", count(epochs, "epoch"), count(records, "record"));
     let (skipped, failed) = (tally.skipped.len() as u64, tally.failed.len() as u64);
     if skipped > 0 {
@@ -59,6 +63,13 @@ fn of_tally(tally: &Tally, unspooled: u64, out: &str) -> String {
     line
 }
 
+/// Returns counts of derived values that are out of the range of their columns, over all indexed epochs.
+fn of_range(tally: &Tally) -> Vec<OutOfRange> {
+    let mut sum = Vec::new();
+    tally.indexed.values().for_each(|epoch| OutOfRange::add(&mut sum, &epoch.out_of_range));
+    sum
+}
+
 fn is_or_are(number: u64) -> &'static str {
     if number == 1 { "is" } else { "are" }
 }
@@ -70,14 +81,17 @@ fn count_is(number: u64, what: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dataset::Indexed;
 
     #[test]
     fn a_line_says_what_has_become_of_a_dataset() {
-        let tally = Tally { files: 32, indexed: (0..8).map(|epoch| (epoch, 917_504)).collect(), ..Tally::default() };
+        let of = |records| Indexed { records, out_of_range: Vec::new() };
+        let tally =
+            Tally { files: 32, indexed: (0..8).map(|epoch| (epoch, of(917_504))).collect(), ..Tally::default() };
         assert_eq!(of_tally(&tally, 0, "run/e.tbd"), "indexed 8 epochs, 7,340,032 records into run/e.tbd");
         let tally = Tally {
             files: 4,
-            indexed: [(0, 1)].into(),
+            indexed: [(0, of(1))].into(),
             skipped: [1, 2].into(),
             failed: [3].into(),
             ..Tally::default()

@@ -180,7 +180,14 @@ impl RankWriter {
         self.call(py, |_| Ok(()))?;
         let append = self.open(py)?.appends.begin(py)?;
         let appended = self.recipe.each(py, rows, |views, before| {
-            self.call(py, |job| self.recipe.store(views, before, |columns| append.step(|| job.append(columns))))
+            self.call(py, |job| {
+                self.recipe.store(views, before, |columns, out_of_range| {
+                    append.step(|| {
+                        job.count_out_of_range(out_of_range);
+                        job.append(columns)
+                    })
+                })
+            })
         });
         append.end(appended)
     }

@@ -3,7 +3,7 @@
 use arrow_array::Array;
 use pyo3::prelude::*;
 use turbidite::expr::{DerivationSet, ExpressionError};
-use turbidite::{Column, ColumnView, Error, Schema};
+use turbidite::{Column, ColumnView, Error, OutOfRange, Schema};
 
 use crate::arrays;
 use crate::arrow_rows::{self, ArrowRows};
@@ -75,7 +75,8 @@ impl Recipe {
         Ok(rows)
     }
 
-    /// Computes the derived columns, and passes the stored columns to `append`, some rows at a time.
+    /// Computes the derived columns, and passes the stored columns to `append`, some rows at a time, with counts of
+    /// derived values that are out of the range of their columns.
     ///
     /// # Errors
     /// Derived values that do not fit their columns, and the errors of `append`.
@@ -83,10 +84,10 @@ impl Recipe {
         &self,
         given: &[ColumnView<'_>],
         before: usize,
-        mut append: impl FnMut(&[ColumnView<'_>]) -> Result<(), Error>,
+        mut append: impl FnMut(&[ColumnView<'_>], &[OutOfRange]) -> Result<(), Error>,
     ) -> Result<(), Error> {
         if self.derivations.derivations().is_empty() {
-            return append(given);
+            return append(given, &[]);
         }
         let rows = given.first().map_or(0, ColumnView::len);
         for first in (0..rows).step_by(CHUNK_ROWS) {
@@ -97,7 +98,7 @@ impl Recipe {
                 .evaluate(&views, end - first, &|_| None)
                 .map_err(|error| numbered(error, before + first))?;
             views.extend((0..derived.len()).map(|index| derived.view(index)));
-            append(&views)?;
+            append(&views, derived.out_of_range())?;
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use turbidite::{ColumnView, EpochStart, LocalJob, WriteOptions};
+use turbidite::{ColumnView, EpochStart, LocalJob, OutOfRange, WriteOptions};
 
 use crate::appends::Appends;
 use crate::errors::{exception, usage};
@@ -93,7 +93,12 @@ impl Writer {
         let (job, appends) = self.job(py)?;
         let append = appends.begin(py)?;
         let appended = self.recipe.each(py, rows, |views, before| {
-            let step = |columns: &[ColumnView<'_>]| append.step(|| job.append(rank, columns));
+            let step = |columns: &[ColumnView<'_>], out_of_range: &[OutOfRange]| {
+                append.step(|| {
+                    job.count_out_of_range(rank, out_of_range);
+                    job.append(rank, columns)
+                })
+            };
             py.detach(|| self.recipe.store(views, before, step)).map_err(|error| exception(py, &error))
         });
         append.end(appended)

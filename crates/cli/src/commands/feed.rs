@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use indicatif::ProgressBar;
 use turbidite::expr::DerivationSet;
-use turbidite::{Column, ColumnView, LocalJob, RankJob};
+use turbidite::{Column, ColumnView, LocalJob, OutOfRange, RankJob};
 
 use crate::failure::Failure;
 use turbidite_source::{Chunk, RankReader, Source};
@@ -98,7 +98,10 @@ impl RecordMapping<'_> {
         let Some(mut reader) = reader else { return Ok(()) };
         let (mut records, mut filler, mut handed_over) = (Vec::new(), Vec::new(), 0);
         while let Some(chunk) = reader.next(turn_records(handed_over), &mut records)? {
-            self.append(epoch, &chunk, &records, &mut filler, |columns| Ok(job.append(columns)?))?;
+            self.append(epoch, &chunk, &records, &mut filler, |columns, out_of_range| {
+                job.count_out_of_range(out_of_range);
+                Ok(job.append(columns)?)
+            })?;
             handed_over += chunk.records as u64;
             // Only rank 0 shows a progress bar. All ranks have about the same number of records.
             progress.inc((chunk.records * self.source.record_bytes()) as u64 * u64::from(ranks));
@@ -114,7 +117,7 @@ impl RecordMapping<'_> {
             while taken < most {
                 let Some(chunk) = reader.next((most - taken).min(LONGEST_TURN as usize), &mut records)? else { break };
                 taken += chunk.records;
-                self.append(epoch, &chunk, &records, &mut filler, |columns| {
+                self.append(epoch, &chunk, &records, &mut filler, |columns, _| {
                     for row in 0..chunk.records {
                         columns.iter().for_each(|view| values.extend_from_slice(view.value(row)));
                     }
@@ -126,14 +129,15 @@ impl RecordMapping<'_> {
         Ok(values)
     }
 
-    /// Computes the stored columns of a chunk and passes them to `append`.
+    /// Computes the stored columns of a chunk and passes them to `append`, with counts of derived values that are out
+    /// of the range of their columns.
     fn append(
         &self,
         epoch: u64,
         chunk: &Chunk<'_>,
         records: &[u8],
         filler: &mut Vec<u8>,
-        append: impl FnOnce(&[ColumnView<'_>]) -> Result<(), Failure>,
+        append: impl FnOnce(&[ColumnView<'_>], &[OutOfRange]) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let RecordMapping { source, derivations, stored } = self;
         let mut views = chunk.views(records)?;
@@ -152,7 +156,7 @@ impl RecordMapping<'_> {
         })?;
         views.extend((0..derived.len()).map(|index| derived.view(index)));
         let columns: Vec<ColumnView<'_>> = stored.iter().map(|&index| views[index]).collect();
-        append(&columns)
+        append(&columns, derived.out_of_range())
     }
 }
 
@@ -186,7 +190,10 @@ impl Worker<'_> {
                 break;
             }
             let Some(chunk) = turn.reader.next(turn_records(turn.handed_over), &mut records)? else { continue };
-            let append = |columns: &[ColumnView<'_>]| Ok(self.job.append(turn.rank, columns)?);
+            let append = |columns: &[ColumnView<'_>], out_of_range: &[OutOfRange]| {
+                self.job.count_out_of_range(turn.rank, out_of_range);
+                Ok(self.job.append(turn.rank, columns)?)
+            };
             self.recipe.append(self.epoch, &chunk, &records, &mut filler, append)?;
             turn.handed_over += chunk.records as u64;
             self.progress.inc((chunk.records * self.recipe.source.record_bytes()) as u64);

@@ -10,8 +10,8 @@ use turbidite::format::EpochStatistics;
 use turbidite::store::EpochRange;
 use turbidite::writer::THREADS_PER_CORE;
 use turbidite::{
-    ClusterKey, IfExists, Periods, Prior, Renegotiation, Routing, Schema, SchemaError, SecondaryIndex, WriteOptions,
-    indexes_of_epochs,
+    ClusterKey, IfExists, OutOfRange, Periods, Prior, Renegotiation, Routing, Schema, SchemaError, SecondaryIndex,
+    WriteOptions, indexes_of_epochs,
 };
 
 use super::answers::{say, say_json};
@@ -39,7 +39,8 @@ use turbidite_source::{DatasetEntry, Source, SourceOptions, parse_columns};
 /// tools can read.
 #[derive(Debug, Clone, Args)]
 #[command(after_long_help = "\
-Derived columns are computed in f64 and stored as f32 unless a type is given. They may use the columns of the source, \
+Derived columns are computed in f64 and stored as f32, with --si as f64, unless a type is given. The report counts values \
+that are too large or too small for f32. Derived columns may use the columns of the source, \
 columns derived before them, and for VPIC the constants of each file's header: header.step, header.nx, .ny, .nz, .dt, \
 .dx, .dy, .dz, .x0, .y0, .z0, .cvac, .eps0, .damp, .rank, .ranks, .species, .q_m (charge over mass). VPIC's columns \
 are dx, dy, dz (position in the cell, -1 to 1), i (cell), ux, uy, uz (momentum/mc), w (weight).
@@ -122,7 +123,7 @@ pub(crate) struct Ingest {
     #[arg(long, value_name = "FORMAT", conflicts_with = "layout")]
     format: Option<String>,
     /// Let derivations see values in SI units: the factor in a column's unit, such as '1e-06 m', is applied. Stored
-    /// columns keep the values of the files
+    /// columns keep the values of the files, and derived columns are f64 unless a type is given
     #[arg(long)]
     si: bool,
     /// Read only these columns of files that describe their columns
@@ -387,9 +388,12 @@ impl Ingest {
     fn recipe<'a>(&self, source: &'a Source) -> Result<RecordMapping<'a>, Failure> {
         let known = |name: &str| source.constant(name).map(|_| 0.0);
         let sources = source.columns();
-        let derivations = DerivationSet::parse(&self.derive, &sources, &known)
-            .and_then(|parsed| if self.si { parsed.in_si_units(&sources) } else { Ok(parsed) })
-            .map_err(|error| Failure::Usage(format!("--derive: {error}")))?;
+        let parsed = if self.si {
+            DerivationSet::parse_in_si_units(&self.derive, &sources, &known)
+        } else {
+            DerivationSet::parse(&self.derive, &sources, &known)
+        };
+        let derivations = parsed.map_err(|error| Failure::Usage(format!("--derive: {error}")))?;
         let mut recipe = RecordMapping { source, derivations, stored: Vec::new() };
         let columns = recipe.columns();
         let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
@@ -509,6 +513,10 @@ impl Ingest {
         let rows: u64 = sum(|statistics| statistics.rows);
         let bytes_written = sum(|statistics| statistics.bytes_written);
         let stored_bytes = rows * row_bytes as u64;
+        let mut out_of_range = Vec::new();
+        for statistics in epochs.iter().filter_map(|epoch| epoch.statistics.as_ref()) {
+            OutOfRange::add(&mut out_of_range, &statistics.out_of_range);
+        }
         let receivers = epochs.iter().filter_map(|epoch| epoch.statistics.as_ref()).map(|one| one.receivers).max();
         let wall_s = wall.as_secs_f64();
         Report {
@@ -523,6 +531,7 @@ impl Ingest {
             wall_s,
             mb_per_s: stored_bytes as f64 / 1e6 / wall_s.max(1e-9),
             epochs,
+            out_of_range,
             indexes: Vec::new(),
             notes,
         }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Serialize;
+use turbidite::OutOfRange;
 use turbidite::format::EpochStatistics;
 
 use super::index::IndexReport;
@@ -31,6 +32,8 @@ pub(super) struct Report {
     pub(super) receivers: u32,
     pub(super) row_bytes: usize,
     pub(super) epochs: Vec<EpochReport>,
+    /// Counts of derived values that are out of the range of their columns, over all epochs.
+    pub(super) out_of_range: Vec<OutOfRange>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) indexes: Vec<IndexReport>,
     pub(super) rows: u64,
@@ -82,6 +85,7 @@ impl Report {
                 text::bytes(self.bytes_written)
             ));
         }
+        lines.extend(self.out_of_range.iter().map(ToString::to_string));
         lines.push(format!("query it:        turbidite query {} --where '…'", self.dataset.display()));
         lines.push(format!("other tools:     {}", self.dataset.join("data").display()));
         lines.join("\n")

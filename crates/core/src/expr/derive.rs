@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::schema::{Column, ColumnView, DataType, EPOCH_COLUMN};
+use crate::schema::{Column, ColumnView, DataType, EPOCH_COLUMN, OutOfRange};
 
 use super::ExpressionError;
 use super::bind::{Binder, Names};
@@ -14,7 +14,8 @@ use super::tree::{Number, gather};
 /// A column that is computed from others in `f64`.
 ///
 /// A float column stores the result rounded to its type. An integer column stores the result rounded to the nearest
-/// integer (ties to even). For an integer column, NaN and values out of range are errors.
+/// integer (ties to even). For an integer column, NaN and values out of range are errors. For an `f32` column, values
+/// out of range are counted.
 #[derive(Debug, Clone)]
 pub struct Derivation {
     column: Column,
@@ -75,8 +76,8 @@ impl Chunks for Views<'_> {
 }
 
 /// Splits `name:type = expression`. Returns the column, the expression, and the number of characters before the
-/// expression.
-fn split(text: &str) -> Result<(Column, &str, usize), ExpressionError> {
+/// expression. A column without a type has the type `default`.
+fn split(text: &str, default: DataType) -> Result<(Column, &str, usize), ExpressionError> {
     let form = || ExpressionError::DerivationForm { text: text.to_owned() };
     let (head, expression) = text.split_once('=').ok_or_else(form)?;
     let skipped = head.chars().count() + 1;
@@ -96,7 +97,7 @@ fn split(text: &str) -> Result<(Column, &str, usize), ExpressionError> {
         return Err(refused("use letters, digits and _"));
     }
     let data_type = match type_name {
-        None => DataType::F32,
+        None => default,
         Some(type_name) => type_name.parse().ok().filter(|parsed: &DataType| parsed.is_numeric()).ok_or_else(|| {
             ExpressionError::DerivationType { name: name.to_owned(), type_name: type_name.to_owned() }
         })?,
@@ -120,6 +121,39 @@ fn si_factor(unit: &str) -> Option<f64> {
         Err(_) => 1.0,
     };
     (factor.is_finite() && parts.all(is_base)).then_some(factor)
+}
+
+/// Returns whether a value is too large or too small for `f32`, which stores `stored` instead, with a larger relative
+/// error than that of rounding to 24 bits. NaN and infinities are stored exactly.
+fn is_out_of_range(value: f64, stored: f32) -> bool {
+    const ROUNDING: f64 = 1.0 / (1u32 << 24) as f64;
+    !stored.is_normal() && (f64::from(stored) - value).abs() > value.abs() * ROUNDING
+}
+
+/// Appends values as `f32`. Returns the numbers of values that are too large and too small for `f32`.
+fn store_f32(values: &[f64], out: &mut Vec<u8>) -> (u64, u64) {
+    // Of a float, the exponent's highest seven bits. They are zero in the sum with the exponent's lowest bit if the
+    // float is zero, subnormal, infinite or NaN.
+    const EXPONENT: u32 = 0x7f00_0000;
+    const LOWEST: u32 = 0x0080_0000;
+    let start = out.len();
+    out.extend(values.iter().flat_map(|value| (*value as f32).to_le_bytes()));
+    let (stored, _) = out[start..].as_chunks();
+    let is_special = |raw: &[u8; 4]| u32::from_le_bytes(*raw).wrapping_add(LOWEST) & EXPONENT == 0;
+    // Without a branch, so that the loop is vectorised. Most chunks have no such values.
+    let found = stored.iter().fold(0, |found, raw| found | u32::from(is_special(raw)));
+    if found == 0 { (0, 0) } else { count_out_of_range(values) }
+}
+
+/// Returns the numbers of values that are too large and too small for `f32`.
+fn count_out_of_range(values: &[f64]) -> (u64, u64) {
+    let lost: u64 = values.iter().map(|value| u64::from(is_out_of_range(*value, *value as f32))).sum();
+    if lost == 0 {
+        // The zeros, infinities and so on are results of the derivation.
+        return (0, 0);
+    }
+    let overflows = values.iter().filter(|value| value.is_finite() && (**value as f32).is_infinite()).count() as u64;
+    (overflows, lost - overflows)
 }
 
 /// Rounds like `f64::round_ties_even`, which calls the C library on targets without a rounding instruction.
@@ -159,7 +193,17 @@ impl Derivation {
         inputs: &[Column],
         constants: &dyn Fn(&str) -> Option<f64>,
     ) -> Result<Self, ExpressionError> {
-        let (column, expression, skipped) = split(text)?;
+        Self::parse_as(text, inputs, constants, DataType::F32)
+    }
+
+    /// Parses a derivation whose column has the type `default` unless the text states another one.
+    fn parse_as(
+        text: &str,
+        inputs: &[Column],
+        constants: &dyn Fn(&str) -> Option<f64>,
+        default: DataType,
+    ) -> Result<Self, ExpressionError> {
+        let (column, expression, skipped) = split(text, default)?;
         let expr = parse(&SourceText::new(expression, skipped))?;
         let binder = Binder::new(SourceText::new(expression, skipped), inputs, Names::Derivation(constants));
         let tree = binder.derivation(&expr)?;
@@ -189,7 +233,8 @@ impl Derivation {
         self.constants.iter().map(AsRef::as_ref)
     }
 
-    /// Computes the column for all `rows` and appends its values, little-endian and packed, to `out`.
+    /// Computes the column for all `rows` and appends its values, little-endian and packed, to `out`. Returns counts of
+    /// values that are out of the range of `f32`, if there are any.
     ///
     /// `inputs` are the columns that were passed to [`Derivation::parse`], in the same order.
     ///
@@ -202,7 +247,7 @@ impl Derivation {
         rows: usize,
         constants: &dyn Fn(&str) -> Option<f64>,
         out: &mut Vec<u8>,
-    ) -> Result<(), ExpressionError> {
+    ) -> Result<Option<OutOfRange>, ExpressionError> {
         let views = self.views(inputs, rows)?;
         let constant = |name: &Arc<str>| {
             constants(name).ok_or_else(|| {
@@ -219,15 +264,23 @@ impl Derivation {
         let start = out.len();
         out.reserve(rows * self.column.data_type.width());
         let mut stack = Stack::default();
+        let (mut overflows, mut underflows) = (0, 0);
         for first_row in (0..rows).step_by(CHUNK_ROWS) {
             let chunk_rows = CHUNK_ROWS.min(rows - first_row);
             let values = self.program.run(&views, &scalars, first_row, chunk_rows, &mut stack);
-            if let Err(error) = self.store(values, first_row, out) {
-                out.truncate(start);
-                return Err(error);
+            match self.store(values, first_row, out) {
+                Ok((large, small)) => {
+                    overflows += large;
+                    underflows += small;
+                }
+                Err(error) => {
+                    out.truncate(start);
+                    return Err(error);
+                }
             }
         }
-        Ok(())
+        let found = overflows + underflows > 0;
+        Ok(found.then(|| OutOfRange { column: self.column.name.clone(), overflows, underflows }))
     }
 
     fn views<'a>(&'a self, inputs: &[ColumnView<'a>], rows: usize) -> Result<Views<'a>, ExpressionError> {
@@ -248,7 +301,8 @@ impl Derivation {
         Ok(Views { columns: views, factors: &self.factors })
     }
 
-    fn store(&self, values: &[f64], first_row: usize, out: &mut Vec<u8>) -> Result<(), ExpressionError> {
+    /// Appends a chunk of values. Returns the numbers of values that are too large and too small for `f32`.
+    fn store(&self, values: &[f64], first_row: usize, out: &mut Vec<u8>) -> Result<(u64, u64), ExpressionError> {
         macro_rules! whole {
             ($type:ty) => {{
                 // Both ends are zero or powers of two in magnitude, hence exact in f64. `above` is the first value that
@@ -268,7 +322,7 @@ impl Derivation {
             }};
         }
         match self.column.data_type {
-            DataType::F32 => out.extend(values.iter().flat_map(|value| (*value as f32).to_le_bytes())),
+            DataType::F32 => return Ok(store_f32(values, out)),
             DataType::F64 => out.extend(values.iter().flat_map(|value| value.to_le_bytes())),
             DataType::I8 => whole!(i8),
             DataType::I16 => whole!(i16),
@@ -281,7 +335,7 @@ impl Derivation {
             // `split` rejects other types.
             DataType::FixedBytes(_) => {}
         }
-        Ok(())
+        Ok((0, 0))
     }
 
     fn out_of_range(&self, row: usize, value: f64) -> ExpressionError {
@@ -327,6 +381,7 @@ pub struct DerivationSet {
 pub struct DerivedColumns {
     rows: usize,
     columns: Vec<(DataType, Vec<u8>)>,
+    out_of_range: Vec<OutOfRange>,
 }
 
 impl DerivationSet {
@@ -340,10 +395,19 @@ impl DerivationSet {
         sources: &[Column],
         constants: &dyn Fn(&str) -> Option<f64>,
     ) -> Result<Self, ExpressionError> {
+        Self::parse_as(texts, sources, constants, DataType::F32)
+    }
+
+    fn parse_as(
+        texts: &[impl AsRef<str>],
+        sources: &[Column],
+        constants: &dyn Fn(&str) -> Option<f64>,
+        default: DataType,
+    ) -> Result<Self, ExpressionError> {
         let mut columns = sources.to_vec();
         let mut derivations = Vec::with_capacity(texts.len());
         for text in texts {
-            let derivation = Derivation::parse(text.as_ref(), &columns, constants)?;
+            let derivation = Derivation::parse_as(text.as_ref(), &columns, constants, default)?;
             let name = &derivation.column.name;
             if columns.iter().any(|column| column.name.eq_ignore_ascii_case(name)) {
                 let reason = "a source column or an earlier derivation has that name";
@@ -355,32 +419,40 @@ impl DerivationSet {
         Ok(Self { sources: sources.len(), derivations })
     }
 
-    /// Converts the source columns to SI units before they are used: multiplies each by the factor of its unit, such as
-    /// `1e-06 m`. Derived columns, and columns without a unit, stay as they are.
+    /// Parses derivations like [`DerivationSet::parse`], over source columns in SI units: each column is multiplied by
+    /// the factor of its unit, such as `1e-06 m`, when it is used. Derived columns, and columns without a unit, stay as
+    /// they are. A derived column without a type is `f64`, since the squares of a particle's mass and momentum are too
+    /// small for `f32` in SI units.
     ///
     /// # Errors
-    /// [`ExpressionError::Unit`] for a source column that is used and whose unit is not a factor and SI base units.
+    /// The errors of [`DerivationSet::parse`]. [`ExpressionError::Unit`] for a source column that is used and whose
+    /// unit is not a factor and SI base units.
     ///
     /// ```
     /// use turbidite::expr::DerivationSet;
     /// use turbidite::{Column, ColumnView, DataType};
     ///
     /// let source = [Column::new("x", DataType::F64).with_unit("1e-06 m")];
-    /// let set = DerivationSet::parse(&["distance:f64 = abs(x)"], &source, &|_| None)?.in_si_units(&source)?;
+    /// let set = DerivationSet::parse_in_si_units(&["distance = abs(x)"], &source, &|_| None)?;
     /// let bytes = (-2.5f64).to_le_bytes();
     /// let derived = set.evaluate(&[ColumnView::new(&bytes, 8, 1, DataType::F64)?], 1, &|_| None)?;
     /// assert_eq!(derived.view(0).value(0), (2.5 * 1e-6f64).to_le_bytes());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn in_si_units(mut self, sources: &[Column]) -> Result<Self, ExpressionError> {
-        for derivation in &mut self.derivations {
+    pub fn parse_in_si_units(
+        texts: &[impl AsRef<str>],
+        sources: &[Column],
+        constants: &dyn Fn(&str) -> Option<f64>,
+    ) -> Result<Self, ExpressionError> {
+        let mut set = Self::parse_as(texts, sources, constants, DataType::F64)?;
+        for derivation in &mut set.derivations {
             for (index, factor) in derivation.inputs.iter().zip(&mut derivation.factors) {
                 let Some(Column { name, unit: Some(unit), .. }) = sources.get(*index) else { continue };
                 *factor = si_factor(unit)
                     .ok_or_else(|| ExpressionError::Unit { column: name.clone(), unit: unit.clone() })?;
             }
         }
-        Ok(self)
+        Ok(set)
     }
 
     /// Returns the derivations in order.
@@ -407,12 +479,14 @@ impl DerivationSet {
             let what = format!("derivations over {} source columns were given {}", self.sources, sources.len());
             return Err(ExpressionError::Input(what));
         }
-        let mut derived = DerivedColumns { rows, columns: Vec::with_capacity(self.derivations.len()) };
+        let columns = Vec::with_capacity(self.derivations.len());
+        let mut derived = DerivedColumns { rows, columns, out_of_range: Vec::new() };
         for derivation in &self.derivations {
             let mut values = Vec::new();
             let mut inputs = sources.to_vec();
             inputs.extend((0..derived.columns.len()).map(|index| derived.view(index)));
-            derivation.evaluate(&inputs, rows, constants, &mut values)?;
+            let out_of_range = derivation.evaluate(&inputs, rows, constants, &mut values)?;
+            derived.out_of_range.extend(out_of_range);
             derived.columns.push((derivation.column.data_type, values));
         }
         Ok(derived)
@@ -430,6 +504,11 @@ impl DerivedColumns {
             Ok(view) => view,
             Err(_) => unreachable!("each column holds exactly its rows"),
         }
+    }
+
+    /// Returns counts of the values that are out of the range of `f32`, for columns with such values.
+    pub fn out_of_range(&self) -> &[OutOfRange] {
+        &self.out_of_range
     }
 
     /// Returns the number of derived columns.

@@ -14,7 +14,7 @@ use super::exchange_statistics::ExchangeStatistics;
 use crate::error::{Error, Result};
 use crate::format::{BucketBounds, EpochStatistics, Memtable, PartIdentity, RunKind};
 use crate::runtime::process::memory::{MemtableMemory, Share};
-use crate::schema::{Schema, Value};
+use crate::schema::{OutOfRange, Schema, Value};
 use crate::shuffle::{
     Action, Append, Backpressure, BatchMemory, Engine, Event, Failure, MessageError, Payloads, Peers, Progress,
     Receiver, Spill, Timeouts, Transport,
@@ -33,8 +33,8 @@ pub(super) struct Endpoint {
     memory: Arc<MemtableMemory>,
     /// The key distribution of the last memtable.
     spread: Option<BucketBounds>,
-    /// Seconds spent routing in this session.
-    route_s: f64,
+    /// This rank's statistics of the session: the time of routing, and values out of range.
+    statistics: EpochStatistics,
     /// Peak memory of outgoing batches in this session.
     batches: BatchMemory,
     /// Whether rank 0 holds its commits until [`Endpoint::release`].
@@ -136,7 +136,7 @@ impl Endpoint {
             backpressure: Backpressure::new(timeouts),
             memory,
             spread: None,
-            route_s: 0.0,
+            statistics: EpochStatistics::default(),
             batches: BatchMemory::default(),
             holds_commits: false,
             reports: Payloads::new(),
@@ -150,7 +150,7 @@ impl Endpoint {
 
     /// Begins a session. Every rank receives rank 0's announcement.
     pub(super) fn begin(&mut self, announcement: Vec<u8>) {
-        self.route_s = 0.0;
+        self.statistics = EpochStatistics::default();
         self.batches = BatchMemory::default();
         self.session = SessionState::Agreement { announcement: None, objection: None, report: Vec::new() };
         self.engine.begin(announcement);
@@ -180,6 +180,11 @@ impl Endpoint {
         if let Some(Storing { writer, share, memtable_bytes, .. }) = self.storing() {
             writer.set_memtable_bytes(share.memtable_bytes(*memtable_bytes));
         }
+    }
+
+    /// Adds counts of values that are out of the range of their columns.
+    pub(super) fn count_out_of_range(&mut self, counts: &[OutOfRange]) {
+        OutOfRange::add(&mut self.statistics.out_of_range, counts);
     }
 
     /// Makes the session fail on this rank, and thereby on all ranks.
@@ -302,7 +307,7 @@ impl Endpoint {
         let begun = Instant::now();
         let before = self.engine.statistics().originated;
         self.engine.advance(append);
-        self.route_s += begun.elapsed().as_secs_f64();
+        self.statistics.route_s += begun.elapsed().as_secs_f64();
         self.batches = self.batches.peak(self.engine.batch_memory());
         self.engine.statistics().originated > before
     }
@@ -429,7 +434,8 @@ impl Endpoint {
             Some(error) => Err(error),
             None => {
                 let traffic = self.exchange_statistics();
-                epoch_report::report(&self.schema, number, commit, &self.engine, traffic, self.route_s, outcome)
+                let own = std::mem::take(&mut self.statistics);
+                epoch_report::report(&self.schema, number, commit, &self.engine, traffic, own, outcome)
             }
         };
         self.session = SessionState::Reported(epoch);

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::exchange_statistics::ExchangeStatistics;
 use crate::error::{Error, Result};
 use crate::format::{EpochManifest, EpochStatistics, FormatVersion, MAX_RANGE_COUNTS, RunKind};
-use crate::schema::{Clustering, Schema};
+use crate::schema::{Clustering, OutOfRange, Schema};
 use crate::shuffle::{Engine, EngineStatistics, MessageError, Payloads};
 use crate::writer::Outcome;
 
@@ -53,14 +53,14 @@ impl Report {
     }
 }
 
-/// Encodes one rank's part of the manifest.
+/// Encodes one rank's part of the manifest. `own` has the statistics that neither the engine nor the writer knows.
 pub(super) fn report(
     schema: &Schema,
     epoch: u64,
     commit: Uuid,
     engine: &Engine,
     traffic: ExchangeStatistics,
-    route_s: f64,
+    own: EpochStatistics,
     outcome: Outcome,
 ) -> Result<Vec<u8>> {
     let EngineStatistics { delivered, strays, messages, tables, .. } = engine.statistics();
@@ -84,12 +84,11 @@ pub(super) fn report(
         forwarded: traffic.forwarded,
         most_batch_bytes: traffic.batch_bytes,
         bytes_written: outcome.statistics.bytes_written,
-        route_s,
         sort_s: outcome.statistics.sort_s,
         encode_s: outcome.statistics.encode_s,
         write_s: outcome.statistics.write_s,
         sync_s: outcome.statistics.sync_s,
-        ..EpochStatistics::default()
+        ..own
     };
     let load = engine.partition().map(|partition| (partition, engine.statistics().received()));
     let Outcome { mut parts, runs, mut keys, .. } = outcome;
@@ -184,6 +183,7 @@ fn add(sum: &mut EpochStatistics, statistics: &EpochStatistics) {
     for (total, more) in pairs {
         *total = total.saturating_add(more);
     }
+    OutOfRange::add(&mut sum.out_of_range, &statistics.out_of_range);
     sum.ranks = sum.ranks.saturating_add(statistics.ranks);
     sum.receivers = sum.receivers.saturating_add(statistics.receivers);
     sum.expected_rows = sum.expected_rows.max(statistics.expected_rows);

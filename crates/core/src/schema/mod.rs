@@ -10,6 +10,7 @@ mod columns;
 mod key_hash;
 mod levels;
 mod ordinal;
+mod out_of_range;
 mod packing;
 mod periods;
 pub(crate) mod radix;
@@ -28,6 +29,7 @@ pub(crate) use key_hash::{KeyHash, even_share, hash_of, partition_of_hash, parti
 pub use levels::Levels;
 pub(crate) use levels::parse_level_folder;
 pub use ordinal::{KeyOrder, NAN_ORDINAL};
+pub use out_of_range::OutOfRange;
 pub(crate) use packing::Packing;
 pub use periods::Periods;
 pub use record::Schema;

@@ -10,6 +10,7 @@ from turbidite._boxes import Period, period_text
 from turbidite._checks import names, natural, selection, text
 from turbidite._command import run
 from turbidite._progress import Progress, checked, watching
+from turbidite._ranges import warn
 from turbidite.errors import UsageError
 
 __all__ = ["ingest"]
@@ -55,7 +56,8 @@ def ingest(
     how many ranks wrote each epoch. With `allow_missing_ranks`, the files that exist are read.
 
     `derive` adds columns, such as ``["energy = sqrt(1 + ux*ux + uy*uy + uz*uz) - 1"]``. With `si`, derivations see values in
-    SI units; stored columns keep the values of the files. `epochs` restricts the epochs: ``100``, or ``slice(100, 400)`` with
+    SI units; stored columns keep the values of the files. Derived columns are f32, with `si` f64, unless a type is given. A
+    `RuntimeWarning` counts the values that f32 cannot represent, as does `out_of_range` of the report. `epochs` restricts the epochs: ``100``, or ``slice(100, 400)`` with
     both ends included.
 
     With a key by space, a new dataset may have `levels` of detail, 1 to 6 or ``"auto"`` for as many as suit the largest epoch.
@@ -87,7 +89,10 @@ def ingest(
     arguments += [f"--drop={name}" for name in dropped] + (["--si"] if si else [])
     arguments += [f"--derive={one}" for one in ([derive] if isinstance(derive, str) else derive)]
     with watching(checked(progress), "bytes") as tell:
-        return run([*arguments, "--", os.fsdecode(source)], tell)
+        report = run([*arguments, "--", os.fsdecode(source)], tell)
+    # The command has no report on ranks above 0.
+    warn(report.get("out_of_range", []), stacklevel=2)
+    return report
 
 
 def _range(epochs: int | slice | None) -> str | None:

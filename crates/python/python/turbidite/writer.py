@@ -14,6 +14,7 @@ import numpy
 from turbidite import _core
 from turbidite._boxes import Period, period_text
 from turbidite._checks import column_name, natural, optional_column, text, texts
+from turbidite._ranges import warn
 from turbidite.errors import UsageError
 
 if TYPE_CHECKING:
@@ -102,7 +103,8 @@ class Writer:
     `schema` names the columns and their types: the core's (``"f32"``, ``"fixed_bytes(16)"``) or whatever ``numpy.dtype``
     takes. The names ``"u8"`` and ``"i8"`` are refused, since they mean 8 bits in one and 8 bytes in the other. It may also
     be the dtype of structured arrays, or a schema of Arrow. `derive` adds columns that are computed from those appended,
-    such as ``["energy = ux*ux/2"]``. `ranks` is the number of threads that append at the same time, each as a rank of its
+    such as ``["energy = ux*ux/2"]``. They are f32 unless a type is given, and `out_of_range` of `last` counts values that f32
+    cannot represent; the first epoch with such values of a column raises a `RuntimeWarning`, on rank 0. `ranks` is the number of threads that append at the same time, each as a rank of its
     own. `if_exists` says what to do with an epoch that exists: ``"error"``, ``"skip"`` or ``"replace"``. `indexes` are
     columns to index while the rows are written: ``"uy"`` finds ranges and single values, ``"hash:id"`` single values,
     ``"bitmap:ux,uy,uz"`` answers conditions on several columns. `levels` are levels of detail, 1 to 6, of a new dataset
@@ -140,6 +142,8 @@ class Writer:
         """The statistics of the last epoch written, of all ranks."""
         # The last exception that all ranks have met, so that none of them is still waiting for another.
         self._met: BaseException | None = None
+        # The columns that a warning of values out of range has named, or None if another rank warns.
+        self._warned: set[str] | None = set()
         self._core: _core.Writer | RankWriter
         if comm is None:
             count = 1 if ranks is None else natural("ranks", ranks, bits=32)
@@ -173,6 +177,8 @@ class Writer:
             lambda: period_text(period, key),
             stall_limit,
         )
+        if comm.rank > 0:
+            self._warned = None
 
     def __enter__(self) -> Self:
         return self
@@ -210,6 +216,11 @@ class Writer:
         if begun:
             with self._meeting():
                 self.last = json.loads(self._core.end_epoch())
+            if self._warned is not None:
+                counts = self.last.get("out_of_range", [])
+                new = [one for one in counts if one["column"] not in self._warned]
+                self._warned.update(one["column"] for one in new)
+                warn(new, stacklevel=3)
 
     @contextmanager
     def _meeting(self) -> Iterator[None]:

@@ -1,7 +1,7 @@
 //! Tests of derived columns.
 
 use super::super::{Derivation, DerivationSet, ExpressionError};
-use crate::schema::{Column, ColumnView, DataType};
+use crate::schema::{Column, ColumnView, DataType, OutOfRange};
 
 fn vpic_columns() -> Vec<Column> {
     let float = |name| Column::new(name, DataType::F32);
@@ -52,7 +52,7 @@ fn derive(text: &str, rows: usize) -> Result<Vec<u8>, ExpressionError> {
     if result.is_err() {
         assert_eq!(out.len(), 1, "what was there stays, and nothing else");
     }
-    result.map(|()| out.split_off(1))
+    result.map(|_| out.split_off(1))
 }
 
 fn floats(bytes: &[u8]) -> Vec<f32> {
@@ -158,6 +158,96 @@ fn later_derivations_read_earlier_ones_as_stored() {
     );
     assert!(refused(&["ux = 2"]).starts_with("'ux' cannot name a derived column"));
     assert!(set.evaluate(&views(&bytes, 5)[1..], 5, &header).is_err());
+}
+
+/// Returns the counts of a derivation over values of an `f64` column `x`, as overflows and underflows.
+fn counted(text: &str, values: &[f64]) -> (u64, u64) {
+    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    let view = ColumnView::new(&bytes, 8, values.len(), DataType::F64).unwrap();
+    let set = DerivationSet::parse(&[text], &[Column::new("x", DataType::F64)], &|_| None).unwrap();
+    let derived = set.evaluate(&[view], values.len(), &|_| None).unwrap();
+    match derived.out_of_range() {
+        [] => (0, 0),
+        [OutOfRange { column, overflows, underflows }] if column == "a" => (*overflows, *underflows),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn values_that_f32_represents_are_not_counted() {
+    let (least, most) = (f64::from(f32::MIN_POSITIVE), f64::from(f32::MAX));
+    let mut values = vec![0.0, 1.0, 0.1, least, least * 1.1, most, f64::NAN, f64::INFINITY];
+    // Rounded down to the largest value.
+    values.push(most * (1.0 + 2f64.powi(-26)));
+    // Subnormal, and exact.
+    values.extend([f64::from(f32::from_bits(1)), f64::from(f32::from_bits(12_345))]);
+    // Rounded up to the smallest normal value, with more than the usual relative error.
+    values.push(least * (1.0 - 0.9999 * 2f64.powi(-24)));
+    // Half way between two values.
+    values.extend([1.0 + 2f64.powi(-24), 1.0 + 3.0 * 2f64.powi(-24)]);
+    let values: Vec<f64> = values.iter().flat_map(|value| [*value, -value]).collect();
+    assert_eq!(counted("a = x", &values), (0, 0));
+}
+
+#[test]
+fn values_out_of_the_range_of_f32_are_counted() {
+    let most = f64::from(f32::MAX);
+    for (value, expected) in [
+        (1e39, (1, 0)),
+        (f64::MAX, (1, 0)),
+        (most * (1.0 + 2f64.powi(-24)), (1, 0)),
+        (1e-46, (0, 1)),
+        (f64::from_bits(1), (0, 1)),
+        // The momentum of an electron in kg m/s, squared.
+        (1e-44, (0, 1)),
+        // Subnormal, and rounded.
+        (1e-40, (0, 1)),
+        (f64::from(f32::MIN_POSITIVE) * (0.5 + 2f64.powi(-24)), (0, 1)),
+    ] {
+        assert_eq!(counted("a = x", &[value]), expected, "{value:e}");
+        assert_eq!(counted("a = -x", &[value]), expected, "{value:e}");
+        assert_eq!(counted("a:f64 = x", &[value]), (0, 0), "{value:e}");
+    }
+}
+
+#[test]
+fn counts_are_those_of_all_chunks() {
+    let values: Vec<f64> = (0..5_000).map(|row| if row % 5 == 0 { 1e30 } else { 1e-5 * f64::from(row % 2) }).collect();
+    assert_eq!(counted("a = x*x", &values), (1_000, 0));
+    assert_eq!(counted("a = x*x*x*x*x*x*x*x*x*x", &values), (1_000, 2_000));
+}
+
+/// Another derivation reads the stored value, which is what the count is about.
+#[test]
+fn each_column_has_its_own_counts() {
+    let texts = ["square = ux*ux", "cube:f64 = square*ux", "small = square / 1e40"];
+    let source = [Column::new("ux", DataType::F32)];
+    let set = DerivationSet::parse(&texts, &source, &|_| None).unwrap();
+    let bytes: Vec<u8> = [1e30f32, 1.0, -1e25].iter().flat_map(|value| value.to_le_bytes()).collect();
+    let view = ColumnView::new(&bytes, 4, 3, DataType::F32).unwrap();
+    let derived = set.evaluate(&[view], 3, &|_| None).unwrap();
+    let of = |column: &str, overflows, underflows| OutOfRange { column: column.to_owned(), overflows, underflows };
+    assert_eq!(derived.out_of_range(), [of("square", 2, 0), of("small", 0, 1)]);
+    assert_eq!(derived.view(1).value(0), f64::INFINITY.to_le_bytes());
+}
+
+#[test]
+fn derivations_in_si_units_are_f64_unless_they_state_a_type() {
+    let source = [Column::new("p", DataType::F32).with_unit("1e-20 kg m s^-1"), Column::new("q", DataType::F32)];
+    let texts = ["square = p*p", "root = sqrt(square)", "short:f32 = p*p", "n:u8 = q"];
+    let set = DerivationSet::parse_in_si_units(&texts, &source, &|_| None).unwrap();
+    let types: Vec<DataType> = set.columns().map(|column| column.data_type).collect();
+    assert_eq!(types, [DataType::F64, DataType::F64, DataType::F32, DataType::U8]);
+    let bytes = 0.125f32.to_le_bytes();
+    let view = ColumnView::new(&bytes, 4, 1, DataType::F32).unwrap();
+    let derived = set.evaluate(&[view, view], 1, &|_| None).unwrap();
+    let momentum = 0.125 * 1e-20f64;
+    assert_eq!(derived.view(0).value(0), (momentum * momentum).to_le_bytes());
+    assert_eq!(derived.view(1).value(0), (momentum * momentum).sqrt().to_le_bytes());
+    assert_eq!(derived.out_of_range(), [OutOfRange { column: "short".to_owned(), overflows: 0, underflows: 1 }]);
+    let refused =
+        DerivationSet::parse_in_si_units(&["a = x"], &[Column::new("x", DataType::F32).with_unit("MeV")], &|_| None);
+    assert!(matches!(refused, Err(ExpressionError::Unit { .. })));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use uuid::Uuid;
 use crate::format::manifest::entries::PartEntry;
 use crate::format::manifest::range_counts::{KeyRangeCounts, RangeCount};
 use crate::format::manifest::row_group_entries::RowGroupEntries;
-use crate::schema::{KeyOrder, Schema};
+use crate::schema::{KeyOrder, OutOfRange, Schema};
 
 /// Statistics of writing an epoch, over all ranks.
 ///
@@ -36,6 +36,9 @@ pub struct EpochStatistics {
     pub spills: u64,
     /// Number of records with a NaN key.
     pub nan_keys: u64,
+    /// Counts of values of derived columns that are out of the range of `f32`, for columns with such values.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub out_of_range: Vec<OutOfRange>,
     /// Number of partition tables negotiated, including the first.
     pub renegotiations: u32,
     /// Number of messages sent between ranks, data and control.

@@ -9,7 +9,7 @@ use crate::runtime::local::indexes::LocalIndexes;
 use crate::runtime::local::stage::LocalStage;
 use crate::runtime::verdict::Verdict;
 use crate::runtime::{EpochStart, WriteOptions};
-use crate::schema::{ColumnView, Schema};
+use crate::schema::{ColumnView, OutOfRange, Schema};
 use crate::storage::{FileSystem, Storage};
 use crate::store::{DatasetDescriptor, LockNotice, Recovery, WriterLock};
 
@@ -135,6 +135,15 @@ impl LocalJob {
     pub fn expect_rows(&self, rows: u64) {
         self.records.expect_rows(rows);
         self.indexes.expect_rows(rows);
+    }
+
+    /// Adds counts of values of a rank that are out of the range of their columns, for the epoch's statistics
+    /// ([`EpochStatistics::out_of_range`]). Callers that derive columns count such values. Counts of a rank that does
+    /// not exist are ignored.
+    pub fn count_out_of_range(&self, rank: u32, counts: &[OutOfRange]) {
+        if !counts.is_empty() {
+            self.records.count_out_of_range(rank, counts);
+        }
     }
 
     /// Begins an epoch on all ranks.

@@ -16,7 +16,7 @@ use crate::runtime::process::memory::{MemtableMemory, SpareBuffers};
 use crate::runtime::process::pool::{Pool, TaskQueue};
 use crate::runtime::sidecars::BitmapIndexes;
 use crate::runtime::{EpochStart, WriteOptions};
-use crate::schema::{ColumnView, Schema};
+use crate::schema::{ColumnView, OutOfRange, Schema};
 use crate::shuffle::{Action, Engine, Failure, Progress, Spill, Timeouts};
 use crate::storage::Storage;
 use crate::store::{DatasetDescriptor, DatasetPaths, EpochCommit, LockNotice, Recovery, WriterLock, truncate_after};
@@ -216,6 +216,12 @@ impl LocalStage {
     /// ([`WriteOptions::part_bytes`]); otherwise it follows from the last epoch.
     pub(crate) fn expect_rows(&self, rows: u64) {
         lock_rank(&self.shared.ranks[0]).endpoint.engine.expect_rows(rows);
+    }
+
+    pub(super) fn count_out_of_range(&self, rank: u32, counts: &[OutOfRange]) {
+        if let Some(state) = self.shared.ranks.get(rank as usize) {
+            lock_rank(state).endpoint.count_out_of_range(counts);
+        }
     }
 
     /// Prepares an epoch, which [`LocalStage::begin`] begins. Returns `None` if the epoch exists and is to be skipped.

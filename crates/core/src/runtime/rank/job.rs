@@ -14,7 +14,7 @@ use crate::runtime::local::mailbox::MailboxTransport;
 use crate::runtime::options::{EpochStart, WriteOptions};
 use crate::runtime::process::host::{Host, Process};
 use crate::runtime::verdict::Verdict;
-use crate::schema::{ColumnView, Schema};
+use crate::schema::{ColumnView, OutOfRange, Schema};
 use crate::shuffle::{EngineStatistics, Transport};
 use crate::storage::{FileSystem, Storage};
 use crate::store::IfExists;
@@ -120,6 +120,12 @@ impl RankJob {
     pub fn expect_rows(&mut self, rows: u64) {
         self.records.expect_rows(rows);
         self.indexes.expect_rows(rows);
+    }
+
+    /// Adds counts of values of this epoch that are out of the range of their columns, for the epoch's statistics
+    /// ([`EpochStatistics::out_of_range`]). Callers that derive columns count such values.
+    pub fn count_out_of_range(&mut self, counts: &[OutOfRange]) {
+        self.records.count_out_of_range(counts);
     }
 
     /// Begins an epoch. All ranks call it with the same number.

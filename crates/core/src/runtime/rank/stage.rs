@@ -16,7 +16,7 @@ use crate::runtime::process::resources::Background;
 use crate::runtime::rank::announcement::Announcement;
 use crate::runtime::rank::waiting::{Linger, Waiting};
 use crate::runtime::sidecars::BitmapIndexes;
-use crate::schema::ColumnView;
+use crate::schema::{ColumnView, OutOfRange};
 use crate::shuffle::{Action, EngineStatistics, Failure, Progress, Spill};
 use crate::storage::Storage;
 use crate::store::{DatasetDescriptor, DatasetPaths, EpochCommit, IfExists, WriterLock, truncate_after};
@@ -74,6 +74,10 @@ impl RankStage {
     /// counts.
     pub(crate) fn expect_rows(&mut self, rows: u64) {
         self.background.endpoint().engine.expect_rows(rows);
+    }
+
+    pub(super) fn count_out_of_range(&mut self, counts: &[OutOfRange]) {
+        self.background.endpoint().count_out_of_range(counts);
     }
 
     /// Begins an epoch of an index: entries made from the records of the commit `indexed`. The epoch fails if the ranks
