@@ -63,6 +63,18 @@ static void constant(void) {
     turbidite_end_epoch(dataset, NULL);
 }
 
+static void begin_twice(void) {
+    turbidite_begin_epoch(dataset, 1);
+    turbidite_begin_epoch(dataset, 2);
+    turbidite_end_epoch(dataset, NULL);
+}
+
+static void append_early(void) {
+    turbidite_view views[] = {turbidite_values(&p[0].energy, sizeof p[0]), turbidite_values(&p[0].id, sizeof p[0]),
+                              turbidite_values(&p[0].name, sizeof p[0])};
+    turbidite_append(dataset, views, 3, COUNT);
+}
+
 int main(int argc, char **argv) {
     if (argc != 3) return 2;
     const char *wrong = argv[1];
@@ -80,18 +92,37 @@ int main(int argc, char **argv) {
     }
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     is_wrong = rank == RANK;
-    if (turbidite_mpi_open(MPI_COMM_WORLD, &transport) != TURBIDITE_OK) return 1;
+    turbidite_transport *opened;
+    if (turbidite_mpi_open(MPI_COMM_WORLD, &opened) != TURBIDITE_OK) return 1;
+    /* One rank has the lock when the others come. */
+    if (strcmp(wrong, "alone") != 0) transport = opened;
+    if (strcmp(wrong, "alone") == 0 && rank > 0) MPI_Barrier(MPI_COMM_WORLD);
 #endif
     if (strcmp(wrong, "silent") == 0) turbidite_print_errors(0);
     open_dataset(argv[2]);
+#ifdef WITH_MPI
+    if (strcmp(wrong, "alone") == 0) {
+        if (rank == 0) MPI_Barrier(MPI_COMM_WORLD);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    if (strcmp(wrong, "shared") == 0) {
+        char other[4096];
+        turbidite_dataset *second;
+        snprintf(other, sizeof other, "%s-other", argv[2]);
+        turbidite_open(other, COLUMNS, 3, "energy", NULL, transport, &second);
+    }
+#endif
+    if (strcmp(wrong, "before") == 0) append_early();
     if (strcmp(wrong, "constant") == 0)
         constant();
+    else if (strcmp(wrong, "inside") == 0)
+        begin_twice();
     else
         for (uint64_t epoch = 1; epoch <= 2; epoch++) write_epoch(epoch, wrong);
     if (strcmp(wrong, "open") == 0) turbidite_begin_epoch(dataset, 9);
     turbidite_close(dataset);
 #ifdef WITH_MPI
-    turbidite_mpi_close(transport);
+    turbidite_mpi_close(opened);
     MPI_Finalize();
 #endif
     printf("done\n");

@@ -39,20 +39,20 @@ def test_a_wrong_view_fails_its_epoch(program, wrong, tmp_path):
     """The first failed append is printed, and each epoch's end; nothing is stored of either epoch."""
     done = run(program, wrong, tmp_path / "ds")
     first, *ends = done.stderr.splitlines()
-    assert first.startswith(f"turbidite_append: epoch 1, rank 0, {VIEWS[wrong]}"), done.stderr
+    assert first.startswith(f"turbidite_append: {tmp_path / 'ds'}: epoch 1, rank 0: {VIEWS[wrong]}"), done.stderr
     assert len(ends) == 2 and done.stdout == "done\n", done.stderr
     for epoch, end in zip((1, 2), ends):
-        assert end.startswith(f"turbidite_end_epoch: epoch {epoch} failed on rank 0: ") and VIEWS[wrong] in end
+        assert end.startswith(f"turbidite_end_epoch: {tmp_path / 'ds'}: epoch {epoch} failed on rank 0: {VIEWS[wrong]}")
     turbidite("verify", tmp_path / "ds")
     assert epochs_of(tmp_path / "ds") == []
 
 
 def test_other_records_that_do_not_fit(program, tmp_path):
     said = run(program, "fewer", tmp_path / "fewer").stderr
-    assert said.startswith("turbidite_append: columns: 2 views were given, but the schema has 3 columns\n"), said
+    assert "/fewer: epoch 1, rank 0: 2 views were given, but the schema has 3 columns\n" in said, said
     said = run(program, "packed", tmp_path / "packed").stderr
-    assert said.startswith("turbidite_append_rows: row_bytes: is 24, but the columns of a record have 18; "), said
-    assert "turbidite_append" in said.splitlines()[0] and epochs_of(tmp_path / "packed") == []
+    assert "/packed: epoch 1, rank 0: row_bytes is 24, but the columns of a record have 18; append structs with gaps by" in said
+    assert epochs_of(tmp_path / "packed") == []
 
 
 def test_a_program_that_runs_again(program, tmp_path):
@@ -61,7 +61,7 @@ def test_a_program_that_runs_again(program, tmp_path):
     done = run(program, "right", tmp_path / "ds")
     refused = done.stderr.splitlines()
     assert len(refused) == 2 and all(line.startswith("turbidite_begin_epoch: ") for line in refused), done.stderr
-    assert all("already exists" in line and "set if_exists to TURBIDITE_IF_EXISTS_REPLACE" in line for line in refused)
+    assert all("already exists" in line and "set if_exists of turbidite_options to TURBIDITE_IF_EXISTS_REPLACE" in line for line in refused)
     assert package.open(tmp_path / "ds").query().count() == 2 * COUNT
 
 
@@ -80,8 +80,25 @@ def test_printing_is_turned_off(program, tmp_path):
 
 def test_an_open_epoch_is_told_of_when_the_dataset_is_closed(program, tmp_path):
     done = run(program, "open", tmp_path / "ds")
-    assert done.stderr.startswith("turbidite_close: ") and "inside an epoch" in done.stderr
+    assert done.stderr == f"turbidite_close: {tmp_path / 'ds'}: epoch 9, rank 0: it has not ended, and its records are discarded\n"
     assert epochs_of(tmp_path / "ds") == [1, 2]
+
+
+def test_an_epoch_that_begins_inside_another(program, tmp_path):
+    """It is refused, and the open one goes on."""
+    done = run(program, "inside", tmp_path / "ds")
+    why = "epoch 1, rank 0: it has not ended, so that epoch 2 cannot begin; call turbidite_end_epoch first"
+    assert done.stderr == f"turbidite_begin_epoch: {tmp_path / 'ds'}: {why}\n"
+    assert epochs_of(tmp_path / "ds") == [1]
+
+
+def test_records_before_an_epoch(program, tmp_path):
+    """The epoch that lacks them fails, and the next is whole."""
+    done = run(program, "before", tmp_path / "ds")
+    first, end = done.stderr.splitlines()
+    assert first.endswith("/ds: turbidite_append: is called outside an epoch; call turbidite_begin_epoch first")
+    assert end.endswith("/ds: epoch 1 failed on rank 0: records were appended before turbidite_begin_epoch")
+    assert epochs_of(tmp_path / "ds") == [2] and package.open(tmp_path / "ds").query().count() == COUNT
 
 
 def test_one_value_for_all_records(program, tmp_path):
@@ -117,6 +134,12 @@ def test_ignored_statuses_are_warned_of(tmp_path):
     source.write_text("#include <turbidite.h>\nvoid f(turbidite_dataset *d) { turbidite_end_epoch(d, NULL); }\n")
     assert "unused-result" in refused_by("cc", source, *STRICT)
     run("cc", *STRICT, "-DTURBIDITE_UNCHECKED", f"-I{prefix() / 'include'}", "-c", source, "-o", tmp_path / "ignores.o")
+
+
+def test_c99_is_told_what_it_lacks(tmp_path):
+    source = tmp_path / "old.c"
+    source.write_text("#include <turbidite.h>\nturbidite_view f(float *p) { return turbidite_values(p, 4); }\n")
+    assert "turbidite_values_needs_C11" in refused_by("cc", source, "-std=c99")
 
 
 def test_types_of_c(tmp_path):
@@ -156,7 +179,8 @@ def test_cpp(standard, tmp_path):
     run("c++", *strict, f"-I{prefix() / 'include'}", "-o", program, HERE / "values.cpp", *linked("turbidite"))
     done = run(program, tmp_path / "ds")
     refused, ended = done.stdout.splitlines()
-    assert refused == "2 epoch 2, rank 0, column 'energy': the values are f64, but the column is f32" and ended == "1"
+    why = "epoch 2, rank 0: column 'energy': the values are f64, but the column is f32"
+    assert refused == f"2 {tmp_path / 'ds'}: {why}" and ended == "1"
     rows = package.open(tmp_path / "ds").query().to_numpy()
     assert epochs_of(tmp_path / "ds") == [1] and len(rows["id"]) == COUNT
     assert (rows["x"] == 0.5 * rows["energy"]).all() and (rows["id"] == rows["energy"].astype("i8") - 500).all()
@@ -173,7 +197,7 @@ def test_one_rank_of_several(mpi, parallel, tmp_path):
     """The rank that makes the mistake prints it; what all ranks are told, rank 0 prints."""
     done = mpi.start(3, parallel, "doubles", tmp_path / "ds")
     first = [line for line in done.stderr.splitlines() if line.startswith("turbidite_append: ")]
-    assert first == [f"turbidite_append: epoch 1, rank 1, {VIEWS['doubles']}"], done.stderr
+    assert first == [f"turbidite_append: {tmp_path / 'ds'}: epoch 1, rank 1: {VIEWS['doubles']}"], done.stderr
     ends = [line for line in done.stderr.splitlines() if line.startswith("turbidite_end_epoch: ")]
     assert len(ends) == 2 and all(f"epoch {epoch} failed on rank 1: " in end for epoch, end in zip((1, 2), ends)), done.stderr
     assert done.stdout.count("done") == 3 and epochs_of(tmp_path / "ds") == []
@@ -184,6 +208,19 @@ def test_ranks_that_run_again(mpi, parallel, tmp_path):
     done = mpi.start(3, parallel, "right", tmp_path / "ds")
     assert len(done.stderr.splitlines()) == 2 and done.stderr.count("already exists") == 2, done.stderr
     assert package.open(tmp_path / "ds").query().count() == 6 * COUNT
+
+
+def test_no_transport(mpi, parallel, tmp_path):
+    """One rank writes, the others are told what they lack."""
+    done = mpi.start(3, parallel, "alone", tmp_path / "ds")
+    refused = [line for line in done.stderr.splitlines() if line.startswith("turbidite_open: ")]
+    assert len(refused) == 2 and all("open it with a transport between them" in line for line in refused), done.stderr
+
+
+def test_a_transport_of_two_datasets(mpi, parallel, tmp_path):
+    done = mpi.start(3, parallel, "shared", tmp_path / "ds")
+    why = "turbidite_open: transport: is used by another open dataset, which would receive its messages; open a transport for each"
+    assert done.stderr.splitlines() == [why] * 3 and epochs_of(tmp_path / "ds") == [1, 2], done.stderr
 
 
 def test_a_transport_before_mpi(mpi, parallel, tmp_path):

@@ -41,7 +41,7 @@ program refusals
   call turbidite_append(dataset, [turbidite_values(energy(10:1:-1)), turbidite_values(id)], status, message)
   call expect(turbidite_usage, 'backwards')
   call turbidite_append(dataset, [turbidite_values(double), turbidite_values(id)], status, message)
-  call expect(turbidite_usage, "epoch 1, rank 0, column 'energy': the values are f64, but the column is f32")
+  call expect(turbidite_usage, "epoch 1, rank 0: column 'energy': the values are f64, but the column is f32")
   call turbidite_append(dataset, [turbidite_values(energy(2::2)), turbidite_values(short)], status, message)
   call expect(turbidite_usage, "column 'id': the values are i32, but the column is i64")
   ! The records that were refused belong to the epoch, which fails.

@@ -29,8 +29,8 @@ def test_statuses_and_messages(tmp_path):
     done = run(program, tmp_path / "dataset")
     assert done.stdout.strip() == "ok"
     # Each failed call says so, but for appends after the first, and for what follows `turbidite_print_errors(0)`.
-    assert "turbidite_append: columns: the views have different lengths\n" in done.stderr
-    assert "turbidite_end_epoch: epoch 1 failed on rank 0: " in done.stderr and "epoch 2 failed" not in done.stderr
+    assert "epoch 1, rank 0: the views have different lengths\n" in done.stderr
+    assert "/dataset: epoch 1 failed on rank 0: " in done.stderr and "epoch 2 failed" not in done.stderr
     rows = turbidite_package.open(tmp_path / "dataset-unsigned").query().to_numpy()
     assert rows["id"].dtype == "u8" and sorted(rows["id"].tolist()) == sorted([*range(1, 11)] * 2)
     assert set(rows["species"].tolist()) == {255} and rows["cell"].tolist().count(2) == 11

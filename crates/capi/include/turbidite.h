@@ -129,7 +129,7 @@ static inline turbidite_view turbidite_column_values(const turbidite_column *col
  *     turbidite_values(&weight, 0)                  one value for all records
  *     turbidite_values(&p[0].name, sizeof p[0])     TURBIDITE_BYTES, if `name` is an array of characters
  *
- * The compiler refuses pointers to other types. */
+ * Needs C11. The compiler refuses pointers to other types. */
 #if !defined(__cplusplus) && defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L
 #define turbidite_values(pointer, stride)                                                                     \
     ((turbidite_view){(pointer), (stride), TURBIDITE_TYPE_OF(*(pointer)),                                     \
@@ -157,6 +157,9 @@ static inline turbidite_view turbidite_column_values(const turbidite_column *col
         const signed char *: TURBIDITE_BYTES,                                                                 \
         unsigned char *: TURBIDITE_BYTES,                                                                     \
         const unsigned char *: TURBIDITE_BYTES)
+#elif !defined(__cplusplus)
+/* Needs C11: compile with -std=c11, or use turbidite_column_values. */
+#define turbidite_values(pointer, stride) turbidite_values_needs_C11
 #endif
 
 /* ---- Options ---- */
@@ -244,7 +247,7 @@ typedef struct turbidite_dataset turbidite_dataset;
 /* Opens or creates the dataset at `path`, a folder that every rank can access. Collective. `key` is the column that
  * records are sorted by, "hash:COLUMN", the ids that single records are looked up by, or "space:X,Y,Z", two or three
  * coordinates by which records are read in boxes. `options` may be NULL for the defaults. `transport` may be NULL for a
- * program of one rank. The transport must outlive the handle. */
+ * program of one rank. The transport must outlive the handle, and serves one open dataset. */
 TURBIDITE_CHECKED turbidite_status turbidite_open(const char *path, const turbidite_column *columns,
                                                   size_t column_count, const char *key,
                                                   const turbidite_options *options,
@@ -265,7 +268,7 @@ TURBIDITE_CHECKED turbidite_status turbidite_open_indexed(const char *path, cons
                                                           turbidite_dataset **dataset);
 
 /* Begins an epoch. `epoch` is, for example, the number of the timestep. Collective. May return TURBIDITE_SKIPPED, see
- * above. */
+ * above. If records were appended before, outside an epoch, this epoch fails at its end. */
 TURBIDITE_CHECKED turbidite_status turbidite_begin_epoch(turbidite_dataset *dataset, uint64_t epoch);
 
 /* Appends `rows` records, given as one view per column in the order of the schema. The memory may be reused on return.

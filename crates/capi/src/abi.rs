@@ -4,7 +4,7 @@
 
 use std::ffi::{c_char, c_void};
 
-use crate::status::{answer_and_print, argument, turbidite_abi_version};
+use crate::status::{Call, argument, turbidite_abi_version};
 use crate::structs::COptions;
 use crate::writing::turbidite_options_init_sized;
 
@@ -15,12 +15,12 @@ const FIRST_OPTIONS_BYTES: usize = 56;
 ///
 /// # Safety
 /// `handle` is NULL or may be overwritten.
-unsafe fn refuse(call: &'static str, handle: *mut *mut c_void) -> i32 {
+unsafe fn refuse(name: &'static str, handle: *mut *mut c_void) -> i32 {
     if !handle.is_null() {
         // SAFETY: guaranteed by the caller.
         unsafe { handle.write(std::ptr::null_mut()) };
     }
-    answer_and_print(call, Some(0), || {
+    Call { name, rank: Some(0), dataset: None }.answer(|| {
         let what = format!(
             "this program was compiled with ABI version 1, and this library has version {}: compile it again",
             turbidite_abi_version()

@@ -34,7 +34,8 @@ fn remember(words: String) {
 fn in_words(error: &Error) -> String {
     let advice = match error.refusal() {
         Some(Refusal::EpochExists) => {
-            "set if_exists to TURBIDITE_IF_EXISTS_REPLACE to rewrite it, or to TURBIDITE_IF_EXISTS_SKIP to keep it"
+            "set if_exists of turbidite_options to TURBIDITE_IF_EXISTS_REPLACE to rewrite it, or to TURBIDITE_IF_EXISTS_SKIP to \
+             keep it"
         }
         Some(Refusal::Locked) => "if that process is certainly gone, break_lock takes over the lock",
         _ => return error.to_string(),
@@ -55,26 +56,37 @@ fn print(message: &str) {
 
 /// Runs the body of an exported function. Converts errors and panics to a status and a message.
 pub(crate) fn answer(body: impl FnOnce() -> Result<i32, Error>) -> i32 {
-    answer_and(body, |_, _| ())
+    answer_and(None, body, |_, _| ())
 }
 
-/// Runs the body of an exported function of the writing side like [`answer`], and prints the message of a failed `call`
-/// of a `rank`, unless that is `None`: the cause was then printed by an earlier call.
-pub(crate) fn answer_and_print(
-    call: &'static str,
-    rank: Option<u32>,
+/// A call of the writing side, as its messages name it.
+pub(crate) struct Call<'a> {
+    pub(crate) name: &'static str,
+    /// The rank that makes the call. `None` if an earlier call has printed the cause of its failure.
+    pub(crate) rank: Option<u32>,
+    pub(crate) dataset: Option<&'a str>,
+}
+
+impl Call<'_> {
+    /// Runs the body of the call like [`answer`], and prints the message if it fails. Of an error that all ranks
+    /// return, rank 0 prints it.
+    pub(crate) fn answer(self, body: impl FnOnce() -> Result<i32, Error>) -> i32 {
+        answer_and(self.dataset, body, |error, message| {
+            let is_collective = matches!(error, Some(Error::Refused { .. } | Error::EpochFailed { .. }));
+            if self.rank.is_some_and(|rank| rank == 0 || !is_collective) {
+                print(&format!("{}: {message}", self.name));
+            }
+        })
+    }
+}
+
+/// Runs the body of an exported function, and hands the error, unless it is a panic, and its message to `failed`. The
+/// message names the dataset.
+fn answer_and(
+    dataset: Option<&str>,
     body: impl FnOnce() -> Result<i32, Error>,
+    failed: impl FnOnce(Option<&Error>, &str),
 ) -> i32 {
-    answer_and(body, |error, message| {
-        let is_collective = matches!(error, Some(Error::Refused { .. } | Error::EpochFailed { .. }));
-        if rank.is_some_and(|rank| rank == 0 || !is_collective) {
-            print(&format!("{call}: {message}"));
-        }
-    })
-}
-
-/// Runs the body of an exported function, and hands the error, unless it is a panic, and its message to `failed`.
-fn answer_and(body: impl FnOnce() -> Result<i32, Error>, failed: impl FnOnce(Option<&Error>, &str)) -> i32 {
     let (status, error, message) = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(status)) => return status,
         Ok(Err(error)) => {
@@ -91,6 +103,10 @@ fn answer_and(body: impl FnOnce() -> Result<i32, Error>, failed: impl FnOnce(Opt
             let what = what.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
             (FAILED, None, format!("internal error, please report it: {what}"))
         }
+    };
+    let message = match dataset.filter(|dataset| !message.contains(dataset)) {
+        Some(dataset) => format!("{dataset}: {message}"),
+        None => message,
     };
     failed(error.as_ref(), &message);
     remember(message);

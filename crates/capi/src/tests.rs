@@ -70,7 +70,7 @@ fn options(ranks: u32) -> WriteOptions {
 }
 
 fn handle(job: RankJob) -> *mut CDataset {
-    Box::into_raw(Box::new(CDataset::new(job, schema(), 0)))
+    Box::into_raw(Box::new(CDataset::new(job, schema(), 0, "ds", None)))
 }
 
 /// Returns views of the columns of [`schema`].
@@ -284,7 +284,7 @@ fn what_does_not_fit_is_refused_with_its_epoch() {
     // SAFETY: the handle is open. The views have the stated number of rows, or are refused.
     unsafe {
         for (epoch, (views, rows, words)) in cases.iter().enumerate() {
-            let expected = format!("epoch {epoch}, rank 0, {words}");
+            let expected = format!("ds: epoch {epoch}, rank 0: {words}");
             assert_eq!(turbidite_begin_epoch(dataset, epoch as u64), OK);
             assert_eq!(turbidite_append(dataset, good().as_ptr(), 2, 10), OK);
             assert_eq!(turbidite_append(dataset, views.as_ptr(), 2, *rows), USAGE, "{words}");
@@ -293,12 +293,12 @@ fn what_does_not_fit_is_refused_with_its_epoch() {
             assert!(said().contains(words), "{}", said());
         }
         let expect = |status: i32, words: &str| assert!(status != OK && said().contains(words), "{}", said());
-        expect(turbidite_append(dataset, good().as_ptr(), 2, 10), "append is not allowed outside an epoch");
+        expect(turbidite_append(dataset, good().as_ptr(), 2, 10), "ds: turbidite_append: is called outside an epoch");
         assert_eq!(turbidite_begin_epoch(dataset, 50), OK);
         expect(turbidite_append(dataset, good().as_ptr(), 1, 10), "1 views were given, but the schema has 2 columns");
-        expect(turbidite_append(dataset, null(), 2, 10), "columns: is NULL");
-        expect(turbidite_append_rows(dataset, null(), 12, 1), "rows: the address of the values is NULL");
-        expect(turbidite_append_rows(dataset, energies.as_ptr().cast(), 16, 1), "row_bytes: is 16, but the columns");
+        expect(turbidite_append(dataset, null(), 2, 10), "columns is NULL");
+        expect(turbidite_append_rows(dataset, null(), 12, 1), "rank 0: the address of the values is NULL");
+        expect(turbidite_append_rows(dataset, energies.as_ptr().cast(), 16, 1), "row_bytes is 16, but the columns");
         expect(turbidite_end_epoch(dataset, null_mut()), "epoch 50 failed on rank 0");
         assert_eq!(turbidite_begin_epoch(dataset, 51), OK);
         // One value for all records.

@@ -3,15 +3,16 @@
 use std::ffi::{c_char, c_void};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use turbidite::runtime::{Process, TransportTable};
 use turbidite::storage::FileSystem;
 use turbidite::{
-    ColumnView, EpochStart, EpochStatistics, Error, RankJob, Schema, SecondaryIndex, Topology, UsageError, WriteOptions,
+    Column, ColumnView, EpochStart, EpochStatistics, Error, RankJob, Schema, SecondaryIndex, Topology, UsageError,
+    WriteOptions,
 };
 
-use crate::status::{OK, SKIPPED, answer_and_print, argument};
+use crate::status::{Call, OK, SKIPPED, argument};
 use crate::structs::{self, CColumn, COptions, CStatistics, CView};
 use crate::text;
 
@@ -19,32 +20,118 @@ use crate::text;
 pub struct CDataset {
     pub(crate) job: RankJob,
     pub(crate) schema: Schema,
+    path: String,
     rank: u32,
-    /// The epoch that was begun last.
+    /// The epoch that was begun last, and how far it is.
     epoch: u64,
-    /// Whether the last epoch could not begin. Calls that need it then say nothing new.
-    begin_has_failed: bool,
+    phase: Phase,
     /// Whether an append has failed. Its message is printed once, since the end of the epoch repeats it.
     append_has_failed: bool,
+    /// The transport, which no other dataset may use while this one is open.
+    _transport: Option<TransportInUse>,
+}
+
+/// How far the last epoch of a dataset is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// It has ended, or there was none.
+    Ended,
+    Begun,
+    /// It exists and is kept.
+    Skipped,
+    /// It could not begin. Calls that need it then say nothing new.
+    Refused,
+    /// Records were appended outside an epoch, so that the next one lacks them.
+    Missed,
 }
 
 impl CDataset {
-    pub(crate) fn new(job: RankJob, schema: Schema, rank: u32) -> Self {
-        Self { job, schema, rank, epoch: 0, begin_has_failed: false, append_has_failed: false }
+    pub(crate) fn new(job: RankJob, schema: Schema, rank: u32, path: &str, transport: Option<TransportInUse>) -> Self {
+        let (path, phase) = (path.to_owned(), Phase::Ended);
+        Self { job, schema, path, rank, epoch: 0, phase, append_has_failed: false, _transport: transport }
     }
 
-    /// Makes the epoch fail on all ranks, since values of `column` cannot be appended. Returns the error.
-    fn refuse(&mut self, column: &str, what: String) -> Error {
-        let error = UsageError::Values { epoch: self.epoch, rank: self.rank, column: column.to_owned(), what };
-        self.refuse_epoch(error.into())
+    fn misuse(&self, what: String) -> Error {
+        UsageError::Epoch { epoch: self.epoch, rank: self.rank, what }.into()
     }
 
-    /// Makes the epoch fail on all ranks, since records cannot be appended. Returns the error.
-    fn refuse_epoch(&mut self, error: Error) -> Error {
+    fn begin_epoch(&mut self, epoch: u64) -> Result<EpochStart, Error> {
+        if self.phase == Phase::Begun {
+            let what = format!("it has not ended, so that epoch {epoch} cannot begin; call turbidite_end_epoch first");
+            return Err(self.misuse(what));
+        }
+        let started = self.job.begin_epoch(epoch);
+        let missed = self.phase == Phase::Missed;
+        self.epoch = epoch;
+        self.phase = match started {
+            Ok(EpochStart::Started) => Phase::Begun,
+            Ok(EpochStart::Skipped) => Phase::Skipped,
+            Err(_) => Phase::Refused,
+        };
+        if missed && self.phase == Phase::Begun {
+            self.job.refuse("records were appended before turbidite_begin_epoch".to_owned())?;
+        }
+        started
+    }
+
+    /// Makes the epoch fail on all ranks, since `rows` records cannot be appended. Returns the error.
+    fn refuse(&mut self, rows: usize, what: String) -> Error {
         self.append_has_failed = true;
-        // Outside an epoch, none can fail.
-        self.job.refuse(error.to_string()).ok();
-        error
+        match self.phase {
+            Phase::Begun => {
+                // The error of the epoch states it and the rank.
+                self.job.refuse(what.clone()).ok();
+                self.misuse(what)
+            }
+            Phase::Skipped => self.misuse("it exists and is kept; append no records to it".to_owned()),
+            Phase::Refused => self.misuse("it could not begin".to_owned()),
+            Phase::Ended | Phase::Missed => {
+                // Without records, none are missed.
+                self.phase = if rows > 0 { Phase::Missed } else { self.phase };
+                argument("turbidite_append", "is called outside an epoch; call turbidite_begin_epoch first")
+            }
+        }
+    }
+
+    /// Appends `rows` records that `views` describes, or makes the epoch fail.
+    fn append<'v>(
+        &mut self,
+        rows: usize,
+        views: impl FnOnce(&Schema) -> Result<Vec<ColumnView<'v>>, String>,
+    ) -> Result<i32, Error> {
+        let views = views(&self.schema);
+        if self.phase != Phase::Begun {
+            return Err(self.refuse(rows, String::new()));
+        }
+        match views {
+            Ok(views) => self.job.append(&views).map(|()| OK),
+            Err(what) => Err(self.refuse(rows, what)),
+        }
+    }
+}
+
+/// A transport that a dataset uses.
+pub(crate) struct TransportInUse(usize);
+
+/// The addresses of the transports of open datasets.
+static TRANSPORTS: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+
+impl TransportInUse {
+    fn claim(transport: *const TransportTable) -> Result<Self, Error> {
+        let mut transports = TRANSPORTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let address = transport.addr();
+        if transports.contains(&address) {
+            let what = "is used by another open dataset, which would receive its messages; open a transport for each";
+            return Err(argument("transport", what));
+        }
+        transports.push(address);
+        Ok(Self(address))
+    }
+}
+
+impl Drop for TransportInUse {
+    fn drop(&mut self) {
+        TRANSPORTS.lock().unwrap_or_else(PoisonError::into_inner).retain(|address| *address != self.0);
     }
 }
 
@@ -134,9 +221,9 @@ unsafe fn open<'a>(
 ) -> i32 {
     // SAFETY: guaranteed by the caller.
     let rank = unsafe { transports.as_ref().and_then(|transport| transport.as_ref()) }.map_or(0, |table| table.rank);
+    let call = Call { name: call, rank: Some(rank), dataset: None };
     // SAFETY: as above.
-    let status =
-        answer_and_print(call, Some(rank), || unsafe { open_on_ranks(wanted, transports, index_count, dataset) });
+    let status = call.answer(|| unsafe { open_on_ranks(wanted, transports, index_count, dataset) });
     OPEN_HAS_FAILED.fetch_or(status != OK, Ordering::Relaxed);
     status
 }
@@ -160,13 +247,14 @@ unsafe fn open_on_ranks<'a>(
     let opened = if transports.is_null() {
         let Wanted { path, schema, options } = wanted(1)?;
         RankJob::open_alone_on(process(), storage, path, schema.clone(), options)
-            .map(|job| CDataset::new(job, schema, 0))
+            .map(|job| CDataset::new(job, schema, 0, &path.to_string_lossy(), None))
     } else {
         let count = index_count.checked_add(1).ok_or_else(|| argument("index_count", "is too large"))?;
         // SAFETY: guaranteed by the caller.
         let tables = unsafe { std::slice::from_raw_parts(transports, count) };
         // SAFETY: the header requires transports.
         let transport = unsafe { tables[0].as_ref() }.ok_or_else(|| argument("transports", "has a NULL"))?;
+        let in_use = TransportInUse::claim(transport)?;
         let mut known = WriteOptions::new(transport.ranks);
         // SAFETY: as above.
         known.topology = unsafe { transport.topology() }.unwrap_or_else(Topology::one_node);
@@ -193,7 +281,7 @@ unsafe fn open_on_ranks<'a>(
                 let foreign = Box::new(foreign.with_further(further));
                 options.topology = known.topology;
                 RankJob::open_on(process(), storage, path, schema.clone(), options, transport.rank, foreign)
-                    .map(|job| CDataset::new(job, schema, transport.rank))
+                    .map(|job| CDataset::new(job, schema, transport.rank, &path.to_string_lossy(), Some(in_use)))
             }
             // The other ranks are about to wait for this rank.
             Err(cause) => Err(RankJob::refuse_open(storage, known, transport.rank, Box::new(foreign), cause)),
@@ -262,22 +350,33 @@ unsafe fn handle<'a>(dataset: *mut CDataset) -> Result<&'a mut CDataset, Error> 
 /// Whether a dataset could not be opened, so that later calls with NULL say nothing new.
 static OPEN_HAS_FAILED: AtomicBool = AtomicBool::new(false);
 
-/// Runs a call on an open dataset.
+/// Runs a call on an open dataset, of which `tells` says whether it prints its message.
 ///
 /// # Safety
 /// As for [`handle`].
 unsafe fn on_dataset(
-    call: &'static str,
+    name: &'static str,
     dataset: *mut CDataset,
+    tells: impl FnOnce(&CDataset) -> bool,
     body: impl FnOnce(&mut CDataset) -> Result<i32, Error>,
 ) -> i32 {
     // SAFETY: guaranteed by the caller.
-    let rank = match unsafe { dataset.as_ref() } {
-        Some(dataset) => Some(dataset.rank),
-        None => (!OPEN_HAS_FAILED.load(Ordering::Relaxed)).then_some(0),
+    let (rank, path) = match unsafe { dataset.as_ref() } {
+        Some(dataset) => (tells(dataset).then_some(dataset.rank), Some(dataset.path.clone())),
+        None => ((!OPEN_HAS_FAILED.load(Ordering::Relaxed)).then_some(0), None),
     };
     // SAFETY: as above.
-    answer_and_print(call, rank, || body(unsafe { handle(dataset) }?))
+    Call { name, rank, dataset: path.as_deref() }.answer(|| body(unsafe { handle(dataset) }?))
+}
+
+/// Returns whether a call that needs an epoch prints its message.
+fn in_epoch(dataset: &CDataset) -> bool {
+    dataset.phase != Phase::Refused
+}
+
+/// Returns whether an append prints its message.
+fn in_append(dataset: &CDataset) -> bool {
+    in_epoch(dataset) && !dataset.append_has_failed
 }
 
 /// Begins an epoch.
@@ -286,47 +385,10 @@ unsafe fn on_dataset(
 /// `dataset` as in turbidite.h.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn turbidite_begin_epoch(dataset: *mut CDataset, epoch: u64) -> i32 {
-    let begin = |dataset: &mut CDataset| {
-        let started = dataset.job.begin_epoch(epoch);
-        (dataset.epoch, dataset.begin_has_failed) = (epoch, started.is_err());
-        Ok(if started? == EpochStart::Skipped { SKIPPED } else { OK })
-    };
+    let begin =
+        |dataset: &mut CDataset| Ok(if dataset.begin_epoch(epoch)? == EpochStart::Skipped { SKIPPED } else { OK });
     // SAFETY: required by the header.
-    unsafe { on_dataset("turbidite_begin_epoch", dataset, begin) }
-}
-
-/// Runs a call that needs an epoch.
-///
-/// # Safety
-/// As for [`handle`].
-unsafe fn in_epoch(
-    call: &'static str,
-    dataset: *mut CDataset,
-    body: impl FnOnce(&mut CDataset) -> Result<i32, Error>,
-) -> i32 {
-    // SAFETY: guaranteed by the caller.
-    match unsafe { dataset.as_mut() } {
-        Some(dataset) if dataset.begin_has_failed => answer_and_print(call, None, || body(dataset)),
-        // SAFETY: as above.
-        _ => unsafe { on_dataset(call, dataset, body) },
-    }
-}
-
-/// Runs an append. Only the first that fails prints its message.
-///
-/// # Safety
-/// As for [`handle`].
-unsafe fn append(
-    call: &'static str,
-    dataset: *mut CDataset,
-    body: impl FnOnce(&mut CDataset) -> Result<i32, Error>,
-) -> i32 {
-    // SAFETY: guaranteed by the caller.
-    match unsafe { dataset.as_mut() } {
-        Some(dataset) if dataset.append_has_failed => answer_and_print(call, None, || body(dataset)),
-        // SAFETY: as above.
-        _ => unsafe { in_epoch(call, dataset, body) },
-    }
+    unsafe { on_dataset("turbidite_begin_epoch", dataset, |_| true, begin) }
 }
 
 /// Appends records from one view per column.
@@ -340,32 +402,25 @@ pub unsafe extern "C" fn turbidite_append(
     column_count: usize,
     rows: usize,
 ) -> i32 {
-    let append_views = |dataset: &mut CDataset| {
-        let count = dataset.schema.columns().len();
-        if column_count != count || columns.is_null() {
-            let what = format!("{column_count} views were given, but the schema has {count} columns");
-            let what = if columns.is_null() { "is NULL".to_owned() } else { what };
-            return Err(dataset.refuse_epoch(argument("columns", what)));
+    let views = |schema: &Schema| {
+        let count = schema.columns().len();
+        if column_count != count {
+            return Err(format!("{column_count} views were given, but the schema has {count} columns"));
+        }
+        if columns.is_null() {
+            return Err("columns is NULL".to_owned());
         }
         // SAFETY: `columns` is not NULL, and the caller guarantees `column_count` views.
         let given = unsafe { std::slice::from_raw_parts(columns, column_count) };
-        let mut views: Vec<ColumnView<'_>> = Vec::with_capacity(count);
-        for (index, view) in given.iter().enumerate() {
-            let column = &dataset.schema.columns()[index];
+        let resolve = |(view, column): (&CView, &Column)| {
             // SAFETY: the caller guarantees `rows` values, `stride` bytes apart.
-            match unsafe { view.resolve(rows, column.data_type) } {
-                Ok(view) => views.push(view),
-                Err(what) => {
-                    let name = column.name.clone();
-                    return Err(dataset.refuse(&name, what));
-                }
-            }
-        }
-        dataset.job.append(&views)?;
-        Ok(OK)
+            let resolved = unsafe { view.resolve(rows, column.data_type) };
+            resolved.map_err(|what| format!("column '{}': {what}", column.name))
+        };
+        given.iter().zip(schema.columns()).map(resolve).collect()
     };
     // SAFETY: required by the header.
-    unsafe { append("turbidite_append", dataset, append_views) }
+    unsafe { on_dataset("turbidite_append", dataset, in_append, |dataset| dataset.append(rows, views)) }
 }
 
 /// Appends packed records.
@@ -379,24 +434,20 @@ pub unsafe extern "C" fn turbidite_append_rows(
     row_bytes: usize,
     count: usize,
 ) -> i32 {
-    let append_records = |dataset: &mut CDataset| {
-        let packed_bytes = dataset.schema.row_bytes();
+    let views = |schema: &Schema| {
+        let packed_bytes = schema.row_bytes();
         if row_bytes != packed_bytes {
-            let what = format!(
-                "is {row_bytes}, but the columns of a record have {packed_bytes}; append structs with gaps by \
+            return Err(format!(
+                "row_bytes is {row_bytes}, but the columns of a record have {packed_bytes}; append structs with gaps by \
                  turbidite_append"
-            );
-            return Err(dataset.refuse_epoch(argument("row_bytes", what)));
+            ));
         }
         // SAFETY: the caller guarantees `count` records without gaps.
-        match unsafe { structs::strided(rows, row_bytes, row_bytes, count) } {
-            Ok(bytes) => dataset.job.append(&dataset.schema.views(bytes)?)?,
-            Err(what) => return Err(dataset.refuse_epoch(argument("rows", what))),
-        }
-        Ok(OK)
+        let bytes = unsafe { structs::strided(rows, row_bytes, row_bytes, count) }?;
+        schema.views(bytes).map_err(|error| error.to_string())
     };
     // SAFETY: required by the header.
-    unsafe { append("turbidite_append_rows", dataset, append_records) }
+    unsafe { on_dataset("turbidite_append_rows", dataset, in_append, |dataset| dataset.append(count, views)) }
 }
 
 /// Fails as an append does, for a reason that a binding has found.
@@ -408,10 +459,10 @@ pub unsafe extern "C" fn turbidite_refuse_append(dataset: *mut CDataset, why: *c
     let refuse = |dataset: &mut CDataset| {
         // SAFETY: guaranteed by the caller.
         let why = unsafe { text::required("why", why) }?;
-        Err(dataset.refuse_epoch(argument("columns", why)))
+        dataset.append(1, |_| Err(why.to_owned()))
     };
     // SAFETY: required by the header.
-    unsafe { append("turbidite_append", dataset, refuse) }
+    unsafe { on_dataset("turbidite_append", dataset, in_append, refuse) }
 }
 
 /// Requests a new partition table.
@@ -421,7 +472,7 @@ pub unsafe extern "C" fn turbidite_refuse_append(dataset: *mut CDataset, why: *c
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn turbidite_renegotiate(dataset: *mut CDataset) -> i32 {
     // SAFETY: required by the header.
-    unsafe { in_epoch("turbidite_renegotiate", dataset, |dataset| dataset.job.renegotiate().map(|()| OK)) }
+    unsafe { on_dataset("turbidite_renegotiate", dataset, in_epoch, |dataset| dataset.job.renegotiate().map(|()| OK)) }
 }
 
 /// Progresses the shuffle: sends and receives messages.
@@ -431,7 +482,7 @@ pub unsafe extern "C" fn turbidite_renegotiate(dataset: *mut CDataset) -> i32 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn turbidite_progress(dataset: *mut CDataset) -> i32 {
     // SAFETY: required by the header.
-    unsafe { on_dataset("turbidite_progress", dataset, |dataset| dataset.job.progress().map(|()| OK)) }
+    unsafe { on_dataset("turbidite_progress", dataset, |_| true, |dataset| dataset.job.progress().map(|()| OK)) }
 }
 
 /// Ends an epoch by `end`, and hands out its statistics.
@@ -444,17 +495,22 @@ unsafe fn end_epoch(
     statistics: *mut CStatistics,
     end: impl FnOnce(&mut RankJob) -> Result<EpochStatistics, Error>,
 ) -> i32 {
-    let end = |CDataset { job, .. }: &mut CDataset| {
+    let end = |CDataset { job, phase, .. }: &mut CDataset| {
         // The struct is checked first, since a committed epoch must not return an error.
         // SAFETY: required by the header.
         unsafe { CStatistics::check(statistics) }?;
-        let ended = end(job)?;
+        let ended = end(job);
+        // Whether it is committed or has failed. Outside an epoch, the phase stays.
+        if *phase == Phase::Begun {
+            *phase = Phase::Ended;
+        }
+        let ended = ended?;
         // SAFETY: as above.
         unsafe { CStatistics::hand_over(statistics, &ended, job.exchange_statistics()) };
         Ok(OK)
     };
     // SAFETY: guaranteed by the caller.
-    unsafe { in_epoch(call, dataset, end) }
+    unsafe { on_dataset(call, dataset, in_epoch, end) }
 }
 
 /// Ends the epoch and commits it.
@@ -474,7 +530,9 @@ pub unsafe extern "C" fn turbidite_end_epoch(dataset: *mut CDataset, statistics:
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn turbidite_end_epoch_start(dataset: *mut CDataset) -> i32 {
     // SAFETY: required by the header.
-    unsafe { in_epoch("turbidite_end_epoch_start", dataset, |dataset| dataset.job.start_end_epoch().map(|()| OK)) }
+    unsafe {
+        on_dataset("turbidite_end_epoch_start", dataset, in_epoch, |dataset| dataset.job.start_end_epoch().map(|()| OK))
+    }
 }
 
 /// Blocks until the epoch has ended and is committed.
@@ -494,7 +552,14 @@ pub unsafe extern "C" fn turbidite_end_epoch_wait(dataset: *mut CDataset, statis
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn turbidite_truncate_after(dataset: *mut CDataset, epoch: u64) -> i32 {
     // SAFETY: required by the header.
-    unsafe { on_dataset("turbidite_truncate_after", dataset, |dataset| dataset.job.truncate_after(epoch).map(|_| OK)) }
+    unsafe {
+        on_dataset(
+            "turbidite_truncate_after",
+            dataset,
+            |_| true,
+            |dataset| dataset.job.truncate_after(epoch).map(|_| OK),
+        )
+    }
 }
 
 /// Closes the dataset and frees the handle.
@@ -504,10 +569,15 @@ pub unsafe extern "C" fn turbidite_truncate_after(dataset: *mut CDataset, epoch:
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn turbidite_close(dataset: *mut CDataset) -> i32 {
     // SAFETY: required by the header.
-    let Some(rank) = unsafe { dataset.as_ref() }.map(|dataset| dataset.rank) else { return OK };
-    answer_and_print("turbidite_close", Some(rank), || {
+    let Some((rank, path)) = unsafe { dataset.as_ref() }.map(|dataset| (dataset.rank, dataset.path.clone())) else {
+        return OK;
+    };
+    Call { name: "turbidite_close", rank: Some(rank), dataset: Some(&path) }.answer(|| {
         // SAFETY: `turbidite_open` created the handle from a box, and the caller does not use it afterwards.
-        let CDataset { job, .. } = *unsafe { Box::from_raw(dataset) };
-        job.close().map(|()| OK)
+        let dataset = *unsafe { Box::from_raw(dataset) };
+        let open = (dataset.phase == Phase::Begun)
+            .then(|| dataset.misuse("it has not ended, and its records are discarded".to_owned()));
+        let closed = dataset.job.close();
+        open.map_or(Ok(()), Err).and(closed).map(|()| OK)
     })
 }

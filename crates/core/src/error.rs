@@ -235,15 +235,13 @@ pub enum UsageError {
         /// The current state, such as "outside an epoch".
         state: &'static str,
     },
-    /// Values that do not fit their column.
-    #[error("epoch {epoch}, rank {rank}, column '{column}': {what}")]
-    Values {
-        /// The open epoch.
+    /// A call that the last epoch of a rank does not allow, or records that do not fit it.
+    #[error("epoch {epoch}, rank {rank}: {what}")]
+    Epoch {
+        /// The epoch that was begun last.
         epoch: u64,
-        /// The rank that appends them.
+        /// The calling rank.
         rank: u32,
-        /// The name of the column.
-        column: String,
         /// The obstacle.
         what: String,
     },
@@ -302,7 +300,12 @@ pub enum Refusal {
 
 /// Formats the rest of [`Error::Locked`]'s message.
 fn locked_in_words(by_own_job: bool) -> &'static str {
-    if by_own_job { ", of this job; if two datasets have the same folder, give each its own" } else { "" }
+    if by_own_job {
+        ", of this job; if two datasets have the same folder, give each its own; if ranks write one dataset, open it with a \
+         transport between them"
+    } else {
+        ""
+    }
 }
 
 /// Formats the rest of [`UsageError::Index`]'s message.
