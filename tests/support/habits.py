@@ -142,10 +142,12 @@ HABITS: dict[str, Habit] = {
     "sigkill": Habit(WHOLE, ends=True),
     **dict.fromkeys(("sigterm_handled", "sigterm_ignored"), SEEN),
     **dict.fromkeys(("atexit_writes", "past_finalize"), Habit(INDEXED, NAMED)),
-    **dict.fromkeys(("mpi_abort_first", "mpi_abort_last"), ABORTS),
+    **dict.fromkeys(("mpi_abort_first", "mpi_abort_last", "mpi_abort_idle"), ABORTS),
     "no_finalize": ABORTS,
     # Ranks.
-    **dict.fromkeys(("shared_by_turns", "shared_at_once", "shared_appended", "shared_by_root"), SHARES),
+    **dict.fromkeys(
+        ("shared_by_turns", "shared_at_once", "shared_by_more", "shared_by_node", "shared_appended", "shared_by_root"), SHARES
+    ),
     "mpi_io": Habit(is_shared=True, ranks=(3,)),
     "mpi_io_own": Habit(ranks=(3,)),
     **dict.fromkeys(
