@@ -125,10 +125,12 @@ HABITS: dict[str, Habit] = {
     "rename_parent": Habit(INDEXED, NAMED),
     **dict.fromkeys(("read_other_rank", "read_earlier"), MISSES),
     # Children.
-    **dict.fromkeys(("child_writes", "child_writes_exit", "shell_makes", "shell_renames", "popen_writes"), CHILD),
     **dict.fromkeys(
-        ("child_shares", "raw_clone", "child_beside", "shell_copies_open", "gzip", "tar", "vfork_copies", "posix_spawn",
-         "fork_exec"),
+        ("child_writes", "child_writes_exit", "clone_writes", "shell_makes", "shell_renames", "popen_writes"), CHILD
+    ),
+    **dict.fromkeys(
+        ("child_shares", "raw_clone", "clone_shares", "child_beside", "shell_copies_open", "gzip", "tar", "vfork_copies",
+         "posix_spawn", "fork_exec", "fork_handlers", "flushed_beside", "forked_beside"),
         SEEN,
     ),
     "shell_copies": Habit(by_children="backup/.*"),
