@@ -125,10 +125,12 @@ HABITS: dict[str, Habit] = {
     "rename_parent": Habit(INDEXED, NAMED),
     **dict.fromkeys(("read_other_rank", "read_earlier"), MISSES),
     # Children.
-    **dict.fromkeys(("child_writes", "child_writes_exit", "shell_makes", "shell_renames", "popen_writes"), CHILD),
     **dict.fromkeys(
-        ("child_shares", "raw_clone", "child_beside", "shell_copies_open", "gzip", "tar", "vfork_copies", "posix_spawn",
-         "fork_exec"),
+        ("child_writes", "child_writes_exit", "clone_writes", "shell_makes", "shell_renames", "popen_writes"), CHILD
+    ),
+    **dict.fromkeys(
+        ("child_shares", "raw_clone", "clone_shares", "child_beside", "shell_copies_open", "gzip", "tar", "vfork_copies",
+         "posix_spawn", "fork_exec", "fork_handlers", "flushed_beside", "forked_beside"),
         SEEN,
     ),
     "shell_copies": Habit(by_children="backup/.*"),
@@ -142,10 +144,12 @@ HABITS: dict[str, Habit] = {
     "sigkill": Habit(WHOLE, ends=True),
     **dict.fromkeys(("sigterm_handled", "sigterm_ignored"), SEEN),
     **dict.fromkeys(("atexit_writes", "past_finalize"), Habit(INDEXED, NAMED)),
-    **dict.fromkeys(("mpi_abort_first", "mpi_abort_last"), ABORTS),
+    **dict.fromkeys(("mpi_abort_first", "mpi_abort_last", "mpi_abort_idle"), ABORTS),
     "no_finalize": ABORTS,
     # Ranks.
-    **dict.fromkeys(("shared_by_turns", "shared_at_once", "shared_appended", "shared_by_root"), SHARES),
+    **dict.fromkeys(
+        ("shared_by_turns", "shared_at_once", "shared_by_more", "shared_by_node", "shared_appended", "shared_by_root"), SHARES
+    ),
     "mpi_io": Habit(is_shared=True, ranks=(3,)),
     "mpi_io_own": Habit(ranks=(3,)),
     **dict.fromkeys(

@@ -16,7 +16,7 @@ use crate::config::DatasetPlan;
 use crate::intake;
 use crate::notices::{complain, complain_of_place, display, ingest_command, quoted};
 use crate::past::Past;
-use crate::pending::{EpochFiles, Finished, Pending, Reach};
+use crate::pending::{EpochFiles, Finished, Pending};
 use crate::spool::{self, Spooled};
 use crate::world::World;
 
@@ -64,9 +64,10 @@ pub(crate) struct Dataset {
     /// Indexing has stopped for the rest of the run.
     given_up: bool,
     pub(crate) tally: Tally,
+    /// Whether a rank is known to have written files.
+    pub(crate) is_written: bool,
     /// Whether several ranks may have written one file. The same on all ranks.
     pub(crate) shares: bool,
-    pub(crate) reach: Reach,
     /// The spooled files of the epoch that was indexed last.
     retained: Vec<Spooled>,
     /// Hashes of the paths of all files that this rank has seen.
@@ -91,8 +92,8 @@ impl Dataset {
             corrupt: HashMap::new(),
             given_up: false,
             tally: Tally::default(),
+            is_written: false,
             shares: false,
-            reach: Reach::Unknown,
             retained: Vec::new(),
             known: HashSet::new(),
             removed: HashSet::new(),
@@ -396,28 +397,56 @@ impl Dataset {
     }
 
     /// Returns the message that epochs are not indexed since the program ended in the given way, or `None` if there are
-    /// no such epochs on this rank.
-    pub(crate) fn left_by(&self, how: &str, world: &World) -> Option<String> {
-        let epochs: Vec<String> = self.pending.keys().map(u64::to_string).collect();
+    /// no such epochs on this rank. `others` are paths of spooled files of other ranks.
+    pub(crate) fn left_by(&self, how: &str, world: &World, others: &[PathBuf]) -> Option<String> {
+        let epoch_of = |path: &PathBuf| self.plan.pattern.matches(path.to_str()?)?.epoch;
+        let of_others = others.iter().filter_map(|path| Some((epoch_of(path)?, path.as_path())));
+        let is_stored = |epoch: &u64| self.tally.indexed.contains_key(epoch) || self.tally.skipped.contains(epoch);
+        let mut left: BTreeMap<u64, Option<&Path>> = of_others
+            .filter(|(epoch, _)| !self.given_up && !is_stored(epoch))
+            .map(|(epoch, path)| (epoch, Some(path)))
+            .collect();
+        for (&epoch, files) in &self.pending {
+            left.insert(epoch, files.finished.first().map(|file| file.path.as_path()));
+        }
+        let epochs: Vec<String> = left.keys().map(u64::to_string).collect();
         let epochs = match epochs.as_slice() {
             [] => return None,
             [epoch] => format!("epoch {epoch} is"),
             [first @ .., last] => format!("epochs {} and {last} are", first.join(", ")),
         };
-        let range = self.pending.keys().next().copied().zip(self.pending.keys().last().copied());
-        let example = self.pending.values().flat_map(|files| &files.finished).next();
-        let later = ingest_command(&self.plan, example.map(|file| file.path.as_path()), range, world.job_ranks());
-        let out = display(&self.plan.out);
-        let spools = match self.plan.spool_root() {
-            // A process that is killed, or has too little time, does not move its files.
-            Some(root) => format!(
+        let range = left.keys().next().copied().zip(left.keys().last().copied());
+        let example = left.values().flatten().next().copied();
+        let later = ingest_command(&self.plan, example, range, world.job_ranks());
+        let (out, spools) = (display(&self.plan.out), self.spools_of_hosts());
+        Some(format!("{out}: {how}: {epochs} not indexed; the files stay as the program wrote them{spools}{later}"))
+    }
+
+    /// Returns the message that files of other ranks may not be indexed, if other ranks have written files.
+    pub(crate) fn left_elsewhere(&self, how: &str, world: &World) -> Option<String> {
+        if !self.is_written || self.given_up {
+            return None;
+        }
+        // The names of other ranks' files are known only if this rank has written files to the same folders.
+        let example = self.folders.first().map(|folder| folder.join("file"));
+        let later =
+            example.map_or_else(String::new, |path| ingest_command(&self.plan, Some(&path), None, world.job_ranks()));
+        let (out, spools) = (display(&self.plan.out), self.spools_of_hosts());
+        Some(format!(
+            "{out}: {how}: files of other ranks may be not indexed, and stay as the program wrote them{spools}{later}"
+        ))
+    }
+
+    /// Returns the part of a message that says how to move the files of other hosts: a process that is killed, or has
+    /// too little time, does not move its files.
+    fn spools_of_hosts(&self) -> String {
+        self.plan.spool_root().map_or_else(String::new, |root| {
+            format!(
                 "; files that could not be moved in time are in the spools of their hosts: run there 'turbidite salvage \
                  --spool {} --put-in-place'",
                 quoted(&root.display().to_string())
-            ),
-            None => String::new(),
-        };
-        Some(format!("{out}: {how}: {epochs} not indexed; the files stay as the program wrote them{spools}{later}"))
+            )
+        })
     }
 
     /// Abandons the pending epochs and closes the dataset. Files that the program writes later are pending again.

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Number of descriptors that a set can hold, from 0 on.
-const DESCRIPTORS: usize = 1 << 16;
+pub(crate) const DESCRIPTORS: usize = 1 << 16;
 
 /// A set of descriptors.
 pub(crate) struct DescriptorSet {

@@ -88,14 +88,6 @@ impl EpochFiles {
     }
 }
 
-/// Whether this rank shares the folder of its files with the ranks of other nodes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reach {
-    Unknown,
-    Node,
-    AllNodes,
-}
-
 /// The files of a dataset's epochs that are not indexed yet.
 pub(crate) type Pending = BTreeMap<u64, EpochFiles>;
 

@@ -174,6 +174,21 @@ static void last_aborts(int epoch)
     aborts(epoch, ranks - 1);
 }
 
+/* Rank 0 writes all files, and another rank aborts. */
+static void idle_aborts(int epoch)
+{
+    for (int of_rank = 0; of_rank < ranks && rank == 0; of_rank++) {
+        fill(epoch, of_rank, 0);
+        write_file(path_of_rank(epoch, of_rank, ""));
+    }
+    if (epoch < last_epoch)
+        return;
+    meet_unseen();
+    if (rank == ranks - 1)
+        MPI_Abort(MPI_COMM_WORLD, 3);
+    meet_once();
+}
+
 static void forgets_finalize(int epoch)
 {
     if (written_last(epoch))
@@ -200,6 +215,7 @@ const struct habit ENDINGS[] = {
 #ifdef WITH_MPI
     {"mpi_abort_first", first_aborts},
     {"mpi_abort_last", last_aborts},
+    {"mpi_abort_idle", idle_aborts},
     {"no_finalize", forgets_finalize},
 #endif
     {NULL, NULL},

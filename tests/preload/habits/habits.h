@@ -37,7 +37,7 @@ struct habit {
 };
 
 extern const struct habit STREAMS[], STREAM_LIVES[], DESCRIPTORS[], TRANSFERS[], MAPPINGS[], NAMES[], FOLDERS[], INQUIRIES[],
-    PROCESSES[], ENDINGS[], SHARES[];
+    PROCESSES[], FORKS[], ENDINGS[], SHARES[];
 
 extern int rank, ranks, last_epoch, missed;
 extern const char *folder;

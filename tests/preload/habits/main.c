@@ -18,7 +18,7 @@ struct record *records;
 size_t count, bytes;
 
 static const struct habit *const TABLES[] = {STREAMS, STREAM_LIVES, DESCRIPTORS, TRANSFERS, MAPPINGS,
-                                             NAMES,   FOLDERS,      INQUIRIES,   PROCESSES, ENDINGS, SHARES};
+                                             NAMES,   FOLDERS,      INQUIRIES,   PROCESSES, FORKS,   ENDINGS, SHARES};
 #define TABLE_COUNT (sizeof TABLES / sizeof *TABLES)
 
 void check(int good, const char *condition, const char *file, int line)

@@ -32,14 +32,39 @@ static void at_offsets_by_turns(int epoch)
     }
 }
 
-/* The ranks write at once. */
-static void at_offsets_at_once(int epoch)
+static void write_part(int epoch, int part)
 {
     int descriptor = open(shared_path(epoch), O_WRONLY | O_CREAT, 0644);
     CHECK(descriptor >= 0);
-    CHECK(rank || pwrite(descriptor, HEADER, HEADER_BYTES, 0) == HEADER_BYTES);
-    CHECK(pwrite(descriptor, records, bytes, own_offset()) == (ssize_t)bytes);
+    CHECK(part || pwrite(descriptor, HEADER, HEADER_BYTES, 0) == HEADER_BYTES);
+    CHECK(pwrite(descriptor, records, bytes, (off_t)(HEADER_BYTES + (size_t)part * bytes)) == (ssize_t)bytes);
     CHECK(close(descriptor) == 0);
+}
+
+/* The ranks write at once. */
+static void at_offsets_at_once(int epoch)
+{
+    write_part(epoch, rank);
+}
+
+/* One rank more writes in each epoch. */
+static void at_offsets_by_more(int epoch)
+{
+    if (rank < epoch)
+        write_part(epoch, rank);
+}
+
+/* The ranks of each node write a file. */
+static void at_offsets_by_node(int epoch)
+{
+    int part = 0;
+#ifdef WITH_MPI
+    MPI_Comm node;
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+    MPI_Comm_rank(node, &part);
+    MPI_Comm_free(&node);
+#endif
+    write_part(epoch, part);
 }
 
 static void appended_by_turns(int epoch)
@@ -159,6 +184,8 @@ static void own_file_through_mpi_io(int epoch)
 const struct habit SHARES[] = {
     {"shared_by_turns", at_offsets_by_turns},
     {"shared_at_once", at_offsets_at_once},
+    {"shared_by_more", at_offsets_by_more},
+    {"shared_by_node", at_offsets_by_node},
     {"shared_appended", appended_by_turns},
     {"shared_by_root", one_file_by_root},
     {"root_writes_all", all_files_by_root},

@@ -23,15 +23,17 @@ pub(super) fn close_by<T>(descriptor: c_int, call: impl FnOnce(Option<&OpenFile>
                 notices::keep_standard_error();
             }
             let watched = is_watched.then(|| session::of_original(true)?.before_close(descriptor)).flatten();
-            (spool::take(descriptor), watched)
+            let closing = (is_watched || is_spooled).then(streams::begin_closing).flatten();
+            if is_spooled {
+                // A program may close the descriptor of a stream, and the stream afterwards.
+                streams::forget(descriptor);
+            }
+            (spool::take(descriptor), watched, closing)
         })
     });
-    let (spooled, watched) = known.unwrap_or_default();
-    if spooled.is_some() {
-        // A program may close the descriptor of a stream, and the stream afterwards.
-        streams::forget(descriptor);
-    }
+    let (spooled, watched, closing) = known.unwrap_or_default();
     let result = call(spooled.as_deref());
+    drop(closing);
     if spooled.is_none() && watched.is_none() {
         return result;
     }

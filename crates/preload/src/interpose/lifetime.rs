@@ -11,7 +11,7 @@ use crate::session::session_at_exit;
 use crate::spool;
 
 extern "C" fn at_exit() {
-    // Children of `clone` are not expected.
+    // Children of inline system calls are not expected.
     expect_child();
     if !is_original() {
         return;

@@ -98,6 +98,10 @@ fn open_by(mut placement: Placement, own: *const c_char, call: impl Fn(*const c_
 fn note(mut placement: Placement, descriptor: c_int) -> c_int {
     let Some(_guard) = Guard::enter() else { return descriptor };
     let errno = errno();
+    if placement.path.is_some() {
+        // A stream whose descriptor was closed by a call that is not intercepted.
+        streams::forget(descriptor);
+    }
     if let Some(spooled) = placement.written_in_spool()
         && let Err(error) = spool::open(spooled, descriptor)
     {

@@ -32,10 +32,19 @@ pub(super) fn before_child() {
     expect_child();
 }
 
-/// Forks through `call`.
-fn fork_by(call: impl Fn() -> pid_t) -> pid_t {
-    before_child();
-    spool::pause_for_fork(call)
+/// Prepares for a child that `clone` starts. Threads are not children.
+fn before_clone(flags: c_int) {
+    match (flags & libc::CLONE_THREAD, flags & libc::CLONE_VM) {
+        (0, 0) => before_child(),
+        (0, _) => before_child_in_memory(),
+        _ => {}
+    }
+}
+
+/// Prepares for a child that shares this process's memory.
+fn before_child_in_memory() {
+    move_out_all();
+    expect_child();
 }
 
 /// Empties the spool before the process ends or becomes another program. A child of `vfork` passes: its memory is that
@@ -63,8 +72,20 @@ pub(super) fn watch_quick_exit() {
 type Strings = *const *const c_char;
 
 exports! {
-    fn fork() -> pid_t, c"fork", |real| fork_by(|| real());
-    fn _Fork() -> pid_t, c"_Fork", |real| fork_by(|| real());
+    fn fork() -> pid_t, c"fork", |real| {
+        before_child();
+        real()
+    };
+    fn _Fork() -> pid_t, c"_Fork", |real| {
+        before_child();
+        real()
+    };
+    // The last three arguments are optional.
+    fn clone(routine: *mut c_void, stack: *mut c_void, flags: c_int, argument: *mut c_void, parent: *mut c_void,
+        storage: *mut c_void, child: *mut c_void) -> c_int, c"clone", |real| {
+            before_clone(flags);
+            real(routine, stack, flags, argument, parent, storage, child)
+        };
     fn posix_spawn(process: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void,
         arguments: Strings, environment: Strings) -> c_int, c"posix_spawn", |real| {
             move_out_all();
@@ -114,8 +135,7 @@ exports! {
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 extern "C" fn before_vfork() -> *mut c_void {
     static FOUND: std::sync::atomic::AtomicPtr<c_void> = std::sync::atomic::AtomicPtr::new(std::ptr::null_mut());
-    move_out_all();
-    expect_child();
+    before_child_in_memory();
     super::exports::next(&FOUND, c"vfork")
 }
 

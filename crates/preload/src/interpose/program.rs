@@ -109,7 +109,8 @@ fn of_descriptor(path: &Path) -> Option<PathBuf> {
         return None;
     }
     let descriptor = path.file_name()?.to_str()?.parse().ok()?;
-    match spool::lookup(descriptor) {
+    // A child's files are at their original paths.
+    match is_original().then(|| spool::lookup(descriptor)).flatten() {
         Some(file) => Some(file.spooled().path().to_owned()),
         None => std::fs::read_link(path).ok(),
     }

@@ -3,13 +3,15 @@
 //! The C library's internal writes cannot be intercepted. If such a write fails, the C library drops the stream's
 //! buffer. Space for the buffered and the new bytes is therefore reserved before each call that may write the buffer.
 
-use std::collections::HashMap;
+use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_long, c_void};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use libc::{FILE, off_t, off64_t, size_t};
 
 use super::program::{aside, errno, is_original, number_of, set_errno};
+use crate::descriptor_set::DESCRIPTORS;
 use crate::guard::Guard;
 use crate::spool::{self, OpenFile};
 
@@ -19,11 +21,16 @@ unsafe extern "C" {
     fn __fbufsize(stream: *mut FILE) -> size_t;
     fn __flbf(stream: *mut FILE) -> c_int;
     fn flockfile(stream: *mut FILE);
+    fn ftrylockfile(stream: *mut FILE) -> c_int;
     fn funlockfile(stream: *mut FILE);
 }
 
 /// Addresses of the streams of spooled files, by descriptor.
-static STREAMS: Mutex<Option<HashMap<c_int, usize>>> = Mutex::new(None);
+static STREAMS: [AtomicUsize; DESCRIPTORS] = [const { AtomicUsize::new(0) }; DESCRIPTORS];
+
+/// Locked by threads that close files, and by a thread that flushes all streams: these must not be closed meanwhile,
+/// and their last bytes must have arrived before the program ends.
+static CLOSING: RwLock<()> = RwLock::new(());
 
 /// Returns the descriptor of a stream, or -1.
 ///
@@ -76,15 +83,47 @@ pub(super) fn spooled_file(descriptor: c_int) -> Option<(Guard, Arc<OpenFile>)> 
 
 /// Registers the stream of a descriptor, for calls that flush all streams.
 fn register(descriptor: c_int, stream: *mut FILE) {
-    let mut streams = STREAMS.lock().unwrap_or_else(PoisonError::into_inner);
-    streams.get_or_insert_default().insert(descriptor, stream as usize);
+    if let Some(registered) = registered(descriptor) {
+        registered.store(stream as usize, Ordering::Release);
+    }
+}
+
+fn registered(descriptor: c_int) -> Option<&'static AtomicUsize> {
+    STREAMS.get(usize::try_from(descriptor).ok()?)
 }
 
 /// Forgets the stream of a descriptor that is about to be closed.
 pub(super) fn forget(descriptor: c_int) {
-    if let Some(streams) = STREAMS.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
-        streams.remove(&descriptor);
+    if let Some(registered) = registered(descriptor) {
+        registered.store(0, Ordering::Release);
     }
+}
+
+thread_local! {
+    /// Whether this thread has locked [`CLOSING`]. A signal handler of the program may close and flush files, too.
+    static HAS_LOCKED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A guard of [`CLOSING`].
+pub(super) struct Locked<G>(Option<G>);
+
+impl<G> Locked<G> {
+    /// Locks, unless this thread has locked.
+    fn unless_locked(lock: impl FnOnce() -> Result<G, PoisonError<G>>) -> Option<Self> {
+        (!HAS_LOCKED.replace(true)).then(|| Self(Some(lock().unwrap_or_else(PoisonError::into_inner))))
+    }
+}
+
+impl<G> Drop for Locked<G> {
+    fn drop(&mut self) {
+        drop(self.0.take());
+        HAS_LOCKED.set(false);
+    }
+}
+
+/// Begins to close a file. Other threads do not flush streams until the guard is dropped.
+pub(super) fn begin_closing() -> Option<Locked<RwLockReadGuard<'static, ()>>> {
+    Locked::unless_locked(|| CLOSING.read())
 }
 
 /// Closes the stream of a spooled file through `call`.
@@ -118,15 +157,34 @@ fn reserved<T>(file: &OpenFile, descriptor: c_int, bytes: usize, closes: bool, c
     }
 }
 
-/// Flushes all streams.
+/// Flushes the stream of a spooled file.
+fn flush(descriptor: c_int) {
+    let Some(registered) = registered(descriptor) else { return };
+    loop {
+        let Some(closing) = Locked::unless_locked(|| CLOSING.write()) else { return };
+        let stream = registered.load(Ordering::Acquire) as *mut FILE;
+        if stream.is_null() {
+            return;
+        }
+        // SAFETY: the stream is open, since a stream is forgotten before it is closed.
+        unsafe {
+            // A thread that has locked this stream may be about to close another one.
+            if ftrylockfile(stream) == 0 {
+                fflush(stream);
+                funlockfile(stream);
+                return;
+            }
+        }
+        drop(closing);
+        std::thread::yield_now();
+    }
+}
+
+/// Flushes all streams, when no thread is closing a file.
 pub(crate) fn flush_all() -> c_int {
-    let known: Vec<usize> = {
-        let streams = STREAMS.lock().unwrap_or_else(PoisonError::into_inner);
-        streams.iter().flat_map(|streams| streams.values().copied()).collect()
-    };
-    for stream in known {
-        // SAFETY: the stream is open, since closing a stream unregisters it.
-        unsafe { fflush(stream as *mut FILE) };
+    if is_original() {
+        drop(Locked::unless_locked(|| CLOSING.write()));
+        aside(spool::open_descriptors).into_iter().for_each(flush);
     }
     let real = super::exports::next(&fflush::FOUND, c"fflush");
     // SAFETY: the symbol of this name is a function of this type.

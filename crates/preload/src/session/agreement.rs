@@ -90,7 +90,7 @@ impl Session {
                 let dataset = &mut self.datasets[index];
                 let mut files = dataset.pending.remove(&epoch).unwrap_or_default();
                 dataset.recall(epoch, &mut files);
-                if self.share(index, &mut files, are_distinct).is_none() {
+                if self.share(&mut files, are_distinct).is_none() {
                     // The next question fails, too.
                     self.datasets[index].pending.insert(epoch, files);
                     break;
@@ -134,6 +134,9 @@ impl Session {
         self.question = begun.elapsed();
         let open = |asked: &[i64]| asked[0] < i64::MAX && asked[2] == 1;
         let asked: Vec<&[i64]> = asked.chunks(3).collect();
+        for (dataset, asked) in self.datasets.iter_mut().zip(&asked) {
+            dataset.is_written |= asked[1] < i64::MAX;
+        }
         if !asked.iter().any(|asked| open(asked)) {
             return Some(Vec::new());
         }

@@ -67,12 +67,18 @@ impl Session {
     /// as far as they are on this host.
     pub(crate) fn abort(&mut self) {
         let roots = process::spool_roots();
+        let copies = || roots.iter().flat_map(|root| spool::copies_of_job(root));
         if self.world.is_connected() {
             self.close_all();
-            self.print_left(&format!("rank {} has called MPI_Abort", self.world.rank()));
+            let how = format!("rank {} has called MPI_Abort", self.world.rank());
+            let on_host: Vec<PathBuf> = copies().map(|copy| copy.path().to_owned()).collect();
+            let left = |dataset: &Dataset| {
+                dataset.left_by(&how, &self.world, &on_host).or_else(|| dataset.left_elsewhere(&how, &self.world))
+            };
+            print(&self.datasets.iter().filter_map(left).collect::<Vec<_>>());
             self.part_alone();
         }
-        for copy in roots.iter().flat_map(|root| spool::copies_of_job(root)) {
+        for copy in copies() {
             if let Err(error) = copy.put_in_place() {
                 complain_of_place(&copy, &error);
             }
@@ -90,10 +96,14 @@ impl Session {
 
     /// Prints which epochs are not indexed since the program ended in the given way.
     fn print_left(&self, how: &str) {
-        let lines: Vec<String> = self.datasets.iter().filter_map(|dataset| dataset.left_by(how, &self.world)).collect();
-        if !lines.is_empty() {
-            complain_in_lines(&lines);
-        }
+        let left = |dataset: &Dataset| dataset.left_by(how, &self.world, &[]);
+        print(&self.datasets.iter().filter_map(left).collect::<Vec<_>>());
+    }
+}
+
+fn print(lines: &[String]) {
+    if !lines.is_empty() {
+        complain_in_lines(lines);
     }
 }
 

@@ -1,15 +1,17 @@
 //! Divides files that several ranks wrote, so that each of their records is stored once.
 //!
 //! Files are the same if they are the same inode of one device, on one node. Device numbers differ between nodes, so
-//! whether nodes share a folder is tested once per dataset: one rank creates a file there, and the others look for it.
-//! If they share it, an inode's number and name tell files apart. Otherwise, files of different nodes are different.
+//! files of several nodes that have the same inode number and name are tested: one rank creates a file beside its own,
+//! and the others look for it beside theirs. Nodes that find it share the file. Otherwise, files of different nodes are
+//! different.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::time::SystemTime;
 
 use super::state::Session;
-use crate::pending::{EpochFiles, Finished, Reach, Share};
+use crate::pending::{EpochFiles, Finished, Share};
 use crate::spool::Identity;
 use crate::world::World;
 
@@ -26,84 +28,143 @@ fn node() -> i64 {
     hash((name, std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()))
 }
 
-/// Returns the identity of a file, or 0 if it no longer exists.
-fn identity(file: &Finished, reach: Reach) -> i64 {
-    let place = file.place();
-    let Ok(about) = place.metadata() else { return 0 };
-    let begin = file.begin.unwrap_or(0);
-    match reach {
-        Reach::AllNodes => hash((Identity::of(&about).inode(), file.path.file_name(), begin)),
-        Reach::Unknown | Reach::Node => hash((Identity::of(&about), node(), begin)),
+/// A file of an epoch on one rank. All values are hashes.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    /// The inode number, name and section of the file, or 0 if it no longer exists.
+    inode: i64,
+    /// The device and the node.
+    device: i64,
+    /// The path of the folder.
+    folder: i64,
+}
+
+impl Held {
+    const VALUES: usize = 3;
+
+    fn of(file: &Finished, node: i64) -> Self {
+        let Ok(about) = file.place().metadata() else { return Self { inode: 0, device: 0, folder: 0 } };
+        let identity = Identity::of(&about);
+        Self {
+            inode: hash((identity.inode(), file.path.file_name(), file.begin.unwrap_or(0))),
+            device: hash((identity.device(), node)),
+            folder: hash(file.path.parent()),
+        }
+    }
+
+    fn values(self) -> [i64; Self::VALUES] {
+        [self.inode, self.device, self.folder]
+    }
+
+    fn from_values(values: &[i64]) -> Self {
+        Self { inode: values[0], device: values[1], folder: values[2] }
+    }
+}
+
+/// The files of all ranks.
+struct Everywhere {
+    /// A random number of each rank.
+    tokens: Vec<i64>,
+    files: Vec<Vec<Held>>,
+    /// The files with one inode number and name, each with its rank, in the order of the ranks.
+    holders: HashMap<i64, Vec<(usize, Held)>>,
+}
+
+impl Everywhere {
+    /// Collective.
+    fn gather(world: &World, own: &[Held]) -> Option<Self> {
+        let token = hash((node(), std::process::id(), SystemTime::now()));
+        let values: Vec<i64> = [token].into_iter().chain(own.iter().flat_map(|held| held.values())).collect();
+        let mut all = Self { tokens: Vec::new(), files: Vec::new(), holders: HashMap::new() };
+        for (rank, values) in gather(world, &values)?.into_iter().enumerate() {
+            let (&token, values) = values.split_first()?;
+            let files: Vec<Held> = values.chunks_exact(Held::VALUES).map(Held::from_values).collect();
+            for held in files.iter().filter(|held| held.inode != 0) {
+                all.holders.entry(held.inode).or_default().push((rank, *held));
+            }
+            all.tokens.push(token);
+            all.files.push(files);
+        }
+        Some(all)
+    }
+
+    /// Returns the ranks' files with one inode number and name.
+    fn holders(&self, inode: i64) -> &[(usize, Held)] {
+        self.holders.get(&inode).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns the first rank's file with this inode number and name, if such files are on different devices or nodes.
+    fn first_of_several(&self, inode: i64) -> Option<(usize, Held)> {
+        let (&first, others) = self.holders(inode).split_first()?;
+        others.iter().any(|(_, held)| held.device != first.1.device).then_some(first)
+    }
+
+    /// Tests which files on different devices or nodes are the same. Returns their inodes and devices. Collective.
+    fn test_reach(&self, world: &World, files: &EpochFiles, own: &[Held]) -> Option<HashSet<(i64, i64)>> {
+        if self.holders.keys().all(|&inode| self.first_of_several(inode).is_none()) {
+            return Some(HashSet::new());
+        }
+        let rank = world.rank() as usize;
+        let mut created: HashSet<PathBuf> = HashSet::new();
+        let mut beside = |file: &Finished, held: &Held| -> Option<PathBuf> {
+            // No other node has a file in the spool.
+            let folder = file.path.parent().filter(|_| file.place() == file.path)?;
+            let (first, of_first) = self.first_of_several(held.inode)?;
+            let path = folder.join(format!(".turbidite-shared-{:x}-{:x}", self.tokens[first], of_first.folder));
+            if first == rank && created.insert(path.clone()) {
+                // If this fails, no rank finds the file, and files of different nodes count as different.
+                let _ = std::fs::File::create(&path);
+            }
+            Some(path)
+        };
+        let looked_for: Vec<_> = files.finished.iter().zip(own).map(|(file, held)| beside(file, held)).collect();
+        // Each exchange is also a barrier: the files are created before they are looked for, and removed afterwards.
+        let are_created = world.minimum(&mut [0]);
+        let sees = looked_for.iter().map(|path| i64::from(path.as_ref().is_some_and(|path| path.exists())));
+        let seen = gather(world, &sees.collect::<Vec<_>>());
+        for path in created {
+            let _ = std::fs::remove_file(path);
+        }
+        let seen = seen.filter(|_| are_created)?;
+        let all = self.files.iter().flatten().zip(seen.into_iter().flatten());
+        Some(all.filter(|(_, sees)| *sees != 0).map(|(held, _)| (held.inode, held.device)).collect())
     }
 }
 
 impl Session {
     /// Assigns each rank its share of the files that several ranks wrote. If `are_distinct`, no two ranks wrote the
     /// same file. Returns `None` if ranks cannot agree. Collective, unless `are_distinct`.
-    pub(super) fn share(&mut self, index: usize, files: &mut EpochFiles, are_distinct: bool) -> Option<()> {
+    pub(super) fn share(&self, files: &mut EpochFiles, are_distinct: bool) -> Option<()> {
+        keep_each_once(files);
         if self.world.is_alone() || are_distinct {
-            keep_each_once(files, Reach::Node);
             return Some(());
         }
-        if self.datasets[index].reach == Reach::Unknown {
-            self.datasets[index].reach = self.test_reach(files)?;
-        }
-        let reach = self.datasets[index].reach;
-        keep_each_once(files, reach);
-        let own: Vec<i64> = files.finished.iter().map(|file| identity(file, reach)).collect();
-        let mut holders: HashMap<i64, Vec<usize>> = HashMap::new();
-        for (rank, identities) in gather(&self.world, &own)?.into_iter().enumerate() {
-            identities.into_iter().for_each(|identity| holders.entry(identity).or_default().push(rank));
-        }
-        let rank = self.world.rank() as usize;
-        for (file, identity) in files.finished.iter_mut().zip(own) {
-            let ranks = holders.get(&identity).map_or(&[][..], Vec::as_slice);
-            if let Some(position) = ranks.iter().position(|&holder| holder == rank).filter(|_| identity != 0) {
+        let (node, rank) = (node(), self.world.rank() as usize);
+        let own: Vec<Held> = files.finished.iter().map(|file| Held::of(file, node)).collect();
+        let all = Everywhere::gather(&self.world, &own)?;
+        let shared = all.test_reach(&self.world, files, &own)?;
+        for (file, held) in files.finished.iter_mut().zip(own) {
+            let is_shared = |held: &Held| shared.contains(&(held.inode, held.device));
+            let is_same = |other: &Held| other.device == held.device || (is_shared(&held) && is_shared(other));
+            let same = all.holders(held.inode).iter().filter(|(_, other)| is_same(other));
+            let ranks: Vec<usize> = same.map(|&(rank, _)| rank).collect();
+            if let Some(position) = ranks.iter().position(|&holder| holder == rank) {
                 file.share = Share { index: position as u64, of: ranks.len() as u64 };
             }
         }
         Some(())
     }
-
-    /// Tests whether all nodes see the folder of one rank's files. Collective.
-    fn test_reach(&self, files: &EpochFiles) -> Option<Reach> {
-        let folder = files.finished.first().and_then(|file| file.path.parent());
-        let rank = i64::from(self.world.rank());
-        let mut values = [node(), -node(), if folder.is_some() { rank } else { i64::MAX }, hash(std::process::id())];
-        if !self.world.minimum(&mut values) {
-            return None;
-        }
-        let [least, most, first, token] = values;
-        if least == -most {
-            return Some(Reach::Node);
-        }
-        let probe = |folder: &Path| folder.join(format!(".turbidite-shared-{token:x}"));
-        let created: Option<PathBuf> = folder.filter(|_| first == rank).map(probe);
-        if let Some(path) = &created {
-            // If this fails, no other rank finds the file, and files of different nodes count as different.
-            let _ = std::fs::File::create(path);
-        }
-        // Each reduction is also a barrier: the file is created before it is looked for, and removed afterwards.
-        let created_by_now = self.world.minimum(&mut [0]);
-        let sees = folder.is_some_and(|folder| probe(folder).exists());
-        let looked_by_now = self.world.minimum(&mut [0]);
-        if let Some(path) = &created {
-            let _ = std::fs::remove_file(path);
-        }
-        let reach = if sees { Reach::AllNodes } else { Reach::Node };
-        (created_by_now && looked_by_now).then_some(reach)
-    }
 }
 
 /// Keeps one of several names of a file.
-fn keep_each_once(files: &mut EpochFiles, reach: Reach) {
+fn keep_each_once(files: &mut EpochFiles) {
     if files.finished.len() < 2 {
         return;
     }
-    let mut seen = std::collections::HashSet::new();
+    let mut seen = HashSet::new();
     files.finished.retain(|file| {
-        let identity = identity(file, reach);
-        identity == 0 || seen.insert(identity)
+        let held = Held::of(file, 0);
+        held.inode == 0 || seen.insert((held.inode, held.device))
     });
 }
 

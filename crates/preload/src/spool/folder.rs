@@ -7,8 +7,8 @@ use std::fs::File;
 use std::io::{self, Seek};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
@@ -61,7 +61,7 @@ static JOB: AtomicU64 = AtomicU64::new(0);
 /// Stores the number that the ranks of this job share, for `.owner`.
 pub(crate) fn describe_job(job: u64) {
     JOB.store(job, Ordering::Release);
-    for own in OWN.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+    for own in own().iter().flat_map(|all| all.iter()) {
         // Without the number, the folder is one of another job.
         let _ = write_note(&own.owner);
     }
@@ -85,9 +85,20 @@ pub(super) struct OwnFolder {
 /// This process's folders, one for each spool of the configuration.
 static OWN: Mutex<Vec<Arc<OwnFolder>>> = Mutex::new(Vec::new());
 
+/// The process that has these folders, or 0 if there are none. A forked child inherits the list, perhaps locked, but
+/// its parent's folders are not its own.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
+/// Locks the list of this process's folders. Returns `None` if there are none.
+fn own() -> Option<MutexGuard<'static, Vec<Arc<OwnFolder>>>> {
+    let is_own = PROCESS.load(Ordering::Acquire) == std::process::id();
+    is_own.then(|| OWN.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
 impl OwnFolder {
     /// Returns this process's folder, and creates it if necessary.
     pub(super) fn get(root: &Path) -> io::Result<Arc<Self>> {
+        PROCESS.store(std::process::id(), Ordering::Release);
         let mut all = OWN.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(own) = all.iter().find(|own| own.root == root) {
             return Ok(Arc::clone(own));
@@ -99,9 +110,7 @@ impl OwnFolder {
 
     /// Returns this process's folder if it exists.
     pub(super) fn existing(root: &Path) -> Option<Arc<Self>> {
-        let all = OWN.lock().unwrap_or_else(PoisonError::into_inner);
-        // A forked child inherits this list, but its parent's folders are not its own.
-        all.iter().find(|own| own.root == root && own.path == own_path(root)).map(Arc::clone)
+        own()?.iter().find(|own| own.root == root).map(Arc::clone)
     }
 
     fn make(root: &Path) -> io::Result<Self> {
@@ -225,8 +234,8 @@ pub(super) fn remove_if_empty(root: &Path, folder: &Path) {
     if folder.join(FILES).exists() {
         return;
     }
-    let mut all = OWN.lock().unwrap_or_else(PoisonError::into_inner);
-    let own = all.iter().position(|own| own.path == folder);
+    let mut all = own();
+    let own = all.as_ref().and_then(|all| all.iter().position(|own| own.path == folder));
     // A living process removes its folder itself. No process can start using this folder while its lock is held here.
     let owner = File::open(folder.join(OWNER));
     if own.is_none() && owner.as_ref().is_ok_and(|owner| owner.try_lock().is_err()) {
@@ -234,7 +243,7 @@ pub(super) fn remove_if_empty(root: &Path, folder: &Path) {
     }
     discard(folder);
     drop(owner);
-    if let Some(own) = own {
+    if let Some((all, own)) = all.as_mut().zip(own) {
         all.swap_remove(own);
     }
     drop(all);
@@ -244,8 +253,8 @@ pub(super) fn remove_if_empty(root: &Path, folder: &Path) {
 
 /// Removes this process's folders that have no files. A child may have moved the last file of one.
 pub(crate) fn remove_own_if_empty() {
-    let own: Vec<Arc<OwnFolder>> = OWN.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    own.into_iter().for_each(|own| remove_if_empty(&own.root, &own.path));
+    let all: Vec<Arc<OwnFolder>> = own().map_or_else(Vec::new, |all| all.clone());
+    all.into_iter().for_each(|own| remove_if_empty(&own.root, &own.path));
 }
 
 fn discard(folder: &Path) {

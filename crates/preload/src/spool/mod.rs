@@ -42,9 +42,7 @@ pub(crate) use open_file::OpenFile;
 pub(crate) use retained::{is_retained, remove_retained, retain};
 pub(crate) use spooled::Spooled;
 pub(crate) use system::{Identity, is_writable};
-pub(crate) use table::{
-    find_open, is_spooled, lookup, open, open_descriptors, pause_for_fork, put_in_place, take, within,
-};
+pub(crate) use table::{find_open, is_spooled, lookup, open, open_descriptors, put_in_place, take, within};
 
 #[cfg(test)]
 mod tests;

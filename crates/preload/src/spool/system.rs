@@ -35,6 +35,10 @@ impl Identity {
         Self { device: about.dev(), inode: about.ino() }
     }
 
+    pub(crate) fn device(self) -> u64 {
+        self.device
+    }
+
     pub(crate) fn inode(self) -> u64 {
         self.inode
     }

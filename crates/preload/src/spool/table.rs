@@ -1,4 +1,5 @@
-//! The program's open spooled files, by descriptor.
+//! The program's open spooled files, by descriptor. Forked children do not use this table, which another thread may
+//! have locked.
 
 use std::collections::HashMap;
 use std::io;
@@ -97,10 +98,4 @@ fn close(descriptor: i32) {
 /// Returns the descriptors of all spooled files.
 pub(crate) fn open_descriptors() -> Vec<i32> {
     files().as_ref().map_or_else(Vec::new, |all| all.keys().copied().collect())
-}
-
-/// Forks while no other thread holds the table's lock, so that the child's copy of the table does not stay locked.
-pub(crate) fn pause_for_fork<T>(fork: impl FnOnce() -> T) -> T {
-    let _paused = files();
-    fork()
 }
