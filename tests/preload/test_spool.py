@@ -88,7 +88,7 @@ def check_complete(tmp_path: Path, files: dict[str, bytes], expected: dict[str, 
     check_rows(tmp_path / "ds", SMALL, expected)
 
 
-@pytest.mark.parametrize("number, habit", enumerate(HABITS))
+@pytest.mark.parametrize("number, habit", list(enumerate(HABITS)))
 def test_spools_of_every_size(spooler, plain, mounts, tmp_path, number, habit):
     """From 1 to 20 MB in steps that do not fall in with the sizes of files: each time another write is refused."""
     if not mounts:
