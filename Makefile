@@ -163,7 +163,8 @@ test-rust: ## Run the Rust tests only
 # run one after the other.
 PYTEST = PYTHONPATH='$(PACKAGE)' '$(VENV)/bin/python' -m pytest
 END_TO_END := tests --ignore=tests/fbpic --ignore=tests/lammps --ignore=tests/sanitizers
-PARALLEL := -n 2 --dist loadfile -m 'not serial'
+ON_TWO := -n 2 --dist loadfile
+PARALLEL := $(ON_TWO) -m 'not serial'
 
 .PHONY: test-python
 test-python: libraries wheel ## Run the end-to-end tests only (ARGS='-k crash' selects)
@@ -178,7 +179,7 @@ endif
 test-openmpi: libraries $(OPENMPI)/complete ## Run the tests over MPI with Open MPI instead of MPICH, and MPI's Fortran
 	@$(MAKE) --no-print-directory install-libraries PREFIX='$(TURBIDITE_PREFIX)-openmpi' MPICC='$(OPENMPI)/bin/mpicc'
 	@$(MAKE) --no-print-directory wheel
-	@$(RUN) 'Open MPI' -- env TURBIDITE_PREFIX='$(TURBIDITE_PREFIX)-openmpi' TURBIDITE_MPI_BIN='$(OPENMPI)/bin' $(OTHER_MPI) $(OPENMPI_TEST) $(PYTEST) $(MPI_TESTS) $(ARGS)
+	@$(RUN) 'Open MPI' -- env TURBIDITE_PREFIX='$(TURBIDITE_PREFIX)-openmpi' TURBIDITE_MPI_BIN='$(OPENMPI)/bin' $(OTHER_MPI) $(OPENMPI_TEST) $(PYTEST) $(MPI_TESTS) $(or $(ARGS),$(ON_TWO))
 	@if bash tools/debian_packages.sh $@ gfortran openmpi-bin libopenmpi-dev; then \
 		$(MAKE) --no-print-directory run-test-fortran; else $(MAY_SKIP); fi
 

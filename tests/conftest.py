@@ -76,6 +76,12 @@ def pytest_configure(config) -> None:
     config.addinivalue_line("markers", "serial: measures what tests beside it would change; runs alone")
 
 
+def pytest_runtest_setup(item) -> None:
+    """Fails a serial test that runs beside others: targets of the Makefile that have none do not select."""
+    if item.get_closest_marker("serial") and "PYTEST_XDIST_WORKER" in os.environ:
+        pytest.fail("this test is marked serial and runs beside others; run it with -m serial, the others with -m 'not serial'")
+
+
 SECONDS: defaultdict[str, float] = defaultdict(float)
 
 

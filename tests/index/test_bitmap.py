@@ -14,7 +14,7 @@ from support.command import DAMAGE, FAILED, USAGE, answer, turbidite
 from support.libraries import prefix
 from support.mpi import Mpi, run
 from support.predicates import Generator
-from support.sweeps import IS_WHOLE, TURN
+from support.sweeps import IS_WHOLE, TURN, taken_by_turns
 
 # Number of random predicates for each way to build an index.
 PREDICATES = 30 if IS_WHOLE else 10
@@ -45,8 +45,10 @@ def indexed(clustered, scratch) -> Path:
     return dataset
 
 
-@pytest.mark.parametrize("key", KEYS)
-@pytest.mark.parametrize("encoding", [None, "bytes", "slices", "runs"])
+ENCODINGS = (None, "bytes", "slices", "runs")
+
+
+@pytest.mark.parametrize("key, encoding", [(key, one) for number, one in enumerate(ENCODINGS) for key in taken_by_turns(list(KEYS), number)])
 def test_random_predicates_are_those_of_numpy(dumps, clustered, tmp_path, key, encoding):
     definition = f"{ALL},encoding={encoding}" if encoding else ALL
     added, in_situ = tmp_path / "added", tmp_path / "in-situ"
@@ -252,7 +254,7 @@ def test_requests_that_make_no_sense_are_refused(dumps, indexed, tmp_path):
     assert [index["name"] for index in json.loads(turbidite("index", "list", indexed, "--json").stdout)["indexes"]] == [VELOCITIES]
 
 
-@pytest.mark.parametrize("encoding", [None, "bytes", "slices", "runs"])
+@pytest.mark.parametrize("encoding", ENCODINGS)
 def test_sidecars_are_as_the_format_says(clustered, tmp_path, encoding):
     dataset = tmp_path / "ds"
     shutil.copytree(clustered["range"], dataset)

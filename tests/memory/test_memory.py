@@ -11,6 +11,7 @@ from support.command import ROOT, turbidite
 from support.libraries import library, linked, prefix, valgrind
 from support.mpi import Mpi
 from support.preload import SMALL, check_rows, configure, written
+from support.sweeps import taken
 
 SUPPRESSED = ROOT / "tests" / "support" / "mpich.supp"
 PRELOAD = ("libturbidite_preload.so", "libturbidite_preload_mpi.so")
@@ -39,7 +40,7 @@ def start(mpi: Mpi, ranks: int | None, program: Path, *arguments, **options) -> 
 PARTS = [(2, ["epochs", "restart"]), (3, ["failures"]), (2, ["schemas"]), (4, ["token"])]
 
 
-@pytest.mark.parametrize("ranks, parts", PARTS)
+@pytest.mark.parametrize("ranks, parts", taken(PARTS, 2))
 def test_the_c_interface_over_mpi(mpi, mpi_write, ranks, parts, tmp_path):
     (tmp_path / "records").mkdir()
     for part in parts:
@@ -48,10 +49,11 @@ def test_the_c_interface_over_mpi(mpi, mpi_write, ranks, parts, tmp_path):
 
 
 WRITER = ROOT / "tests" / "preload" / "writer.c"
+# Every run has both modes, and 2 as well as 4 ranks.
+PRELOADED = [(None, "keep"), (None, "replace"), *taken([(2, "keep"), (2, "replace"), (4, "replace"), (4, "keep")], 2)]
 
 
-@pytest.mark.parametrize("mode", ["keep", "replace"])
-@pytest.mark.parametrize("ranks", [None, 2, 4])
+@pytest.mark.parametrize("ranks, mode", PRELOADED)
 def test_preloaded_programs(mpi, ranks, mode, tmp_path, spool):
     """The program's descriptors and streams pass through the library; what it reads back is in its own memory."""
     writer = mpi.compile("writer", "-O1", *(("-DWITH_MPI",) if ranks else ()), WRITER)
@@ -68,13 +70,19 @@ def test_preloaded_programs(mpi, ranks, mode, tmp_path, spool):
     check_rows(tmp_path / "ds", SMALL, expected)
 
 
+@pytest.fixture(scope="module")
+def broken(mpi) -> Path:
+    """A program in which nothing is found unless it is told to have an error."""
+    program = mpi.compile("broken", "-O1", ROOT / "tests" / "memory" / "broken.c")
+    assert start(mpi, 2, program, "nothing").returncode == 0
+    return program
+
+
 ERRORS = [("leak", "400 bytes in 1 blocks are definitely lost"), ("overrun", "Invalid read")]
 
 
 @pytest.mark.parametrize("kind, found", ERRORS)
-def test_errors_are_found(mpi, kind, found):
+def test_errors_are_found(mpi, broken, kind, found):
     """What the other tests look for is seen, whatever is suppressed: a leak, and a buffer that MPI reads too far."""
-    broken = mpi.compile("broken", "-O1", ROOT / "tests" / "memory" / "broken.c")
-    assert start(mpi, 2, broken, "nothing").returncode == 0
     with pytest.raises(AssertionError, match=found):
         start(mpi, 2, broken, kind)

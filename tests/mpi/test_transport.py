@@ -21,7 +21,8 @@ def test_messages(mpi, program, ranks):
     """All pairs on both channels, a receiver that takes nothing, and closing with messages under way."""
     said = mpi.start(ranks, program, "refusals", "traffic", "stall", "hold", "close", "split").stdout
     print(said)
-    assert said.endswith("passed\n")
+    # Two ranks print the last part's lines, and the launcher passes them on in any order.
+    assert said.splitlines().count("passed") == 1
     assert f"traffic: {1500 // max(ranks - 1, 1) * 2 * (ranks - 1)} messages" in said
 
 

@@ -54,7 +54,7 @@ def check_query(indexed, scratch, number: int, predicate, epoch_text: str, label
 def test_random_predicates_match_a_full_scan(indexed, scratch, record_property):
     generator = Generator(seed=20261120, epochs=indexed.epochs)
     jobs = [(number, generator.predicate(), *generator.epoch_range()) for number in range(QUERIES)]
-    jobs = taken(jobs, 10)
+    jobs = taken(jobs, 20)
     with ThreadPoolExecutor(2) as pool:
         results = list(pool.map(lambda job: check_query(indexed, scratch, *job), jobs))
     shares = numpy.array([matched / total for matched, total in results])

@@ -21,11 +21,13 @@ from support.libraries import prefix
 from support.mpi import SOURCES, STRICT, Mpi
 from support.mpi import run as run_tool
 from support.preload import SMALL, VPIC, check_rows, configure, written
+from support.sweeps import taken_by_turns
 from support.tools import require
 
 RANKS = 3
 HERE = Path(__file__).parent
 NAMES = ("libturbidite_preload.so", "libturbidite_preload_mpi.so")
+MODES = ("keep", "replace")
 STANDARD = "MPI 5's standard"
 
 
@@ -111,12 +113,15 @@ CASES = [(*pair, program) for pair in PAIRS for program in ("writer", "dump")]
 CASES += [("own", built, "fortran") for runs, built in PAIRS if runs == "own" and os.environ.get("TURBIDITE_MPI_FORTRAN")]
 
 
+# Each of them in both modes, or in one, the other one with the next commit.
+IN_MODES = [(*case, mode) for number, case in enumerate(CASES) for mode in taken_by_turns(MODES, number + number // 2)]
+
+
 def said_by_us(text: str) -> list[str]:
     return [line for line in text.splitlines() if "turbidite" in line]
 
 
-@pytest.mark.parametrize("mode", ["keep", "replace"])
-@pytest.mark.parametrize("runs, built, program", CASES)
+@pytest.mark.parametrize("runs, built, program, mode", IN_MODES)
 def test_the_program_runs_without_indexing(find, tmp_path, spool, runs, built, program, mode):
     runs, built = find(runs), find(built)
     compile_program, before, after, form = PROGRAMS[program]
@@ -160,7 +165,7 @@ def test_the_abi_of_mpi_5_is_indexed(find, tmp_path, spool):
     check_rows(tmp_path / "ds", SMALL, written(tmp_path / "plain"))
 
 
-@pytest.mark.parametrize("mode", ["keep", "replace"])
+@pytest.mark.parametrize("mode", MODES)
 def test_a_part_that_is_missing(find, tmp_path, spool, mode):
     """Nothing asks for a library that is preloaded already."""
     side = find("own")

@@ -14,11 +14,17 @@ import pytest
 from support import vpic
 from support.command import answer, turbidite
 from support.preload import OTHER, PARTICLES, SMALL, VPIC, check_rows, configure, libraries, run, written
+from support.sweeps import taken_by_turns
 from support.tools import require
 
 STEPS = "500,1000,1500"
 MODES = ["keep", "replace"]
 COMPILERS = {"stream_cpp": "g++", "stream_fortran": "gfortran"}
+
+
+def in_modes(cases: list) -> list[tuple]:
+    """Each case in both modes, or in one of them, the other one with the next commit."""
+    return [(case, mode) for number, case in enumerate(cases) for mode in taken_by_turns(MODES, number)]
 
 
 def check(mode: str, form, out, files: dict[str, bytes], expected: dict[str, bytes]) -> None:
@@ -38,8 +44,7 @@ def dump(programs, tmp_path, spool, mode: str, ranks: int, *options) -> dict[str
     return written(tmp_path / "out")
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 7, 16])
+@pytest.mark.parametrize("ranks, mode", in_modes([1, 2, 3, 4, 7, 16]))
 def test_ranks(programs, plain, tmp_path, spool, ranks, mode):
     files = dump(programs, tmp_path, spool, mode, ranks, "--barrier")
     check(mode, VPIC, tmp_path / "ds", files, plain(ranks))
@@ -111,12 +116,13 @@ def test_an_index_of_no_column_is_refused(programs, tmp_path, spool):
     assert "index: " in said and "'nothing'" in said, said
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(
-    "options",
-    ["", "--fprintf-header", "--posix", "--writev", "--pwrite", "--turns", "--stagger 2", "--leave-open",
-     "--posix --leave-open", "--pwrite --turns --barrier", "--fprintf-header --stagger 3 --barrier"],
-)  # fmt: skip
+CALLS = [
+    "", "--fprintf-header", "--posix", "--writev", "--pwrite", "--turns", "--stagger 2", "--leave-open",
+    "--posix --leave-open", "--pwrite --turns --barrier", "--fprintf-header --stagger 3 --barrier",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("options, mode", in_modes(CALLS))
 def test_whatever_the_calls(programs, plain, tmp_path, spool, options, mode):
     files = dump(programs, tmp_path, spool, mode, 3, *options.split())
     check(mode, VPIC, tmp_path / "ds", files, plain(3))
@@ -181,9 +187,10 @@ def test_habits(programs, tmp_path, spool, habit, mode):
     check(mode, SMALL, tmp_path / "ds", files, expected)
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("ranks", [2, 5])
-@pytest.mark.parametrize("habit", ["append", "empty", "read"])
+OF_RANKS = [(habit, ranks) for habit in ("append", "empty", "read") for ranks in (2, 5)]
+
+
+@pytest.mark.parametrize("habit, ranks, mode", [(*case, mode) for case, mode in in_modes(OF_RANKS)])
 def test_habits_of_several_ranks(programs, tmp_path, spool, ranks, habit, mode):
     index_small([programs["mpi_writer"], habit], tmp_path, spool, mode, ranks=ranks)
     check(mode, SMALL, tmp_path / "ds", written(tmp_path / "out"), written(tmp_path / "plain"))
@@ -248,8 +255,7 @@ def test_python_as_the_program(tmp_path, spool, mode):
     check(mode, SMALL, tmp_path / "ds", written(tmp_path / "out"), written(tmp_path / "plain"))
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("ranks", [2, 16])
+@pytest.mark.parametrize("ranks, mode", in_modes([2, 16]))
 def test_two_datasets(programs, tmp_path, spool, ranks, mode):
     """Two species of one program, an epoch of one after an epoch of the other."""
     options = {"mode": mode, "spool": spool}

@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from support.command import AMPLE_S, answer, turbidite
 from support.examples import mpi_tool
 from support.mpi import run as run_tool
 from support.preload import SMALL, check_rows, configure, libraries, written
-from support.sweeps import taken
+from support.sweeps import taken, taken_by_turns
 
 HERE = Path(__file__).parent
 FILES = 4
@@ -87,15 +88,15 @@ def check_complete(tmp_path: Path, files: dict[str, bytes], expected: dict[str, 
     check_rows(tmp_path / "ds", SMALL, expected)
 
 
-@pytest.mark.parametrize("habit", HABITS)
-def test_spools_of_every_size(spooler, plain, mounts, tmp_path, habit):
+@pytest.mark.parametrize("number, habit", list(enumerate(HABITS)))
+def test_spools_of_every_size(spooler, plain, mounts, tmp_path, number, habit):
     """From 1 to 20 MB in steps that do not fall in with the sizes of files: each time another write is refused."""
     if not mounts:
         pytest.skip("file systems cannot be mounted here")
     expected = plain(FILES, RECORDS)
     stayed = set()
     # How much threads have reserved at a time depends on their order: the last one has room for all of it.
-    sizes = taken(range(2, 21), 4) if habit in ("fwrite", "write") else range(5, 21, 4)
+    sizes = taken(range(2, 21), 6) if habit in ("fwrite", "write") else taken_by_turns(range(5, 21, 4), number)
     for size in (1, *sizes, 48):
         for name in ("ds", "other", "out"):
             shutil.rmtree(tmp_path / name, ignore_errors=True)
@@ -117,9 +118,16 @@ def test_spools_of_every_size(spooler, plain, mounts, tmp_path, habit):
     assert (min(stayed) == 0) == (habit not in ("dup", "mmap", "fork", "two")), stayed
 
 
-@pytest.mark.parametrize("stays", [False, True])
-@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
-@pytest.mark.parametrize("habit, call", [("write", "reserve"), ("fwrite", "reserve"), ("write", "write"), ("writev", "write")])
+CALLS = [("write", "reserve"), ("fwrite", "reserve"), ("write", "write"), ("writev", "write")]
+ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+FAULTS = [
+    (habit, call, error, stays)
+    for number, (stays, (habit, call)) in enumerate(product((False, True), CALLS))
+    for error in taken_by_turns(ERRORS, number)
+]
+
+
+@pytest.mark.parametrize("habit, call, error, stays", FAULTS)
 def test_every_reservation_and_write_may_fail(spooler, plain, spool, tmp_path, habit, call, error, stays):
     records = 20_000
     expected = plain(FILES, records)

@@ -155,7 +155,9 @@ def complaints(said: str) -> str:
 
 def in_order(rows: numpy.ndarray) -> numpy.ndarray:
     """Rows as words, in an order of their own that tells every bit apart."""
-    words = numpy.frombuffer(rows.tobytes(), "<u4").reshape(len(rows), -1)
+    # Few words are sorted in less time.
+    word = "<u8" if rows.dtype.itemsize % 8 == 0 else "<u4"
+    words = numpy.frombuffer(rows.tobytes(), word).reshape(len(rows), -1)
     return words[numpy.lexsort(words.T)]
 
 

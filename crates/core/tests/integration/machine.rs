@@ -8,6 +8,7 @@ use turbidite::format::{EpochStatistics, RunKind};
 use turbidite::runtime::machine::{Machine, MachineJob, MachineOptions, MachineReport, Program};
 use turbidite::{Column, DataType, Prior, Renegotiation, Routing, Schema};
 
+use crate::support::sweeps::{is_whole, taken};
 use crate::support::virtual_ranks::{bits, recognized, rows, schema, schema_by_hash};
 
 struct Drifting(u64);
@@ -94,7 +95,8 @@ fn imbalance(report: &MachineReport) -> f64 {
 #[test]
 fn every_record_arrives_once_on_any_machine() {
     let (mut spills, mut strays, mut forwarded) = (0, 0, 0);
-    for seed in 0..40 {
+    // A number of parts that leaves each part seeds of all kinds below.
+    for seed in taken(0..40, 7) {
         let ranks = 1 + (bits(seed) % 70) as u32;
         let per_node = 1 + (bits(seed + 1) % 16) as u32;
         let mut options = options(ranks, per_node, seed);
@@ -119,8 +121,8 @@ fn every_record_arrives_once_on_any_machine() {
         forwarded += report.sum(|rank| rank.forwarded);
         assert_eq!(report.stored.rows, u64::from(ranks) * 700);
     }
-    // The seeds must cover the intended situations.
-    assert!(spills > 100 && strays > 100 && forwarded > 10_000, "{spills}, {strays}, {forwarded}");
+    // The seeds must cover the intended situations. A part of them may not.
+    assert!(!is_whole() || spills > 100 && strays > 100 && forwarded > 10_000, "{spills}, {strays}, {forwarded}");
 }
 
 #[test]
@@ -139,8 +141,9 @@ fn a_seed_repeats_its_run_and_epochs_follow_each_other() {
 /// no memory for it. Loads differ as chance has it. `make scale` runs the same at 131,072 ranks.
 #[test]
 fn ids_by_hash_arrive_once_and_without_a_table() {
-    let mut spills = 0;
-    for (ranks, per_node, records) in [(1, 1, 500), (7, 3, 900), (64, 16, 800), (130, 16, 300), (4096, 32, 100)] {
+    for (ranks, per_node, records) in
+        taken([(1, 1, 500), (7, 3, 900), (64, 16, 800), (130, 16, 300), (4096, 32, 100)], 3)
+    {
         let mut options = options(ranks, per_node, 5);
         (options.held, options.credit_timeout_ns) = ([u16::MAX, 2, 2, 2], if ranks == 7 { 1e3 } else { 1e9 });
         let mut places = BTreeMap::new();
@@ -162,11 +165,10 @@ fn ids_by_hash_arrive_once_and_without_a_table() {
         assert!(stored.filter_bytes + stored.runs >= stored.rows * 10 / 8, "{stored:?}");
         // Six standard deviations. Spilled records are not received.
         let spilled = report.sum(|rank| rank.spills);
-        spills += spilled;
+        assert!(spilled > 10 || ranks != 7, "{spilled} spills");
         let allowed = 6.0 * (records as f64).sqrt() + spilled as f64;
         assert!(report.loads().iter().all(|load| (*load as f64 - records as f64).abs() < allowed), "{ranks} ranks");
     }
-    assert!(spills > 10, "{spills} spills");
 }
 
 /// A program waits up to 50 ms for a table under negotiation, and continues as soon as the table arrives.
@@ -230,8 +232,14 @@ fn what_a_rank_needs_and_waits_for_hardly_grows_with_the_job() {
         let renegotiation = Renegotiation::Every(100);
         count(MachineOptions { renegotiation, rows_per_s: 60e3, ..options(ranks, 32, 9) }, 800)
     };
-    let (small, large) = (study(64), study(4096));
-    for report in [&small, &large] {
+    let small = study(64);
+    for ranks in taken([512, 1024, 2048, 4096], 4) {
+        check_growth(&small, &study(ranks));
+    }
+}
+
+fn check_growth(small: &MachineReport, large: &MachineReport) {
+    for report in [small, large] {
         assert!(report.rounds.len() >= 3, "{} tables", report.rounds.len());
         // The messages are `Begin`, pivots and table for each rank, and about one request.
         let ranks = report.ranks.len() as u64;
@@ -245,9 +253,10 @@ fn what_a_rank_needs_and_waits_for_hardly_grows_with_the_job() {
     }
     assert!(large.tree_depth <= small.tree_depth + 2, "{} {}", small.tree_depth, large.tree_depth);
     assert!(large.table_bytes <= 66 << 10, "{} bytes", large.table_bytes);
-    // With 64 times as many ranks and one more level, a round takes a few times as long, mostly for the larger table.
+    // With up to 64 times as many ranks and one more level, a round takes a few times as long, mostly for the larger
+    // table.
     let latency = |report: &MachineReport| report.rounds.iter().map(|round| round.latency_s()).fold(0.0, f64::max);
-    assert!(latency(&large) < 20.0 * latency(&small), "{} {}", latency(&small), latency(&large));
+    assert!(latency(large) < 20.0 * latency(small), "{} {}", latency(small), latency(large));
 }
 
 /// `make scale` runs the same at 131,072 ranks.
@@ -324,7 +333,7 @@ fn an_epoch_in_space_that_resembles_the_last_one_is_balanced_in_any_order() {
     let columns = ["x", "y", "id"].map(|name| Column::new(name, DataType::F32)).to_vec();
     let schema = Arc::new(Schema::new(columns, "space:x,y").unwrap());
     // A rank compares 512 records or more. Of small epochs, most are then on their way.
-    for (ranks, records) in [(256, 4000), (256, 1200), (256, 600), (144, 900), (64, 1200), (16, 700)] {
+    for (ranks, records) in taken([(256, 4000), (256, 1200), (256, 600), (144, 900), (64, 1200), (16, 700)], 3) {
         let options = MachineOptions { rows_per_s: 60e3, ..options(ranks, 32, 1) };
         let mut job = MachineJob::new(options, Arc::clone(&schema));
         let mut epoch = || job.run(&mut Clumps { records }, &mut |_, _, _| {}, &mut |_| {}).unwrap();

@@ -1,4 +1,4 @@
-//! Every hostile input as the first epoch of a job: one million records on 16, 61 and 64 ranks, with and without a
+//! Every hostile input as the first epoch of a job: one million records on 16, 61 or 64 ranks, with and without a
 //! stated size.
 
 use turbidite::{Topology, WriteOptions};
@@ -8,10 +8,14 @@ use super::inputs::{
 };
 use super::job::{check_balance, ingest, ingest_as, ingest_expecting};
 use super::{RECORDS, carp};
+use crate::support::sweeps::taken_by_turns;
+
+/// Numbers of ranks. `make test` tries one of them with each input, another one with the next commit.
+const RANKS: [u32; 3] = [16, 61, 64];
 
 fn balanced(inputs: &[Hostile]) {
-    for input in inputs {
-        for ranks in [16, 61, 64] {
+    for (number, input) in inputs.iter().enumerate() {
+        for ranks in taken_by_turns(RANKS, number) {
             let epochs = [input.epoch(Size { records: RECORDS, ranks }, &mut Random(u64::from(ranks)))];
             let rows = epochs[0].rows() as u64;
             let mut options = WriteOptions::new(ranks);
@@ -59,8 +63,8 @@ fn every_type_and_its_extremes() {
 /// Past keys do not predict future keys here. The test prints the imbalance with that of CARP's method.
 #[test]
 fn sorted_and_reversed() {
-    for input in &SORTED {
-        for ranks in [16, 61, 64] {
+    for (number, input) in SORTED.iter().enumerate() {
+        for ranks in taken_by_turns(RANKS, number) {
             let keys = input.epoch(Size { records: RECORDS, ranks }, &mut Random(0));
             let imbalance = carp::imbalance(&keys) * 100.0;
             println!("{:28} {ranks:3} ranks: imbalance {imbalance:5.1} % by CARP's method", input.name);

@@ -5,6 +5,7 @@ use turbidite::{Prior, WriteOptions};
 use super::RECORDS;
 use super::inputs::{EQUAL_KEYS, Hostile, Input, Random, SCALES, Size, blast_wave, grouped};
 use super::job::{check_balance, imbalance, ingest, ingest_as, ingest_expecting, largest_share, report};
+use crate::support::sweeps::taken;
 
 const SIZE: Size = Size { records: RECORDS / 4, ranks: 16 };
 
@@ -63,7 +64,7 @@ fn nan_keys_leave_the_last_epoch_alone() {
 /// The front moves over the ranks, and from epoch to epoch.
 #[test]
 fn blast_wave_over_ranks_and_epochs() {
-    for ranks in [16u32, 61, 64] {
+    for ranks in taken([16u32, 61, 64], 3) {
         let mut random = Random(9);
         let size = Size { records: RECORDS, ranks };
         let epochs: Vec<Input> = (0..5).map(|epoch| blast_wave(size, epoch, &mut random)).collect();
@@ -89,7 +90,7 @@ fn stated_sizes_need_few_tables() {
         assert!(imbalance(&statistics) <= 0.03, "{}", imbalance(&statistics));
     }
     // A wrong number costs balance or tables, and nothing else.
-    for wrong in [0, 1, 10_000, 8 * RECORDS as u64] {
+    for wrong in taken([0, 1, 10_000, 8 * RECORDS as u64], 4) {
         for statistics in ingest_expecting(options.clone(), &epochs, |_| Some(wrong)) {
             check_balance(&format!("stated size {wrong}"), 16, &statistics);
         }

@@ -13,3 +13,16 @@ pub(crate) fn part_of(parts: usize) -> Option<usize> {
     let turn: usize = turn.parse().unwrap_or_else(|_| panic!("TURBIDITE_TURN={turn} is no number"));
     (!is_whole()).then_some(turn % parts)
 }
+
+/// Returns the cases of this run: all of them, or every one in `parts`.
+pub(crate) fn taken<T>(cases: impl IntoIterator<Item = T>, parts: usize) -> Vec<T> {
+    let (first, step) = part_of(parts).map_or((0, 1), |part| (part, parts));
+    cases.into_iter().skip(first).step_by(step).collect()
+}
+
+/// Returns the cases of this run for the input with this number: all of them, or one, such that the inputs of one run
+/// have different cases.
+pub(crate) fn taken_by_turns<T, const CASES: usize>(mut cases: [T; CASES], number: usize) -> Vec<T> {
+    cases.rotate_left(number % CASES);
+    taken(cases, CASES)
+}
