@@ -1,18 +1,13 @@
-//! Binding: converts sqlparser's tree to the typed tree, resolves names, checks types, and folds and rounds literals.
+//! Binding: converts the syntax tree to the typed tree, resolves names, checks types, and folds and rounds literals.
 
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use sqlparser::ast::{
-    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectNamePart,
-    UnaryOperator, Value as SqlValue,
-};
-use sqlparser::tokenizer::Location;
-
 use crate::schema::{Column, DataType, EPOCH_COLUMN, Value};
 
 use super::ExpressionError;
-use super::parse::SourceText;
+use super::parse::{Chained, Name, Syntax, SyntaxKind};
+use super::tokens::SourceText;
 use super::tree::{BinaryOp, ColumnRef, CompareOp, Condition, Number, UnaryOp, rounded};
 
 /// Maximum depth of a tree. A chain of one arithmetic operator is as deep as it is long. All walks over the tree are
@@ -45,36 +40,6 @@ enum Bound {
 }
 
 type Result<T> = std::result::Result<T, ExpressionError>;
-
-/// Returns the start of an expression, or (1, 1) if sqlparser does not provide it.
-///
-/// sqlparser's own `span()` is recursive, and the depth of sqlparser's tree is not limited yet.
-pub(super) fn place(mut expr: &Expr) -> Location {
-    loop {
-        expr = match expr {
-            Expr::BinaryOp { left, .. } => left,
-            Expr::Between { expr, .. }
-            | Expr::InList { expr, .. }
-            | Expr::UnaryOp { expr, .. }
-            | Expr::Nested(expr) => expr,
-            Expr::Identifier(name) => return name.span.start,
-            Expr::CompoundIdentifier(parts) => {
-                return parts.first().map_or(Location::new(1, 1), |part| part.span.start);
-            }
-            Expr::Value(value) => return value.span.start,
-            Expr::Function(function) => return function_place(function),
-            Expr::Tuple(items) if !items.is_empty() => &items[0],
-            _ => return Location::new(1, 1),
-        }
-    }
-}
-
-fn function_place(function: &Function) -> Location {
-    match function.name.0.first() {
-        Some(ObjectNamePart::Identifier(name)) => name.span.start,
-        _ => Location::new(1, 1),
-    }
-}
 
 fn fold_unary(op: UnaryOp, operand: Number) -> Number {
     match (op, operand.literal()) {
@@ -143,12 +108,12 @@ impl<'a> Binder<'a> {
     }
 
     /// Binds a whole predicate.
-    pub(super) fn predicate(&self, expr: &Expr) -> Result<Condition> {
+    pub(super) fn predicate(&self, expr: &Syntax<'_>) -> Result<Condition> {
         self.condition(expr, 0)
     }
 
     /// Binds a whole derivation.
-    pub(super) fn derivation(&self, expr: &Expr) -> Result<Number> {
+    pub(super) fn derivation(&self, expr: &Syntax<'_>) -> Result<Number> {
         self.number(expr, 0)
     }
 
@@ -157,51 +122,66 @@ impl<'a> Binder<'a> {
         self.constants.into_inner()
     }
 
-    fn condition(&self, expr: &Expr, depth: usize) -> Result<Condition> {
+    fn condition(&self, expr: &Syntax<'_>, depth: usize) -> Result<Condition> {
         match self.bind(expr, depth)? {
             Bound::Condition(condition) => Ok(condition),
             Bound::Number(_) => {
-                let place = place(expr);
-                let (position, near) = (self.source.position(place), self.source.near(place));
+                let (position, near) = (self.source.position(expr.place), self.source.near(expr.place));
                 Err(ExpressionError::NotACondition { position, near })
             }
         }
     }
 
-    pub(super) fn number(&self, expr: &Expr, depth: usize) -> Result<Number> {
+    pub(super) fn number(&self, expr: &Syntax<'_>, depth: usize) -> Result<Number> {
         match self.bind(expr, depth)? {
             Bound::Number(number) => Ok(number),
             Bound::Condition(_) => {
-                let place = place(expr);
-                let (position, near) = (self.source.position(place), self.source.near(place));
+                let (position, near) = (self.source.position(expr.place), self.source.near(expr.place));
                 Err(ExpressionError::NotANumber { position, near })
             }
         }
     }
 
-    fn bind(&self, expr: &Expr, depth: usize) -> Result<Bound> {
+    fn bind(&self, expr: &Syntax<'_>, depth: usize) -> Result<Bound> {
         if depth > MAX_TREE_DEPTH {
-            return Err(ExpressionError::TooDeep { position: self.source.position(place(expr)) });
+            return Err(ExpressionError::TooDeep { position: self.source.position(expr.place) });
         }
         let depth = depth + 1;
-        match expr {
-            Expr::Nested(inner) => self.bind(inner, depth),
-            Expr::Identifier(name) => self.identifier(name).map(Bound::Number),
-            Expr::CompoundIdentifier(parts) => self.constant(expr, parts).map(Bound::Number),
-            Expr::Value(value) => self.literal(&value.value, value.span.start),
-            Expr::Function(function) => self.function(function, depth),
-            Expr::UnaryOp { op, expr: operand } => self.unary(expr, *op, operand, depth),
-            Expr::BinaryOp { op: BinaryOperator::And, .. } => {
-                self.chain(expr, &BinaryOperator::And, depth).map(|all| Bound::Condition(Condition::And(all)))
+        match &expr.kind {
+            SyntaxKind::Name(name) => self.name(name, expr.place).map(Bound::Number),
+            SyntaxKind::Path(name) => self.constant(name, expr.place).map(Bound::Number),
+            SyntaxKind::Number(text) => self.literal(text, expr.place).map(Bound::Number),
+            SyntaxKind::Bytes(_) => {
+                Err(self.source.syntax(expr.place, "byte strings can be compared with fixed_bytes columns only"))
             }
-            Expr::BinaryOp { op: BinaryOperator::Or, .. } => {
-                self.chain(expr, &BinaryOperator::Or, depth).map(|any| Bound::Condition(Condition::Or(any)))
+            SyntaxKind::Boolean(value) => Ok(Bound::Condition(Condition::Constant(*value))),
+            SyntaxKind::Call { name, is_plain, arguments } => self.call(name, *is_plain, arguments, expr.place, depth),
+            SyntaxKind::Plus(operand) => self.number(operand, depth).map(Bound::Number),
+            SyntaxKind::Negate(operand) => Ok(Bound::Number(fold_unary(UnaryOp::Negate, self.number(operand, depth)?))),
+            SyntaxKind::Not(operand) => Ok(Bound::Condition(Condition::Not(Box::new(self.condition(operand, depth)?)))),
+            SyntaxKind::Chain(op, ..) => {
+                let operands = self.chain(expr, *op, depth)?;
+                Ok(Bound::Condition(match op {
+                    Chained::And => Condition::And(operands),
+                    Chained::Or => Condition::Or(operands),
+                }))
             }
-            Expr::BinaryOp { left, op, right } => self.binary(expr, left, op, right, depth),
-            Expr::Between { expr: value, negated, low, high } => {
+            SyntaxKind::Arithmetic(op, left, right) => {
+                if let Some(condition) = self.tuple_compare(None, left, right)? {
+                    return Ok(Bound::Condition(condition));
+                }
+                Ok(Bound::Number(fold_binary(*op, self.number(left, depth)?, self.number(right, depth)?)))
+            }
+            SyntaxKind::Compare(op, left, right) => {
+                if let Some(condition) = self.tuple_compare(Some(*op), left, right)? {
+                    return Ok(Bound::Condition(condition));
+                }
+                Ok(Bound::Condition(compare(*op, self.number(left, depth)?, self.number(right, depth)?)))
+            }
+            SyntaxKind::Between { value, low, high, negated } => {
                 self.between(value, *negated, low, high, depth).map(Bound::Condition)
             }
-            Expr::InList { expr: value, list, negated } => {
+            SyntaxKind::In { value, list, negated } => {
                 if let Some(condition) = self.tuple_list(value, list, *negated)? {
                     return Ok(Bound::Condition(condition));
                 }
@@ -210,17 +190,17 @@ impl<'a> Binder<'a> {
                 let list = list.iter().map(item).collect::<Result<Vec<_>>>()?;
                 Ok(Bound::Condition(Condition::In { value, list, negated: *negated }))
             }
-            _ => Err(self.source.syntax(place(expr), "not supported in an expression")),
+            SyntaxKind::Tuple(_) => Err(self.source.syntax(expr.place, "not supported in an expression")),
         }
     }
 
     /// Binds the operands of a chain of ANDs or ORs. The walk is not recursive, since the chain is left-deep and may be
     /// long.
-    fn chain(&self, expr: &Expr, chained: &BinaryOperator, depth: usize) -> Result<Vec<Condition>> {
+    fn chain(&self, expr: &Syntax<'_>, chained: Chained, depth: usize) -> Result<Vec<Condition>> {
         let mut operands = Vec::new();
         let mut rest = expr;
-        while let Expr::BinaryOp { left, op, right } = rest
-            && op == chained
+        while let SyntaxKind::Chain(op, left, right) = &rest.kind
+            && *op == chained
         {
             operands.push(right.as_ref());
             rest = left;
@@ -229,7 +209,7 @@ impl<'a> Binder<'a> {
         let mut conditions = Vec::with_capacity(operands.len());
         for operand in operands.into_iter().rev() {
             match (self.condition(operand, depth)?, chained) {
-                (Condition::And(inner), BinaryOperator::And) | (Condition::Or(inner), BinaryOperator::Or) => {
+                (Condition::And(inner), Chained::And) | (Condition::Or(inner), Chained::Or) => {
                     conditions.extend(inner);
                 }
                 (condition, _) => conditions.push(condition),
@@ -238,49 +218,14 @@ impl<'a> Binder<'a> {
         Ok(conditions)
     }
 
-    fn unary(&self, whole: &Expr, op: UnaryOperator, operand: &Expr, depth: usize) -> Result<Bound> {
-        match op {
-            UnaryOperator::Not => Ok(Bound::Condition(Condition::Not(Box::new(self.condition(operand, depth)?)))),
-            UnaryOperator::Minus => Ok(Bound::Number(fold_unary(UnaryOp::Negate, self.number(operand, depth)?))),
-            UnaryOperator::Plus => Ok(Bound::Number(self.number(operand, depth)?)),
-            _ => Err(self.source.syntax(place(whole), "not supported in an expression")),
-        }
-    }
-
-    fn binary(&self, whole: &Expr, left: &Expr, op: &BinaryOperator, right: &Expr, depth: usize) -> Result<Bound> {
-        let arithmetic = match op {
-            BinaryOperator::Plus => Some(BinaryOp::Add),
-            BinaryOperator::Minus => Some(BinaryOp::Subtract),
-            BinaryOperator::Multiply => Some(BinaryOp::Multiply),
-            BinaryOperator::Divide => Some(BinaryOp::Divide),
-            BinaryOperator::Modulo => Some(BinaryOp::Remainder),
-            _ => None,
-        };
-        let comparison = match op {
-            BinaryOperator::Eq => Some(CompareOp::Equal),
-            BinaryOperator::NotEq => Some(CompareOp::NotEqual),
-            BinaryOperator::Lt => Some(CompareOp::Less),
-            BinaryOperator::LtEq => Some(CompareOp::LessOrEqual),
-            BinaryOperator::Gt => Some(CompareOp::Greater),
-            BinaryOperator::GtEq => Some(CompareOp::GreaterOrEqual),
-            _ => None,
-        };
-        if arithmetic.is_none() && comparison.is_none() {
-            return Err(self.source.syntax(place(whole), "not supported in an expression"));
-        }
-        if let Some(condition) = self.tuple_compare(comparison, left, right)? {
-            return Ok(Bound::Condition(condition));
-        }
-        let left = self.number(left, depth)?;
-        let right = self.number(right, depth)?;
-        Ok(match (arithmetic, comparison) {
-            (Some(op), _) => Bound::Number(fold_binary(op, left, right)),
-            (None, Some(op)) => Bound::Condition(compare(op, left, right)),
-            (None, None) => unreachable!("refused above"),
-        })
-    }
-
-    fn between(&self, value: &Expr, negated: bool, low: &Expr, high: &Expr, depth: usize) -> Result<Condition> {
+    fn between(
+        &self,
+        value: &Syntax<'_>,
+        negated: bool,
+        low: &Syntax<'_>,
+        high: &Syntax<'_>,
+        depth: usize,
+    ) -> Result<Condition> {
         let value = self.number(value, depth)?;
         let low = round_to(&value, self.number(low, depth)?);
         let high = round_to(&value, self.number(high, depth)?);
@@ -292,30 +237,17 @@ impl<'a> Binder<'a> {
         Ok(Condition::Between { value, low, high, negated })
     }
 
-    fn literal(&self, value: &SqlValue, place: Location) -> Result<Bound> {
-        match value {
-            SqlValue::Boolean(value) => Ok(Bound::Condition(Condition::Constant(*value))),
-            SqlValue::Number(text, _) => {
-                if let Some(whole) = text.parse::<i128>().ok().filter(|whole| *whole <= MAX_WHOLE) {
-                    return Ok(Bound::Number(Number::Literal(Value::Int(whole))));
-                }
-                let number = text.parse().map_err(|_| self.source.syntax(place, "not a number"))?;
-                Ok(Bound::Number(Number::Literal(Value::Float(number))))
-            }
-            SqlValue::HexStringLiteral(_) => {
-                Err(self.source.syntax(place, "byte strings can be compared with fixed_bytes columns only"))
-            }
-            _ => Err(self.source.syntax(place, "only numbers, x'…', TRUE and FALSE are supported as literals")),
+    fn literal(&self, text: &str, place: usize) -> Result<Number> {
+        if let Some(whole) = text.parse::<i128>().ok().filter(|whole| *whole <= MAX_WHOLE) {
+            return Ok(Number::Literal(Value::Int(whole)));
         }
+        let number = text.parse().map_err(|_| self.source.syntax(place, "not a number"))?;
+        Ok(Number::Literal(Value::Float(number)))
     }
 
-    fn function(&self, function: &Function, depth: usize) -> Result<Bound> {
-        let place = function_place(function);
+    fn call(&self, name: &str, is_plain: bool, arguments: &[Syntax<'_>], place: usize, depth: usize) -> Result<Bound> {
         let position = self.source.position(place);
-        let name = match function.name.0.as_slice() {
-            [ObjectNamePart::Identifier(name)] if name.quote_style.is_none() => name.value.to_ascii_lowercase(),
-            _ => return Err(ExpressionError::UnknownFunction { position, name: function.name.to_string() }),
-        };
+        let name = if is_plain { name.to_ascii_lowercase() } else { name.to_owned() };
         let unary = match name.as_str() {
             "abs" => Some(UnaryOp::Abs),
             "sqrt" => Some(UnaryOp::Sqrt),
@@ -323,11 +255,8 @@ impl<'a> Binder<'a> {
             "isnan" | "bits_i32" => None,
             _ => return Err(ExpressionError::UnknownFunction { position, name }),
         };
-        let FunctionArguments::List(list) = &function.args else {
-            return Err(ExpressionError::ArgumentCount { position, function: name, found: 0 });
-        };
-        let [FunctionArg::Unnamed(FunctionArgExpr::Expr(argument))] = list.args.as_slice() else {
-            return Err(ExpressionError::ArgumentCount { position, function: name, found: list.args.len() });
+        let [argument] = arguments else {
+            return Err(ExpressionError::ArgumentCount { position, function: name, found: arguments.len() });
         };
         let operand = self.number(argument, depth)?;
         Ok(match (unary, operand) {
@@ -345,9 +274,9 @@ impl<'a> Binder<'a> {
         })
     }
 
-    fn identifier(&self, name: &Ident) -> Result<Number> {
-        if name.quote_style.is_none() {
-            let literal = match name.value.to_ascii_lowercase().as_str() {
+    fn name(&self, name: &Name<'_>, place: usize) -> Result<Number> {
+        if let Name::Word(word) = name {
+            let literal = match word.to_ascii_lowercase().as_str() {
                 "inf" | "infinity" => Some(f64::INFINITY),
                 "nan" => Some(f64::NAN),
                 _ => None,
@@ -356,25 +285,25 @@ impl<'a> Binder<'a> {
                 return Ok(Number::Literal(Value::Float(value)));
             }
         }
-        if matches!(self.names, Names::Predicate) && name.value.eq_ignore_ascii_case(EPOCH_COLUMN) {
+        if matches!(self.names, Names::Predicate) && name.as_str().eq_ignore_ascii_case(EPOCH_COLUMN) {
             return Ok(Number::Epoch);
         }
-        let column = self.column(name)?;
+        let column = self.column(name, place)?;
         if !column.data_type.is_numeric() {
-            return Err(self.opaque(&column, name.span.start));
+            return Err(self.opaque(&column, place));
         }
         Ok(Number::Column(column))
     }
 
     /// Returns the column with this name.
-    pub(super) fn column(&self, name: &Ident) -> Result<ColumnRef> {
-        let index = self.find(&name.value, self.source.position(name.span.start))?;
+    pub(super) fn column(&self, name: &Name<'_>, place: usize) -> Result<ColumnRef> {
+        let index = self.find(name.as_str(), self.source.position(place))?;
         let Column { name, data_type, .. } = &self.columns[index];
         Ok(ColumnRef { index, data_type: *data_type, name: name.as_str().into() })
     }
 
     /// Returns the error that a column has no order.
-    pub(super) fn opaque(&self, column: &ColumnRef, place: Location) -> ExpressionError {
+    pub(super) fn opaque(&self, column: &ColumnRef, place: usize) -> ExpressionError {
         let (position, name, data_type) = (self.source.position(place), column.name.to_string(), column.data_type);
         ExpressionError::Opaque { position, name, data_type }
     }
@@ -393,9 +322,8 @@ impl<'a> Binder<'a> {
         })
     }
 
-    fn constant(&self, whole: &Expr, parts: &[Ident]) -> Result<Number> {
-        let position = self.source.position(place(whole));
-        let name = parts.iter().map(|part| part.value.as_str()).collect::<Vec<_>>().join(".");
+    fn constant(&self, name: &str, place: usize) -> Result<Number> {
+        let (position, name) = (self.source.position(place), name.to_owned());
         let Names::Derivation(lookup) = &self.names else {
             return Err(ExpressionError::ConstantInPredicate { position, name });
         };

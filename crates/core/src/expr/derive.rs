@@ -7,8 +7,9 @@ use crate::schema::{Column, ColumnView, DataType, EPOCH_COLUMN, OutOfRange};
 
 use super::ExpressionError;
 use super::bind::{Binder, Names};
-use super::parse::{SourceText, parse};
+use super::parse::parse;
 use super::program::{CHUNK_ROWS, Chunks, Program, Scalar, Stack};
+use super::tokens::SourceText;
 use super::tree::{Number, gather};
 
 /// A column that is computed from others in `f64`.

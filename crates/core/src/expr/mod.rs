@@ -30,12 +30,12 @@
 //!
 //! # Map
 //!
-//! `builder` converts expressions composed by a program to text. `parse` parses text to sqlparser's tree within fixed
-//! limits. `bind` (`bind_tuple` for tuples) resolves names and types, and converts that tree to our typed `tree`.
-//! `space` converts boxes to comparisons. `plan` chooses the execution of each comparison: on native slices (`mask`) or
-//! in `f64` chunks (`program`). `comparison` folds a predicate over its comparisons. [`Predicate`] evaluates
-//! (`predicate_input`) and prunes (`prune`: interval arithmetic over column statistics; `keys`: lists of keys).
-//! [`Derivation`] computes columns.
+//! `builder` converts expressions composed by a program to text. `tokens` splits text within fixed limits, and `parse`
+//! parses it. `bind` (`bind_tuple` for tuples) resolves names and types, and makes the typed `tree`. `space` converts
+//! boxes to comparisons. `plan` chooses the execution of each comparison: on native slices (`mask`) or in `f64` chunks
+//! (`program`). `comparison` folds a predicate over its comparisons. [`Predicate`] evaluates (`predicate_input`) and
+//! prunes (`prune`: interval arithmetic over column statistics; `keys`: lists of keys). [`Derivation`] computes
+//! columns.
 
 mod bind;
 mod bind_tuple;
@@ -53,6 +53,7 @@ mod predicate_input;
 mod program;
 mod prune;
 mod space;
+mod tokens;
 mod tree;
 mod tuples;
 

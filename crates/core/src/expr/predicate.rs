@@ -13,12 +13,13 @@ use super::bind::{Binder, Names};
 use super::comparison::{Comparison, Connective, fold};
 use super::keys::keys_of;
 use super::members::Members;
-use super::parse::{SourceText, parse};
+use super::parse::parse;
 use super::plan::{ExpressionPlan, ExpressionPlanner, Source, members_of_type};
 use super::predicate_input::PredicateInput;
 use super::program::Stack;
 use super::prune::{ColumnBounds, Pruner, TruthValue, members_of, range_of};
 use super::space::{self, SpaceText};
+use super::tokens::SourceText;
 use super::tree::{Condition, gather};
 use super::tuples::TupleSet;
 
