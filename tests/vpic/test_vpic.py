@@ -1,0 +1,239 @@
+"""An unmodified VPIC under the preload library: every byte that it writes is in its dumps, in the datasets, or in the spool that
+messages name, also if it is killed at a random moment."""
+
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+
+import numpy
+import pytest
+from numpy.lib.recfunctions import repack_fields
+from support import vpic
+from support.command import ROOT, attempt, binary, turbidite
+from support.habits import INGEST, SALVAGE, TIMEOUT_S, Spool, execute, messages, small_spool
+from support.mpi import run as run_tool
+from support.preload import in_order, libraries, stored, written
+
+HERE = Path(__file__).parent
+EXAMPLE = (ROOT / "examples" / "vpic" / "turbidite.toml").read_text()
+RANKS = 3
+STEPS = range(0, 60, 10)
+SPECIES = ("eparticle", "Hparticle")
+COLUMNS = [*vpic.PARTICLE.names, "energy", "x"]
+PLACES = (("keep", "large"), ("replace", "large"), ("replace", "small"))
+SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+KILLS = 30
+# A step has 7.7 MB.
+SMALL_SPOOL = "12m"
+# Two for each dump of a rank.
+LOGGED = RANKS * len(STEPS) * len(SPECIES) * 2
+DUMP = re.compile(r"particle/T\.([0-9]+)/([a-zA-Z]+)\.\1\.[0-9]+")
+# A rank may be killed while it moves a file, which is then still in the spool.
+DRAFT = re.compile(r"particle/T\.[0-9]+/\.[^/]+\.turbidite-[0-9]+")
+
+
+@pytest.fixture(scope="module")
+def program(scratch) -> Path:
+    folder = Path(os.environ["TURBIDITE_VPIC"])
+    compilers = [*folder.glob("bin/vpic"), *folder.glob("*/bin/vpic")]
+    assert compilers, f"{folder} has no bin/vpic: build VPIC there"
+    run_tool(compilers[0], HERE / "plasma.cxx", cwd=scratch)
+    return scratch / "plasma.Linux"
+
+
+def files_of_program(folder: Path) -> dict[str, bytes]:
+    return {path: content for path, content in written(folder).items() if re.match("particle/|energies$|log[.]", path)}
+
+
+@pytest.fixture(scope="module")
+def plain(program, scratch) -> dict[str, bytes]:
+    """The files of VPIC without the library. VPIC computes the same bytes each time."""
+    found = []
+    for name in ("plain", "again"):
+        assert execute([program], RANKS, scratch / name, {}, [])[0] == 0
+        found.append(files_of_program(scratch / name))
+    assert found[0] == found[1]
+    assert len([path for path in found[0] if DUMP.fullmatch(path)]) == RANKS * len(STEPS) * len(SPECIES)
+    return found[0]
+
+
+@pytest.fixture(scope="module")
+def rows(plain) -> dict[tuple[str, int], numpy.ndarray]:
+    """The records of each species and step, in an order of their own."""
+    found: dict[tuple[str, int], list] = {}
+    for path, content in plain.items():
+        if dump := DUMP.fullmatch(path):
+            read = repack_fields(vpic.read_dump_content(path, content)[COLUMNS])
+            found.setdefault((dump[2], int(dump[1])), []).append(read)
+    return {key: numpy.concatenate(pieces) for key, pieces in found.items()}
+
+
+@pytest.fixture(scope="module")
+def mounted_spool(tmp_path_factory):
+    with small_spool(tmp_path_factory.mktemp("mount"), SMALL_SPOOL) as found:
+        yield found
+
+
+@pytest.fixture
+def spool_of(mounted_spool):
+    with tempfile.TemporaryDirectory(prefix="spool-", dir="/dev/shm") as name:
+
+        def spool(size: str) -> Spool:
+            if size == "large":
+                return Spool(Path(name), Path(name))
+            if mounted_spool is None:
+                pytest.skip("file systems cannot be mounted here")
+            for path in mounted_spool.outside.iterdir():
+                shutil.rmtree(path)
+            return mounted_spool
+
+        yield spool
+
+
+class Run:
+    """A run of VPIC in a folder of its own, under the library."""
+
+    def __init__(self, program: Path, scratch: Path, mode: str, spool: Spool):
+        self.program, self.scratch, self.mode, self.spool = program, scratch, mode, spool
+
+    def execute(self, meanwhile: Callable = lambda process: None, **options) -> int | None:
+        text = EXAMPLE.replace('mode = "keep"', f'mode = "{self.mode}"').replace('"/dev/shm"', f'"{self.spool.path}"')
+        for name, value in options.items():
+            text = text.replace("[[dataset]]", f'[[dataset]]\n{name} = "{value}"')
+        (self.scratch / "c.toml").write_text(text)
+        shutil.rmtree(self.scratch / "said", ignore_errors=True)
+        variables = {"TURBIDITE_CONFIG": self.scratch / "c.toml", "LD_PRELOAD": libraries()}
+        status, said = execute([self.program], RANKS, self.scratch, variables, self.spool.enter, meanwhile)
+        self.said = "\n".join(messages(said))
+        self.await_end()
+        return status
+
+    def processes(self) -> list[int]:
+        return sorted(int(path.name) for path in (self.scratch / "said").iterdir())
+
+    def await_end(self) -> None:
+        """Waits for ranks that have outlived their launcher. A process that has ended has no command line."""
+        end = time.monotonic() + TIMEOUT_S
+        for process in self.processes():
+            with suppress(FileNotFoundError, ProcessLookupError):
+                while Path(f"/proc/{process}/cmdline").read_bytes():
+                    assert time.monotonic() < end, f"rank {process} does not end"
+                    time.sleep(0.001)
+
+    def logged(self, what: str) -> set[str]:
+        logs = [path.read_text() for path in self.scratch.glob("log.*")]
+        return set(re.findall(rf"^{what} (.*)\n", "".join(logs), re.MULTILINE))
+
+    def kill(self, random: Random, number: signal.Signals) -> Callable[[subprocess.Popen], None]:
+        """Returns a function that kills a rank, or tells the launcher to end, somewhere between the first dump and the end."""
+        lines, delay_s, rank = random.randint(1, LOGGED), random.uniform(0, 0.05), random.randrange(RANKS)
+
+        def at_random_moment(launcher: subprocess.Popen) -> None:
+            while len(self.logged("begins")) + len(self.logged("closed")) < lines and launcher.poll() is None:
+                time.sleep(0.001)
+            time.sleep(delay_s)
+            with suppress(ProcessLookupError):
+                if number == signal.SIGKILL:
+                    os.kill(self.processes()[rank], number)
+                else:
+                    launcher.send_signal(number)
+
+        return at_random_moment
+
+    def turbidite(self, command: str) -> subprocess.CompletedProcess:
+        line = [*self.spool.enter, "sh", "-c", 'cd "$0" && exec "$@"', self.scratch, binary(), *shlex.split(command)[1:]]
+        return subprocess.run(line, capture_output=True, text=True, check=False)
+
+    def salvage(self) -> int:
+        """Runs the command of a message. If the run had no time to print it, the messages at the start have named the spool,
+        which the command lists together with the next command."""
+        count = len(self.spool.files())
+        if not (found := SALVAGE.search(self.said)):
+            assert f"files are spooled in {self.spool.path} until" in self.said, self.said
+            found = SALVAGE.search(self.turbidite(f"turbidite salvage --spool {self.spool.path}").stdout)
+        done = self.turbidite(found[0])
+        assert done.returncode == 0 and self.spool.files() == [], f"{done.stdout}\n{done.stderr}\n{self.spool.files()}"
+        return count
+
+    def indexed(self, rows: dict) -> set[tuple[str, int]]:
+        """The epochs in the datasets, which have each record of the plain run once."""
+        found = set()
+        for species in SPECIES:
+            out = self.scratch / f"{species}.tbd"
+            if not (out / "data").exists():
+                continue
+            turbidite("verify", out)
+            for epoch, of_epoch in stored(out, rows[species, 0].dtype).items():
+                assert len(of_epoch) == len(rows[species, epoch])
+                assert numpy.array_equal(in_order(of_epoch), in_order(rows[species, epoch])), f"{species} {epoch}"
+                found.add((species, epoch))
+        return found
+
+    def check_files(self, plain: dict[str, bytes], indexed: set) -> int:
+        """All files are complete, missing where they are indexed, or begin as the plain ones where they were not closed. Returns
+        the number of complete dumps that are in place."""
+        files = files_of_program(self.scratch)
+        closed, begun = self.logged("closed"), self.logged("begins")
+        assert closed <= begun <= set(plain)
+        in_place = 0
+        for path in {**plain, **files}:
+            if DRAFT.fullmatch(path):
+                continue
+            content = files.get(path)
+            assert plain[path].startswith(content or b""), f"{path} has other bytes"
+            if not (dump := DUMP.fullmatch(path)):
+                continue
+            is_indexed = (dump[2], int(dump[1])) in indexed
+            assert path in closed or not is_indexed, f"{path} is indexed, but not closed"
+            assert path in begun or content is None, f"{path} exists too early"
+            if path in closed and not (content is None and is_indexed and self.mode == "replace"):
+                assert content == plain[path], f"{path} is lost: {len(content or b'')} of {len(plain[path])} bytes"
+                in_place += 1
+        return in_place
+
+
+@pytest.fixture
+def run(program, spool_of, tmp_path):
+    """Makes a run. Its files are removed afterwards, as long as they are as they should be."""
+    yield lambda mode, size: Run(program, tmp_path, mode, spool_of(size))
+
+
+def epochs(steps) -> set[tuple[str, int]]:
+    return {(species, step) for species in SPECIES for step in steps}
+
+
+@pytest.mark.parametrize("mode, size", PLACES)
+def test_whole_run(run, plain, rows, mode, size):
+    vpic_run = run(mode, size)
+    assert vpic_run.execute() == 0
+    print(vpic_run.said)
+    indexed = vpic_run.indexed(rows)
+    assert indexed == epochs(STEPS), vpic_run.said
+    assert vpic_run.spool.files() == []
+    in_place = vpic_run.check_files(plain, indexed)
+    dumps = RANKS * len(STEPS) * len(SPECIES)
+    assert in_place == dumps if mode == "keep" else in_place < dumps
+    assert (size == "large" and mode == "replace") <= (in_place == 0)
+    assert (size == "small") == ("is full" in vpic_run.said), vpic_run.said
+
+
+@pytest.mark.parametrize("seed", range(KILLS))
+def test_killed(run, plain, rows, seed):
+    (mode, size), number = PLACES[seed % len(PLACES)], SIGNALS[seed // len(PLACES) % len(SIGNALS)]
+    vpic_run = run(mode, size)
+    vpic_run.execute(vpic_run.kill(Random(seed), number))
+    indexed = vpic_run.indexed(rows)
+    spooled = vpic_run.salvage() if vpic_run.spool.files() else 0
+    in_place = vpic_run.check_files(plain, indexed)
+    print(f"\n{mode}, {size}, {number.name}: {len(vpic_run.logged('begins'))} dumps begun, {len(vpic_run.logged('closed'))} closed; "
+          f"{len(indexed)} epochs indexed, {spooled} files in the spool, {in_place} in place")
+    print(vpic_run.said)
