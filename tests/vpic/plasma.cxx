@@ -15,7 +15,8 @@ begin_initialization {
   num_step = 50;
   status_interval = 10;
   clean_div_e_interval = clean_div_b_interval = sync_shared_interval = 5;
-  global->interval = 10;
+  // With an argument, nothing is dumped.
+  global->interval = num_cmdline_arguments > 1 ? num_step + 1 : 10;
 
   define_units(1, 1);
   define_timestep(0.9 * courant);
@@ -39,7 +40,7 @@ begin_initialization {
 }
 
 begin_diagnostics {
-  if (step() % global->interval == 0) {
+  if (global->interval <= num_step && step() % global->interval == 0) {
     static FILE *log = NULL;
     char name[64];
     if (!log) {

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -105,14 +106,13 @@ class Run:
     def __init__(self, program: Path, scratch: Path, mode: str, spool: Spool):
         self.program, self.scratch, self.mode, self.spool = program, scratch, mode, spool
 
-    def execute(self, meanwhile: Callable = lambda process: None, **options) -> int | None:
+    def execute(self, meanwhile: Callable = lambda process: None, arguments: tuple = ()) -> int | None:
         text = EXAMPLE.replace('mode = "keep"', f'mode = "{self.mode}"').replace('"/dev/shm"', f'"{self.spool.path}"')
-        for name, value in options.items():
-            text = text.replace("[[dataset]]", f'[[dataset]]\n{name} = "{value}"')
         (self.scratch / "c.toml").write_text(text)
         shutil.rmtree(self.scratch / "said", ignore_errors=True)
         variables = {"TURBIDITE_CONFIG": self.scratch / "c.toml", "LD_PRELOAD": libraries()}
-        status, said = execute([self.program], RANKS, self.scratch, variables, self.spool.enter, meanwhile)
+        command = [self.program, *arguments]
+        status, said = execute(command, RANKS, self.scratch, variables, self.spool.enter, meanwhile)
         self.said = "\n".join(messages(said))
         self.await_end()
         return status
@@ -135,11 +135,13 @@ class Run:
 
     def kill(self, random: Random, number: signal.Signals) -> Callable[[subprocess.Popen], None]:
         """Returns a function that kills a rank, or tells the launcher to end, somewhere between the first dump and the end."""
-        lines, delay_s, rank = random.randint(1, LOGGED), random.uniform(0, 0.05), random.randrange(RANKS)
+        lines, rank = random.randint(1, LOGGED), random.randrange(RANKS)
+        # From within a dump, which takes a few milliseconds, to within the commit of its epoch.
+        delay_s = 10 ** random.uniform(-4, -1)
 
         def at_random_moment(launcher: subprocess.Popen) -> None:
             while len(self.logged("begins")) + len(self.logged("closed")) < lines and launcher.poll() is None:
-                time.sleep(0.001)
+                time.sleep(0.0001)
             time.sleep(delay_s)
             with suppress(ProcessLookupError):
                 if number == signal.SIGKILL:
@@ -154,15 +156,28 @@ class Run:
         return subprocess.run(line, capture_output=True, text=True, check=False)
 
     def salvage(self) -> int:
-        """Runs the command of a message. If the run had no time to print it, the messages at the start have named the spool,
-        which the command lists together with the next command."""
-        count = len(self.spool.files())
-        if not (found := SALVAGE.search(self.said)):
+        """Runs the command of a message of this run or, where it had no time to print it, of the next one. Returns the number of
+        files that were in the spool."""
+        count = len([path for path in self.spool.files() if not path.name.startswith(".")])
+        if count and not SALVAGE.search(self.said):
             assert f"files are spooled in {self.spool.path} until" in self.said, self.said
-            found = SALVAGE.search(self.turbidite(f"turbidite salvage --spool {self.spool.path}").stdout)
-        done = self.turbidite(found[0])
-        assert done.returncode == 0 and self.spool.files() == [], f"{done.stdout}\n{done.stderr}\n{self.spool.files()}"
+            assert self.execute(arguments=("idle",)) == 0
+        if count:
+            done = self.turbidite(SALVAGE.search(self.said)[0])
+            assert done.returncode == 0, done.stderr
+        assert self.spool.files() == []
         return count
+
+    def complete(self) -> set[tuple[str, int]]:
+        """The epochs whose dumps are all closed."""
+        dumps = Counter((dump[2], int(dump[1])) for dump in map(DUMP.fullmatch, self.logged("closed")) if dump)
+        return {epoch for epoch, count in dumps.items() if count == RANKS}
+
+    def index_later(self) -> None:
+        """Runs the commands of messages. They fail if they are about an epoch that is not complete."""
+        for command in dict.fromkeys(INGEST.findall(self.said)):
+            done = self.turbidite(command)
+            print(command, done)
 
     def indexed(self, rows: dict) -> set[tuple[str, int]]:
         """The epochs in the datasets, which have each record of the plain run once."""
@@ -231,9 +246,12 @@ def test_killed(run, plain, rows, seed):
     (mode, size), number = PLACES[seed % len(PLACES)], SIGNALS[seed // len(PLACES) % len(SIGNALS)]
     vpic_run = run(mode, size)
     vpic_run.execute(vpic_run.kill(Random(seed), number))
+    begun, closed = (len(vpic_run.logged(what)) for what in ("begins", "closed"))
     indexed = vpic_run.indexed(rows)
-    spooled = vpic_run.salvage() if vpic_run.spool.files() else 0
+    spooled = vpic_run.salvage()
     in_place = vpic_run.check_files(plain, indexed)
-    print(f"\n{mode}, {size}, {number.name}: {len(vpic_run.logged('begins'))} dumps begun, {len(vpic_run.logged('closed'))} closed; "
-          f"{len(indexed)} epochs indexed, {spooled} files in the spool, {in_place} in place")
-    print(vpic_run.said)
+    print(f"\n{mode}, {size} spool, {number.name}: {begun} dumps begun, {closed} closed; {len(indexed)} epochs indexed; "
+          f"{spooled} files were in the spool; {in_place} dumps are in place; complete {len(vpic_run.complete())}")
+    vpic_run.index_later()
+    later = vpic_run.indexed(rows)
+    print("later", len(later), vpic_run.complete() - later)
