@@ -19,7 +19,7 @@ import numpy
 import pytest
 from numpy.lib.recfunctions import repack_fields
 from support import vpic
-from support.command import ROOT, attempt, binary, turbidite
+from support.command import ROOT, binary, turbidite
 from support.habits import INGEST, SALVAGE, TIMEOUT_S, Spool, execute, messages, small_spool
 from support.mpi import run as run_tool
 from support.preload import in_order, libraries, stored, written
@@ -29,14 +29,13 @@ EXAMPLE = (ROOT / "examples" / "vpic" / "turbidite.toml").read_text()
 RANKS = 3
 STEPS = range(0, 60, 10)
 SPECIES = ("eparticle", "Hparticle")
-COLUMNS = [*vpic.PARTICLE.names, "energy", "x"]
+RECORD = numpy.dtype(vpic.PARTICLE.descr + [("energy", "<f4"), ("x", "<f4")])
 PLACES = (("keep", "large"), ("replace", "large"), ("replace", "small"))
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 KILLS = 30
-# A step has 7.7 MB.
-SMALL_SPOOL = "12m"
-# Two for each dump of a rank.
-LOGGED = RANKS * len(STEPS) * len(SPECIES) * 2
+# Full in each step, which has 7.7 MB.
+SMALL_SPOOL = "6m"
+DUMPS = RANKS * len(STEPS) * len(SPECIES)
 DUMP = re.compile(r"particle/T\.([0-9]+)/([a-zA-Z]+)\.\1\.[0-9]+")
 # A rank may be killed while it moves a file, which is then still in the spool.
 DRAFT = re.compile(r"particle/T\.[0-9]+/\.[^/]+\.turbidite-[0-9]+")
@@ -63,7 +62,7 @@ def plain(program, scratch) -> dict[str, bytes]:
         assert execute([program], RANKS, scratch / name, {}, [])[0] == 0
         found.append(files_of_program(scratch / name))
     assert found[0] == found[1]
-    assert len([path for path in found[0] if DUMP.fullmatch(path)]) == RANKS * len(STEPS) * len(SPECIES)
+    assert len([path for path in found[0] if DUMP.fullmatch(path)]) == DUMPS
     return found[0]
 
 
@@ -73,9 +72,9 @@ def rows(plain) -> dict[tuple[str, int], numpy.ndarray]:
     found: dict[tuple[str, int], list] = {}
     for path, content in plain.items():
         if dump := DUMP.fullmatch(path):
-            read = repack_fields(vpic.read_dump_content(path, content)[COLUMNS])
+            read = repack_fields(vpic.read_dump_content(path, content)[list(RECORD.names)])
             found.setdefault((dump[2], int(dump[1])), []).append(read)
-    return {key: numpy.concatenate(pieces) for key, pieces in found.items()}
+    return {key: in_order(numpy.concatenate(pieces)) for key, pieces in found.items()}
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +104,7 @@ class Run:
 
     def __init__(self, program: Path, scratch: Path, mode: str, spool: Spool):
         self.program, self.scratch, self.mode, self.spool = program, scratch, mode, spool
+        self.is_named_by_next = False
 
     def execute(self, meanwhile: Callable = lambda process: None, arguments: tuple = ()) -> int | None:
         text = EXAMPLE.replace('mode = "keep"', f'mode = "{self.mode}"').replace('"/dev/shm"', f'"{self.spool.path}"')
@@ -135,7 +135,7 @@ class Run:
 
     def kill(self, random: Random, number: signal.Signals) -> Callable[[subprocess.Popen], None]:
         """Returns a function that kills a rank, or tells the launcher to end, somewhere between the first dump and the end."""
-        lines, rank = random.randint(1, LOGGED), random.randrange(RANKS)
+        lines, rank = random.randint(1, 2 * DUMPS), random.randrange(RANKS)
         # From within a dump, which takes a few milliseconds, to within the commit of its epoch.
         delay_s = 10 ** random.uniform(-4, -1)
 
@@ -156,28 +156,41 @@ class Run:
         return subprocess.run(line, capture_output=True, text=True, check=False)
 
     def salvage(self) -> int:
-        """Runs the command of a message of this run or, where it had no time to print it, of the next one. Returns the number of
+        """Runs the command of a message of this run or, where it had no time to print one, of the next run. Returns the number of
         files that were in the spool."""
         count = len([path for path in self.spool.files() if not path.name.startswith(".")])
         if count and not SALVAGE.search(self.said):
             assert f"files are spooled in {self.spool.path} until" in self.said, self.said
             assert self.execute(arguments=("idle",)) == 0
+            self.is_named_by_next = True
         if count:
             done = self.turbidite(SALVAGE.search(self.said)[0])
             assert done.returncode == 0, done.stderr
+            self.said += f"\n{done.stdout}"
         assert self.spool.files() == []
         return count
 
-    def complete(self) -> set[tuple[str, int]]:
-        """The epochs whose dumps are all closed."""
-        dumps = Counter((dump[2], int(dump[1])) for dump in map(DUMP.fullmatch, self.logged("closed")) if dump)
-        return {epoch for epoch, count in dumps.items() if count == RANKS}
+    def epochs(self, what: str) -> Counter[tuple[str, int]]:
+        """The epochs of logged dumps, with the number of dumps."""
+        return Counter((dump[2], int(dump[1])) for path in self.logged(what) if (dump := DUMP.fullmatch(path)))
 
-    def index_later(self) -> None:
-        """Runs the commands of messages. They fail if they are about an epoch that is not complete."""
+    def complete(self) -> set[tuple[str, int]]:
+        return {epoch for epoch, count in self.epochs("closed").items() if count == RANKS}
+
+    def index_later(self, rows: dict) -> set[tuple[str, int]]:
+        """Runs the commands of messages, which must index what they name unless an epoch is not complete. Returns the epochs that
+        they name."""
+        complete, named = self.complete(), set()
         for command in dict.fromkeys(INGEST.findall(self.said)):
+            out, first, _, last = re.search(r"(\w+)\.tbd --epochs ([0-9]+)(\.\.([0-9]+))?", command).groups()
+            steps = range(int(first), int(last or first) + 1)
+            about = {(name, step) for name, step in self.epochs("begins") if name == out and step in steps}
             done = self.turbidite(command)
-            print(command, done)
+            if about <= complete:
+                assert done.returncode == 0, f"{command}: {done.stderr}"
+                assert about <= self.indexed(rows), command
+            named |= about
+        return named
 
     def indexed(self, rows: dict) -> set[tuple[str, int]]:
         """The epochs in the datasets, which have each record of the plain run once."""
@@ -187,9 +200,8 @@ class Run:
             if not (out / "data").exists():
                 continue
             turbidite("verify", out)
-            for epoch, of_epoch in stored(out, rows[species, 0].dtype).items():
-                assert len(of_epoch) == len(rows[species, epoch])
-                assert numpy.array_equal(in_order(of_epoch), in_order(rows[species, epoch])), f"{species} {epoch}"
+            for epoch, of_epoch in stored(out, RECORD).items():
+                assert numpy.array_equal(in_order(of_epoch), rows[species, epoch]), f"{species} {epoch}: {len(of_epoch)} rows"
                 found.add((species, epoch))
         return found
 
@@ -217,41 +229,43 @@ class Run:
 
 
 @pytest.fixture
-def run(program, spool_of, tmp_path):
-    """Makes a run. Its files are removed afterwards, as long as they are as they should be."""
+def start(program, spool_of, tmp_path):
     yield lambda mode, size: Run(program, tmp_path, mode, spool_of(size))
-
-
-def epochs(steps) -> set[tuple[str, int]]:
-    return {(species, step) for species in SPECIES for step in steps}
+    # All runs together write gigabytes.
+    shutil.rmtree(tmp_path)
 
 
 @pytest.mark.parametrize("mode, size", PLACES)
-def test_whole_run(run, plain, rows, mode, size):
-    vpic_run = run(mode, size)
-    assert vpic_run.execute() == 0
-    print(vpic_run.said)
-    indexed = vpic_run.indexed(rows)
-    assert indexed == epochs(STEPS), vpic_run.said
-    assert vpic_run.spool.files() == []
-    in_place = vpic_run.check_files(plain, indexed)
-    dumps = RANKS * len(STEPS) * len(SPECIES)
-    assert in_place == dumps if mode == "keep" else in_place < dumps
-    assert (size == "large" and mode == "replace") <= (in_place == 0)
-    assert (size == "small") == ("is full" in vpic_run.said), vpic_run.said
+def test_whole_run(start, plain, rows, mode, size):
+    run = start(mode, size)
+    assert run.execute() == 0
+    indexed = run.indexed(rows)
+    assert indexed == {(species, step) for species in SPECIES for step in STEPS}, run.said
+    assert run.spool.files() == []
+    in_place = run.check_files(plain, indexed)
+    assert ("is full" in run.said) == (size == "small"), run.said
+    if mode == "keep":
+        assert in_place == DUMPS
+    else:
+        assert 0 < in_place < DUMPS if size == "small" else in_place == 0
 
 
 @pytest.mark.parametrize("seed", range(KILLS))
-def test_killed(run, plain, rows, seed):
+def test_killed(start, plain, rows, seed):
     (mode, size), number = PLACES[seed % len(PLACES)], SIGNALS[seed // len(PLACES) % len(SIGNALS)]
-    vpic_run = run(mode, size)
-    vpic_run.execute(vpic_run.kill(Random(seed), number))
-    begun, closed = (len(vpic_run.logged(what)) for what in ("begins", "closed"))
-    indexed = vpic_run.indexed(rows)
-    spooled = vpic_run.salvage()
-    in_place = vpic_run.check_files(plain, indexed)
-    print(f"\n{mode}, {size} spool, {number.name}: {begun} dumps begun, {closed} closed; {len(indexed)} epochs indexed; "
-          f"{spooled} files were in the spool; {in_place} dumps are in place; complete {len(vpic_run.complete())}")
-    vpic_run.index_later()
-    later = vpic_run.indexed(rows)
-    print("later", len(later), vpic_run.complete() - later)
+    run = start(mode, size)
+    run.execute(run.kill(Random(seed), number))
+    begun, closed = (len(run.logged(what)) for what in ("begins", "closed"))
+    indexed = run.indexed(rows)
+    spooled = run.salvage()
+    in_place = run.check_files(plain, indexed)
+    named = run.index_later(rows)
+    complete = run.complete()
+    if run.is_named_by_next and size == "large":
+        assert complete - indexed <= named, run.said
+    for species, step in complete - run.indexed(rows):
+        turbidite("ingest", run.scratch, "--layout", run.scratch / "c.toml", "--out", run.scratch / f"{species}.tbd",
+                  "--epochs", step, "--if-exists", "skip")  # fmt: skip
+    assert run.indexed(rows) == complete
+    print(f"\n{seed}: {mode}, {size} spool, {number.name}: {begun} dumps begun, {closed} closed; {len(indexed)} of {len(complete)} "
+          f"complete epochs indexed; {spooled} files in the spool; {in_place} dumps in place; {len(named)} epochs named")  # fmt: skip
