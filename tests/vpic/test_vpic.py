@@ -182,6 +182,7 @@ class Run:
         they name."""
         complete, named = self.complete(), set()
         for command in dict.fromkeys(INGEST.findall(self.said)):
+            assert "--epochs" in command, self.said
             out, first, _, last = re.search(r"(\w+)\.tbd --epochs ([0-9]+)(\.\.([0-9]+))?", command).groups()
             steps = range(int(first), int(last or first) + 1)
             about = {(name, step) for name, step in self.epochs("begins") if name == out and step in steps}
