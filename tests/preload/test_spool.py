@@ -201,7 +201,7 @@ def test_what_a_killed_run_left_is_told_kept_and_put_in_its_place(spooler, plain
     expected = plain(FILES, 1000)
     done = run(command)
     assert done.stderr.count("a killed run") == 1 and f"left {FILES} files" in done.stderr
-    assert "turbidite salvage --spool" in done.stderr and "/ds --epochs 1 --if-exists skip\n" in done.stderr
+    assert "turbidite salvage --spool" in done.stderr and f"/ds --epochs 1 --source-ranks {FILES} --if-exists skip\n" in done.stderr
     check_rows(tmp_path / "ds", SMALL, expected)
     assert answer("salvage", "--spool", spool) == left
     # The next run has indexed the epoch.
