@@ -247,6 +247,11 @@ test-lammps: libraries ## Index an unmodified LAMMPS, Debian's, while it runs (i
 	@if bash tools/debian_packages.sh $@ lammps openmpi-bin libopenmpi-dev; then \
 		$(MAKE) --no-print-directory run-test-lammps; else $(MAY_SKIP); fi
 
+.PHONY: test-vpic
+test-vpic: libraries ## Index an unmodified VPIC while it runs, and kill it (VPIC=FOLDER of a checkout that is built with the tests' MPI)
+	@$(RUN) VPIC -- env TURBIDITE_VPIC='$(abspath $(or $(VPIC),$(error say where it is built: make test-vpic VPIC=FOLDER)))' \
+		$(PYTEST) -s tests/vpic $(ARGS)
+
 .PHONY: run-test-lammps
 run-test-lammps: debian-mpi
 	@$(RUN) LAMMPS -- env TURBIDITE_PREFIX='$(TURBIDITE_PREFIX)-debian' TURBIDITE_MPI_BIN='$(DEBIAN_MPI)/bin' \

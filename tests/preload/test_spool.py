@@ -2,6 +2,8 @@
 
 import errno
 import os
+import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -207,11 +209,20 @@ def test_what_a_killed_run_left_is_told_kept_and_put_in_its_place(spooler, plain
     expected = plain(FILES, 1000)
     done = run(command)
     assert done.stderr.count("a killed run") == 1 and f"left {FILES} files" in done.stderr
-    assert "turbidite salvage --spool" in done.stderr and "turbidite ingest" in done.stderr
+    assert "turbidite salvage --spool" in done.stderr and f"/ds --epochs 1 --source-ranks {FILES} --if-exists skip\n" in done.stderr
     check_rows(tmp_path / "ds", SMALL, expected)
     assert answer("salvage", "--spool", spool) == left
-    turbidite("salvage", "--spool", spool, "--put-in-place")
+    # The next run has indexed the epoch.
+    assert "turbidite ingest" not in turbidite("salvage", "--spool", spool, "--put-in-place").stdout
     assert written(tmp_path / "out") == expected
+
+
+def test_salvage_names_the_command_that_indexes_what_it_has_moved(spooler, plain, tmp_path, spool):
+    command = command_of(spooler, setting(tmp_path, spool), "write", tmp_path / "out", FILES, 1000)
+    run(["env", "SPOOLER_DIES=1", *command], expect=-signal.SIGKILL)
+    [command] = re.findall("turbidite (ingest .*)", turbidite("salvage", "--spool", spool, "--put-in-place").stdout)
+    turbidite(*shlex.split(command))
+    check_rows(tmp_path / "ds", SMALL, plain(FILES, 1000))
 
 
 def test_a_copy_in_the_spool_is_written_on_there(spooler, plain, mounts, tmp_path):

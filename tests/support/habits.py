@@ -8,7 +8,7 @@ import re
 import shlex
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -209,9 +209,9 @@ class Spool:
 
 
 @contextmanager
-def small_spool(folder: Path) -> Iterator[Spool | None]:
+def small_spool(folder: Path, size: str = SMALL_SPOOL) -> Iterator[Spool | None]:
     """A small file system in a namespace of its own, or nothing where none can be mounted."""
-    script = f"mount -t tmpfs -o size={SMALL_SPOOL} none {shlex.quote(str(folder))} && echo mounted && read end"
+    script = f"mount -t tmpfs -o size={size} none {shlex.quote(str(folder))} && echo mounted && read end"
     command = ["unshare", "--mount", "--map-root-user", "sh", "-c", script]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as holder:
         is_mounted = holder.stdout.readline() == b"mounted\n"
@@ -230,8 +230,16 @@ class Outcome:
     files: dict[str, Kept]
 
 
-def execute(command: list, ranks: int | None, scratch: Path, variables: dict, enter: list[str]) -> tuple[int | None, str]:
-    """Runs a program to its end. Each process says what it says in a file of its own, since mpiexec may lose the end."""
+def execute(
+    command: list,
+    ranks: int | None,
+    scratch: Path,
+    variables: dict,
+    enter: list[str],
+    meanwhile: Callable[[subprocess.Popen], None] = lambda process: None,
+) -> tuple[int | None, str]:
+    """Runs a program to its end. Each process says what it says in a file of its own, since mpiexec may lose the end. The
+    file is named after the process. `meanwhile` gets the launcher."""
     said = scratch / "said"
     said.mkdir(parents=True)
     launcher = [mpi_tool("mpiexec"), "-n", ranks] if ranks is not None else []
@@ -245,6 +253,7 @@ def execute(command: list, ranks: int | None, scratch: Path, variables: dict, en
     quiet = {"UCX_HANDLE_ERRORS": "none"}
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     process = subprocess.Popen(line, env=os.environ | yielding | quiet, cwd=scratch, start_new_session=True, **pipes)
+    meanwhile(process)
     try:
         status = process.wait(TIMEOUT_S)
     except subprocess.TimeoutExpired:

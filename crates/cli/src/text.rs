@@ -137,6 +137,16 @@ pub(crate) fn parse_bytes(text: &str) -> Result<usize, String> {
     number.checked_mul(factor).ok_or_else(|| format!("'{text}' is too large"))
 }
 
+/// Returns a word quoted for a shell.
+pub(crate) fn shell_quoted(word: &str) -> String {
+    let is_plain = |character: char| character.is_ascii_alphanumeric() || "._/-+=:@%".contains(character);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

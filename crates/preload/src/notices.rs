@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use turbidite::store::DatasetPaths;
 use turbidite_source::DumpFormat;
 
 use crate::config::DatasetPlan;
@@ -170,26 +171,63 @@ pub(crate) fn quoted(word: &str) -> String {
     }
 }
 
-/// Returns the message about files that a killed run left in a spool.
-pub(crate) fn of_leftover(leftover: &Leftover, root: &Path, plans: &[&DatasetPlan]) -> String {
-    let who = leftover.owner.as_ref().map_or_else(
+/// Returns the messages about files that killed runs left in a spool, one for each job.
+pub(crate) fn of_leftovers(leftovers: Vec<Leftover>, root: &Path, plans: &[&DatasetPlan]) -> Vec<String> {
+    let mut jobs: Vec<Vec<Leftover>> = Vec::new();
+    for leftover in leftovers {
+        match jobs.iter_mut().find(|job| job[0].is_of_one_job(&leftover)) {
+            Some(job) => job.push(leftover),
+            None => jobs.push(vec![leftover]),
+        }
+    }
+    jobs.iter().map(|job| of_killed_job(job, root, plans)).collect()
+}
+
+/// Returns the message about the files of one job, which has at least one leftover.
+fn of_killed_job(job: &[Leftover], root: &Path, plans: &[&DatasetPlan]) -> String {
+    let owner = job[0].owner.as_ref();
+    let who = owner.map_or_else(
         || "a killed run".to_owned(),
-        |owner| format!("a killed run (process {} on {}, {})", owner.process, owner.host, owner.config.display()),
+        |owner| {
+            let processes = match job.len() {
+                1 => format!("process {}", owner.process),
+                processes => format!("{processes} processes"),
+            };
+            format!("a killed run ({processes} on {}, {})", owner.host, owner.config.display())
+        },
     );
-    let first = leftover.paths.first();
-    let of = |plan: &&&DatasetPlan| first.is_some_and(|path| plan.pattern.matches(&path.to_string_lossy()).is_some());
-    let later = plans.iter().find(of).map(|plan| ingest_command(plan, first.map(|path| path.as_path()), None, None));
+    // The folders of several processes lie in one folder.
+    let folder = if job.len() > 1 { job[0].folder.parent().unwrap_or(root) } else { &job[0].folder };
+    let paths: Vec<&Path> = job.iter().flat_map(|leftover| &leftover.paths).map(|path| path.as_path()).collect();
+    // The commands index into this job's datasets: they must be those of the killed job.
+    let is_of_job = |plan: &&&DatasetPlan| owner.is_none_or(|owner| owner.datasets.iter().any(|of| of.out == plan.out));
+    let later: String = plans.iter().filter(is_of_job).filter_map(|plan| index_leftovers(plan, &paths)).collect();
     format!(
         "{who} left {} of {:.1} MB in the spool, {}: {}{}; move them to their original paths with: turbidite salvage \
-         --spool {} --put-in-place{}",
-        count(leftover.paths.len() as u64, "file"),
-        leftover.bytes as f64 / 1e6,
-        leftover.folder.display(),
-        first.map(|path| path.display().to_string()).unwrap_or_default(),
-        if leftover.paths.len() > 1 { ", …" } else { "" },
+         --spool {} --put-in-place{later}",
+        count(paths.len() as u64, "file"),
+        job.iter().map(|leftover| leftover.bytes).sum::<u64>() as f64 / 1e6,
+        folder.display(),
+        paths.first().map(|path| path.display().to_string()).unwrap_or_default(),
+        if paths.len() > 1 { ", …" } else { "" },
         quoted(&root.display().to_string()),
-        later.unwrap_or_default(),
     )
+}
+
+/// Returns the command that indexes those files of a dataset whose epochs are not indexed, or `None` if there are none.
+fn index_leftovers(plan: &DatasetPlan, paths: &[&Path]) -> Option<String> {
+    let dataset = DatasetPaths::new(&plan.out);
+    let mut files: Vec<(Option<u64>, &Path)> = Vec::new();
+    for &path in paths {
+        let Some(named) = plan.pattern.matches(&path.to_string_lossy()) else { continue };
+        // A job that is killed while it removes the files of an indexed epoch leaves some of them.
+        if named.epoch.is_none_or(|epoch| !dataset.epoch(epoch).exists()) {
+            files.push((named.epoch, path));
+        }
+    }
+    let (first, last) = (files.iter().min()?, files.iter().max()?);
+    let epochs = first.0.zip(last.0);
+    Some(ingest_command(plan, Some(first.1), epochs, None))
 }
 
 #[cfg(test)]

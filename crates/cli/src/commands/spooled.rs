@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use turbidite::store::DatasetPaths;
+use turbidite_source::{DatasetEntry, DumpFormat, PathPattern};
 
 use super::answers::{say, say_json};
 use crate::failure::{Failure, FileContext};
@@ -114,12 +116,12 @@ impl Report {
         if lines.is_empty() {
             lines.push(format!("no files of ended processes in {}", self.spool.display()));
         } else if !put_in_place {
-            let spool = self.spool.display();
+            let spool = text::shell_quoted(&self.spool.display().to_string());
             lines.push(format!(
                 "move them to their original paths with: turbidite salvage --spool {spool} --put-in-place"
             ));
-        } else if self.runs.iter().flat_map(|run| &run.files).any(|entry| entry.placed) {
-            lines.push("index them with: turbidite ingest (--if-exists skip)".to_owned());
+        } else {
+            lines.extend(self.ingest_commands());
         }
         if self.living > 0 {
             let processes = text::counted(self.living as u64, "running process", "running processes");
@@ -134,6 +136,21 @@ impl Report {
         lines.join("\n")
     }
 
+    /// Returns the commands that index the moved files, one for each dataset.
+    fn ingest_commands(&self) -> Vec<String> {
+        let mut commands = Vec::new();
+        for (run, dataset) in self.runs.iter().flat_map(|run| run.datasets.iter().map(move |dataset| (run, dataset))) {
+            let Some(config) = &run.config else { continue };
+            let is_of_job = |other: &&Run| other.config.as_ref() == Some(config);
+            let files = self.runs.iter().filter(is_of_job).flat_map(|run| &run.files);
+            let placed: Vec<&Path> =
+                files.filter(|entry| entry.placed).map(|entry| entry.file.path.as_path()).collect();
+            let command = ingest_command(config, dataset, &placed);
+            commands.extend(command.filter(|command| !commands.contains(command)));
+        }
+        commands
+    }
+
     /// Returns an error for the exit code if files could not be moved.
     fn judge(&self, put_in_place: bool) -> Result<(), Failure> {
         let stay: Vec<&str> =
@@ -146,6 +163,34 @@ impl Report {
             _ => Ok(()),
         }
     }
+}
+
+/// Returns the command that indexes those files of a dataset whose epochs are not indexed, or `None` if there are none,
+/// or only the preload library reads such files.
+fn ingest_command(config: &Path, dataset: &OwnedDataset, placed: &[&Path]) -> Option<String> {
+    let pattern = PathPattern::parse(&dataset.files).ok().filter(|pattern| !pattern.names_records())?;
+    let mut files = Vec::new();
+    for &path in placed {
+        let Some(named) = pattern.matches(&path.to_string_lossy()) else { continue };
+        // A job that is killed while it removes the files of an indexed epoch leaves some of them.
+        if named.epoch.is_none_or(|epoch| !DatasetPaths::new(&dataset.out).epoch(epoch).exists()) {
+            files.push((named.epoch, path));
+        }
+    }
+    let (first, last) = (files.iter().min()?, files.iter().max()?);
+    let folder = first.1.ancestors().nth(pattern.names())?;
+    let is_lammps = |entry: DatasetEntry| entry.format == DumpFormat::Lammps;
+    if DatasetEntry::choose(config, folder, &dataset.out).ok().flatten().is_none_or(is_lammps) {
+        return None;
+    }
+    let epochs = match first.0.zip(last.0) {
+        None => String::new(),
+        Some((first, last)) if first == last => format!(" --epochs {first}"),
+        Some((first, last)) => format!(" --epochs {first}..{last}"),
+    };
+    let [folder, layout, out] =
+        [folder, config, &dataset.out].map(|path| text::shell_quoted(&path.display().to_string()));
+    Some(format!("index them with: turbidite ingest {folder} --layout {layout} --out {out}{epochs} --if-exists skip"))
 }
 
 impl Entry {

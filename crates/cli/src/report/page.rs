@@ -336,16 +336,6 @@ fn identity(model: &ReportData) -> String {
     )
 }
 
-/// Returns a word quoted for a shell.
-fn shell_quoted(word: &str) -> String {
-    let is_plain = |character: char| character.is_ascii_alphanumeric() || "._/-+=:@%".contains(character);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
-}
-
 /// Returns a column's name quoted for SQL and the expression language.
 fn name_quoted(name: &str) -> String {
     let is_plain = name.chars().all(|character| character.is_ascii_alphanumeric() || character == '_');
@@ -354,14 +344,14 @@ fn name_quoted(name: &str) -> String {
 }
 
 fn commands(model: &ReportData) -> String {
-    let dataset = shell_quoted(&model.path);
+    let dataset = text::shell_quoted(&model.path);
     let key = name_quoted(&model.key.name);
     let predicate = model.largest.as_ref().map_or_else(|| format!("{key} > 0"), |largest| largest.predicate(&key));
     let literal_of = model.largest.as_ref().map_or("0", |largest| &largest.literal);
     let last = model.epochs.iter().rev().find(|epoch| epoch.rows > 0).map_or(0, |epoch| epoch.epoch);
     let epoch = model.largest.as_ref().map_or(last, |largest| largest.epoch);
     let heading = model.largest.as_ref().map_or_else(|| format!("Of epoch {epoch}, above zero"), Largest::heading);
-    let filter = shell_quoted(&predicate);
+    let filter = text::shell_quoted(&predicate);
     let files = Path::new(&model.path).join("data").display().to_string();
     let sql = format!(
         "SELECT epoch, count(*), max({key}) FROM read_parquet('{}') WHERE {predicate} GROUP BY epoch;",
@@ -380,7 +370,7 @@ fn commands(model: &ReportData) -> String {
             "What this query reads, and why",
             format!("turbidite query {dataset} --epoch {epoch} --where {filter} --explain"),
         ),
-        ("Histogram of a column", format!("turbidite hist {dataset} --column {}", shell_quoted(&model.key.name))),
+        ("Histogram of a column", format!("turbidite hist {dataset} --column {}", text::shell_quoted(&model.key.name))),
         ("Verify every byte", format!("turbidite verify {dataset}")),
         ("DuckDB", sql),
         ("Polars", python),
@@ -404,8 +394,8 @@ mod tests {
 
     #[test]
     fn names_and_paths_stay_what_they_are() {
-        assert_eq!(shell_quoted("out/particles-1"), "out/particles-1");
-        assert_eq!(shell_quoted("it's; rm -rf *"), r"'it'\''s; rm -rf *'");
+        assert_eq!(text::shell_quoted("out/particles-1"), "out/particles-1");
+        assert_eq!(text::shell_quoted("it's; rm -rf *"), r"'it'\''s; rm -rf *'");
         assert_eq!(name_quoted("energy"), "energy");
         assert_eq!(name_quoted("a\" OR 1"), "\"a\"\" OR 1\"");
         assert_eq!(name_quoted("2x"), "\"2x\"");

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::state::Session;
 use crate::config::DatasetPlan;
-use crate::notices::{self, Once, complain, complain_in_lines, of_leftover};
+use crate::notices::{self, Once, complain, complain_in_lines, of_leftovers};
 use crate::process;
 use crate::spool;
 use crate::world::World;
@@ -20,9 +20,8 @@ impl Session {
         let mut roots: Vec<&Path> = plans.iter().map(|plan| plan.spool.as_path()).collect();
         roots.sort_unstable();
         roots.dedup();
-        let found =
-            roots.iter().flat_map(|&root| spool::leftovers(root).into_iter().map(move |leftover| (root, leftover)));
-        let lines: Vec<String> = found.map(|(root, leftover)| of_leftover(&leftover, root, &plans)).collect();
+        let lines: Vec<String> =
+            roots.iter().flat_map(|root| of_leftovers(spool::leftovers(root), root, &plans)).collect();
         if !lines.is_empty() {
             complain_in_lines(&lines);
         }

@@ -16,6 +16,14 @@ pub(crate) struct Leftover {
     pub(crate) bytes: u64,
 }
 
+impl Leftover {
+    /// Returns whether two processes are known to be ranks of one job.
+    pub(crate) fn is_of_one_job(&self, other: &Self) -> bool {
+        let job = |leftover: &Self| leftover.owner.as_ref().and_then(|owner| owner.job);
+        job(self).is_some() && job(self) == job(other)
+    }
+}
+
 /// Returns the files that dead processes of this host left in a spool. Removes folders without files.
 pub(crate) fn leftovers(root: &Path) -> Vec<Leftover> {
     let mut found = Vec::new();
