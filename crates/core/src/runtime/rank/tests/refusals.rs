@@ -125,7 +125,7 @@ fn left_by_failures(storage: &Arc<dyn Storage>) -> Vec<u64> {
 }
 
 /// Writes an epoch while the disk has room for `bytes` only. Returns the error.
-fn fill_up(faulty: &FaultStorage, bytes: usize, write: impl Fn() -> Result<()>) -> String {
+fn fill_up(faulty: &FaultStorage, bytes: u64, write: impl Fn() -> Result<()>) -> String {
     faulty.add_fault(Fault::Full { bytes });
     let error = write().unwrap_err().to_string();
     faulty.heal();
@@ -153,7 +153,7 @@ fn a_full_disk_is_left_without_useless_files() {
         assert!(error.starts_with("epoch 0 failed on rank 0: cannot write ds/_turbidite/tmp/0."), "{error}");
         let left = left_by_failures(&storage);
         assert_eq!(attempts(&storage), usize::from(salvageable), "{left:?}");
-        assert!(left.iter().all(|size| *size > 0 && *size <= bytes as u64 && size % 4096 == 0), "{left:?}");
+        assert!(left.iter().all(|size| *size > 0 && *size <= bytes && size % 4096 == 0), "{left:?}");
         job.borrow_mut().discard_failed().unwrap();
         job.into_inner().close().unwrap();
 
