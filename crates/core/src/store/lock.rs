@@ -217,9 +217,9 @@ pub struct WriterLock {
 impl WriterLock {
     /// Acquires the lock of a dataset. Creates the dataset's folder if necessary.
     ///
-    /// The lock of a dead process of this host is taken over. If `break_lock` is true, the lock of a process that cannot
-    /// be checked from here is broken. The lock of a running process, or of a process of the same job, never is. The
-    /// notice reports either case.
+    /// The lock of a dead process of this host is taken over. If `break_lock` is true, the lock of a process that
+    /// cannot be checked from here is broken. The lock of a running process, or of a process of the same job, never is.
+    /// The notice reports either case.
     ///
     /// # Errors
     /// [`Error::Locked`] if another writer holds the lock or may hold it; I/O errors.

@@ -27,8 +27,8 @@ const LAUNCHERS: [&str; 3] = ["PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORL
 /// Tokens of the locks that this copy of the library holds, is acquiring or is releasing.
 static HELD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
-/// Identity of this copy of the library. A process may have several, such as the preload library and the C library,
-/// and each knows only the locks that it holds itself.
+/// Identity of this copy of the library. A process may have several, such as the preload library and the C library, and
+/// each knows only the locks that it holds itself.
 static COPY: LazyLock<String> = LazyLock::new(|| Uuid::new_v4().simple().to_string());
 
 pub(super) fn held() -> MutexGuard<'static, BTreeSet<String>> {

@@ -307,8 +307,8 @@ pub fn has_seal(file: &dyn ReadableFile, path: &Path, schema: &Schema) -> Result
     Ok(found)
 }
 
-/// Returns whether a part ends with a sealed run, without reading more than its last block. A part that is complete does
-/// not, nor does one that was cut within a run.
+/// Returns whether a part ends with a sealed run, without reading more than its last block. A part that is complete
+/// does not, nor does one that was cut within a run.
 ///
 /// # Errors
 /// If the file cannot be read.
