@@ -4,13 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy
 import pytest
 
 from support.command import AMPLE_S, FAILED, turbidite
 from support.raw import ingest_arguments, write_source
 from support.small_disk import can_mount, in_namespace, limit_file_size
-
-import numpy
 
 # Epoch 1 takes 3.2 MB, epoch 2 would take 64 MB in one run, and epoch 3 takes 6.4 MB.
 WRITER = """
@@ -28,7 +27,8 @@ with turbidite.Writer(path, rows.dtype, key="key") as writer:
                 writer.append(rows[:count])
         except turbidite.OperationError as error:
             print(f"epoch {epoch}: {error}")
-        print(f"after {epoch}:", sorted(os.listdir(f"{path}/_turbidite/tmp")), sorted(os.listdir(f"{path}/_turbidite/manifest"))[2:])
+        control = f"{path}/_turbidite"
+        print(f"after {epoch}:", os.listdir(f"{control}/tmp"), len(os.listdir(f"{control}/manifest")), "manifests")
 print("signals:", signal.getsignal(signal.SIGXFSZ) == signal.SIG_DFL, signal.sigpending(), signal.pthread_sigmask(0, []))
 for epoch in turbidite.open(path).epochs:
     print("rows:", epoch, turbidite.open(path).query(epochs=epoch).count())
@@ -48,14 +48,16 @@ def test_the_next_epoch_fits(scratch, how):
         done = in_namespace(MOUNTED, folder, *command)
         cause = "No space left on device"
     else:
-        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=AMPLE_S, preexec_fn=limit_file_size(LIMIT))
+        options = {"capture_output": True, "text": True, "timeout": AMPLE_S}
+        done = subprocess.run(list(map(str, command)), preexec_fn=limit_file_size(LIMIT), **options)
         cause = f"File too large: this process may write at most {LIMIT} bytes to a file (RLIMIT_FSIZE); raise the limit"
     assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)
     said = done.stdout.splitlines()
-    assert said[0] == "after 1: [] []", said
+    assert said[0] == "after 1: [] 1 manifests", said
     assert said[1].startswith(f"epoch 2: epoch 2 failed on rank 0: cannot write {folder}/ds/_turbidite/tmp/2."), said
     assert ".parquet: " in said[1] and cause in said[1], said
-    assert said[2:] == ["after 2: [] []", "after 3: [] []", "signals: True set() set()", "rows: 1 50000", "rows: 3 100000"], said
+    assert said[2:4] == ["after 2: [] 1 manifests", "after 3: [] 2 manifests"], said
+    assert said[4:] == ["signals: True set() set()", "rows: 1 50000", "rows: 3 100000"], said
     if not on_disk:
         turbidite("verify", folder / "ds")
 
@@ -69,7 +71,8 @@ def test_the_command_states_the_limit(scratch):
     done = turbidite(*ingest, expect=FAILED, preexec_fn=limit_file_size(1 << 20))
     part = Path(str(done.stderr).split("cannot write ")[1].split(": ")[0])
     assert part.is_relative_to(target / "_turbidite" / "tmp") and part.suffix == ".parquet", done.stderr
-    assert "at most 1048576 bytes to a file (RLIMIT_FSIZE); raise the limit with 'ulimit -f unlimited'" in done.stderr, done.stderr
+    words = "at most 1048576 bytes to a file (RLIMIT_FSIZE); raise the limit with 'ulimit -f unlimited'"
+    assert words in done.stderr, done.stderr
     assert list((target / "_turbidite" / "tmp").iterdir()) == []
     assert not (target / "_turbidite" / "lock").exists()
     turbidite(*ingest, "--if-exists", "skip")
