@@ -539,7 +539,8 @@ impl Launch {
         write_new(&*storage, &layout.lock(), holder.to_string().as_bytes()).map_err(|error| error.to_string())?;
         match WriterLock::acquire(&storage, &layout, true) {
             Err(error @ Error::Locked { .. }) if error.refusal().is_none() => Ok(()),
-            other => Err(format!("the lock of a running process was broken: {other:?}")),
+            Ok((_, notice)) => Err(format!("the lock of a running process was taken: {notice:?}")),
+            Err(error) => Err(format!("the lock of a running process is refused in other words: {error}")),
         }
     }
 
