@@ -171,7 +171,11 @@ fn a_second_writer_is_refused() {
     let mut holder: serde_json::Value = serde_json::from_slice(&before).unwrap();
     holder["host"] = "elsewhere".into();
     std::fs::write(path.join("_turbidite/lock"), holder.to_string()).unwrap();
-    refused(1, &arguments, &["on elsewhere, since 20", "cannot be checked from here: it is on another", "--break-lock"]);
+    refused(
+        1,
+        &arguments,
+        &["on elsewhere, since 20", "cannot be checked from here: it is on another", "--break-lock"],
+    );
     let (_, error) = ends_with(0, &[&arguments[..], &["--break-lock"]].concat());
     assert!(error.contains("broke the lock"), "{error}");
     drop(lock);
