@@ -2,7 +2,6 @@
 
 import json
 import os
-import resource
 import shutil
 import signal
 import socket
@@ -17,7 +16,8 @@ from pyarrow import parquet
 
 from conftest import ingest_arguments
 from support import halt, raw, vpic
-from support.command import AMPLE_S, FAILED, OK, USAGE, answer, attempt, binary, start, turbidite
+from support.command import AMPLE_S, FAILED, OK, USAGE, answer, attempt, binary, turbidite
+from support.small_disk import can_mount, in_namespace, limit_file_size
 
 
 @pytest.fixture(scope="module")
@@ -27,17 +27,6 @@ def sample(scratch) -> Path:
     turbidite(*ingest_arguments(vpic.sample_dumps(), path))
     turbidite("truncate", path, "--after", 2000)
     return path
-
-
-def in_namespace(script: str, *arguments) -> subprocess.CompletedProcess:
-    """Runs a shell script that may mount, in a mount namespace of its own; nothing outside sees its mounts."""
-    own_user = [] if os.getuid() == 0 else ["--map-root-user"]
-    command = ["unshare", "--mount", *own_user, "sh", "-euc", script, "sh", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=AMPLE_S)
-
-
-def can_mount(scratch: Path) -> bool:
-    return in_namespace('mount -t tmpfs -o size=1m none "$1"', scratch).returncode == 0
 
 
 def test_a_full_disk_fails_the_epoch_and_keeps_the_others(scratch):
@@ -62,11 +51,7 @@ def test_a_full_disk_fails_the_epoch_and_keeps_the_others(scratch):
         # What was written of the failed epoch filled the disk to no use.
         assert done.stdout.endswith("left: \n"), done.stdout
     else:
-        def limit():
-            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-            resource.setrlimit(resource.RLIMIT_FSIZE, (64 << 10, 64 << 10))
-
-        done = turbidite(*ingest, expect=FAILED, preexec_fn=limit)
+        done = turbidite(*ingest, expect=FAILED, preexec_fn=limit_file_size(64 << 10))
         assert "File too large" in done.stderr and str(target) in done.stderr, done.stderr
         turbidite("verify", target / "ds", expect=OK)
         assert list((target / "ds" / "_turbidite" / "tmp").iterdir()) == []
@@ -115,9 +100,29 @@ def test_the_lock_of_the_same_job_is_not_broken(scratch, sample):
         done = turbidite(*ingest, *more, expect=FAILED, env=os.environ | {"SLURM_JOB_ID": "77"})
         assert f"locked by process {os.getpid()}" in done.stderr and "of this job;" in done.stderr, done.stderr
         assert "--break-lock" not in done.stderr, done.stderr
-    done = turbidite(*ingest, expect=FAILED, env=os.environ | {"SLURM_JOB_ID": "78"})
-    assert "of this job;" not in done.stderr and "--break-lock" in done.stderr, done.stderr
-    turbidite(*ingest, "--break-lock", env=os.environ | {"SLURM_JOB_ID": "78"})
+    before = (target / "_turbidite" / "lock").read_bytes()
+    for more in [(), ("--break-lock",)]:
+        done = turbidite(*ingest, *more, expect=FAILED, env=os.environ | {"SLURM_JOB_ID": "78"})
+        assert "of this job;" not in done.stderr and f"is running: pid {os.getpid()} on" in done.stderr, done.stderr
+        assert "break" not in done.stderr, done.stderr
+    assert (target / "_turbidite" / "lock").read_bytes() == before
+
+
+def test_a_lock_that_cannot_be_checked_is_broken_on_request(scratch, sample):
+    """That of another host, and that of another PID namespace, where this process number is somebody else's."""
+    elsewhere = [({"host": "elsewhere"}, "it is on another host"), ({"namespace": "pid:[1]"}, "it is in another PID namespace")]
+    for number, (change, reason) in enumerate(elsewhere):
+        target = scratch / f"unchecked-{number}"
+        shutil.copytree(sample, target)
+        write_lock(target, os.getpid())
+        lock = target / "_turbidite" / "lock"
+        lock.write_text(json.dumps(json.loads(lock.read_text()) | change))
+        ingest = ingest_arguments(vpic.sample_dumps(), target, "--if-exists", "skip")
+        done = turbidite(*ingest, expect=FAILED)
+        assert f"which cannot be checked from here: {reason}" in done.stderr, done.stderr
+        assert "if its holder is certainly gone, --break-lock takes over the lock" in done.stderr, done.stderr
+        assert "broke the lock" in turbidite(*ingest, "--break-lock").stderr
+        assert not lock.exists()
 
 
 def test_salvage_ignores_the_lock_of_a_dead_writer(scratch, sample):
@@ -133,7 +138,7 @@ def test_salvage_ignores_the_lock_of_a_dead_writer(scratch, sample):
     assert not (target / "_turbidite" / "lock").exists()
     write_lock(target, os.getpid())
     assert f"process {os.getpid()}" in turbidite("salvage", target).stdout
-    assert f"process {os.getpid()}" in turbidite("salvage", target, "--discard", expect=FAILED).stderr
+    assert f"is running: pid {os.getpid()}" in turbidite("salvage", target, "--discard", expect=FAILED).stderr
 
 
 def test_verify_says_that_there_is_nothing_to_check(scratch, sample):
@@ -194,7 +199,8 @@ def test_a_folder_that_cannot_be_written(scratch, sample):
     turbidite("verify", target)
 
 
-def test_a_second_writer_is_refused_and_the_lock_can_be_broken(scratch):
+def test_a_second_writer_is_refused_and_the_lock_cannot_be_broken(scratch):
+    """Its epochs would be lost. The first writer is halted within its first epoch, and then ends both."""
     root, target = scratch / "two-writers-source", scratch / "two-writers"
     rows = numpy.zeros(40_000, numpy.dtype([("energy", "<f4"), ("id", "<u4"), ("rest", "V56")]))
     rows["energy"] = numpy.random.default_rng(1).random(len(rows))
@@ -203,16 +209,34 @@ def test_a_second_writer_is_refused_and_the_lock_can_be_broken(scratch):
     first = halt.start_until("/_turbidite/tmp/1.", *ingest)
     try:
         assert (target / "_turbidite" / "lock").exists()
-        done = turbidite(*ingest, "--if-exists", "skip", expect=FAILED)
-        assert "lock" in done.stderr and str(first.pid) in done.stderr, done.stderr
-        turbidite(*ingest, "--if-exists", "skip", "--break-lock", expect=OK)
+        begun = sorted((target / "_turbidite").rglob("*"))
+        for command in [(*ingest, "--if-exists", "skip"), ("truncate", target, "--after", 0)]:
+            for more in [(), ("--break-lock",)]:
+                done = turbidite(*command, *more, expect=FAILED)
+                assert f"is running: pid {first.pid} on {socket.gethostname()}, since 20" in done.stderr, done.stderr
+                assert "; wait until it ends, or end it" in done.stderr and "break" not in done.stderr, done.stderr
+        assert sorted((target / "_turbidite").rglob("*")) == begun
+        first.send_signal(signal.SIGCONT)
+        _, said = first.communicate(timeout=AMPLE_S)
+        assert first.returncode == OK, said
     finally:
         first.kill()
         first.communicate()
     turbidite("verify", target)
     assert turbidite("query", target, "--epoch", "1..2", "--count").stdout.split()[0] == "80000"
-    # The loser's lock was of a process that is gone: nobody has to break anything.
-    turbidite(*ingest, "--if-exists", "replace")
+
+
+def test_the_lock_of_a_killed_writer_is_not_in_the_way(scratch):
+    """Nobody has to break anything."""
+    root, target = scratch / "killed-source", scratch / "killed-writer"
+    rows = numpy.zeros(40_000, numpy.dtype([("energy", "<f4"), ("rest", "V60")]))
+    raw.write_source(root, {1: [rows], 2: [rows]})
+    ingest = raw.ingest_arguments(root, target, "energy", "--ranks", 2)
+    first = halt.start_until("/_turbidite/tmp/1.", *ingest)
+    first.kill()
+    first.communicate()
+    assert f"took over the lock of process {first.pid} on" in turbidite(*ingest).stderr
+    assert turbidite("query", target, "--epoch", "1..2", "--count").stdout.split()[0] == "80000"
 
 
 def test_an_epoch_that_exists(scratch, sample):

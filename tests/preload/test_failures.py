@@ -16,6 +16,7 @@ from support import vpic
 from support.command import AMPLE_S, turbidite
 from support.examples import mpi_tool
 from support.preload import OTHER, SMALL, VPIC, check_rows, configure, libraries, run, start, stored, written
+from support.small_disk import limit_file_size
 
 STEPS = "500,1000,1500"
 MODES = ["keep", "replace"]
@@ -156,11 +157,13 @@ def test_a_truncated_file(programs, tmp_path, spool, ranks, mode):
     assert f"epoch 2 failed on rank {(ranks or 1) - 1}: /" in said, said
 
 
+@pytest.mark.parametrize("break_lock", [False, True])
 @pytest.mark.parametrize("mode", MODES)
-def test_another_writer_has_the_dataset(programs, tmp_path, spool, mode):
+def test_another_writer_has_the_dataset(programs, tmp_path, spool, mode, break_lock):
+    """It runs, so that its lock is not broken, and nothing proposes to."""
     out = tmp_path / "ds"
     first = configure(tmp_path / "first.toml", (SMALL, out, {}))
-    config = configure(tmp_path / "c.toml", (SMALL, out, {"mode": mode, "spool": spool}))
+    config = configure(tmp_path / "c.toml", (SMALL, out, {"mode": mode, "spool": spool, "break_lock": break_lock}))
     holder = start([programs["writer"], "hold", tmp_path / "held"], first, stdin=subprocess.PIPE)
     assert holder.stdout.readline() == "ready\n"
     try:
@@ -168,7 +171,8 @@ def test_another_writer_has_the_dataset(programs, tmp_path, spool, mode):
     finally:
         complained = holder.communicate("\n", timeout=AMPLE_S)[1]
     assert holder.returncode == 0 and complained == ""
-    assert "lock" in said and str(out) in said
+    assert f"{out}/_turbidite/lock is locked by a writer that is running: pid {holder.pid} on " in said, said
+    assert "break_lock" not in said, said
     files = written(tmp_path / "out")
     assert files == written(tmp_path / "held") and len(files) == 3
     check_rows(out, SMALL, files)
@@ -364,3 +368,27 @@ def test_a_file_that_replaces_an_indexed_one_is_kept(tmp_path, spool):
     said = run([sys.executable, "-c", REWRITTEN, tmp_path / "out"], config)
     assert "the program ended by _exit: epochs 1 and 2 are not indexed" in said
     assert written(tmp_path / "out") == written(tmp_path / "plain")
+
+
+# The library's own writes: into a spool that reserves space beyond the end of a file, and into a part that has the
+# records of all files of an epoch.
+LIMITED = """
+import os, signal, sys
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+os.makedirs(f"{sys.argv[1]}/E.1", exist_ok=True)
+for rank in range(8):
+    with open(f"{sys.argv[1]}/E.1/rows.{rank}", "wb") as file:
+        file.write(bytes(8) + os.urandom(1 << 20))
+"""
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_limit_on_the_size_of_files(tmp_path, spool, mode):
+    """The program's files are within the limit, so it must not be met by SIGXFSZ. The epoch's part is not."""
+    limit = 1_100_000
+    config = configure(tmp_path / "c.toml", (SMALL, tmp_path / "ds", {"mode": mode, "spool": spool}))
+    said = run([sys.executable, "-c", LIMITED, tmp_path / "out"], config, preexec_fn=limit_file_size(limit))
+    assert f"File too large: this process may write at most {limit} bytes to a file (RLIMIT_FSIZE)" in said, said
+    assert len(written(tmp_path / "out")) == 8
+    assert list((tmp_path / "ds" / "data").iterdir()) == []
+    assert list((tmp_path / "ds" / "_turbidite" / "tmp").iterdir()) == []

@@ -71,7 +71,7 @@ impl Failure {
     fn advice(&self) -> Option<&'static str> {
         match self {
             Self::Dataset(error) if error.refusal() == Some(Refusal::Locked) => {
-                Some("if its holder is gone, --break-lock takes over the lock")
+                Some("if its holder is certainly gone, --break-lock takes over the lock")
             }
             Self::Dataset(error) if error.refusal() == Some(Refusal::EpochExists) => {
                 Some("--if-exists replace rewrites it, --if-exists skip keeps it and continues")

@@ -25,5 +25,8 @@ mod text;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    // Output beyond the limit on the size of files then leads to an error with a message. SAFETY: no other thread runs
+    // yet, and no handler is installed.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     command_line::main()
 }

@@ -140,14 +140,14 @@ pub enum Error {
         path: PathBuf,
     },
     /// Another writer holds the dataset.
-    #[error("{} is locked by {holder}{}", path.display(), locked_in_words(*by_own_job))]
+    #[error("{} is locked by {holder}", path.display())]
     Locked {
         /// The lock file.
         path: PathBuf,
-        /// Host, process and job of the holder.
+        /// Host, process and job of the holder, and what is known about it.
         holder: String,
-        /// Whether the holder is a process of the same job, perhaps this process. Such a lock must not be broken.
-        by_own_job: bool,
+        /// Whether `break_lock` breaks the lock, since its holder cannot be checked from here.
+        may_be_broken: bool,
     },
     /// An epoch could not be completed because of an error on `rank`.
     #[error("epoch {epoch} failed on rank {rank}: {cause}")]
@@ -298,16 +298,6 @@ pub enum Refusal {
     Locked,
 }
 
-/// Formats the rest of [`Error::Locked`]'s message.
-fn locked_in_words(by_own_job: bool) -> &'static str {
-    if by_own_job {
-        ", of this job; if two datasets have the same folder, give each its own; if ranks write one dataset, open it with a \
-         transport between them"
-    } else {
-        ""
-    }
-}
-
 /// Formats the rest of [`UsageError::Index`]'s message.
 fn indexes_in_words(known: &[String]) -> String {
     if known.is_empty() {
@@ -336,7 +326,7 @@ impl Error {
             Self::EpochExists { .. } => Some(Refusal::EpochExists),
             Self::EpochsExist { .. } => Some(Refusal::EpochsExist),
             Self::OtherSource { .. } => Some(Refusal::OtherSource),
-            Self::Locked { by_own_job: false, .. } => Some(Refusal::Locked),
+            Self::Locked { may_be_broken: true, .. } => Some(Refusal::Locked),
             Self::Refused { refusal, .. } => *refusal,
             _ => None,
         }

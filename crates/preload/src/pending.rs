@@ -116,6 +116,7 @@ impl Gathered {
                     ))
                 })?),
             };
+            turbidite::storage::check_file_length(file.metadata()?.len() + self.memory.len() as u64)?;
             file.write_all(&self.memory)?;
             self.memory.clear();
         }

@@ -37,7 +37,7 @@ pub(crate) struct Compact {
     /// What to do with an epoch that exists in the copy
     #[arg(long, value_enum, default_value = "error")]
     if_exists: Existing,
-    /// Take over the copy's lock; use it only if the holder is certainly gone
+    /// Take over the copy's lock if its holder cannot be checked, as on another host, and is certainly gone
     #[arg(long)]
     break_lock: bool,
     /// Threads that read, sort and write [default: two per core, since they also wait for storage]

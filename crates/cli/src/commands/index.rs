@@ -61,7 +61,7 @@ struct Add {
     /// Threads that read records; under mpiexec each rank has one [default: the number of cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
-    /// Take over the index's lock; use it only if the holder is certainly gone
+    /// Take over the index's lock if its holder cannot be checked, as on another host, and is certainly gone
     #[arg(long)]
     break_lock: bool,
 }
@@ -80,7 +80,7 @@ struct Drop {
     dataset: PathBuf,
     /// The name of the index: its column's, bitmap:A,B,…, space:X,Y,Z or overview
     name: String,
-    /// Take over the index's lock; use it only if the holder is certainly gone
+    /// Take over the index's lock if its holder cannot be checked, as on another host, and is certainly gone
     #[arg(long)]
     break_lock: bool,
 }
@@ -91,7 +91,7 @@ pub(super) struct IndexRun<'a> {
     /// The epochs to index: all, if there is no range.
     pub(super) epoch: Option<EpochRange>,
     pub(super) threads: Option<u16>,
-    /// Whether to take over the lock of another process.
+    /// Whether to take over a lock whose holder cannot be checked from here.
     pub(super) break_lock: bool,
     /// Whether this process shows its progress.
     pub(super) shows: bool,

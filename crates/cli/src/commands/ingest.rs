@@ -165,7 +165,7 @@ pub(crate) struct Ingest {
     /// What to do with an epoch that exists in the dataset [default: error]
     #[arg(long, value_enum)]
     if_exists: Option<Existing>,
-    /// Take over the dataset's lock; use it only if the holder is certainly gone
+    /// Take over the dataset's lock if its holder cannot be checked, as on another host, and is certainly gone
     #[arg(long)]
     break_lock: bool,
     /// Reader threads; twice as many sort and write, since they also wait for the disk [default: the number of cores]

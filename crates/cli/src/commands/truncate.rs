@@ -20,7 +20,7 @@ pub(crate) struct Truncate {
     /// The last epoch to keep; it need not exist
     #[arg(long, value_name = "E")]
     after: u64,
-    /// Take over the locks of the dataset and of its indexes; use it only if the holder is certainly gone
+    /// Take over locks whose holder cannot be checked, as on another host, and is certainly gone
     #[arg(long)]
     break_lock: bool,
 }

@@ -148,12 +148,34 @@ fn a_second_writer_is_refused() {
     let source = sample();
     let more = ["--key", "energy", "--derive", ENERGY, "--derive", IDENTITY, "--epochs", "1500"];
     let arguments = [&["ingest", text(&source), "--out", text(&path)][..], &more].concat();
-    let holder = format!("process {}", std::process::id());
-    refused(1, &arguments, &["_turbidite/lock", &holder, "--break-lock"]);
-    refused(1, &["truncate", text(&path), "--after", "1"], &["_turbidite/lock", &holder]);
+    let running = format!("is running: pid {} on ", std::process::id());
+    let content = || std::fs::read(path.join("_turbidite/lock")).unwrap();
+    let before = content();
+    // This process runs, so nobody breaks its lock, and nothing proposes to.
+    let truncate = ["truncate", text(&path), "--after", "1"];
+    for command in [&arguments[..], &truncate] {
+        for more in [&[][..], &["--break-lock"]] {
+            let (_, error) = ends_with(1, &[command, more].concat());
+            assert!(error.contains("_turbidite/lock is locked by") && error.contains(&running), "{error}");
+            assert!(error.contains(", since 20") && error.contains("; wait until it ends, or end it"), "{error}");
+            assert!(!error.contains("break"), "{error}");
+        }
+    }
+    lock.check().unwrap();
+    assert_eq!(content(), before);
     assert_eq!(ok(&["query", text(&path), "--count"]), format!("{}\n", 2 * 28_672), "readers need no lock");
     let (out, _) = ends_with(0, &["salvage", text(&path)]);
-    assert!(out.contains(&holder), "{out}");
+    assert!(out.contains(&format!("process {}", std::process::id())), "{out}");
+    refused(1, &["salvage", text(&path), "--discard"], &[&running]);
+    // From another host, nobody can tell.
+    let mut holder: serde_json::Value = serde_json::from_slice(&before).unwrap();
+    holder["host"] = "elsewhere".into();
+    std::fs::write(path.join("_turbidite/lock"), holder.to_string()).unwrap();
+    refused(
+        1,
+        &arguments,
+        &["on elsewhere, since 20", "cannot be checked from here: it is on another", "--break-lock"],
+    );
     let (_, error) = ends_with(0, &[&arguments[..], &["--break-lock"]].concat());
     assert!(error.contains("broke the lock"), "{error}");
     drop(lock);

@@ -41,8 +41,7 @@ pub struct CompactOptions {
     pub part: PartOptions,
     /// What to do if the copy already has the epoch.
     pub if_exists: IfExists,
-    /// Whether to break the lock of a process of another job that may be running. Intended for holders whose state
-    /// cannot be determined from this host.
+    /// Whether to break a lock whose holder cannot be checked from this host.
     pub break_lock: bool,
 }
 

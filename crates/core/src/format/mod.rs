@@ -46,6 +46,7 @@ pub use part::part_reader::PartReader;
 pub use part::part_writer::{EncodeBuffers, PartWriter, RunContext, StageSeconds};
 pub use part::row_group_pages::RowGroupPages;
 pub use part::salvage::{RecoveredPart, recover_part};
+pub(crate) use part::seal::ends_with_run;
 pub(crate) use part::seal::{MAX_GAP_BYTES, padding};
 pub use part::seal::{SealedRowGroup, SealedRun, has_seal, scan_seals};
 pub use row_group::column_table::ColumnTable;

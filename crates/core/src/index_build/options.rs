@@ -5,6 +5,6 @@
 pub struct IndexOptions {
     /// Number of threads that read records, by default the number of cores. Ranks of several processes have one each.
     pub threads: Option<usize>,
-    /// Whether to take over the lock of another process that may be running.
+    /// Whether to break a lock whose holder cannot be checked from this host.
     pub break_lock: bool,
 }

@@ -12,7 +12,7 @@ use crate::schema::Schema;
 use crate::storage::Storage;
 use crate::store::{
     DatasetDescriptor, DatasetPaths, LockNotice, Recovery, WriterLock, check_vacant, discard_attempt, list_epochs,
-    load_manifest, recover, remove_stale_epochs, salvage,
+    load_manifest, recover, remove_stale_epochs, remove_useless, salvage,
 };
 
 /// A dataset whose lock this process holds.
@@ -105,6 +105,18 @@ pub(super) fn check_indexes(
 /// Removes the parts of failed attempts at epochs. Returns their size in bytes.
 pub(super) fn discard_attempts(storage: &dyn Storage, paths: &DatasetPaths, failed: &[(u64, Uuid)]) -> Result<u64> {
     failed.iter().map(|&(epoch, commit)| discard_attempt(storage, paths, epoch, commit)).sum()
+}
+
+/// Removes what salvage cannot recover of `failed` attempts at epochs ([`remove_useless`]), and the attempts from the
+/// list. Those for which storage fails stay in the list for the next call, since the failure of the epoch is the error
+/// to return.
+pub(super) fn remove_useless_files(
+    storage: &dyn Storage,
+    paths: &DatasetPaths,
+    descriptor: &DatasetDescriptor,
+    failed: &mut Vec<(u64, Uuid)>,
+) {
+    failed.retain(|attempt| remove_useless(storage, paths, descriptor, *attempt).is_err());
 }
 
 fn check_empty(storage: &dyn Storage, paths: &DatasetPaths) -> Result<()> {

@@ -42,7 +42,7 @@ pub struct WriteOptions {
     pub row_groups_per_part: u32,
     /// The action if the epoch already exists.
     pub if_exists: IfExists,
-    /// Take over a lock if this host cannot determine the state of its holder.
+    /// Whether to break a lock whose holder cannot be checked from this host.
     pub break_lock: bool,
     /// Number of background threads that sort, encode and write. 0 means two per core, since the threads wait for the
     /// disk much of the time. There are never more threads than ranks. Each process of a parallel program has one.

@@ -4,6 +4,9 @@
 //! If a file system refuses the flag or a direct write, the rest of that file is written through the page cache, with
 //! the same content. Buffered bytes are flushed before a direct write to the same pages. Otherwise a later write-back
 //! of the page cache would overwrite the direct write.
+//!
+//! The kernel kills a process with SIGXFSZ if it writes beyond its limit on the size of files (`ulimit -f`). The limit
+//! is therefore checked before each write (`file_size_limit`). A library must not handle signals of its program.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSliceMut};
@@ -16,6 +19,7 @@ use std::sync::Arc;
 use rustix::fs::{Advice, CWD, OFlags, RenameFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
+use super::file_size_limit;
 use super::{ALIGNMENT, DirEntry, FileKind, ReadableFile, Storage, WritableFile};
 
 /// Maximum number of buffers in one vectored read (Linux limit).
@@ -239,8 +243,9 @@ impl WriteHandle {
 impl WritableFile for WriteHandle {
     fn write_at(&mut self, mut offset: u64, mut data: &[u8]) -> io::Result<()> {
         while !data.is_empty() {
-            self.prepare(offset, data)?;
-            match rustix::io::pwrite(&self.file, data, offset) {
+            let allowed = &data[..file_size_limit::allowed_bytes(offset, data.len())?];
+            self.prepare(offset, allowed)?;
+            match rustix::io::pwrite(&self.file, allowed, offset) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => {
                     if !self.direct_now {
@@ -262,6 +267,10 @@ impl WritableFile for WriteHandle {
     }
 
     fn truncate(&mut self, bytes: u64) -> io::Result<()> {
+        // Only a file that grows is subject to the limit.
+        if bytes > self.file.metadata()?.len() {
+            file_size_limit::check_length(bytes)?;
+        }
         self.file.set_len(bytes)
     }
 

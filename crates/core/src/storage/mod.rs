@@ -13,12 +13,15 @@
 #[cfg(test)]
 mod contract;
 mod fault;
+mod file_size_limit;
 mod filesystem;
 mod interface;
 mod memory;
 mod scratch;
 
 pub use fault::{Fault, FaultStorage, ReadEvent, StorageCounters};
+#[doc(hidden)]
+pub use file_size_limit::check_length as check_file_length;
 pub use filesystem::FileSystem;
 pub(crate) use interface::read_all;
 pub use interface::{ALIGNMENT, DirEntry, FileKind, ReadableFile, Storage, WritableFile};

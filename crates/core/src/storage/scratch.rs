@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use uuid::Uuid;
 
+use super::file_size_limit;
 use crate::error::{Error, Result};
 
 /// A file to which data is appended and from which it is read back.
@@ -46,7 +47,8 @@ impl ScratchFile {
     /// # Errors
     /// I/O errors, such as a full disk.
     pub(crate) fn append(&mut self, data: &[u8]) -> Result<()> {
-        let written = self.file.write_all_at(data, self.bytes);
+        let end = self.bytes.saturating_add(data.len() as u64);
+        let written = file_size_limit::check_length(end).and_then(|()| self.file.write_all_at(data, self.bytes));
         written.map_err(|source| failed("write a temporary file in", &self.folder, source))?;
         self.bytes += data.len() as u64;
         Ok(())

@@ -8,19 +8,16 @@
 //! unchanged, and then removes the first lock. A second lock can be taken over in the same way, after a crash during a
 //! takeover.
 //!
-//! On request, a writer also breaks the lock of a process that may be running, such as one on another host. The lock of
-//! this process, or of a process of the same job, is never broken. Otherwise two writers that share a folder by mistake
-//! would mix their records.
+//! On request, a writer also breaks the lock of a process that cannot be checked, such as one on another host
+//! (`lock_holder`).
 
-use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-use serde::{Deserialize, Serialize};
-use uuid::Uuid;
+use std::sync::Arc;
 
 use super::files::{create_dir_synced, write_synced};
+pub use super::lock_holder::LockHolder;
+use super::lock_holder::{Standing, held};
 use super::paths::DatasetPaths;
 use crate::error::{Error, IoContext, Result};
 use crate::storage::{Storage, read_all};
@@ -33,180 +30,13 @@ const MAX_ATTEMPTS: u32 = 64;
 /// Maximum size of a lock file in bytes. Lock files usually have a few hundred bytes.
 const MAX_BYTES: u64 = 1 << 16;
 
-/// Environment variables in which batch systems pass the job's identifier.
-const JOBS: [&str; 4] = ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID"];
-/// Environment variables set by the launchers of MPICH and Intel MPI, Open MPI, and MVAPICH.
-const LAUNCHERS: [&str; 3] = ["PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE"];
-
-/// Tokens of the locks that this process holds or is acquiring. A lock file of this process with another token is a
-/// leftover of a failure.
-static HELD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-
-fn held() -> MutexGuard<'static, BTreeSet<String>> {
-    HELD.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The holder of a lock.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LockHolder {
-    /// Unique token of the lock.
-    pub(super) token: String,
-    /// Name of the holder's host.
-    pub host: String,
-    /// Identifier of the host's boot. A process number is valid only within one boot.
-    pub(super) boot: String,
-    /// Identifier of the process number's namespace. Process numbers of other containers cannot be looked up.
-    pub(super) namespace: String,
-    /// Process number of the holder.
-    pub process: u32,
-    /// Start time of the process, in clock ticks since boot. Process numbers are reused, but never with the same start
-    /// time.
-    pub(super) started: Option<u64>,
-    /// Batch job of the process, if there is one.
-    pub job: Option<String>,
-    /// Identity shared by the processes that one `mpiexec` started on this host, if there is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) launch: Option<String>,
-}
-
-/// The state of a process, according to the operating system.
-enum Process {
-    Gone,
-    /// The process runs. The value is its start time in clock ticks after boot, if known.
-    Running(Option<u64>),
-}
-
-fn look_up_process(process: u32) -> Process {
-    // Miri runs one process and does not support `kill`.
-    if cfg!(miri) {
-        return Process::Running(None);
-    }
-    let Some(id) = i32::try_from(process).ok().and_then(rustix::process::Pid::from_raw) else {
-        return Process::Gone;
-    };
-    if rustix::process::test_kill_process(id) == Err(rustix::io::Errno::SRCH) {
-        return Process::Gone;
-    }
-    // The name in parentheses may contain spaces and parentheses. The state and the other fields follow the last
-    // closing parenthesis.
-    let Ok(stat) = std::fs::read_to_string(format!("/proc/{process}/stat")) else {
-        return Process::Running(None);
-    };
-    let mut fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_ascii_whitespace();
-    // A zombie has ended, but its parent has not waited for it.
-    if fields.next() == Some("Z") {
-        return Process::Gone;
-    }
-    // The start time is field 22 of the file. The state was field 3.
-    Process::Running(fields.nth(18).and_then(|ticks| ticks.parse().ok()))
-}
-
-/// Returns the value of an environment variable. Returns `None` if it is empty.
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
-}
-
-/// Returns an identity that all processes share which the same `mpiexec` started on this host.
-fn launch() -> Option<String> {
-    if let Some(namespace) = variable("PMIX_NAMESPACE") {
-        return Some(format!("PMIX_NAMESPACE {namespace}"));
-    }
-    LAUNCHERS.iter().find_map(|name| variable(name))?;
-    let parent = rustix::process::getppid()?.as_raw_nonzero().get().unsigned_abs();
-    match look_up_process(parent) {
-        Process::Running(Some(started)) => Some(format!("process {parent} of {started}")),
-        Process::Running(None) | Process::Gone => None,
-    }
-}
-
-impl LockHolder {
-    /// Returns the description of this process, with a new token.
-    fn this_process() -> Self {
-        let read = |path: &str| std::fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default();
-        let namespace = std::fs::read_link("/proc/self/ns/pid");
-        let process = std::process::id();
-        let started = match look_up_process(process) {
-            Process::Running(started) => started,
-            Process::Gone => None,
-        };
-        let job = JOBS.iter().find_map(|name| variable(name).map(|id| format!("{name} {id}")));
-        // Miri's `uname` leaves parts of its result uninitialised.
-        let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
-        Self {
-            token: Uuid::new_v4().simple().to_string(),
-            host: if cfg!(miri) { "miri".to_owned() } else { host() },
-            boot: read("/proc/sys/kernel/random/boot_id"),
-            namespace: namespace.map(|path| path.to_string_lossy().into_owned()).unwrap_or_default(),
-            process,
-            started,
-            job,
-            launch: launch(),
-        }
-    }
-
-    /// Returns whether the holder belongs to the observer's own job: the same process, batch job or `mpiexec`. The
-    /// holder must not be known to be dead.
-    fn is_of_own_job(&self, observer: &Self) -> bool {
-        let machine = |holder: &Self| (holder.host.clone(), holder.boot.clone());
-        let process = |holder: &Self| (machine(holder), holder.namespace.clone(), holder.process, holder.started);
-        if process(self) == process(observer) {
-            return held().contains(&self.token);
-        }
-        let same = |one: &Option<String>, other: &Option<String>| one.is_some() && one == other;
-        same(&self.job, &observer.job) || (same(&self.launch, &observer.launch) && machine(self) == machine(observer))
-    }
-
-    /// Returns whether the holder is certainly dead, as far as this process can determine. The next writer takes over
-    /// its lock.
-    pub fn has_ended(&self) -> bool {
-        self.is_gone(&Self::this_process())
-    }
-
-    /// Returns whether the holder is certainly dead, as far as the process `observer` can determine.
-    fn is_gone(&self, observer: &Self) -> bool {
-        if self.host != observer.host {
-            return false;
-        }
-        if self.boot != observer.boot {
-            return !(self.boot.is_empty() || observer.boot.is_empty());
-        }
-        if self.namespace != observer.namespace {
-            return false;
-        }
-        match look_up_process(self.process) {
-            Process::Gone => true,
-            Process::Running(started) => started.zip(self.started).is_some_and(|(now, then)| now != then),
-        }
-    }
-
-    /// Returns whether the holder's lock may be broken on request. `depth` is 0 for a dataset's lock, and larger for
-    /// the second lock of a takeover.
-    ///
-    /// A takeover by another process of this host must not be broken, since that process is running and finishes soon.
-    /// A takeover by this process is a leftover of an earlier failure.
-    fn may_be_broken(&self, observer: &Self, depth: u32) -> bool {
-        match depth {
-            0 => !self.is_of_own_job(observer),
-            _ => self.host != observer.host || self.process == observer.process,
-        }
-    }
-}
-
-impl std::fmt::Display for LockHolder {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "process {} on {}", self.process, self.host)?;
-        match &self.job {
-            Some(job) => write!(f, " ({job})"),
-            None => Ok(()),
-        }
-    }
-}
-
 /// A notice for the user about an acquired lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LockNotice {
     /// The previous holder died without releasing the lock.
     TakenOver(LockHolder),
+    /// This process released the lock before, but could not remove its file.
+    LeftOver(LockHolder),
     /// The lock was broken on request. Contains the holder, or `None` if the lock file was unreadable.
     Broken(Option<LockHolder>),
 }
@@ -214,6 +44,7 @@ pub enum LockNotice {
 impl std::fmt::Display for LockNotice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
+            Self::LeftOver(holder) => write!(f, "took over a lock that {holder} could not remove"),
             Self::TakenOver(holder) => write!(f, "took over the lock of {holder}, which is gone"),
             Self::Broken(Some(holder)) => write!(f, "broke the lock of {holder}"),
             Self::Broken(None) => write!(f, "broke a lock whose holder could not be read"),
@@ -286,30 +117,36 @@ fn place(storage: &dyn Storage, path: &Path, holder: &LockHolder) -> Result<bool
     }
 }
 
+/// Returns the error for a lock that no option breaks.
 fn locked(path: &Path, holder: impl std::fmt::Display) -> Error {
-    Error::Locked { path: path.to_owned(), holder: holder.to_string(), by_own_job: false }
+    Error::Locked { path: path.to_owned(), holder: holder.to_string(), may_be_broken: false }
 }
 
-fn locked_by(path: &Path, holder: &LockHolder, me: &LockHolder) -> Error {
-    Error::Locked { path: path.to_owned(), holder: holder.to_string(), by_own_job: holder.is_of_own_job(me) }
-}
-
-/// Acquires the lock at `path` for `me`. If `force` is true, holders of other jobs are treated as dead.
+/// Acquires the lock at `path` for `me`. If `force` is true, the lock of a holder that cannot be checked is broken.
+/// `depth` is 0 for a dataset's lock, and larger for the second lock of a takeover. Takeovers by processes of the own
+/// job have no folder to mix up.
 fn acquire(storage: &dyn Storage, path: &Path, me: &LockHolder, force: bool, depth: u32) -> Result<Option<LockNotice>> {
     let mut notice = None;
     for _ in 0..MAX_ATTEMPTS {
         let found = look(storage, path)?;
-        match &found {
+        notice = match &found {
             Found::Nothing if place(storage, path, me)? => return Ok(notice),
             Found::Nothing => continue,
-            Found::Held(holder) if holder.is_gone(me) => notice = Some(LockNotice::TakenOver(holder.clone())),
-            Found::Held(holder) if force && holder.may_be_broken(me, depth) => {
-                notice = Some(LockNotice::Broken(Some(holder.clone())));
+            Found::Held(holder) => {
+                let standing = if depth == 0 { holder.standing(me) } else { holder.standing_of_process(me) };
+                match standing {
+                    Standing::Gone if holder.is_same_process(me) => Some(LockNotice::LeftOver(holder.clone())),
+                    Standing::Gone => Some(LockNotice::TakenOver(holder.clone())),
+                    Standing::Unknown(_) if force => Some(LockNotice::Broken(Some(holder.clone()))),
+                    Standing::OwnJob | Standing::Running | Standing::Unknown(_) => return Err(holder.refuse(path, me)),
+                }
             }
-            Found::Held(holder) => return Err(locked_by(path, holder, me)),
-            Found::Unreadable(_) if force => notice = Some(LockNotice::Broken(None)),
-            Found::Unreadable(_) => return Err(locked(path, "an unknown process (the lock file cannot be read)")),
-        }
+            Found::Unreadable(_) if force => Some(LockNotice::Broken(None)),
+            Found::Unreadable(_) => {
+                let holder = "an unknown process (the lock file cannot be read)".to_owned();
+                return Err(Error::Locked { path: path.to_owned(), holder, may_be_broken: true });
+            }
+        };
         if !remove_as(storage, path, me, &found.token(), force, depth)? {
             // Another process has changed the lock file meanwhile.
             notice = None;
@@ -356,7 +193,7 @@ fn remove_without_writing(storage: &dyn Storage, path: &Path, token: &str) -> Re
 }
 
 fn is_full(error: &Error) -> bool {
-    let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
+    let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded, io::ErrorKind::FileTooLarge];
     matches!(error, Error::Io { source, .. } if full.contains(&source.kind()))
 }
 
@@ -380,8 +217,9 @@ pub struct WriterLock {
 impl WriterLock {
     /// Acquires the lock of a dataset. Creates the dataset's folder if necessary.
     ///
-    /// The lock of a dead process of this host is taken over. If `break_lock` is true, any lock is broken unless a
-    /// process of the same job holds it. The notice reports either case.
+    /// The lock of a dead process of this host is taken over. If `break_lock` is true, the lock of a process that
+    /// cannot be checked from here is broken. The lock of a running process, or of a process of the same job, never is.
+    /// The notice reports either case.
     ///
     /// # Errors
     /// [`Error::Locked`] if another writer holds the lock or may hold it; I/O errors.
@@ -459,12 +297,18 @@ impl WriterLock {
         if std::mem::replace(&mut self.released, true) {
             return Ok(());
         }
-        let token = self.holder.token.clone();
-        held().remove(&token);
-        match remove_as(&*self.storage, &self.path, &self.holder, &token, false, 0) {
+        let removed = self.remove();
+        // Only now may another thread take the file for a leftover.
+        held().remove(&self.holder.token);
+        removed
+    }
+
+    fn remove(&self) -> Result<()> {
+        let token = &self.holder.token;
+        match remove_as(&*self.storage, &self.path, &self.holder, token, false, 0) {
             // Another process is breaking the lock.
             Err(Error::Locked { .. }) => return Ok(()),
-            Err(error) if is_full(&error) => remove_without_writing(&*self.storage, &self.path, &token)?,
+            Err(error) if is_full(&error) => remove_without_writing(&*self.storage, &self.path, token)?,
             other => drop(other?),
         }
         // A power failure must not restore the lock. Users of other hosts would have to break it.

@@ -16,8 +16,8 @@
 //! Modules:
 //!
 //! - `paths` defines the paths, `listing` lists epochs and parts, and `files` creates files and folders durably.
-//! - `descriptor` reads and writes dataset.json, `vacancy` checks where a dataset may be created, and `lock` admits one
-//!   writer.
+//! - `descriptor` reads and writes dataset.json, `vacancy` checks where a dataset may be created, `lock` admits one
+//!   writer, and `lock_holder` describes it.
 //! - `epochs` finds epochs and their manifests.
 //! - `commit` writes an epoch in an attempt, and `commit_protocol` defines the steps of its commit.
 //! - `recovery` runs before a new writer starts, `truncate` returns to a checkpoint, and `salvage` recovers unfinished
@@ -42,6 +42,7 @@ mod files;
 mod findings;
 mod listing;
 mod lock;
+mod lock_holder;
 mod paths;
 mod recovery;
 pub mod salvage;
@@ -71,6 +72,7 @@ pub(crate) use lock::forged;
 pub use lock::{LockHolder, LockNotice, WriterLock, lock_holder};
 pub use paths::{DatasetPaths, EpochRange, parse_epoch};
 pub(crate) use paths::{OVERVIEW_INDEX, REMOVED_INDEX};
+pub(crate) use recovery::remove_useless;
 pub use recovery::{Recovery, recover};
 pub(crate) use sidecar_index::{SidecarDescriptor, SidecarEpoch};
 pub(crate) use truncate::remove_stale_epochs;

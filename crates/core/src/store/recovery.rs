@@ -21,8 +21,11 @@ use super::files::parent;
 use super::listing::{list_epochs, list_or_empty, list_parts};
 use super::paths::{DatasetPaths, Leftover, parse_leftover, parse_manifest};
 use crate::error::{IoContext, Result};
-use crate::format::has_seal;
+use crate::format::{PartReader, ends_with_run, has_seal};
 use crate::storage::{FileKind, Storage};
+
+/// Size above which a part with a footer is known to contain a run.
+const LARGE_PART_BYTES: u64 = 1 << 20;
 
 /// The result of a recovery.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -149,6 +152,49 @@ fn holds_data(storage: &dyn Storage, folder: &Path, descriptor: &DatasetDescript
         }
     }
     Ok(false)
+}
+
+/// Removes what salvage cannot recover of a failed attempt to write an epoch, so that it takes no space from the next
+/// epoch: parts without a sealed run, the manifest, and the folder if no part is left. Only the holder of the lock may
+/// call this function, after the last write of the attempt.
+///
+/// Nothing is removed if the commit has come as far as the rename. The attempt's folder may then contain the replaced
+/// data, or the next writer completes the replacement.
+///
+/// # Errors
+/// If storage fails. The rest may then be removed later.
+pub(crate) fn remove_useless(
+    storage: &dyn Storage,
+    paths: &DatasetPaths,
+    descriptor: &DatasetDescriptor,
+    (epoch, commit): (u64, Uuid),
+) -> Result<()> {
+    let (folder, set_aside) = (paths.attempt(epoch, commit), paths.leftover(epoch, commit, Leftover::SetAside));
+    let is_other = commit_of(storage, &folder)?.is_some_and(|found| found != commit);
+    let is_set_aside = storage.kind(&set_aside).at("look up", &set_aside)?.is_some();
+    if is_other || is_set_aside || is_superseded(storage, paths, epoch, commit)? {
+        return Ok(());
+    }
+    let mut is_useful = false;
+    for (_, part) in list_parts(storage, &folder)? {
+        let path = folder.join(part.name);
+        let file = storage.open(&path).at("open", &path)?;
+        // The first seal of a large part is far from both of its ends.
+        let is_complete = file.bytes() > LARGE_PART_BYTES && PartReader::identify(storage, &path).is_ok();
+        if is_complete || ends_with_run(&*file, &path)? || has_seal(&*file, &path, &descriptor.schema)? {
+            is_useful = true;
+        } else {
+            storage.remove_file(&path).at("remove", &path)?;
+        }
+    }
+    if !is_useful && storage.kind(&folder).at("look up", &folder)?.is_some() {
+        storage.remove_dir_all(&folder).at("remove", &folder)?;
+    }
+    let manifest = paths.manifest(epoch, commit);
+    if storage.kind(&manifest).at("look up", &manifest)?.is_some() {
+        storage.remove_file(&manifest).at("remove", &manifest)?;
+    }
+    Ok(())
 }
 
 /// Deletes manifests without data. Also deletes superseded manifests if the parts name another commit whose manifest

@@ -73,6 +73,8 @@ pub(crate) const REQUIRED: &[&str] = &[
     "job: lock of a dead writer taken over",
     "job: lock broken",
     "job: living writer's lock respected",
+    "job: running writer's lock not broken on request",
+    "job: a full disk, and no useless file left",
     "job: broken lock noticed by its writer",
     "job: replacement completed by the next writer",
     "job: salvaged",

@@ -86,6 +86,8 @@ pub(crate) struct Faults {
     commit_operations: u64,
     /// Number of operations that failed, or that took as long as the stall limit.
     pub(crate) hits: u64,
+    /// Number of operations that failed though the disk was not full.
+    pub(crate) broken: u64,
     /// Number of failed syncs after a commit point.
     pub(crate) failed_syncs: u64,
     pub(crate) stalled: bool,
@@ -101,6 +103,7 @@ impl Faults {
             commits: 0,
             commit_operations: 0,
             hits: 0,
+            broken: 0,
             failed_syncs: 0,
             stalled: false,
             crashed: None,
@@ -186,6 +189,7 @@ impl Faults {
             }
             Failure::Broken => {
                 self.hits += 1;
+                self.broken += 1;
                 coverage.met("fault: input/output error");
             }
             Failure::Full => {

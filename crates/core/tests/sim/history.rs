@@ -15,7 +15,7 @@ use crate::audit_index::audit_index;
 use crate::coverage::Coverage;
 use crate::disk::{ROOT, Shared};
 use crate::faults::{Crash, Failure, Faults, Plan, Trigger, Trouble};
-use crate::job::{Calls, Launch, Progress, Step, Told};
+use crate::job::{Calls, Launch, Progress, Step, Told, read_all, write_new};
 use crate::model::Model;
 use crate::network::Network;
 use crate::random::{Random, mix};
@@ -29,6 +29,19 @@ const STALL_LIMIT: Duration = Duration::from_secs(20);
 
 /// The boot ID in the locks of a machine that was restarted.
 const BOOT_BEFORE: &str = "the boot before";
+
+/// Precedes the host in the locks of another machine.
+const NOT: &str = "not ";
+
+/// The state of the machine of a writer that has left its lock. In truth it was this process, which runs, and which
+/// knows that the writer has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Machine {
+    /// The next writer runs elsewhere, and cannot know whether the holder has ended.
+    Other,
+    /// The next writer runs on this machine, which was restarted since.
+    Restarted,
+}
 
 /// The result of a history.
 #[derive(Debug, Default)]
@@ -218,18 +231,20 @@ impl History {
     fn face_lock(&mut self) -> Result<bool, String> {
         let layout = DatasetPaths::new(ROOT);
         for index in &self.settings.options.indexes {
-            // A writer that dies or fails to release the lock of an index is gone: this process is not.
             let control = layout.index(&index.name()).control();
             if self.memory.kind(&control).is_ok_and(|kind| kind.is_some()) {
-                self.restart_machine(&control).map_err(|error| error.to_string())?;
+                self.move_locks(&control, Machine::Restarted).map_err(|error| error.to_string())?;
             }
         }
         let is_there = self.memory.kind(&layout.lock()).map_err(|error| error.to_string())?.is_some();
         if !is_there {
             return Ok(self.random.one_in(4));
         }
-        if self.random.one_in(3) && !self.holder_is_gone(&layout.lock()) {
-            // The lock names this process, which is running.
+        let is_known = self.holder_is_gone(&layout.lock());
+        if !is_known {
+            self.move_locks(&layout.control(), Machine::Other).map_err(|error| error.to_string())?;
+        }
+        if self.random.one_in(3) && !is_known {
             let intent = Intent {
                 if_exists: IfExists::Error,
                 break_lock: false,
@@ -252,36 +267,35 @@ impl History {
             self.report.coverage.met("job: lock broken");
             return Ok(true);
         }
-        self.restart_machine(&layout.control()).map_err(|error| error.to_string())?;
+        self.move_locks(&layout.control(), Machine::Restarted).map_err(|error| error.to_string())?;
         self.report.coverage.met("job: lock of a dead writer taken over");
         Ok(false)
     }
 
     /// Returns whether a launch that died during a takeover left a lock that names a dead writer.
     fn holder_is_gone(&self, path: &Path) -> bool {
-        let Ok(file) = self.memory.open(path) else { return false };
-        let mut content = vec![0; file.bytes() as usize];
-        let content = file.read_at(0, &mut content).map(|()| content).unwrap_or_default();
+        let content = read_all(&self.memory, path).unwrap_or_default();
         content.windows(BOOT_BEFORE.len()).any(|window| window == BOOT_BEFORE.as_bytes())
     }
 
-    /// Changes all lock files to name holders from before the machine's last boot.
-    fn restart_machine(&self, folder: &Path) -> std::io::Result<()> {
+    /// Changes all lock files to name holders on this machine.
+    fn move_locks(&self, folder: &Path, machine: Machine) -> std::io::Result<()> {
         for entry in self.memory.list(folder)? {
             let path = folder.join(&entry.name);
             if entry.kind != FileKind::File || !entry.name.starts_with("lock") {
                 continue;
             }
-            let file = self.memory.open(&path)?;
-            let mut content = vec![0; file.bytes() as usize];
-            file.read_at(0, &mut content)?;
+            let content = read_all(&self.memory, &path)?;
             // The incomplete draft of a crash is not a lock.
             let Ok(mut holder) = serde_json::from_slice::<serde_json::Value>(&content) else { continue };
-            holder["boot"] = BOOT_BEFORE.into();
+            let host = holder["host"].as_str().unwrap_or_default();
+            let host = host.strip_prefix(NOT).unwrap_or(host).to_owned();
+            match machine {
+                Machine::Other => holder["host"] = format!("{NOT}{host}").into(),
+                Machine::Restarted => (holder["host"], holder["boot"]) = (host.into(), BOOT_BEFORE.into()),
+            }
             self.memory.remove_file(&path)?;
-            let mut file = self.memory.create(&path)?;
-            file.write_at(0, holder.to_string().as_bytes())?;
-            file.sync()?;
+            write_new(&self.memory, &path, holder.to_string().as_bytes())?;
         }
         Ok(())
     }

@@ -1,10 +1,12 @@
 //! The program of each rank in one launch of the job, and the results of its calls.
 
+use std::io;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use turbidite::storage::Storage;
-use turbidite::store::{DatasetPaths, WriterLock};
+use turbidite::storage::{MemoryStorage, Storage};
+use turbidite::store::{DatasetDescriptor, DatasetPaths, WriterLock, salvage};
 use turbidite::{EpochStart, Error, IfExists, RankJob, WriteOptions};
 
 use crate::audit::audit;
@@ -60,14 +62,23 @@ pub(crate) struct Launch {
     pub(crate) progress: Mutex<Progress>,
 }
 
+/// Numbers of failed operations.
+#[derive(Debug, Clone, Copy, Default)]
+struct FaultCounts {
+    all: u64,
+    syncs: u64,
+    /// Those for which the disk was not full.
+    broken: u64,
+}
+
 /// State of the checks. The first rank that returns from a call checks its outcome.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     opened: bool,
     /// By step, whether its outcome was checked.
     judged: Vec<bool>,
-    /// By step, the numbers of failed operations and syncs when rank 0 reached it.
-    before: Vec<(u64, u64)>,
+    /// By step, the numbers of faults when rank 0 reached it.
+    before: Vec<FaultCounts>,
     /// Whether another process has broken this writer's lock.
     lock_broken: bool,
     pub(crate) epochs: u64,
@@ -75,6 +86,21 @@ pub(crate) struct Progress {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Reads a file of the simulated storage.
+pub(crate) fn read_all(storage: &dyn Storage, path: &Path) -> io::Result<Vec<u8>> {
+    let file = storage.open(path)?;
+    let mut content = vec![0; file.bytes() as usize];
+    file.read_at(0, &mut content)?;
+    Ok(content)
+}
+
+/// Writes a new file of the simulated storage.
+pub(crate) fn write_new(storage: &dyn Storage, path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut file = storage.create(path)?;
+    file.write_at(0, content)?;
+    file.sync()
 }
 
 impl Launch {
@@ -188,24 +214,26 @@ impl Launch {
 
     /// Records the numbers of faults when rank 0 reaches a step.
     fn comes_to(&self, number: usize) {
-        let faults = {
-            let state = self.world().state();
-            (state.faults.hits, state.faults.failed_syncs)
-        };
+        let faults = self.faults();
         let mut progress = lock(&self.progress);
-        progress.before.resize(self.steps.len(), (0, 0));
+        progress.before.resize(self.steps.len(), FaultCounts::default());
         progress.before[number] = faults;
     }
 
-    /// Returns the numbers of operations and syncs that have failed since rank 0 reached a step.
-    fn hits_since(&self, number: usize) -> (u64, u64) {
-        let (hits, syncs) = lock(&self.progress).before.get(number).copied().unwrap_or_default();
-        let state = self.world().state();
-        (state.faults.hits - hits, state.faults.failed_syncs - syncs)
+    fn faults(&self) -> FaultCounts {
+        let faults = &self.world().state().faults;
+        FaultCounts { all: faults.hits, syncs: faults.failed_syncs, broken: faults.broken }
+    }
+
+    /// Returns the numbers of operations that have failed since rank 0 reached a step.
+    fn faults_since(&self, number: usize) -> FaultCounts {
+        let before = lock(&self.progress).before.get(number).copied().unwrap_or_default();
+        let FaultCounts { all, syncs, broken } = self.faults();
+        FaultCounts { all: all - before.all, syncs: syncs - before.syncs, broken: broken - before.broken }
     }
 
     fn may_fail(&self, number: usize) -> bool {
-        self.hits_since(number).0 > 0 || self.world().state().faults.crashed.is_some()
+        self.faults_since(number).all > 0 || self.world().state().faults.crashed.is_some()
     }
 
     #[allow(clippy::too_many_arguments, reason = "all of it is the rank's own")]
@@ -256,6 +284,9 @@ impl Launch {
         let (_, stated) = self.tell(rank, written, |rows| format!("{rows} records"));
         if !matches!(stated, Told::Lost(_)) && self.is_first(number) {
             self.ended(number, epoch, writing, &stated);
+        }
+        if rank == 0 && matches!(stated, Told::Failed(_)) && self.faults_since(number).broken == 0 {
+            self.check_space(writing);
         }
         let lost = matches!(stated, Told::Lost(_));
         calls.push((format!("end epoch {epoch}"), stated));
@@ -340,7 +371,7 @@ impl Launch {
         let mut model = self.model();
         let now = model.now(epoch);
         let records = Arc::clone(model.records(writing));
-        let (hits, failed_syncs) = self.hits_since(number);
+        let faults = self.faults_since(number);
         match stated {
             Told::Done(rows) => {
                 if now != Some(writing) {
@@ -377,15 +408,47 @@ impl Launch {
             Told::Failed(what) => {
                 drop(model);
                 self.met("job: epoch failed");
-                if now == Some(writing) && failed_syncs == 0 {
+                if now == Some(writing) && faults.syncs == 0 {
                     self.blame(format!("atomicity: epoch {epoch} failed ({what}), but it is there"));
                 }
-                if hits == 0 && self.world().state().faults.crashed.is_none() {
+                if faults.all == 0 && self.world().state().faults.crashed.is_none() {
                     self.blame(format!("liveness: epoch {epoch} failed without a cause: {what}"));
                 }
             }
             Told::Lost(_) => {}
         }
+    }
+
+    /// Checks that an epoch that failed on a full disk has left only runs that can be salvaged. Called on rank 0, which
+    /// removes the rest before its call returns.
+    fn check_space(&self, writing: usize) {
+        let state = self.world().state();
+        let is_excused = state.faults.crashed.is_some() || lock(&self.progress).lock_broken;
+        drop(state);
+        if is_excused {
+            return;
+        }
+        let memory = &self.shared.memory;
+        let layout = DatasetPaths::new(ROOT);
+        let left = DatasetDescriptor::read(memory, &layout).and_then(|found| salvage::list(memory, &layout, &found));
+        let Ok(left) = left else { return self.blame("space: what is left cannot be listed".to_owned()) };
+        let attempts = self.model().attempts.clone();
+        for attempt in left.iter().filter(|attempt| attempts.get(&attempt.directory) == Some(&writing)) {
+            if attempt.runs() == 0 {
+                self.blame(format!("space: epoch {} failed and left files without a run", attempt.epoch));
+            }
+            for part in &attempt.parts {
+                let ends_with_run = memory.open(&part.path).is_ok_and(|file| {
+                    let mut end = [0; 8];
+                    let is_read = file.bytes() >= 8 && file.read_at(file.bytes() - 8, &mut end).is_ok();
+                    is_read && (end == *b"TBDTSEAL" || end.ends_with(b"PAR1"))
+                });
+                if part.runs.is_empty() || !ends_with_run {
+                    self.blame(format!("space: {} has an incomplete run", part.path.display()));
+                }
+            }
+        }
+        self.met("job: a full disk, and no useless file left");
     }
 
     fn was_written_before(&self, epoch: u64, writing: usize) -> bool {
@@ -450,18 +513,35 @@ impl Launch {
         }
     }
 
-    /// Changes the lock to name a process of another host, since a process never breaks its own lock.
+    /// Changes the lock to name a process of another host, whose lock is broken on request.
     fn disguise(&self) -> std::io::Result<()> {
         let path = DatasetPaths::new(ROOT).lock();
-        let file = self.shared.memory.open(&path)?;
-        let mut content = vec![0; file.bytes() as usize];
-        file.read_at(0, &mut content)?;
-        let mut holder: serde_json::Value = serde_json::from_slice(&content)?;
+        let mut holder: serde_json::Value = serde_json::from_slice(&read_all(&self.shared.memory, &path)?)?;
         holder["host"] = "elsewhere".into();
         self.shared.memory.remove_file(&path)?;
-        let mut file = self.shared.memory.create(&path)?;
-        file.write_at(0, holder.to_string().as_bytes())?;
-        file.sync()
+        write_new(&self.shared.memory, &path, holder.to_string().as_bytes())
+    }
+
+    /// Requests the lock of this job, as if a process of another program on this host held it. It runs, so no request
+    /// breaks its lock.
+    fn intrude_on_running(&self) -> Result<(), String> {
+        let layout = DatasetPaths::new(ROOT);
+        let content = read_all(&self.shared.memory, &layout.lock()).map_err(|error| error.to_string())?;
+        let mut holder: serde_json::Value = serde_json::from_slice(&content).map_err(|error| error.to_string())?;
+        let parent = std::os::unix::process::parent_id();
+        let stat = std::fs::read_to_string(format!("/proc/{parent}/stat")).map_err(|error| error.to_string())?;
+        let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+        let started: Option<u64> = fields.split_ascii_whitespace().nth(19).and_then(|ticks| ticks.parse().ok());
+        (holder["process"], holder["started"]) = (parent.into(), started.into());
+        // In another storage, so that this job never sees the changed lock.
+        let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+        storage.create_dir_all(&layout.control()).map_err(|error| error.to_string())?;
+        write_new(&*storage, &layout.lock(), holder.to_string().as_bytes()).map_err(|error| error.to_string())?;
+        match WriterLock::acquire(&storage, &layout, true) {
+            Err(error @ Error::Locked { .. }) if error.refusal().is_none() => Ok(()),
+            Ok((_, notice)) => Err(format!("the lock of a running process was taken: {notice:?}")),
+            Err(error) => Err(format!("the lock of a running process is refused in other words: {error}")),
+        }
     }
 
     /// Acquires the lock as another process of another program.
@@ -481,7 +561,13 @@ impl Launch {
                 self.met("job: lock broken");
             }
             Ok(_) => self.blame("one writer: a living writer's lock was given to another one".to_owned()),
-            Err(Error::Locked { .. }) if !force => self.met("job: living writer's lock respected"),
+            Err(Error::Locked { .. }) if !force => {
+                self.met("job: living writer's lock respected");
+                match self.intrude_on_running() {
+                    Ok(()) => self.met("job: running writer's lock not broken on request"),
+                    Err(what) => self.blame(format!("one writer: {what}")),
+                }
+            }
             Err(error) => self.blame(format!("one writer: the lock cannot be asked for: {error}")),
         }
     }

@@ -1,5 +1,6 @@
 //! Sweeps over many seeds, and reports of their results.
 
+use std::io::Write;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -100,8 +101,35 @@ fn no_history_breaks_a_promise() {
              -p turbidite --test sim one_history -- --nocapture"
         );
     }
-    let missing = sum.coverage.missing();
-    assert!(limit.is_none() || missing.is_empty(), "never met: {missing:#?}");
+    if limit.is_some() {
+        judge_coverage(&sum);
+    }
+}
+
+/// Number of seeds from which on a sweep must have met every required situation. The rarest ones occur about once in
+/// 1,400 seeds, so a complete sweep misses it with a probability of 0.001.
+const ENOUGH_SEEDS: u64 = 10_000;
+
+/// Exit status of a sweep in which no promise was broken, but a situation was never met. A broken promise panics, with
+/// status 101.
+const INCOMPLETE: i32 = 3;
+
+/// Reports the situations that were never met. They are an error only after enough seeds.
+fn judge_coverage(sum: &Sum) {
+    let (missing, seeds) = (sum.coverage.missing(), sum.histories);
+    if missing.is_empty() {
+        println!("no promise was broken, and every situation was met");
+    } else if seeds < ENOUGH_SEEDS {
+        println!(
+            "no promise was broken; coverage is not judged, since {seeds} seeds are fewer than {ENOUGH_SEEDS}: not met \
+             yet: {missing:#?}"
+        );
+    } else {
+        // Not by `panic`, whose status is that of a broken promise. The output of a test that exits is not captured.
+        let words = format!("no promise was broken, but {seeds} seeds never met: {missing:#?}\n");
+        std::io::stderr().write_all(words.as_bytes()).unwrap();
+        std::process::exit(INCOMPLETE);
+    }
 }
 
 /// Number of seeds in the fixed set.

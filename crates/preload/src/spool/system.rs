@@ -12,6 +12,7 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags, SeekFrom};
 use rustix::io::{DupFlags, Errno, FdFlags};
+use rustix::process::{Resource, getrlimit};
 
 use crate::own_descriptors;
 
@@ -109,7 +110,15 @@ pub(super) fn duplicate(descriptor: i32) -> io::Result<OwnedFd> {
 }
 
 /// Reserves space for the bytes of a file from `begin` on, without changing its length.
+///
+/// Bytes beyond the process's limit on the size of files need no space, since they cannot be written. On tmpfs, to
+/// reserve them would end the program with SIGXFSZ.
 pub(super) fn reserve(file: &File, begin: u64, bytes: u64) -> io::Result<()> {
+    let limit = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
+    let bytes = bytes.min(limit.saturating_sub(begin));
+    if bytes == 0 {
+        return Ok(());
+    }
     let number = |value: u64| i64::try_from(value).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge));
     let (begin, bytes) = (number(begin)?, number(bytes)?);
     loop {

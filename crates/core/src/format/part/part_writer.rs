@@ -138,7 +138,7 @@ impl EncodeBuffers {
 /// A part file that is being written.
 ///
 /// If appending a run fails, the part does not contain that run, but contains the runs before it. These runs can also
-/// be recovered from the unfinished file.
+/// be recovered from the unfinished file, which ends with them: nothing else of it is of use, and the disk may be full.
 #[derive(Debug)]
 pub struct PartWriter {
     file: Box<dyn WritableFile>,
@@ -374,6 +374,25 @@ impl PartWriter {
     /// `room_bytes`.
     pub(in crate::format) fn write_run(
         &mut self,
+        context: (RunContext, Option<LevelIntervals>),
+        room_bytes: usize,
+        write: &mut Option<AlignedBuffer>,
+        produce: impl FnOnce(&mut AlignedStream<'_>, &mut PartTail) -> Result<Vec<(WrittenRowGroup, u64)>>,
+    ) -> Result<Vec<RowGroupEntry>> {
+        let written = self.try_write_run(context, room_bytes, write, produce);
+        if written.is_err() {
+            self.remove_incomplete();
+        }
+        written
+    }
+
+    /// Removes the bytes after the last run. Errors are ignored, since the cause of the failure is to be returned.
+    fn remove_incomplete(&mut self) {
+        let _ = self.file.truncate(self.position);
+    }
+
+    fn try_write_run(
+        &mut self,
         (context, intervals): (RunContext, Option<LevelIntervals>),
         room_bytes: usize,
         write: &mut Option<AlignedBuffer>,
@@ -478,6 +497,14 @@ impl PartWriter {
     /// # Errors
     /// As for [`PartWriter::finish`].
     pub fn finish_with_statistics(mut self) -> Result<(PartEntry, StageSeconds)> {
+        let finished = self.try_finish();
+        if finished.is_err() {
+            self.remove_incomplete();
+        }
+        finished.map(|entry| (entry, self.statistics))
+    }
+
+    fn try_finish(&mut self) -> Result<PartEntry> {
         let begun = Instant::now();
         // A part without runs contains only the magic number before its footer.
         let mut tail = if self.position == 0 { PARQUET_MAGIC.to_vec() } else { Vec::new() };
@@ -518,8 +545,7 @@ impl PartWriter {
         self.statistics.sync_s += begun.elapsed().as_secs_f64();
         let filter_offset = (filter_offset < footer_offset).then_some(filter_offset);
         let entry = PartEntry::new(self.part, bytes, footer_offset, footer_checksum);
-        let entry = PartEntry { filter_offset, level: self.level, ..entry };
-        Ok((entry, self.statistics))
+        Ok(PartEntry { filter_offset, level: self.level, ..entry })
     }
 }
 

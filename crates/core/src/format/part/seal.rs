@@ -307,6 +307,15 @@ pub fn has_seal(file: &dyn ReadableFile, path: &Path, schema: &Schema) -> Result
     Ok(found)
 }
 
+/// Returns whether a part ends with a sealed run, without reading more than its last block. A part that is complete
+/// does not, nor does one that was cut within a run.
+///
+/// # Errors
+/// If the file cannot be read.
+pub(crate) fn ends_with_run(file: &dyn ReadableFile, path: &Path) -> Result<bool> {
+    last_commit(file, file.bytes()).map(|commit| commit.is_some()).at("read", path)
+}
+
 /// Maximum gap between the pages of consecutive runs: a seal, and zeros up to a block boundary.
 pub(crate) const MAX_GAP_BYTES: u64 = (MAX_SEAL_BYTES + ALIGNMENT) as u64;
 

@@ -11,7 +11,9 @@ use crate::format::{ColumnTap, EpochStatistics};
 use crate::partition::TableCache;
 use crate::runtime::endpoint::{Endpoint, decode_figures};
 use crate::runtime::local::mailbox::{MailboxTransport, Mailboxes};
-use crate::runtime::opening::{Opened, check_indexes, discard_attempts, open_dataset, rows_of_greatest_epoch};
+use crate::runtime::opening::{
+    Opened, check_indexes, discard_attempts, open_dataset, remove_useless_files, rows_of_greatest_epoch,
+};
 use crate::runtime::process::memory::{MemtableMemory, SpareBuffers};
 use crate::runtime::process::pool::{Pool, TaskQueue};
 use crate::runtime::sidecars::BitmapIndexes;
@@ -67,6 +69,8 @@ pub(crate) struct LocalStage {
     appends: RwLock<()>,
     /// Failed attempts at epochs.
     failed: Mutex<Vec<(u64, Uuid)>>,
+    /// Failed attempts of which useless files may be left.
+    untidy: Mutex<Vec<(u64, Uuid)>>,
     /// Shared with the stages of the same dataset that write beside this one.
     lock: Option<Arc<WriterLock>>,
     /// The bitmap indexes that are made of the records.
@@ -181,6 +185,7 @@ impl LocalStage {
             epoch: Mutex::new(None),
             appends: RwLock::new(()),
             failed: Mutex::default(),
+            untidy: Mutex::default(),
             lock: Some(lock),
             bitmaps,
             spare,
@@ -230,6 +235,7 @@ impl LocalStage {
             return Err(UsageError::State { call: "begin_epoch", state: "inside an epoch" }.into());
         }
         self.check_lock()?;
+        self.tidy_up();
         let begun = EpochCommit::begin(&self.storage, &self.paths, &self.descriptor, epoch, self.options.if_exists)?;
         begun.map(|commit| self.bitmaps.begin(commit)).transpose()
     }
@@ -373,6 +379,10 @@ impl LocalStage {
         match lock_rank(&self.shared.ranks[0]).endpoint.take_outcome() {
             Some(Err(Failure { rank, cause })) => {
                 self.failed().push((epoch, commit));
+                self.untidy().push((epoch, commit));
+                if self.check_lock().is_ok() {
+                    self.tidy_up();
+                }
                 Err(Error::EpochFailed { epoch, rank, cause })
             }
             Some(Ok(bytes)) => {
@@ -426,6 +436,15 @@ impl LocalStage {
         }
         self.check_lock()?;
         discard_attempts(&*self.storage, &self.paths, &failed)
+    }
+
+    fn untidy(&self) -> MutexGuard<'_, Vec<(u64, Uuid)>> {
+        self.untidy.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Removes what salvage cannot recover of failed epochs.
+    fn tidy_up(&self) {
+        remove_useless_files(&*self.storage, &self.paths, &self.descriptor, &mut self.untidy());
     }
 
     fn failed(&self) -> MutexGuard<'_, Vec<(u64, Uuid)>> {

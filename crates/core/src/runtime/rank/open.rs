@@ -144,6 +144,7 @@ impl RankStage {
             state: State::Between,
             attempt: Uuid::nil(),
             failed: Vec::new(),
+            untidy: Vec::new(),
             begun: Duration::ZERO,
             lock: None,
             bitmaps,

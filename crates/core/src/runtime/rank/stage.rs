@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorClass, Result, UsageError};
 use crate::format::{ColumnTap, EpochStatistics};
 use crate::runtime::endpoint::{Endpoint, decode_figures};
 use crate::runtime::exchange_statistics::ExchangeStatistics;
-use crate::runtime::opening::{discard_attempts, rows_of_greatest_epoch};
+use crate::runtime::opening::{discard_attempts, remove_useless_files, rows_of_greatest_epoch};
 use crate::runtime::options::{EpochStart, WriteOptions};
 use crate::runtime::process::host::Host;
 use crate::runtime::process::resources::Background;
@@ -53,6 +53,8 @@ pub(crate) struct RankStage {
     pub(super) attempt: Uuid,
     /// Failed attempts at epochs, the same on all ranks.
     pub(super) failed: Vec<(u64, Uuid)>,
+    /// Failed attempts of which useless files may be left. On rank 0 only.
+    pub(super) untidy: Vec<(u64, Uuid)>,
     /// The time at which the epoch was begun, by the host's clock.
     pub(super) begun: Duration,
     /// The writer lock. Present on rank 0 only.
@@ -150,8 +152,15 @@ impl RankStage {
         Ok(EpochStart::Started)
     }
 
-    fn begin_as_root(&self, epoch: u64, if_exists: IfExists) -> Result<Option<EpochCommit>> {
+    /// Removes what salvage cannot recover of failed epochs. Called on rank 0 only, which hears of a failure when all
+    /// ranks have ended their writes.
+    fn tidy_up(&mut self) {
+        remove_useless_files(&*self.storage, &self.paths, &self.descriptor, &mut self.untidy);
+    }
+
+    fn begin_as_root(&mut self, epoch: u64, if_exists: IfExists) -> Result<Option<EpochCommit>> {
         self.check_lock()?;
+        self.tidy_up();
         let begun = EpochCommit::begin(&self.storage, &self.paths, &self.descriptor, epoch, if_exists)?;
         begun.map(|commit| self.bitmaps.begin(commit)).transpose()
     }
@@ -334,9 +343,16 @@ impl RankStage {
         self.drive_until("end_epoch", Endpoint::is_over)?;
         self.state = State::Between;
         self.background.leave_epoch();
-        match self.background.endpoint().take_outcome() {
+        let outcome = self.background.endpoint().take_outcome();
+        match outcome {
             Some(Err(Failure { rank, cause })) => {
                 self.failed.push((epoch, self.attempt));
+                if self.rank == 0 {
+                    self.untidy.push((epoch, self.attempt));
+                    if self.check_lock().is_ok() {
+                        self.tidy_up();
+                    }
+                }
                 Err(Error::EpochFailed { epoch, rank, cause })
             }
             Some(Ok(bytes)) => {

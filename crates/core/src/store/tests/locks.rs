@@ -6,7 +6,7 @@ use std::sync::{Arc, Barrier};
 
 use super::super::lock::forged;
 use super::super::{DatasetPaths, LockNotice, WriterLock, lock_holder};
-use crate::error::Error;
+use crate::error::{Error, Refusal};
 use crate::storage::{Fault, FaultStorage, FileSystem, MemoryStorage, Storage};
 
 /// Environment variable with the path of the dataset, for child processes of these tests.
@@ -21,6 +21,14 @@ fn ended_process() -> u32 {
     let mut child = Command::new("true").spawn().unwrap();
     child.wait().unwrap();
     child.id()
+}
+
+/// Returns the parent of this process, which is another running process.
+fn parent() -> forged::Holder {
+    let process = rustix::process::getppid().unwrap().as_raw_nonzero().get().unsigned_abs();
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+    let started = stat.rsplit_once(')').unwrap().1.split_ascii_whitespace().nth(19).unwrap().parse().unwrap();
+    forged::Holder { process, started: Some(started), ..forged::Holder::this() }
 }
 
 fn memory_with_lock(holder: &forged::Holder) -> Arc<dyn Storage> {
@@ -71,7 +79,11 @@ fn a_running_writer_is_respected_and_a_dead_one_taken_over() {
     let storage: Arc<dyn Storage> = Arc::new(FileSystem::new());
     let mut child = start_child(paths.root());
     let holder = locked_by(WriterLock::acquire(&storage, &paths, false));
-    assert!(holder.contains(&format!("process {}", child.id())) && holder.contains("SLURM_JOB_ID 4711"), "{holder}");
+    assert_eq!(locked_by(WriterLock::acquire(&storage, &paths, true)), holder, "not even on request");
+    assert!(
+        holder.contains(&format!("is running: pid {}", child.id())) && holder.contains("SLURM_JOB_ID 4711"),
+        "{holder}"
+    );
     assert_eq!(lock_holder(&*storage, &paths).unwrap().unwrap().process, child.id());
 
     child.kill().unwrap();
@@ -114,16 +126,70 @@ fn only_what_is_certainly_gone_is_taken_over() {
         assert!(matches!(notice, Some(LockNotice::TakenOver(_))), "{holder:?}");
     }
     let kept = [
-        forged::Holder::this(),
-        forged::Holder { started: None, ..forged::Holder::this() },
-        forged::Holder { host: "elsewhere".to_owned(), ..gone.clone() },
-        forged::Holder { namespace: "pid:[1]".to_owned(), ..gone },
+        (forged::Holder { started: None, ..parent() }, "the start time is unknown"),
+        (forged::Holder { host: "elsewhere".to_owned(), ..gone.clone() }, "it is on another host"),
+        (forged::Holder { namespace: "pid:[1]".to_owned(), ..gone.clone() }, "it is in another PID namespace"),
+        (forged::Holder { boot: String::new(), ..gone }, "the boot of its host is unknown"),
     ];
-    for holder in kept {
+    for (holder, reason) in kept {
         let storage = memory_with_lock(&holder);
-        locked_by(WriterLock::acquire(&storage, &paths(), false));
+        let error = WriterLock::acquire(&storage, &paths(), false).unwrap_err();
+        let text = error.to_string();
+        let expected = format!("/ds/_turbidite/lock is locked by process {} on ", holder.process);
+        assert!(text.starts_with(&expected) && text.contains("which cannot be checked from here"), "{text}");
+        assert!(text.contains(reason) && text.contains(", since 20") && text.contains(" UTC, "), "{text}");
+        assert_eq!(error.refusal(), Some(Refusal::Locked), "{text}");
         let (_lock, notice) = WriterLock::acquire(&storage, &paths(), true).unwrap();
         assert!(matches!(notice, Some(LockNotice::Broken(Some(_)))), "{holder:?}");
+    }
+}
+
+/// Breaking the lock of a running writer would lose its epochs.
+#[test]
+fn a_lock_of_a_running_process_is_never_broken() {
+    let running = forged::Holder { job: Some("SLURM_JOB_ID 4711".to_owned()), ..parent() };
+    // As written by earlier releases.
+    let undated = forged::Holder { taken: None, copy: None, ..running.clone() };
+    for holder in [running, undated] {
+        let storage = memory_with_lock(&holder);
+        for break_lock in [false, true] {
+            let error = WriterLock::acquire(&storage, &paths(), break_lock).unwrap_err();
+            let text = error.to_string();
+            let (host, process) = (&holder.host, holder.process);
+            let expected = format!(
+                "/ds/_turbidite/lock is locked by a writer that is running: pid {process} on {host} (SLURM_JOB_ID 4711)"
+            );
+            assert!(text.starts_with(&expected) && text.ends_with("; wait until it ends, or end it"), "{text}");
+            assert_eq!(text.contains(", since 20"), holder.taken.is_some(), "{text}");
+            assert_eq!(error.refusal(), None, "nothing recommends to break it: {text}");
+            assert_eq!(lock_holder(&*storage, &paths()).unwrap().as_ref(), Some(&holder));
+            assert_eq!(storage.list(&paths().control()).unwrap().len(), 1, "nothing is left beside the lock");
+        }
+    }
+}
+
+/// Nobody writes any more under a lock whose file could not be removed.
+#[test]
+fn a_lock_that_this_process_could_not_remove_is_taken_over_by_it() {
+    let memory = Arc::new(MemoryStorage::new());
+    let faults = FaultStorage::new(memory.clone());
+    let storage: Arc<dyn Storage> = Arc::new(faults.clone());
+    let (lock, _) = WriterLock::acquire(&storage, &paths(), false).unwrap();
+    locked_by(WriterLock::acquire(&storage, &paths(), true));
+    let first = faults.counters().operations;
+    faults.add_fault(Fault::Fail { first, count: u64::MAX, kind: std::io::ErrorKind::Other });
+    lock.release().unwrap_err();
+    faults.heal();
+    let left = lock_holder(&*storage, &paths()).unwrap().unwrap();
+    assert!(left.has_ended());
+    let (lock, notice) = WriterLock::acquire(&storage, &paths(), false).unwrap();
+    assert_eq!(notice, Some(LockNotice::LeftOver(left)));
+    lock.release().unwrap();
+    // Another copy of the library in this process may still hold its lock.
+    let copied = forged::Holder { copy: Some("another copy".to_owned()), ..forged::Holder::this() };
+    let storage = memory_with_lock(&copied);
+    for break_lock in [false, true] {
+        assert!(locked_by(WriterLock::acquire(&storage, &paths(), break_lock)).contains("of this job"));
     }
 }
 
@@ -134,7 +200,7 @@ fn a_lock_of_the_same_job_is_never_broken() {
     let refused = |holder: forged::Holder, storage: &Arc<dyn Storage>| {
         for break_lock in [false, true] {
             match WriterLock::acquire_as(holder.clone(), storage, &paths(), break_lock) {
-                Err(error @ Error::Locked { by_own_job: true, .. }) => {
+                Err(error @ Error::Locked { may_be_broken: false, .. }) => {
                     let text = error.to_string();
                     assert!(
                         text.contains("of this job; if two datasets have the same folder, give each its own"),
@@ -150,9 +216,7 @@ fn a_lock_of_the_same_job_is_never_broken() {
     refused(forged::Holder::this(), &storage);
     lock.check().unwrap();
     lock.release().unwrap();
-    // The parent of this process is another running process.
-    let process = rustix::process::getppid().unwrap().as_raw_nonzero().get().unsigned_abs();
-    let other = forged::Holder { process, started: None, ..forged::Holder::this() };
+    let other = parent();
     let of_job = |job: &str| forged::Holder { job: Some(job.to_owned()), ..other.clone() };
     let launched = |launch: &str| forged::Holder { job: None, launch: Some(launch.to_owned()), ..other.clone() };
     let me = forged::Holder {
@@ -167,18 +231,20 @@ fn a_lock_of_the_same_job_is_never_broken() {
     ] {
         refused(me.clone(), &memory_with_lock(&holder));
     }
-    for holder in [
-        of_job("PBS_JOBID 8"),
-        launched("process 5 of 4"),
-        forged::Holder { host: "elsewhere".to_owned(), ..launched("process 5 of 3") },
-        forged::Holder { job: None, ..other.clone() },
+    let elsewhere = |holder: forged::Holder| forged::Holder { host: "elsewhere".to_owned(), ..holder };
+    for (holder, may_break) in [
+        (of_job("PBS_JOBID 8"), false),
+        (launched("process 5 of 4"), false),
+        (elsewhere(of_job("PBS_JOBID 8")), true),
+        (elsewhere(launched("process 5 of 3")), true),
+        (elsewhere(forged::Holder { job: None, ..other.clone() }), true),
     ] {
         let storage = memory_with_lock(&holder);
-        assert!(matches!(
-            WriterLock::acquire_as(me.clone(), &storage, &paths(), false),
-            Err(Error::Locked { by_own_job: false, .. })
-        ));
-        forged::break_lock(me.clone(), &storage, &paths()).unwrap();
+        match WriterLock::acquire_as(me.clone(), &storage, &paths(), false) {
+            Err(Error::Locked { may_be_broken, .. }) => assert_eq!(may_be_broken, may_break, "{holder:?}"),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(forged::break_lock(me.clone(), &storage, &paths()).is_ok(), may_break, "{holder:?}");
     }
     // The lock of a dead process of the same job is taken over.
     let gone = forged::Holder { process: ended_process(), ..of_job("PBS_JOBID 7") };

@@ -111,6 +111,89 @@ fn parts_of_failed_epochs_stay_until_they_are_discarded() {
     assert_eq!(attempts(&storage), 2);
 }
 
+/// Returns the sizes of the files of failed epochs, in order.
+fn left_by_failures(storage: &Arc<dyn Storage>) -> Vec<u64> {
+    let paths = DatasetPaths::new("ds");
+    let mut sizes = Vec::new();
+    for attempt in storage.list(&paths.unfinished()).unwrap() {
+        let folder = paths.unfinished().join(attempt.name);
+        let parts = storage.list(&folder).unwrap();
+        sizes.extend(parts.iter().map(|part| storage.open(&folder.join(&part.name)).unwrap().bytes()));
+    }
+    sizes.sort_unstable();
+    sizes
+}
+
+/// Writes an epoch while the disk has room for `bytes` only. Returns the error.
+fn fill_up(faulty: &FaultStorage, bytes: u64, write: impl Fn() -> Result<()>) -> String {
+    faulty.add_fault(Fault::Full { bytes });
+    let error = write().unwrap_err().to_string();
+    faulty.heal();
+    error
+}
+
+/// A run that did not fit stayed, with megabytes that nothing could read, so that the next epoch did not fit either.
+#[test]
+fn a_full_disk_is_left_without_useless_files() {
+    let faulty = FaultStorage::new(Arc::new(MemoryStorage::new()));
+    let storage: Arc<dyn Storage> = Arc::new(faulty.clone());
+    // A run of this job takes about 40,000 bytes: the first limit is met in the first run, the other in a later one.
+    for (bytes, salvageable) in [(20_000, false), (100_000, true)] {
+        let options = WriteOptions { memtable_bytes: 40_000, ..options(1) };
+        let job = std::cell::RefCell::new(
+            RankJob::open_alone_on(Arc::new(Process::new()), Arc::clone(&storage), "ds", schema(), options.clone())
+                .unwrap(),
+        );
+        let error = fill_up(&faulty, bytes, || {
+            let mut job = job.borrow_mut();
+            job.begin_epoch(0)?;
+            append(&mut job, 0, 60_000)?;
+            job.end_epoch().map(drop)
+        });
+        assert!(error.starts_with("epoch 0 failed on rank 0: cannot write ds/_turbidite/tmp/0."), "{error}");
+        let left = left_by_failures(&storage);
+        assert_eq!(attempts(&storage), usize::from(salvageable), "{left:?}");
+        assert!(left.iter().all(|size| *size > 0 && *size <= bytes && size % 4096 == 0), "{left:?}");
+        job.borrow_mut().discard_failed().unwrap();
+        job.into_inner().close().unwrap();
+
+        let local = LocalJob::open_with(Arc::clone(&storage), "ds", schema(), options).unwrap();
+        let rows = vec![1; 8 * 60_000];
+        let view = |offset: usize| ColumnView::new(&rows[offset..], 8, 60_000, DataType::U32).unwrap();
+        let error = fill_up(&faulty, bytes, || {
+            local.begin_epoch(0)?;
+            local.append(0, &[view(0), view(4)])?;
+            local.end_epoch().map(drop)
+        });
+        assert!(error.contains("cannot write ds/_turbidite/tmp/0."), "{error}");
+        assert_eq!(attempts(&storage), usize::from(salvageable));
+        local.discard_failed().unwrap();
+        local.close().unwrap();
+    }
+}
+
+/// What cannot be removed when the epoch fails is removed before the next one begins.
+#[test]
+fn useless_files_are_removed_before_the_next_epoch_at_the_latest() {
+    let faulty = FaultStorage::new(Arc::new(MemoryStorage::new()));
+    let storage: Arc<dyn Storage> = Arc::new(faulty.clone());
+    let mut job =
+        RankJob::open_alone_on(Arc::new(Process::new()), Arc::clone(&storage), "ds", schema(), options(1)).unwrap();
+    job.begin_epoch(0).unwrap();
+    let first = faulty.counters().operations;
+    faulty.add_fault(Fault::Fail { first, count: u64::MAX, kind: std::io::ErrorKind::StorageFull });
+    append(&mut job, 0, 1_000).unwrap();
+    job.end_epoch().unwrap_err();
+    faulty.heal();
+    assert_eq!(attempts(&storage), 1);
+    job.begin_epoch(1).unwrap();
+    assert_eq!(attempts(&storage), 1, "that of epoch 1");
+    append(&mut job, 0, 1_000).unwrap();
+    job.end_epoch().unwrap();
+    assert_eq!((attempts(&storage), left_by_failures(&storage)), (0, Vec::new()));
+    job.close().unwrap();
+}
+
 #[test]
 fn a_job_whose_lock_was_broken_discards_nothing() {
     let storage = FaultStorage::new(Arc::new(MemoryStorage::new()));
