@@ -75,8 +75,7 @@ pub struct SalvagedEpoch {
     pub corrupt: Vec<Error>,
 }
 
-/// Returns the unfinished epochs of a dataset, ordered by epoch. Includes the epoch of a running writer (see
-/// [`super::lock_holder`]).
+/// Returns the unfinished epochs of a dataset, ordered by epoch. Includes the epoch of a running writer.
 ///
 /// # Errors
 /// If storage fails.
