@@ -28,7 +28,12 @@ static turbidite_dataset *dataset;
 static turbidite_transport *transport;
 static int is_wrong = 1;
 
-static void open_dataset(const char *path) { turbidite_open(path, COLUMNS, 3, "energy", NULL, transport, &dataset); }
+static void open_dataset(const char *path, int breaks_lock) {
+    turbidite_options options;
+    turbidite_options_init(&options);
+    options.break_lock = breaks_lock;
+    turbidite_open(path, COLUMNS, 3, "energy", &options, transport, &dataset);
+}
 
 /* Writes an epoch, with a wrong view where the case has one. */
 static void write_epoch(uint64_t epoch, const char *wrong) {
@@ -99,7 +104,7 @@ int main(int argc, char **argv) {
     if (strcmp(wrong, "alone") == 0 && rank > 0) MPI_Barrier(MPI_COMM_WORLD);
 #endif
     if (strcmp(wrong, "silent") == 0) turbidite_print_errors(0);
-    open_dataset(argv[2]);
+    open_dataset(argv[2], strcmp(wrong, "breaks") == 0);
 #ifdef WITH_MPI
     if (strcmp(wrong, "alone") == 0) {
         if (rank == 0) MPI_Barrier(MPI_COMM_WORLD);

@@ -1,8 +1,10 @@
 """Mistakes of programs in C and C++: each is told where users look, and what is on disk is right or not there."""
 
+import os
 import subprocess
 from pathlib import Path
 
+import numpy
 import pytest
 
 import turbidite as package
@@ -105,6 +107,29 @@ def test_one_value_for_all_records(program, tmp_path):
     assert run(program, "constant", tmp_path / "ds").stderr == ""
     rows = package.open(tmp_path / "ds").query().to_numpy()
     assert set(rows["energy"].tolist()) == {-1.0} and sorted(rows["id"].tolist()) == list(range(COUNT))
+
+
+def test_the_lock_of_a_running_writer(program, tmp_path):
+    """No option breaks it, and the message does not propose one."""
+    with package.Writer(tmp_path / "ds", {"energy": "f4"}, key="energy") as writer:
+        with writer.epoch(1):
+            writer.append({"energy": numpy.arange(10, dtype="f4")})
+            for wrong in ("right", "breaks"):
+                said = run(program, wrong, tmp_path / "ds").stderr
+                assert f"is running: pid {os.getpid()} on " in said and len(said.splitlines()) == 1, said
+                assert "break" not in said
+    assert package.open(tmp_path / "ds").query().count() == 10
+
+
+def test_a_limit_on_the_size_of_files(program, tmp_path):
+    """The program is told, and not ended by a signal; without the limit, it writes the same epochs."""
+    limited = ["bash", "-c", 'ulimit -f 16; exec "$@"', "limited", program, "right", tmp_path / "ds"]
+    done = run(*limited)
+    assert done.stdout == "done\n"
+    ends = [line for line in done.stderr.splitlines() if line.startswith("turbidite_end_epoch: ")]
+    assert len(ends) == 2 and all("16384" in line or "16 KiB" in line for line in ends), done.stderr
+    assert epochs_of(tmp_path / "ds") == []
+    assert run(program, "right", tmp_path / "ds").stderr == "" and epochs_of(tmp_path / "ds") == [1, 2]
 
 
 def refused_by(compiler: str, source: Path, *options) -> str:

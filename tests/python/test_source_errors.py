@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pyarrow.feather
 import pytest
 import turbidite
 
-from support.command import AMPLE_S
+from support.command import AMPLE_S, ROOT
 from support.source_files import replace_record, structure, write_lammps, write_openpmd
 from support.source_reader import Reader, Refused, refusal
 
@@ -376,6 +377,41 @@ def test_malformed_lammps_dumps(tmp_path, old, new, words):
     error = refusal(path)
     assert error.kind in ("failed", "corrupt") and error.path == str(path)
     assert all(word in error.message for word in words), error.message
+
+
+def test_other_styles_of_lammps_are_named(tmp_path):
+    write_lammps(tmp_path / "local.dump", {0: rows_of(3)})
+    text = (
+        (tmp_path / "local.dump")
+        .read_text()
+        .replace("NUMBER OF ATOMS", "NUMBER OF ENTRIES")
+        .replace("ITEM: ATOMS", "ITEM: ENTRIES")
+    )
+    (tmp_path / "local.dump").write_text(text)
+    check(refusal(tmp_path / "local.dump"), "usage", tmp_path / "local.dump", "dump local", "dump custom")
+    (tmp_path / "yaml.dump").write_text("---\ncreator: LAMMPS\ntimestep: 0\n")
+    check(refusal(tmp_path / "yaml.dump"), "usage", tmp_path / "yaml.dump", "dump yaml", "dump custom")
+
+
+def test_repeated_steps_name_the_option(tmp_path):
+    """The command that the message proposes works."""
+    write_lammps(tmp_path / "one.dump", {10: rows_of(3)})
+    (tmp_path / "twice.dump").write_text(2 * (tmp_path / "one.dump").read_text())
+    check(refusal(tmp_path / "twice.dump"), "failed", tmp_path / "twice.dump", "has epoch 10 twice", "--if-repeated last")
+    assert turbidite.ingest(tmp_path / "twice.dump", tmp_path / "ds", key="weighting", if_repeated="last")["rows"] == 3
+    with pytest.raises(turbidite.UsageError, match="--if-repeated is for LAMMPS"):
+        turbidite.ingest(ROOT / "testdata" / "vpic", tmp_path / "other", key="ux", if_repeated="last")
+
+
+def test_a_folder_of_names_without_a_known_ending(tmp_path):
+    """The message has a pattern, which works."""
+    (tmp_path / "run").mkdir()
+    for step in (0, 100):
+        write_lammps(tmp_path / "run" / f"dump.melt.{step}", {step: rows_of(3)})
+    with pytest.raises(turbidite.UsageError) as refused:
+        turbidite.ingest(tmp_path / "run", tmp_path / "ds", key="weighting")
+    [pattern] = re.findall(r"give the pattern '(.+)' for 2 of its files", str(refused.value))
+    assert turbidite.ingest(pattern, tmp_path / "ds", key="weighting")["rows"] == 6
 
 
 def test_a_failed_ingest_names_the_file_and_leaves_nothing(tmp_path):

@@ -1,5 +1,6 @@
 """The readers of scientific formats, by their protocol: the rows that h5py, NumPy and the writers have are what comes back."""
 
+import bz2
 import gzip
 import os
 
@@ -180,7 +181,17 @@ def test_hdf5_datasets_components_and_fields_become_columns(tmp_path):
 # ---- LAMMPS
 
 
-@pytest.mark.parametrize("form", ["one file", "a file for each step", "gzip"])
+def zstandard(content: bytes) -> bytes:
+    target = pyarrow.BufferOutputStream()
+    with pyarrow.CompressedOutputStream(target, "zstd") as stream:
+        stream.write(content)
+    return target.getvalue().to_pybytes()
+
+
+COMPRESSIONS = {"gz": lambda content: gzip.compress(content, 1), "bz2": bz2.compress, "zst": zstandard}
+
+
+@pytest.mark.parametrize("form", ["one file", "a file for each step", *COMPRESSIONS])
 def test_lammps_dumps(tmp_path, monkeypatch, form):
     monkeypatch.setenv("TMPDIR", str(tmp_path / "scratch"))
     (tmp_path / "scratch").mkdir()
@@ -200,11 +211,11 @@ def test_lammps_dumps(tmp_path, monkeypatch, form):
         for label, rows in epochs.items():
             write_lammps(tmp_path / f"dump.{label}.lammpstrj", {label: rows}, text="Si")
         source = tmp_path / "dump.*.lammpstrj"
-    if form == "gzip":
+    if form in COMPRESSIONS:
         for path in tmp_path.glob("dump.*"):
-            (tmp_path / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes(), 1))
+            (tmp_path / f"{path.name}.{form}").write_bytes(COMPRESSIONS[form](path.read_bytes()))
             path.unlink()
-        source = tmp_path / "dump.*.lammpstrj.gz"
+        source = tmp_path / f"dump.*.lammpstrj.{form}"
     catalogue, found = read(source)
     assert catalogue["format"] == "LAMMPS" and sorted(found) == sorted(epochs)
     assert columns(catalogue) == {
@@ -230,6 +241,42 @@ def test_lammps_formats_of_numbers(tmp_path):
     )
     assert numpy.isnan(rows["q"][0]) and rows["q"][1] == 0.1
     assert rows["c_pe"].tolist() == [numpy.inf, -numpy.inf] and rows["v_a"].tolist() == [-1e-320, 3]
+
+
+def test_lammps_headers_in_the_order_of_lammps(tmp_path):
+    """`dump_modify units yes time yes`: the units once, and the time before each step."""
+    write_lammps(
+        tmp_path / "plain",
+        {0: {"id": numpy.arange(3), "x": numpy.arange(3.0)}, 5: {"id": numpy.arange(3), "x": -numpy.arange(3.0)}},
+    )
+    text = (tmp_path / "plain").read_text()
+    (tmp_path / "timed").write_text("ITEM: UNITS\nlj\n" + text.replace("ITEM: TIMESTEP", "ITEM: TIME\n0.25\nITEM: TIMESTEP"))
+    (_, plain), (_, timed) = read(tmp_path / "plain"), read(tmp_path / "timed")
+    assert sorted(timed) == [0, 5] and all(same(timed[label], plain[label]) for label in timed)
+
+
+@pytest.mark.parametrize("count", [1, 90_000])
+def test_a_last_line_of_lammps_without_its_end(tmp_path, count):
+    """It is read, and a note says so, since a writer may have been cut there."""
+    rows = {"id": numpy.arange(count), "x": numpy.arange(count) / 4}
+    write_lammps(tmp_path / "d", {3: rows})
+    (tmp_path / "d").write_text((tmp_path / "d").read_text().rstrip())
+    catalogue, found = read(tmp_path / "d")
+    assert same(found[3], rows)
+    assert catalogue["notes"] == [f"{tmp_path / 'd'}: the last line has no line end; its last value may be cut"]
+
+
+def test_repeated_steps(tmp_path):
+    """After a restart, in one file and in several."""
+    steps = [(0, 1.0), (10, 2.0), (10, 3.0), (20, 4.0)]
+    for place, (label, value) in enumerate(steps):
+        write_lammps(tmp_path / f"part{place}.dump", {label: {"x": numpy.full(2, value)}})
+    (tmp_path / "all").write_text("".join((tmp_path / f"part{place}.dump").read_text() for place in range(4)))
+    for source in (tmp_path / "all", tmp_path / "part*.dump"):
+        for which, value in (("first", 2.0), ("last", 3.0)):
+            catalogue, found = read(source, if_repeated=which)
+            assert {label: set(rows["x"].tolist()) for label, rows in found.items()} == {0: {1.0}, 10: {value}, 20: {4.0}}
+            assert catalogue["notes"] == [f"read the {which} occurrence of each epoch that is repeated: 10"]
 
 
 # ---- NumPy and Arrow

@@ -20,6 +20,7 @@ impl Source {
             options.refuse_ranks("the Python package reads files of whole epochs")?;
             return open_by_package(path, options);
         }
+        options.refuse_repeated()?;
         let kind = std::fs::metadata(path).of("read", path)?;
         let usage = |what: &str| Err(SourceError::Usage(what.into()));
         match (&options.layout, kind.is_dir()) {

@@ -25,6 +25,9 @@ pub struct SourceOptions {
     pub columns: Option<Vec<String>>,
     /// The epoch of a source that is a single file.
     pub epoch: Option<u64>,
+    /// Which of several occurrences of an epoch is read, `first` or `last`, of files that the Python package reads.
+    /// Several are an error by default.
+    pub if_repeated: Option<String>,
     /// The epochs that must not lack files of ranks. All epochs by default.
     pub epochs: Option<EpochRange>,
     /// The number of ranks that wrote each epoch, if the user states it.
@@ -34,6 +37,16 @@ pub struct SourceOptions {
 }
 
 impl SourceOptions {
+    /// Refuses a choice between occurrences of an epoch for a source whose files name it once.
+    pub(crate) fn refuse_repeated(&self) -> Result<(), SourceError> {
+        match self.if_repeated {
+            None => Ok(()),
+            Some(_) => Err(SourceError::Usage(
+                "--if-repeated is for LAMMPS, openPMD, HDF5, npz and Arrow files; omit the option".into(),
+            )),
+        }
+    }
+
     /// Refuses a number of ranks for a source without a file of each rank.
     pub(crate) fn refuse_ranks(&self, source: &str) -> Result<(), SourceError> {
         match self.source_ranks {

@@ -135,6 +135,9 @@ pub(crate) struct Ingest {
     /// Read only one epoch, or a range with both ends included
     #[arg(long, value_name = "E|A..B")]
     epochs: Option<EpochRange>,
+    /// Which occurrence to read of an epoch that the files have several times, as after a restart [default: error]
+    #[arg(long, value_name = "WHICH", value_parser = ["first", "last", "error"])]
+    if_repeated: Option<String>,
     /// Ranks that wrote each epoch of a source with a file of each rank; other numbers of files are refused [default:
     /// as many as the files' headers state; otherwise as many as wrote the epoch, or the one before or after it]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -364,6 +367,7 @@ impl Ingest {
             columns: self.columns.clone(),
             epoch: self.epoch,
             epochs: self.epochs,
+            if_repeated: self.if_repeated.clone().filter(|which| which != "error"),
             source_ranks: self.source_ranks,
             allow_missing_ranks: self.allow_missing_ranks,
         })

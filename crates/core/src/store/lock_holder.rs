@@ -11,7 +11,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
@@ -27,9 +27,11 @@ const LAUNCHERS: [&str; 3] = ["PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORL
 /// Tokens of the locks that this copy of the library holds, is acquiring or is releasing.
 static HELD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
-/// Identity of this copy of the library. A process may have several, such as the preload library and the C library, and
-/// each knows only the locks that it holds itself.
-static COPY: LazyLock<String> = LazyLock::new(|| Uuid::new_v4().simple().to_string());
+/// Returns the identity of this copy of the library within the process: where its locks are. A process may have several
+/// copies, such as the preload library and the C library, and each knows only the locks that it holds itself.
+fn this_copy() -> String {
+    format!("{:x}", (&raw const HELD).addr())
+}
 
 pub(super) fn held() -> MutexGuard<'static, BTreeSet<String>> {
     HELD.lock().unwrap_or_else(PoisonError::into_inner)
@@ -149,7 +151,7 @@ impl LockHolder {
             started,
             job,
             launch: launch(),
-            copy: Some(COPY.clone()),
+            copy: Some(this_copy()),
             taken: SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok().map(|since| since.as_secs()),
         }
     }

@@ -35,6 +35,7 @@ def ingest(
     si: bool = False,
     epoch: int | None = None,
     epochs: int | slice | None = None,
+    if_repeated: Literal["first", "last", "error"] | None = None,
     source_ranks: int | None = None,
     allow_missing_ranks: bool = False,
     ranks: int | None = None,
@@ -51,6 +52,9 @@ def ingest(
     `layout` may also be a configuration of the preload library. The dataset with this `out`, or else the one whose files are
     in `source`, then has the `key`, and the other settings that are not given. Without it, `key` is required, and `if_exists`
     is ``"error"``.
+
+    An epoch that occurs several times, as in a LAMMPS dump after a restart, is an error unless `if_repeated` states which
+    occurrence is read.
 
     An epoch with fewer files than the epoch before or after it is refused, if each rank wrote a file. `source_ranks` states
     how many ranks wrote each epoch. With `allow_missing_ranks`, the files that exist are read.
@@ -79,7 +83,14 @@ def ingest(
         *(["--allow-missing-ranks"] if allow_missing_ranks else []),
         "--json",
     ]
-    stated = {"species": species, "layout": layout, "format": format, "epoch": epoch, "epochs": _range(epochs)}
+    stated = {
+        "species": species,
+        "layout": layout,
+        "format": format,
+        "epoch": epoch,
+        "epochs": _range(epochs),
+        "if-repeated": if_repeated,
+    }
     detail = {"levels": levels, "level-weight": level_weight, "period": period_text(period, key or "")}
     job = {"source-ranks": source_ranks, "ranks": ranks, "threads": threads, "if-exists": if_exists}
     options = {**stated, **detail, **job}

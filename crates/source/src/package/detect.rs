@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::files::names;
 
 /// Endings of names in the package's formats, as its `signatures.py` has them.
-const ENDINGS: [&str; 18] = [
+const ENDINGS: [&str; 24] = [
     ".h5",
     ".hdf5",
     ".hdf",
@@ -26,11 +26,18 @@ const ENDINGS: [&str; 18] = [
     ".lammpstrj.gz",
     ".lammpsdump.gz",
     ".dump.gz",
+    ".lammpstrj.bz2",
+    ".lammpsdump.bz2",
+    ".dump.bz2",
+    ".lammpstrj.zst",
+    ".lammpsdump.zst",
+    ".dump.zst",
 ];
 
 /// First bytes of files in the package's formats, as its `signatures.py` has them: HDF5, zip (`.npz`) with and without
-/// members, NumPy, Arrow's files and streams, LAMMPS' text dumps, and gzip, which only the package decompresses.
-const BEGINNINGS: [&[u8]; 8] = [
+/// members, NumPy, Arrow's files and streams, LAMMPS' text dumps, and gzip, bzip2 and Zstandard, which only the package
+/// decompresses.
+const BEGINNINGS: [&[u8]; 10] = [
     b"\x89HDF\r\n\x1a\n",
     b"PK\x03\x04",
     b"PK\x05\x06",
@@ -39,6 +46,8 @@ const BEGINNINGS: [&[u8]; 8] = [
     b"\xff\xff\xff\xff",
     b"ITEM:",
     b"\x1f\x8b",
+    b"BZh",
+    b"\x28\xb5\x2f\xfd",
 ];
 
 /// Returns whether a path that does not exist is a pattern of names, such as `openpmd_%T.h5`.
@@ -61,11 +70,17 @@ pub(crate) fn reads_file(path: &Path) -> bool {
     has_ending || begins()
 }
 
-/// Returns whether the package reads this folder: an ADIOS2 series, or a folder of files in the package's formats.
+/// Number of files of a folder whose first bytes are looked at.
+const SAMPLED_FILES: usize = 8;
+
+/// Returns whether the package reads this folder: an ADIOS2 series, or a folder of files in the package's formats. If
+/// these have other names, such as `dump.melt.100`, the package proposes a pattern.
 pub(crate) fn reads_folder(path: &Path) -> bool {
     path.file_name().is_some_and(|name| has_known_ending(&name.to_string_lossy()))
         || names(path).is_ok_and(|names| {
-            !names.iter().any(|name| name.starts_with("T.")) && names.iter().any(|name| has_known_ending(name))
+            !names.iter().any(|name| name.starts_with("T."))
+                && (names.iter().any(|name| has_known_ending(name))
+                    || names.iter().take(SAMPLED_FILES).any(|name| reads_file(&path.join(name))))
         })
 }
 

@@ -31,6 +31,7 @@ pub(super) struct Open<'a> {
     pub(super) species: Option<&'a str>,
     pub(super) columns: Option<&'a [String]>,
     pub(super) epoch: Option<u64>,
+    pub(super) if_repeated: Option<&'a str>,
     /// The index from the first reader's catalogue, which spares further readers the search for epochs.
     pub(super) index: Option<&'a Json>,
 }

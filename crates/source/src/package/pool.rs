@@ -31,6 +31,7 @@ pub(super) fn open_request<'a>(path: &'a PathBuf, options: &'a SourceOptions, in
         species: options.species.as_deref(),
         columns: options.columns.as_deref(),
         epoch: options.epoch,
+        if_repeated: options.if_repeated.as_deref(),
         index,
     })
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
@@ -36,6 +37,8 @@ class Options:
     species: str | None = None
     columns: list[str] | None = None
     epoch: int | None = None
+    if_repeated: str | None = None
+    """Which of several occurrences of an epoch is read: ``first`` or ``last``. Otherwise they are an error."""
 
 
 @dataclass(frozen=True)
@@ -168,17 +171,29 @@ def choose(known: Iterable[str], columns: list[str] | None, unreadable: dict[str
     return chosen
 
 
-def in_order(epochs: Iterable[Epoch]) -> list[Epoch]:
-    """Returns the epochs in ascending order. Two files of one epoch are an error."""
+def in_order(epochs: Iterable[Epoch], options: Options, notes: list[str]) -> list[Epoch]:
+    """Returns the epochs in ascending order, each once.
+
+    Of an epoch that occurs several times, as after a restart, the one that `options` states is returned, and a note is
+    added. Otherwise it is an error. Occurrences are in the order of files and steps.
+    """
     ordered = sorted(epochs, key=lambda epoch: epoch.epoch)
+    remedy = "choose one by --if-repeated first or --if-repeated last"
     for one, other in pairwise(ordered):
-        if one.epoch == other.epoch:
+        if one.epoch == other.epoch and options.if_repeated is None:
             if one.path == other.path:
-                raise failed(f"the file has epoch {one.epoch} twice, as after a restart; remove one of them", one.path)
-            raise failed(f"this file and {other.path} both have epoch {one.epoch}; leave one of them out", one.path)
+                raise failed(f"the file has epoch {one.epoch} twice, as after a restart; {remedy}", one.path)
+            raise failed(f"this file and {other.path} both have epoch {one.epoch}; if they are repetitions, {remedy}", one.path)
         if one.epoch < 0:
             raise failed(f"epoch {one.epoch} is negative", one.path)
-    return ordered
+    kept: dict[int, Epoch] = {}
+    for one in ordered if options.if_repeated == "last" else reversed(ordered):
+        kept[one.epoch] = one
+    repeated = len(ordered) - len(kept)
+    if repeated:
+        these = [epoch for epoch, times in Counter(one.epoch for one in ordered).items() if times > 1]
+        notes.append(f"read the {options.if_repeated} occurrence of each epoch that is repeated: {listing(these)}")
+    return sorted(kept.values(), key=lambda epoch: epoch.epoch)
 
 
 def same_columns(found: Iterable[tuple[int, str, list[Column]]], columns: list[str] | None) -> list[Column]:

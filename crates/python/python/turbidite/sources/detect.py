@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
 import os
+import zlib
 from importlib import import_module
 
 from turbidite.sources import signatures
 from turbidite.sources.catalogue import Source
+from turbidite.sources.compressed import decompressed
 from turbidite.sources.errors import failed, missing, usage
 from turbidite.sources.patterns import files_of, is_dataset
 
@@ -39,11 +40,11 @@ def _detected(path: str) -> str:
         return "openPMD"
     with open(path, "rb") as file:
         start = file.read(16)
-    if start.startswith(signatures.GZIP_MAGIC):
+    if start.startswith(signatures.COMPRESSED):
         try:
-            with gzip.open(path) as text:
+            with decompressed(path, start) as text:
                 start = text.read(16)
-        except (OSError, EOFError) as error:
+        except (OSError, EOFError, zlib.error) as error:
             raise failed(f"cannot be decompressed: {error}", path) from None
     if start.startswith(signatures.HDF5_MAGIC) or path.endswith(signatures.HDF5):
         return "openPMD" if _is_openpmd(path) else "HDF5"
@@ -53,6 +54,8 @@ def _detected(path: str) -> str:
         return "Arrow"
     if start.startswith(signatures.LAMMPS_MAGIC):
         return "LAMMPS"
+    if start.startswith(b"---\ncreator: LA"):
+        raise usage("this is a 'dump yaml' of LAMMPS; only text dumps of atoms are read: dump custom, dump atom", path)
     if start.startswith(signatures.PARQUET_MAGIC):
         raise usage("the file is Parquet: the command reads one by --epoch, and several by --layout", path)
     what = "is empty" if os.path.getsize(path) == 0 else "has none of the formats that can be read"

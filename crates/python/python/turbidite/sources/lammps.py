@@ -1,4 +1,4 @@
-"""LAMMPS text dumps: several steps in a file, or a file for each step, plain or compressed with gzip.
+"""LAMMPS text dumps: several steps in a file, or a file for each step, plain or compressed with gzip, bzip2 or Zstandard.
 
 Rows differ in length, so that the scan notes the offset of each block. Integers stay exact: values are parsed as
 doubles, and a column with integers beyond 2^53 is parsed again as integers.
@@ -6,7 +6,6 @@ doubles, and a column with integers beyond 2^53 is parsed again as integers.
 
 from __future__ import annotations
 
-import gzip
 import os
 import shutil
 import warnings
@@ -31,9 +30,10 @@ from turbidite.sources.catalogue import (
     packed,
     same_columns,
 )
+from turbidite.sources.compressed import decompressed
 from turbidite.sources.errors import SourceError, corrupt, failed, usage
 from turbidite.sources.patterns import files_of
-from turbidite.sources.signatures import GZIP_MAGIC, LAMMPS
+from turbidite.sources.signatures import COMPRESSED, GZIP_MAGIC, LAMMPS
 
 _I64 = ("id", "mol")
 _I32 = ("type", "proc", "procp1", "ix", "iy", "iz")
@@ -62,10 +62,11 @@ class Lammps(Source):
             for section in _Scan(file.path).sections(options.columns):
                 epochs.append(section.epoch)
                 found.append((section.epoch.epoch, file.path, section.columns))
-                notes += [f"'{name}' is text; it is left out" for name in section.left_out]
+                notes += [f"'{name}' is text; it is left out" for name in section.left_out] + section.notes
         filled = [one for one, epoch in zip(found, epochs, strict=True) if epoch.records]
         columns = same_columns(sorted(filled or found, key=lambda one: one[0]), options.columns)
-        return Catalogue(cls.name, columns, in_order(epochs), list(dict.fromkeys(notes)))
+        ordered = in_order(epochs, options, notes)
+        return Catalogue(cls.name, columns, ordered, list(dict.fromkeys(notes)))
 
     def read(self, epoch: Epoch, first: int, rows: int) -> Sequence[Array]:
         details = epoch.details
@@ -74,6 +75,8 @@ class Lammps(Source):
         with open(details["file"], "rb") as file:
             file.seek(begin)
             text = file.read(end - begin)
+            if first + rows == epoch.records and not text.endswith(b"\n"):
+                text += b"\n"
         rows_of_text = _Rows(text, rows, details["width"], details["line"] + first, epoch)
         return rows_of_text.values(self.catalogue.columns, details["fields"])
 
@@ -85,6 +88,7 @@ class _Section:
     epoch: Epoch
     columns: list[Column]
     left_out: list[str]
+    notes: list[str]
 
 
 class _Scan:
@@ -93,14 +97,20 @@ class _Scan:
     def __init__(self, path: str) -> None:
         self._path = path
         self._line = 0
+        self._of_text = ""
 
     def sections(self, wanted: list[str] | None) -> list[_Section]:
         source = _plain(self._path)
+        self._of_text = " of the decompressed text" if source != self._path else ""
         found: list[_Section] = []
         with open(source, "rb") as file:
             while line := self._next(file):
                 if line.strip() == b"" and not file.peek(1):
                     break
+                # LAMMPS writes the units once, and the time before each step.
+                if line.startswith((b"ITEM: UNITS", b"ITEM: TIME")) and line.strip() != b"ITEM: TIMESTEP":
+                    self._next(file)
+                    continue
                 if line.strip() != b"ITEM: TIMESTEP":
                     raise self._unexpected(line, "ITEM: TIMESTEP", found)
                 found.append(self._section(file, source, wanted))
@@ -120,37 +130,50 @@ class _Scan:
                     self._next(file)
             elif line.startswith((b"ITEM: UNITS", b"ITEM: TIME")):
                 self._next(file)
+            elif line.startswith((b"ITEM: NUMBER OF ENTRIES", b"ITEM: DIMENSION", b"ITEM: GRID")):
+                raise usage(
+                    f"line {self._line}{self._of_text}: this is a 'dump local' or 'dump grid', whose rows are no atoms and have no ids; only "
+                    "text dumps of atoms are read: dump custom, dump atom",
+                    self._path,
+                )
             elif line.startswith(b"ITEM: ATOMS"):
                 break
             else:
                 raise self._unexpected(line, "ITEM: ATOMS", [])
         names = line.decode(errors="replace").split()[2:]
         if records < 0:
-            raise corrupt(f"line {self._line}: step {step} does not state its number of atoms", self._path)
+            raise corrupt(f"line {self._line}{self._of_text}: step {step} does not state its number of atoms", self._path)
         if not names or len(set(names)) != len(names):
             what = "names no columns" if not names else "names a column twice"
-            raise failed(f"line {self._line}: step {step} {what}; use 'dump custom' with distinct columns", self._path)
+            raise failed(
+                f"line {self._line}{self._of_text}: step {step} {what}; use 'dump custom' with distinct columns", self._path
+            )
         texts = {name: "is text, which cannot be stored" for name in names if name in _TEXT}
         chosen = choose([name for name in names if name not in texts], wanted, texts, self._path)
         columns = [Column(name, _type(name)) for name in chosen]
         rows = block_rows(sum(int(column.type[1:]) // 8 for column in columns))
         first = self._line + 1
-        offsets = self._skip(file, records, rows, step)
+        offsets, has_end = self._skip(file, records, rows, step)
         fields = [names.index(name) for name in chosen]
         details = {"file": source, "offsets": offsets, "width": len(names), "line": first, "fields": fields}
         left_out = list(texts) if wanted is None else []
-        return _Section(Epoch(step, self._path, records, rows, details), columns, left_out)
+        note = f"{self._path}: the last line has no line end; its last value may be cut"
+        return _Section(Epoch(step, self._path, records, rows, details), columns, left_out, [] if has_end else [note])
 
-    def _skip(self, file: BinaryIO, records: int, block: int, step: int) -> list[int]:
-        """Skips the rows of a step. Returns the offset of each block, and the end."""
+    def _skip(self, file: BinaryIO, records: int, block: int, step: int) -> tuple[list[int], bool]:
+        """Skips the rows of a step. Returns the offset of each block, and the end; and whether the last line has its end."""
         begin = file.tell()
-        offsets, seen, position = [begin], 0, begin
+        offsets, seen, position, has_end = [begin], 0, begin, True
         while seen < records:
             chunk = file.read(_CHUNK_BYTES)
             ends = numpy.flatnonzero(numpy.frombuffer(chunk, numpy.uint8) == ord("\n"))
+            rest = chunk[int(ends[-1]) + 1 if len(ends) else 0 :]
+            if rest.strip() and seen + len(ends) + 1 == records and len(chunk) < _CHUNK_BYTES:
+                # The end of the file stands for that of the line.
+                ends, has_end = numpy.append(ends, len(chunk)), False
             if not chunk or (len(chunk) < _CHUNK_BYTES and not chunk.endswith(b"\n") and seen + len(ends) < records):
                 raise corrupt(
-                    f"line {self._line + seen + len(ends) + 1}: the file ends in step {step}, after {seen + len(ends)} of "
+                    f"line {self._line + seen + len(ends) + 1}{self._of_text}: the file ends in step {step}, after {seen + len(ends)} of "
                     f"{records} atoms; is LAMMPS still writing it? Otherwise remove the step from the file",
                     self._path,
                 )
@@ -158,13 +181,13 @@ class _Scan:
             following = numpy.arange((seen // block + 1) * block, seen + used + 1, block)
             offsets += (position + ends[following - seen - 1] + 1).tolist()
             if seen + used == records:
-                end = position + int(ends[used - 1]) + 1
+                end = position + int(ends[used - 1]) + (1 if has_end else 0)
                 if records % block:
                     offsets.append(end)
                 file.seek(end)
             seen, position = seen + used, position + len(chunk)
         self._line += records
-        return offsets
+        return offsets, has_end
 
     def _next(self, file: Any) -> bytes:
         line: bytes = file.readline(_LONGEST_LINE_BYTES)
@@ -178,14 +201,16 @@ class _Scan:
         except ValueError:
             number = -1
         if number < 0 or not line.endswith(b"\n"):
-            raise corrupt(f"line {self._line}: the {what} is '{_shown(line)}', not a number", self._path)
+            raise corrupt(f"line {self._line}{self._of_text}: the {what} is '{_shown(line)}', not a number", self._path)
         return number
 
     def _unexpected(self, line: bytes, expected: str, found: list[_Section]) -> SourceError:
         if not line:
-            return corrupt(f"line {self._line}: the file ends before '{expected}'; is LAMMPS still writing it?", self._path)
+            return corrupt(
+                f"line {self._line}{self._of_text}: the file ends before '{expected}'; is LAMMPS still writing it?", self._path
+            )
         after = f" after the {found[-1].epoch.records} atoms of step {found[-1].epoch.epoch}" if found else ""
-        return corrupt(f"line {self._line} is '{_shown(line)}', expected '{expected}'{after}", self._path)
+        return corrupt(f"line {self._line}{self._of_text} is '{_shown(line)}', expected '{expected}'{after}", self._path)
 
 
 class _Rows:
@@ -306,14 +331,21 @@ def _shown(line: bytes) -> str:
 def _plain(path: str) -> str:
     """Returns the path of the text: the file's own, or of a decompressed copy."""
     with open(path, "rb") as file:
-        if file.read(2) != GZIP_MAGIC:
-            return path
-        file.seek(-4, os.SEEK_END)
-        size = int.from_bytes(file.read(4), "little")
+        start = file.read(4)
+        file.seek(0, os.SEEK_END)
+        # Of the text, gzip alone states the size.
+        size = 4 * file.tell()
+        if start.startswith(GZIP_MAGIC):
+            file.seek(-4, os.SEEK_END)
+            size = int.from_bytes(file.read(4), "little")
+    if not start.startswith(COMPRESSED):
+        return path
     target = os.path.join(scratch.folder(size), "dump")
     try:
-        with gzip.open(path, "rb") as source, open(target, "wb") as copy:
+        with decompressed(path, start) as source, open(target, "wb") as copy:
             shutil.copyfileobj(source, copy, 1 << 20)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+    except (OSError, EOFError, zlib.error) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
         raise corrupt(f"cannot be decompressed: {error}; copy the file again", path) from None
     return target

@@ -280,7 +280,8 @@ def _catalogue(iterations: list[_Iteration], species: str, options: Options) -> 
     reference = {one.column.name: one for one in chosen[id(filled[0])]}
     places = [[reference[column.name].record, reference[column.name].component] for column in columns]
     details = {"species": species, "components": places, "offsets": added}
-    return Catalogue(OpenPMD.name, columns, in_order(epochs), list(dict.fromkeys(notes)), details)
+    ordered = in_order(epochs, options, notes)
+    return Catalogue(OpenPMD.name, columns, ordered, list(dict.fromkeys(notes)), details)
 
 
 def _records(iteration: _Iteration, species: str) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -47,7 +48,7 @@ def files_of(path: str, suffixes: tuple[str, ...]) -> list[File]:
         names = sorted(name for name in os.listdir(path) if name.endswith(suffixes) and not name.startswith("."))
         found = [File(os.path.join(path, name), _numbers(name)) for name in names]
         if not found:
-            raise usage(f"the folder has no files that end in {listing(suffixes, 20)}", path)
+            raise usage(f"the folder has no files that end in {listing(suffixes, 20)}{_series(path)}", path)
     elif os.path.exists(path):
         found = [File(path)]
     else:
@@ -121,6 +122,17 @@ def _step(
         texts = [text for place, text in enumerate(found.groups(), 1) if place not in expression.groupindex.values()]
         numbers = tuple(int(digits) for text in texts for digits in re.findall(r"\d+", text))
         yield os.path.join(folder, name), stated + labels, other + numbers
+
+
+def _series(folder: str) -> str:
+    """Returns the advice on a folder with files such as ``dump.melt.100``: a pattern of the most names that differ in a
+    number only."""
+    patterns = Counter(re.sub(r"\d+(?!.*\d)", "{epoch}", name) for name in os.listdir(folder) if not name.startswith("."))
+    common = [(count, name) for name, count in patterns.items() if "{epoch}" in name]
+    if not common:
+        return ""
+    count, name = max(common)
+    return f"; give the pattern '{os.path.join(folder, name)}' for {count} of its files"
 
 
 def _closest(path: str) -> str:

@@ -8,16 +8,19 @@ OPENPMD = (".h5", *ADIOS2)
 HDF5 = (".h5", ".hdf5", ".hdf")
 NPZ = (".npz", ".npy")
 ARROW = (".arrow", ".arrows", ".feather", ".ipc")
-LAMMPS = (".lammpstrj", ".lammpsdump", ".dump", ".lammpstrj.gz", ".lammpsdump.gz", ".dump.gz")
+LAMMPS = tuple(f"{name}{packed}" for name in (".lammpstrj", ".lammpsdump", ".dump") for packed in ("", ".gz", ".bz2", ".zst"))
 SUFFIXES = tuple(dict.fromkeys((*OPENPMD, *HDF5, *NPZ, *ARROW, *LAMMPS)))
 """The suffixes of all formats, which the command's `package::detect` has, too."""
 
 GZIP_MAGIC = b"\x1f\x8b"
+BZIP2_MAGIC = b"BZh"
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+COMPRESSED = (GZIP_MAGIC, BZIP2_MAGIC, ZSTD_MAGIC)
 HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 NPZ_MAGIC = (b"PK\x03\x04", b"PK\x05\x06", b"\x93NUMPY")
 ARROW_FILE_MAGIC = b"ARROW1"
 ARROW_STREAM_MAGIC = b"\xff\xff\xff\xff"
 LAMMPS_MAGIC = b"ITEM:"
 PARQUET_MAGIC = b"PAR1"
-BEGINNINGS = (GZIP_MAGIC, HDF5_MAGIC, *NPZ_MAGIC, ARROW_FILE_MAGIC, ARROW_STREAM_MAGIC, LAMMPS_MAGIC)
+BEGINNINGS = (*COMPRESSED, HDF5_MAGIC, *NPZ_MAGIC, ARROW_FILE_MAGIC, ARROW_STREAM_MAGIC, LAMMPS_MAGIC)
 """The first bytes of all formats, which the command's `package::detect` has, too."""

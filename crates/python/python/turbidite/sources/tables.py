@@ -146,7 +146,7 @@ class TableSource(Source):
             epochs.append(Epoch(label, file.path, records, size, details))
             found.append((label, file.path, [part.column for part in parts]))
             notes += said
-        epochs = in_order(epochs)
+        epochs = in_order(epochs, options, notes)
         return Catalogue(cls.name, same_columns(sorted(found, key=lambda one: one[0]), options.columns), epochs, _unique(notes))
 
     def read(self, epoch: Epoch, first: int, rows: int) -> Sequence[Array]:
