@@ -245,6 +245,73 @@ def test_columns_and_species_that_do_not_exist(tmp_path):
     check(refusal(tmp_path / "d", epoch=3), "usage", tmp_path / "d", "--epoch")
 
 
+def virtual(path, sources: int) -> None:
+    """A snapshot in two files and the file that shows them as one, of which 'mass' has as many sources."""
+    for part in range(2):
+        with h5py.File(path.with_suffix(f".{part}.h5"), "w") as file:
+            file["id"], file["mass"] = numpy.arange(50) + 50 * part, numpy.ones(50)
+    with h5py.File(path, "w") as file:
+        for name, count in (("id", 2), ("mass", sources)):
+            layout = h5py.VirtualLayout((100,), "i8" if name == "id" else "f8")
+            for part in range(count):
+                layout[50 * part : 50 * part + 50] = h5py.VirtualSource(path.with_suffix(f".{part}.h5").name, name, (50,))
+            file.create_virtual_dataset(name, layout)
+
+
+def test_values_that_a_virtual_dataset_lacks_are_not_invented(tmp_path):
+    path = tmp_path / "snap.h5"
+    virtual(path, 2)
+    with Reader() as reader:
+        reader.open(path, epoch=1)
+        assert reader.epoch(1)["id"].tolist() == list(range(100))
+    virtual(path, 1)
+    check(refusal(path, epoch=1), "failed", path, "'/mass' has sources for 50 of its 100 values", "--columns id")
+    with Reader() as reader:
+        reader.open(path, epoch=1, columns=["id"])
+        assert reader.epoch(1)["id"].tolist() == list(range(100))
+    virtual(path, 2)
+    with h5py.File(tmp_path / "snap.1.h5", "a") as file:
+        del file["mass"]
+    check(refusal(path, epoch=1), "failed", path, "'/mass' lacks its source 'mass' in", "snap.1.h5", "--columns id")
+    (tmp_path / "snap.1.h5").unlink()
+    check(refusal(path, epoch=1), "failed", path, "lacks its source snap.1.h5: put the file back")
+
+
+def test_a_locked_file_is_not_called_incomplete(tmp_path):
+    path = tmp_path / "live.h5"
+    with h5py.File(path, "w") as file:
+        file["x"] = numpy.arange(10.0)
+    hold = "import h5py, sys; file = h5py.File(sys.argv[1], 'r+'); print('open', flush=True); sys.stdin.read()"
+    holder = subprocess.Popen([sys.executable, "-c", hold, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert holder.stdout.readline() == b"open\n"
+        error = refusal(path, epoch=1)
+        check(error, "failed", path, "locked by another process", "HDF5_USE_FILE_LOCKING=FALSE")
+        assert "copy it again" not in error.message
+    finally:
+        holder.communicate()
+
+
+def test_a_filter_that_is_not_installed_is_named(tmp_path):
+    path = tmp_path / "filtered.h5"
+    with h5py.File(path, "w") as file:
+        file["x"] = numpy.arange(10.0)
+        layout = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        layout.set_chunk((10,))
+        # A number that no filter has.
+        layout.set_filter(511, h5py.h5z.FLAG_OPTIONAL)
+        space = h5py.h5s.create_simple((10,))
+        h5py.h5d.create(file.id, b"z", h5py.h5t.NATIVE_DOUBLE, space, layout).write_direct_chunk((0,), bytes(80))
+    with Reader() as reader, pytest.raises(Refused) as refused:
+        reader.open(path, epoch=1)
+        reader.epoch(1)
+    check(refused.value, "failed", path, "HDF5 filter", "hdf5plugin")
+    assert "incomplete" not in refused.value.message
+    with Reader() as reader:
+        reader.open(path, epoch=1, columns=["x"])
+        assert reader.epoch(1)["x"].tolist() == list(range(10))
+
+
 def test_arrays_that_have_no_rows(tmp_path):
     x = numpy.arange(3)
     numpy.savez(tmp_path / "o_1.npz", x=x, o=numpy.array([1, None, 3], object))
@@ -252,8 +319,7 @@ def test_arrays_that_have_no_rows(tmp_path):
     for name, array, words in (
         ("scalar", numpy.float64(3), "0 dimensions"),
         ("text", numpy.array(["a", "b", "c"]), "text"),
-        ("complex", numpy.zeros(3, complex), "complex"),
-        ("half", numpy.zeros(3, "f2"), "16-bit floats"),
+        ("long", numpy.zeros(3, "g"), "128-bit floats"),
         ("dates", numpy.zeros(3, "M8[s]"), "dates"),
         ("cube", numpy.zeros((3, 2, 2)), "shape"),
         ("wide", numpy.zeros((3, 17)), "16 components"),
@@ -377,6 +443,22 @@ def test_malformed_lammps_dumps(tmp_path, old, new, words):
     error = refusal(path)
     assert error.kind in ("failed", "corrupt") and error.path == str(path)
     assert all(word in error.message for word in words), error.message
+
+
+def test_labels_that_no_epoch_has(tmp_path):
+    """A minus sign is none between two words."""
+    for name, label in (("n_-5", -5), ("run-7", 7), ("-3", -3)):
+        folder = tmp_path / name
+        folder.mkdir()
+        numpy.savez(folder / f"{name}.npz", x=numpy.arange(3))
+        if label < 0:
+            check(refusal(folder), "usage", folder / f"{name}.npz", f"{label}, is negative")
+        else:
+            with Reader() as reader:
+                reader.open(folder)
+                assert reader.epoch(label)["x"].tolist() == [0, 1, 2]
+    numpy.savez(tmp_path / f"big_{2**63}.npz", x=numpy.arange(3))
+    check(refusal(tmp_path / "big_%T.npz"), "failed", tmp_path / f"big_{2**63}.npz", f"larger than {2**63 - 1}")
 
 
 def test_other_styles_of_lammps_are_named(tmp_path):

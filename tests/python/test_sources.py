@@ -282,6 +282,47 @@ def test_repeated_steps(tmp_path):
 # ---- NumPy and Arrow
 
 
+def test_types_that_are_widened(tmp_path):
+    """16-bit floats, complex numbers and booleans, in each format of arrays."""
+    random = numpy.random.default_rng(6)
+    half = random.integers(0, 1 << 16, 30_000).astype("u2").view("f2")
+    single, double = random.random((30_000, 2)).astype("f4").view("c8")[:, 0], random.random((30_000, 3)) * (1 - 2j)
+    arrays = {"half": half, "single": single, "double": double}
+    numpy.savez(tmp_path / "p_1.npz", **arrays)
+    with h5py.File(tmp_path / "p_1.h5", "w") as file:
+        for name, values in arrays.items():
+            file[name] = values
+    expected = {"half": half.astype("f4"), "single_re": single.real, "single_im": single.imag}
+    for axis, place in zip(AXES, range(3), strict=True):
+        expected |= {f"double_re_{axis}": double.real[:, place], f"double_im_{axis}": double.imag[:, place]}
+    notes = {"16-bit floats are stored as f32: half"}
+    for ending in ("npz", "h5"):
+        catalogue, found = read(tmp_path / f"p_%T.{ending}")
+        assert same(found[1], expected) and notes < set(catalogue["notes"])
+        assert any(note.startswith("complex numbers are stored as two columns: ") for note in catalogue["notes"])
+    pyarrow.feather.write_feather(pyarrow.table({"half": half}), tmp_path / "f_1.feather", compression="uncompressed")
+    catalogue, found = read(tmp_path / "f_%T.feather")
+    assert same(found[1], {"half": half.astype("f4")}) and set(catalogue["notes"]) == notes
+
+
+def test_a_series_of_arrays(tmp_path):
+    """The column has the name without the number of the epoch."""
+    for label in (0, 12):
+        numpy.save(tmp_path / f"energy_{label}.npy", numpy.arange(3.0) + label)
+    catalogue, found = read(tmp_path / "energy_%T.npy")
+    assert list(columns(catalogue)) == ["energy"] and found[12]["energy"].tolist() == [12, 13, 14]
+
+
+def test_files_that_are_left_out_are_named(tmp_path):
+    for label, ending in ((0, "h5"), (10, "H5"), (20, "nc"), (30, "hdf5")):
+        with h5py.File(tmp_path / f"d_{label}.{ending}", "w") as file:
+            file["x"] = numpy.arange(3.0)
+    numpy.savez(tmp_path / "d_40.npz", x=numpy.arange(3.0))
+    catalogue, found = read(tmp_path)
+    assert sorted(found) == [0, 30]
+    assert catalogue["notes"] == ["files that do not end in .h5, .hdf5, .hdf are left out: d_10.H5, d_20.nc, d_40.npz"]
+
+
 @pytest.mark.parametrize("save", [numpy.savez, numpy.savez_compressed])
 def test_npz(tmp_path, monkeypatch, save):
     monkeypatch.setenv("TMPDIR", str(tmp_path / "scratch"))

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import duckdb
 import numpy
+import pandas
 import polars
 import pyarrow
 import pyarrow.dataset
 import pyarrow.parquet
 import pytest
-
+import turbidite as package
 from support.command import FAILED, ROOT, USAGE, answer, turbidite
 
 ROWS = 30_000
@@ -66,7 +67,10 @@ def by_polars(rows: pyarrow.Table, path: Path, **options) -> None:
 
 WRITERS = {
     "pyarrow snappy": (by_pyarrow, {}),
-    "pyarrow zstd, small groups and pages": (by_pyarrow, {"compression": "zstd", "row_group_size": 1_000, "data_page_size": 2_000}),
+    "pyarrow zstd, small groups and pages": (
+        by_pyarrow,
+        {"compression": "zstd", "row_group_size": 1_000, "data_page_size": 2_000},
+    ),
     "pyarrow gzip, pages of version 2": (by_pyarrow, {"compression": "gzip", "data_page_version": "2.0"}),
     "pyarrow brotli": (by_pyarrow, {"compression": "brotli"}),
     "pyarrow lz4": (by_pyarrow, {"compression": "lz4"}),
@@ -170,10 +174,8 @@ REFUSED = {
     "text": (pyarrow.array(["a", "b", "c"]), "unsupported type text"),
     "dates": (pyarrow.array([1, 2, 3], pyarrow.timestamp("us")), "date or time"),
     "decimals": (pyarrow.array([1, 2, 3], pyarrow.decimal128(10, 2)), "decimal"),
-    "truth": (pyarrow.array([True, False, True]), "boolean"),
     "lists": (pyarrow.array([[1.0], [], [2.0]]), "nested"),
     "structs": (pyarrow.array([{"x": 1}, {"x": 2}, {"x": 3}]), "nested"),
-    "halves": (pyarrow.array(numpy.array([1, 2, 3], "f2")), "16-bit float"),
     "bytes": (pyarrow.array([b"a", b"bc", b""], pyarrow.binary()), "variable-length binary"),
 }
 
@@ -188,6 +190,62 @@ def test_columns_that_cannot_be_stored_are_named(kind, tmp_path):
     assert "records.parquet: column 'odd one' has the unsupported type " in done.stderr and words in done.stderr, done.stderr
     assert "--columns a,b" in done.stderr and not (tmp_path / "ds").exists()
     assert answer(*base, "--columns", "a,b")["rows"] == 3
+
+
+def test_booleans_and_16_bit_floats_are_widened(tmp_path):
+    count = 30_000
+    halves = numpy.random.default_rng(8).integers(0, 1 << 16, count).astype("u2").view("f2")
+    truth = numpy.arange(count) % 3 == 0
+    table = pyarrow.table({"n": numpy.arange(count), "half": pyarrow.array(halves), "truth": truth})
+    pyarrow.parquet.write_table(table, tmp_path / "records.parquet", row_group_size=7_000)
+    report = answer("ingest", tmp_path / "records.parquet", "--epoch", 1, "--out", tmp_path / "ds", "--key", "n")
+    assert report["notes"] == ["booleans are stored as u8: truth", "16-bit floats are stored as f32: half"]
+    rows = package.open(tmp_path / "ds").query(order="n").to_numpy()
+    assert rows["half"].dtype == "f4" and numpy.array_equal(rows["half"], halves.astype("f4"), equal_nan=True)
+    assert rows["truth"].dtype == "u1" and (rows["truth"] == truth).all()
+
+
+@pytest.mark.parametrize("ending", ["parquet", "feather"])
+def test_pandas_stores_nan_as_null(ending, tmp_path):
+    """The refusal names the cause, and the option that it proposes reads the NaNs."""
+    frame = pandas.DataFrame({"id": numpy.arange(20_000), "e": numpy.arange(20_000.0), "single": numpy.ones(20_000, "f4")})
+    frame.loc[[3, 11_000], ["e", "single"]] = numpy.nan
+    path = tmp_path / f"records.{ending}"
+    frame.to_parquet(path, row_group_size=6_000) if ending == "parquet" else frame.to_feather(path, compression="uncompressed")
+    base = ["ingest", path, "--epoch", 1, "--out", tmp_path / "ds", "--key", "id"]
+    refused = turbidite(*base, expect=FAILED).stderr
+    assert "has nulls" in refused and "pandas stores NaN as null: --nulls nan reads nulls as NaN" in refused
+    assert answer(*base, "--nulls", "nan")["rows"] == len(frame)
+    rows = package.open(tmp_path / "ds").query(order="id").to_numpy()
+    for name in ("e", "single"):
+        assert rows[name].dtype == frame[name].dtype and numpy.array_equal(rows[name], frame[name], equal_nan=True)
+    with pytest.raises(package.UsageError, match=r"missing values cannot be stored; .* null for NaN"):
+        with package.Writer(tmp_path / "w", {"e": "f8"}, key="e") as writer, writer.epoch(1):
+            writer.append(pyarrow.Table.from_pandas(frame[["e"]]))
+
+
+def test_nulls_as_nan_is_for_files_with_nulls(tmp_path, dumps):
+    numpy.savez(tmp_path / "p_1.npz", x=numpy.arange(3.0))
+    for source in (tmp_path / "p_1.npz", dumps):
+        said = turbidite(
+            "ingest",
+            source,
+            "--out",
+            tmp_path / "ds",
+            "--key",
+            "x",
+            "--nulls",
+            "nan",
+            *(["--epoch", 1] if source != dumps else []),
+            expect=USAGE,
+        )
+        assert "--nulls is for Parquet and Arrow files" in said.stderr
+    ids = pyarrow.table({"id": pyarrow.array([1, None]), "x": [1.0, 2.0]})
+    pyarrow.parquet.write_table(ids, tmp_path / "i.parquet")
+    said = turbidite(
+        "ingest", tmp_path / "i.parquet", "--epoch", 1, "--out", tmp_path / "ds", "--key", "x", "--nulls", "nan", expect=FAILED
+    )
+    assert "column 'id' has nulls" in said.stderr and "fill them" in said.stderr
 
 
 @pytest.mark.parametrize("statistics", [True, False])

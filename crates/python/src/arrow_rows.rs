@@ -195,7 +195,12 @@ pub(crate) fn view<'a>(
 ) -> PyResult<ColumnView<'a>> {
     if let Some(row) = missing(array) {
         let place = format!("column '{}', row {}", column.name, before + row);
-        return Err(usage(py, format!("{place}: missing values cannot be stored: fill them first")));
+        let advice = if column.data_type.is_float() {
+            "; Arrow tables of pandas have null for NaN, so pass {name: frame[name].to_numpy() for name in frame}"
+        } else {
+            ": fill them first"
+        };
+        return Err(usage(py, format!("{place}: missing values cannot be stored{advice}")));
     }
     macro_rules! values {
         ($(($own:ident, $arrow:ident, $native:ident, $numpy:literal)),* $(,)?) => {

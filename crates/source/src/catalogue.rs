@@ -39,7 +39,7 @@ pub(crate) enum Form {
     Records(RecordForm),
     /// Parquet files with columns of these names and types, and possibly other columns.
     #[cfg(feature = "parquet")]
-    Parquet(Vec<Column>),
+    Parquet(crate::parquet::ParquetForm),
     /// Files that the Python package reads, block by block.
     #[cfg(feature = "package")]
     Blocks(BlockForm),
@@ -110,7 +110,7 @@ impl Source {
                 fields.chain(form.filler.iter().map(|filler| &filler.column)).cloned().collect()
             }
             #[cfg(feature = "parquet")]
-            Form::Parquet(columns) => columns.clone(),
+            Form::Parquet(form) => form.columns.clone(),
             #[cfg(feature = "package")]
             Form::Blocks(form) => form.columns.clone(),
         }

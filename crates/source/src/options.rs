@@ -28,6 +28,9 @@ pub struct SourceOptions {
     /// Which of several occurrences of an epoch is read, `first` or `last`, of files that the Python package reads.
     /// Several are an error by default.
     pub if_repeated: Option<String>,
+    /// Whether nulls of float columns in Parquet and Arrow files are read as NaN, which pandas stores as null. Nulls
+    /// are an error by default.
+    pub nulls_as_nan: bool,
     /// The epochs that must not lack files of ranks. All epochs by default.
     pub epochs: Option<EpochRange>,
     /// The number of ranks that wrote each epoch, if the user states it.
@@ -45,6 +48,14 @@ impl SourceOptions {
                 "--if-repeated is for LAMMPS, openPMD, HDF5, npz and Arrow files; omit the option".into(),
             )),
         }
+    }
+
+    /// Refuses to read nulls as NaN for a source that has none.
+    pub(crate) fn refuse_nulls(&self) -> Result<(), SourceError> {
+        if self.nulls_as_nan {
+            return Err(SourceError::Usage("--nulls is for Parquet and Arrow files; omit the option".into()));
+        }
+        Ok(())
     }
 
     /// Refuses a number of ranks for a source without a file of each rank.

@@ -33,8 +33,8 @@ impl<'a> RankReader<'a> {
                 readers.into_iter().map(|reader| Self { reader: Reader::Records(reader) }).collect()
             }
             #[cfg(feature = "parquet")]
-            Form::Parquet(columns) => {
-                let readers = ParquetReader::of_files(columns, source.record_bytes, files, ranks);
+            Form::Parquet(form) => {
+                let readers = ParquetReader::of_files(form, source.record_bytes, files, ranks);
                 readers.into_iter().map(|reader| Self { reader: Reader::Parquet(Box::new(reader)) }).collect()
             }
             #[cfg(feature = "package")]

@@ -19,14 +19,15 @@ Examples:
   turbidite get particles 17 --id id
   turbidite get particles 17 42 --id id --epoch 4000 --columns energy,ux
   turbidite get particles 3:17 --id cpu,id
+  turbidite get particles -17 --id id
 
 An id is an integer or fixed_bytes (in hexadecimal digits, such as 0x0a1b), or several of these with colons between \
-them. Put -- before the ids if one of them is negative.")]
+them. Put -- before the ids if one such as -3:17 begins with a minus.")]
 pub(crate) struct Get {
     /// The dataset
     dataset: PathBuf,
     /// The ids of the particles
-    #[arg(required = true, value_name = "ID")]
+    #[arg(required = true, value_name = "ID", allow_negative_numbers = true)]
     ids: Vec<String>,
     #[command(flatten)]
     options: TrajectoryOptions,

@@ -138,6 +138,9 @@ pub(crate) struct Ingest {
     /// Which occurrence to read of an epoch that the files have several times, as after a restart [default: error]
     #[arg(long, value_name = "WHICH", value_parser = ["first", "last", "error"])]
     if_repeated: Option<String>,
+    /// What to read for nulls of float columns in Parquet and Arrow files; pandas stores NaN as null [default: error]
+    #[arg(long, value_name = "WHAT", value_parser = ["nan", "error"])]
+    nulls: Option<String>,
     /// Ranks that wrote each epoch of a source with a file of each rank; other numbers of files are refused [default:
     /// as many as the files' headers state; otherwise as many as wrote the epoch, or the one before or after it]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -368,6 +371,7 @@ impl Ingest {
             epoch: self.epoch,
             epochs: self.epochs,
             if_repeated: self.if_repeated.clone().filter(|which| which != "error"),
+            nulls_as_nan: self.nulls.as_deref() == Some("nan"),
             source_ranks: self.source_ranks,
             allow_missing_ranks: self.allow_missing_ranks,
         })

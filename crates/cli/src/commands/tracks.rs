@@ -46,7 +46,7 @@ pub(crate) struct TracksCommand {
     #[arg(long, value_name = "E")]
     at: Option<u64>,
     /// Select particles by id, separated by commas; or by the ids in a file, separated by commas or white space
-    #[arg(long, value_name = "A,B,…|@FILE", conflicts_with_all = ["of", "at", "sides"])]
+    #[arg(long, value_name = "A,B,…|@FILE", allow_hyphen_values = true, conflicts_with_all = ["of", "at", "sides"])]
     ids: Option<String>,
     #[command(flatten)]
     options: TrajectoryOptions,

@@ -36,6 +36,7 @@ def ingest(
     epoch: int | None = None,
     epochs: int | slice | None = None,
     if_repeated: Literal["first", "last", "error"] | None = None,
+    nulls: Literal["nan", "error"] | None = None,
     source_ranks: int | None = None,
     allow_missing_ranks: bool = False,
     ranks: int | None = None,
@@ -54,7 +55,8 @@ def ingest(
     is ``"error"``.
 
     An epoch that occurs several times, as in a LAMMPS dump after a restart, is an error unless `if_repeated` states which
-    occurrence is read.
+    occurrence is read. With `nulls` ``"nan"``, nulls of float columns in Parquet and Arrow files are read as NaN, which pandas stores
+    as null.
 
     An epoch with fewer files than the epoch before or after it is refused, if each rank wrote a file. `source_ranks` states
     how many ranks wrote each epoch. With `allow_missing_ranks`, the files that exist are read.
@@ -90,6 +92,7 @@ def ingest(
         "epoch": epoch,
         "epochs": _range(epochs),
         "if-repeated": if_repeated,
+        "nulls": nulls,
     }
     detail = {"levels": levels, "level-weight": level_weight, "period": period_text(period, key or "")}
     job = {"source-ranks": source_ranks, "ranks": ranks, "threads": threads, "if-exists": if_exists}

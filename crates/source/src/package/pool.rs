@@ -32,6 +32,7 @@ pub(super) fn open_request<'a>(path: &'a PathBuf, options: &'a SourceOptions, in
         columns: options.columns.as_deref(),
         epoch: options.epoch,
         if_repeated: options.if_repeated.as_deref(),
+        nulls_as_nan: options.nulls_as_nan,
         index,
     })
 }

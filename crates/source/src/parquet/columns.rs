@@ -10,6 +10,14 @@ use turbidite::{Column, DataType, MAX_FIXED_BYTES};
 
 use crate::error::SourceError;
 
+/// What is common to the files of a source.
+#[derive(Debug)]
+pub(crate) struct ParquetForm {
+    pub(crate) columns: Vec<Column>,
+    /// Whether nulls of float columns are read as NaN.
+    pub(super) nulls_as_nan: bool,
+}
+
 /// The columns to read from one file.
 #[derive(Debug)]
 pub(super) struct Chosen {
@@ -38,8 +46,8 @@ impl Chosen {
                 let names = fields.iter().filter(|field| stored_type(field.data_type()).is_some());
                 let names: Vec<&str> = names.map(|field| field.name().as_str()).collect();
                 SourceError::Usage(format!(
-                    "{}: column '{}' has the unsupported type {}; integers, 32- and 64-bit floats and \
-                     fixed-size binary can be read: {}",
+                    "{}: column '{}' has the unsupported type {}; integers, floats, booleans and fixed-size \
+                     binary can be read: {}",
                     path.display(),
                     field.name(),
                     in_words(field.data_type()),
@@ -58,6 +66,18 @@ impl Chosen {
         Ok(Self { columns, places })
     }
 
+    /// Returns notes on columns whose values are stored in another form.
+    pub(super) fn notes(&self, footer: &ArrowReaderMetadata) -> Vec<String> {
+        let fields = footer.schema().fields();
+        let of = |found: ArrowType, what: &str| {
+            let names = self.places.iter().filter(|place| *fields[**place].data_type() == found);
+            let names: Vec<&str> = names.map(|place| fields[*place].name().as_str()).collect();
+            (!names.is_empty()).then(|| format!("{what}: {}", names.join(", ")))
+        };
+        let booleans = of(ArrowType::Boolean, "booleans are stored as u8");
+        booleans.into_iter().chain(of(ArrowType::Float16, "16-bit floats are stored as f32")).collect()
+    }
+
     /// Returns the projection for the decoder.
     pub(super) fn mask(&self, footer: &ArrowReaderMetadata) -> ProjectionMask {
         ProjectionMask::roots(footer.parquet_schema(), self.places.iter().copied())
@@ -69,7 +89,12 @@ impl Chosen {
     }
 
     /// Returns an error if the footer shows nulls or an unsupported compression in the chosen columns.
-    pub(super) fn check_content(&self, path: &Path, footer: &ArrowReaderMetadata) -> Result<(), SourceError> {
+    pub(super) fn check_content(
+        &self,
+        path: &Path,
+        footer: &ArrowReaderMetadata,
+        nulls_as_nan: bool,
+    ) -> Result<(), SourceError> {
         let schema = footer.parquet_schema();
         for (column, place) in self.columns.iter().zip(&self.places) {
             // A flat column has one leaf.
@@ -84,7 +109,11 @@ impl Chosen {
                         format!("column '{name}' is compressed with LZO, which is not supported; write it with zstd");
                     return Err(SourceError::Unfit { path: path.to_owned(), what });
                 }
-                if chunk.statistics().and_then(|statistics| statistics.null_count_opt()).is_some_and(|nulls| nulls > 0)
+                if !(nulls_as_nan && column.data_type.is_float())
+                    && chunk
+                        .statistics()
+                        .and_then(|statistics| statistics.null_count_opt())
+                        .is_some_and(|nulls| nulls > 0)
                 {
                     return Err(self.null(path, column, format_args!("row group {number}")));
                 }
@@ -102,7 +131,12 @@ impl Chosen {
             others => format!(", or omit the column: --columns {}", others.join(",")),
         };
         let name = &column.name;
-        let what = format!("column '{name}' has nulls ({place}), which cannot be stored; fill them{advice}");
+        let cause = if column.data_type.is_float() {
+            "; pandas stores NaN as null: --nulls nan reads nulls as NaN"
+        } else {
+            "; fill them"
+        };
+        let what = format!("column '{name}' has nulls ({place}), which cannot be stored{cause}{advice}");
         SourceError::Unfit { path: path.to_owned(), what }
     }
 }
@@ -130,18 +164,18 @@ fn place(path: &Path, footer: &ArrowReaderMetadata, name: &str) -> Result<usize,
     }
 }
 
-/// Returns the type that stores the values unchanged, or `None` if there is none.
+/// Returns the type that stores each value exactly, or `None` if there is none.
 fn stored_type(found: &ArrowType) -> Option<DataType> {
     Some(match found {
         ArrowType::Int8 => DataType::I8,
         ArrowType::Int16 => DataType::I16,
         ArrowType::Int32 => DataType::I32,
         ArrowType::Int64 => DataType::I64,
-        ArrowType::UInt8 => DataType::U8,
+        ArrowType::UInt8 | ArrowType::Boolean => DataType::U8,
         ArrowType::UInt16 => DataType::U16,
         ArrowType::UInt32 => DataType::U32,
         ArrowType::UInt64 => DataType::U64,
-        ArrowType::Float32 => DataType::F32,
+        ArrowType::Float16 | ArrowType::Float32 => DataType::F32,
         ArrowType::Float64 => DataType::F64,
         ArrowType::FixedSizeBinary(bytes) => {
             DataType::FixedBytes(u32::try_from(*bytes).ok().filter(|bytes| (1..=MAX_FIXED_BYTES).contains(bytes))?)
@@ -153,8 +187,6 @@ fn stored_type(found: &ArrowType) -> Option<DataType> {
 /// Returns a readable name of a type that cannot be stored.
 fn in_words(found: &ArrowType) -> String {
     match found {
-        ArrowType::Boolean => "boolean".to_owned(),
-        ArrowType::Float16 => "16-bit float".to_owned(),
         ArrowType::Utf8 | ArrowType::LargeUtf8 | ArrowType::Utf8View => "text".to_owned(),
         ArrowType::Binary | ArrowType::LargeBinary | ArrowType::BinaryView => "variable-length binary".to_owned(),
         ArrowType::Timestamp(..)

@@ -1,11 +1,46 @@
 //! Returns decoded Arrow arrays as columns.
 
+use std::sync::Arc;
+
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
+    UInt32Type, UInt64Type,
 };
-use arrow_array::{Array, ArrayRef};
+use arrow_array::{Array, ArrayRef, Float32Array, Float64Array, UInt8Array};
+use arrow_schema::DataType as ArrowType;
 use turbidite::{ColumnView, DataType, SchemaError};
+
+/// Converts booleans and 16-bit floats to the types that store them. Nulls stay.
+pub(super) fn widen(array: &mut ArrayRef) {
+    match array.data_type() {
+        ArrowType::Boolean => {
+            *array = Arc::new(array.as_boolean().iter().map(|value| value.map(u8::from)).collect::<UInt8Array>())
+        }
+        ArrowType::Float16 => {
+            *array = Arc::new(array.as_primitive::<Float16Type>().unary::<_, Float32Type>(|value| value.to_f32()));
+        }
+        _ => {}
+    }
+}
+
+/// Replaces the nulls of floats by NaN.
+pub(super) fn fill_with_nan(array: &mut ArrayRef) {
+    if array.null_count() == 0 {
+        return;
+    }
+    match array.data_type() {
+        ArrowType::Float32 => {
+            let values = array.as_primitive::<Float32Type>().iter().map(|value| value.unwrap_or(f32::NAN));
+            *array = Arc::new(Float32Array::from_iter_values(values));
+        }
+        ArrowType::Float64 => {
+            let values = array.as_primitive::<Float64Type>().iter().map(|value| value.unwrap_or(f64::NAN));
+            *array = Arc::new(Float64Array::from_iter_values(values));
+        }
+        _ => {}
+    }
+}
 
 /// Decoded values of some records.
 #[derive(Debug)]

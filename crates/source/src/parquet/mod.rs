@@ -19,6 +19,7 @@ mod footer;
 mod open;
 mod reader;
 
+pub(crate) use columns::ParquetForm;
 pub(crate) use decoded::DecodedColumns;
 pub(crate) use open::{open, open_file};
 pub(crate) use reader::ParquetReader;

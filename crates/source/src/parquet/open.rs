@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use turbidite::Column;
 
-use super::columns::{Chosen, same_columns};
+use super::columns::{Chosen, ParquetForm, same_columns};
 use super::file::PagedFile;
 use super::footer::{load, row_groups};
 use crate::catalogue::{FilesByRank, Form, RecordFile, Source};
@@ -43,7 +43,7 @@ pub(crate) fn open_file(path: &Path, options: &SourceOptions) -> Result<Source, 
 }
 
 /// Checks all files, and that all of them have the same columns.
-pub(crate) fn open(files: FilesByRank, options: &SourceOptions, notes: Vec<String>) -> Result<Source, SourceError> {
+pub(crate) fn open(files: FilesByRank, options: &SourceOptions, mut notes: Vec<String>) -> Result<Source, SourceError> {
     let mut first: Option<(PathBuf, Vec<Column>)> = None;
     let mut epochs = BTreeMap::new();
     for (epoch, files) in files {
@@ -51,10 +51,13 @@ pub(crate) fn open(files: FilesByRank, options: &SourceOptions, notes: Vec<Strin
         for (rank, path) in files {
             let footer = load(&PagedFile::open(&path)?, &path)?;
             let chosen = Chosen::of(&path, &footer, options.columns.as_deref())?;
-            chosen.check_content(&path, &footer)?;
+            chosen.check_content(&path, &footer, options.nulls_as_nan)?;
             match &first {
                 Some((first, columns)) => same_columns(&path, &chosen.columns, first, columns)?,
-                None => first = Some((path.clone(), chosen.columns)),
+                None => {
+                    notes.extend(chosen.notes(&footer));
+                    first = Some((path.clone(), chosen.columns));
+                }
             }
             let row_groups = row_groups(&path, &footer)?;
             let records = row_groups.iter().sum();
@@ -64,5 +67,6 @@ pub(crate) fn open(files: FilesByRank, options: &SourceOptions, notes: Vec<Strin
     }
     let columns = first.map(|(_, columns)| columns).unwrap_or_default();
     let record_bytes = columns.iter().map(|column| column.data_type.width()).sum();
-    Ok(Source { epochs, form: Form::Parquet(columns), record_bytes, notes })
+    let form = ParquetForm { columns, nulls_as_nan: options.nulls_as_nan };
+    Ok(Source { epochs, form: Form::Parquet(form), record_bytes, notes })
 }

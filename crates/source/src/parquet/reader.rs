@@ -5,10 +5,9 @@ use std::collections::VecDeque;
 use arrow_array::{Array, ArrayRef};
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 use parquet::errors::ParquetError;
-use turbidite::Column;
 
-use super::columns::{Chosen, same_columns};
-use super::decoded::DecodedColumns;
+use super::columns::{Chosen, ParquetForm, same_columns};
+use super::decoded::{DecodedColumns, fill_with_nan, widen};
 use super::file::PagedFile;
 use super::footer::{guarded, load};
 use crate::catalogue::RecordFile;
@@ -24,7 +23,7 @@ const MOST_BATCH_ROWS: usize = 1 << 13;
 
 /// A reader of one rank's row groups of an epoch.
 pub(crate) struct ParquetReader<'a> {
-    columns: &'a [Column],
+    form: &'a ParquetForm,
     batch_rows: usize,
     files: &'a [RecordFile],
     waiting: VecDeque<RowGroup>,
@@ -50,7 +49,7 @@ struct OpenGroup {
 impl<'a> ParquetReader<'a> {
     /// Returns one reader per rank.
     pub(crate) fn of_files(
-        columns: &'a [Column],
+        form: &'a ParquetForm,
         record_bytes: usize,
         files: &'a [RecordFile],
         ranks: u32,
@@ -58,7 +57,7 @@ impl<'a> ParquetReader<'a> {
         let groups: Vec<&[u64]> = files.iter().map(|file| &*file.row_groups).collect();
         let batch_rows = (BATCH_BYTES / record_bytes.max(1)).clamp(1, MOST_BATCH_ROWS);
         let reader =
-            |share: Vec<RowGroup>| Self { columns, batch_rows, files, waiting: share.into(), footer: None, open: None };
+            |share: Vec<RowGroup>| Self { form, batch_rows, files, waiting: share.into(), footer: None, open: None };
         row_groups(&groups, ranks).into_iter().map(reader).collect()
     }
 
@@ -71,7 +70,7 @@ impl<'a> ParquetReader<'a> {
                 continue;
             };
             let file = &self.files[open.group.file];
-            if open.next == open.rows && !open.advance(file)? {
+            if open.next == open.rows && !open.advance(file, self.form.nulls_as_nan)? {
                 self.open = None;
                 continue;
             }
@@ -79,7 +78,7 @@ impl<'a> ParquetReader<'a> {
             let arrays = open.batch.iter().map(|array| array.slice(open.next, records)).collect();
             let first = open.group.first + open.decoded - (open.rows - open.next) as u64;
             open.next += records;
-            let types = self.columns.iter().map(|column| column.data_type).collect();
+            let types = self.form.columns.iter().map(|column| column.data_type).collect();
             return Ok(Some(Chunk { file, first, records, values: Values::Columns(DecodedColumns { arrays, types }) }));
         }
     }
@@ -98,10 +97,11 @@ impl<'a> ParquetReader<'a> {
             Some((of, footer)) if of == group.file => footer,
             _ => load(&file, path)?,
         };
-        let names: Vec<String> = self.columns.iter().map(|column| column.name.clone()).collect();
+        let columns = &self.form.columns;
+        let names: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
         let chosen = Chosen::of(path, &footer, Some(&names))?;
         // `Source::open` has checked the columns, but the file may have been replaced since.
-        same_columns(path, &chosen.columns, path, self.columns)?;
+        same_columns(path, &chosen.columns, path, columns)?;
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file.clone(), footer.clone())
             .with_projection(chosen.mask(&footer))
             .with_row_groups(vec![group.index])
@@ -114,7 +114,7 @@ impl<'a> ParquetReader<'a> {
 
 impl OpenGroup {
     /// Decodes the next batch. Returns `false` at the end.
-    fn advance(&mut self, file: &RecordFile) -> Result<bool, SourceError> {
+    fn advance(&mut self, file: &RecordFile, nulls_as_nan: bool) -> Result<bool, SourceError> {
         let next = || self.decoder.next().transpose().map_err(ParquetError::from);
         let Some(batch) = guarded(&file.path, format_args!("row group {}", self.group.index), next)? else {
             let (found, stated) = (self.decoded, self.group.records);
@@ -125,6 +125,10 @@ impl OpenGroup {
             };
         };
         self.batch = self.chosen.decoded_places().into_iter().map(|place| batch.column(place).clone()).collect();
+        self.batch.iter_mut().for_each(widen);
+        if nulls_as_nan {
+            self.batch.iter_mut().for_each(fill_with_nan);
+        }
         for (column, array) in self.chosen.columns.iter().zip(&self.batch) {
             if let Some(row) =
                 (array.null_count() > 0).then(|| (0..array.len()).find(|row| array.is_null(*row))).flatten()

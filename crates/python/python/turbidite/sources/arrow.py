@@ -46,13 +46,13 @@ class Arrow(TableSource):
         # All batches but the last have the same length, or the blocks need not follow them.
         chunk = lengths[0] if len(set(lengths[:-1])) == 1 else 0
         records = sum(lengths)
-        return [_member(field, records, chunk) for field in schema], path
+        return [_member(field, records, chunk) for field in schema], [path, options.nulls_as_nan]
 
     @classmethod
     def prepare(cls, path: str, place: Any, members: Sequence[str]) -> Any:
         """Copies a stream into a file, of which batches can be read in any order."""
         if _is_file(path):
-            return path
+            return place
         import pyarrow
 
         with _errors(path):
@@ -61,16 +61,19 @@ class Arrow(TableSource):
             with pyarrow.OSFile(target, "wb") as sink, pyarrow.ipc.new_file(sink, reader.schema) as writer:
                 for batch in reader:
                     writer.write_batch(batch)
-        return target
+        return [target, place[1]]
 
     def rows(self, epoch: Epoch, place: Any, member: str, first: int, rows: int) -> Array:
         with _errors(epoch.path):
-            if place not in self._files:
-                self._files = {place: _Batches(place, [column.name for column in self.catalogue.columns])}
-            batches = self._files[place]
+            file, nulls_as_nan = place
+            if file not in self._files:
+                self._files = {file: _Batches(file, [column.name for column in self.catalogue.columns])}
+            batches = self._files[file]
             if batches.begins[-1] != epoch.records:
                 raise failed("the file has changed since the source was opened; run again", epoch.path)
-            parts = [_values(part, member, begin, epoch.path) for begin, part in batches.slices(member, first, rows)]
+            parts = [
+                _values(part, member, begin, epoch.path, nulls_as_nan) for begin, part in batches.slices(member, first, rows)
+            ]
             return parts[0] if len(parts) == 1 else numpy.concatenate(parts)
 
 
@@ -154,7 +157,7 @@ def _dtype(kind: Any) -> numpy.dtype[Any] | None:
     """Returns NumPy's type of the values, or `None` if they cannot be stored."""
     from pyarrow import types
 
-    if types.is_integer(kind) or types.is_float32(kind) or types.is_float64(kind):
+    if types.is_integer(kind) or types.is_floating(kind):
         stored: numpy.dtype[Any] = numpy.dtype(kind.to_pandas_dtype())
         return stored
     if types.is_boolean(kind):
@@ -164,16 +167,20 @@ def _dtype(kind: Any) -> numpy.dtype[Any] | None:
     return None
 
 
-def _values(column: Any, name: str, first: int, path: str) -> Array:
+def _values(column: Any, name: str, first: int, path: str, nulls_as_nan: bool) -> Array:
     """Returns the values of a piece of a column, without a copy where Arrow has them packed."""
     from pyarrow import types
 
-    if column.null_count:
+    is_float = types.is_floating(column.type)
+    if column.null_count and not (is_float and nulls_as_nan):
         row = first + int(numpy.argmax(column.is_null().to_numpy(zero_copy_only=False)))
-        raise failed(f"column '{name}' has nulls (row {row}), which cannot be stored; fill them, or omit the column", path)
+        cause = "pandas stores NaN as null: --nulls nan reads nulls as NaN" if is_float else "fill them"
+        raise failed(f"column '{name}' has nulls (row {row}), which cannot be stored; {cause}, or omit the column", path)
     if types.is_fixed_size_binary(column.type):
         width = column.type.byte_width
         values = numpy.frombuffer(column.buffers()[1], numpy.uint8, len(column) * width, column.offset * width)
         return values.view(f"V{width}")
-    found: Array = column.to_numpy(zero_copy_only=not types.is_boolean(column.type))
+    # Nulls of floats become NaN.
+    copies = types.is_boolean(column.type) or column.null_count > 0
+    found: Array = column.to_numpy(zero_copy_only=not copies)
     return found

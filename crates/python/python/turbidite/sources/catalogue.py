@@ -23,6 +23,7 @@ LARGEST_BLOCK_BYTES = 32 << 20
 """The size up to which a block follows the chunks of a compressed file, which are decompressed as a whole. Each rank of
 the command holds a block."""
 FEWEST_BLOCK_ROWS = 4096
+LARGEST_EPOCH = 2**63 - 1
 LARGEST_FIXED_BYTES = 65536
 """The largest payload of the core's `fixed_bytes`."""
 MOST_COMPONENTS = 16
@@ -39,6 +40,8 @@ class Options:
     epoch: int | None = None
     if_repeated: str | None = None
     """Which of several occurrences of an epoch is read: ``first`` or ``last``. Otherwise they are an error."""
+    nulls_as_nan: bool = False
+    """Whether nulls of Arrow's floats are NaN. Otherwise they are an error."""
 
 
 @dataclass(frozen=True)
@@ -113,13 +116,13 @@ def block_rows(row_bytes: int, chunk_rows: int = 0, compressed: bool = False) ->
 
 
 def type_of(dtype: numpy.dtype[Any]) -> str | None:
-    """Returns the core's type that stores values of `dtype` unchanged, or `None` if there is none."""
+    """Returns the core's type that stores values of `dtype`, each exactly, or `None` if there is none."""
     if dtype.kind == "b":
         return "u8"
     if dtype.kind in "iu" and dtype.itemsize <= 8:
         return f"{dtype.kind}{dtype.itemsize * 8}"
-    if dtype.kind == "f" and dtype.itemsize in (4, 8):
-        return f"f{dtype.itemsize * 8}"
+    if dtype.kind == "f" and dtype.itemsize in (2, 4, 8):
+        return f"f{max(dtype.itemsize, 4) * 8}"
     if dtype.kind == "V" and dtype.names is None and dtype.subdtype is None and 1 <= dtype.itemsize <= LARGEST_FIXED_BYTES:
         return f"fixed_bytes({dtype.itemsize})"
     return None
@@ -184,8 +187,10 @@ def in_order(epochs: Iterable[Epoch], options: Options, notes: list[str]) -> lis
             if one.path == other.path:
                 raise failed(f"the file has epoch {one.epoch} twice, as after a restart; {remedy}", one.path)
             raise failed(f"this file and {other.path} both have epoch {one.epoch}; if they are repetitions, {remedy}", one.path)
-        if one.epoch < 0:
-            raise failed(f"epoch {one.epoch} is negative", one.path)
+    for one in ordered:
+        if not 0 <= one.epoch <= LARGEST_EPOCH:
+            why = "negative" if one.epoch < 0 else f"larger than {LARGEST_EPOCH}, the largest"
+            raise failed(f"epoch {one.epoch} is {why}; give the file another number", one.path)
     kept: dict[int, Epoch] = {}
     for one in ordered if options.if_repeated == "last" else reversed(ordered):
         kept[one.epoch] = one

@@ -9,7 +9,7 @@ from importlib import import_module
 from turbidite.sources import signatures
 from turbidite.sources.catalogue import Source
 from turbidite.sources.compressed import decompressed
-from turbidite.sources.errors import failed, missing, usage
+from turbidite.sources.errors import failed, missing, of_hdf5, usage
 from turbidite.sources.patterns import files_of, is_dataset
 
 _CLASSES = {
@@ -72,4 +72,4 @@ def _is_openpmd(path: str) -> bool:
         with h5py.File(path, "r") as file:
             return "openPMD" in file.attrs
     except OSError as error:
-        raise failed(f"is not a complete HDF5 file: {error}; copy it again, or leave it out", path) from None
+        raise of_hdf5(error, path) from None

@@ -32,6 +32,24 @@ def corrupt(message: str, path: str | None = None) -> SourceError:
     return SourceError("corrupt", message, path)
 
 
+def of_hdf5(error: Exception, path: str) -> SourceError:
+    """Creates the error of a file that h5py cannot read, with advice on its cause."""
+    message = " ".join(str(error).split())
+    if "unable to lock file" in message:
+        return failed(
+            "is locked by another process, which may be writing it: wait until it has closed the file; if no process writes it, "
+            "as on some network file systems, set HDF5_USE_FILE_LOCKING=FALSE",
+            path,
+        )
+    if "filter" in message or "plugin" in message:
+        return failed(
+            f"needs an HDF5 filter that is not installed: pip install hdf5plugin, or omit the compressed columns ({message})",
+            path,
+        )
+    kind = corrupt if "truncated" in message else failed
+    return kind(f"cannot be read by h5py: {message}; if the file is incomplete, copy it again or leave it out", path)
+
+
 def missing(what: str, package: str, extra: str) -> SourceError:
     """Creates the error of a package that is needed and not installed."""
     return failed(f"{what} needs {package}: pip install 'turbidite[{extra}]'")

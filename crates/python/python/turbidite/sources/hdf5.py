@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from turbidite.sources.catalogue import MOST_COMPONENTS, Array, Catalogue, Epoch, Options
-from turbidite.sources.errors import SourceError, corrupt, failed, listing, missing, usage
+from turbidite.sources.errors import SourceError, failed, listing, missing, of_hdf5, usage
 from turbidite.sources.signatures import HDF5 as HDF5_SUFFIXES
 from turbidite.sources.tables import Member, TableSource
 
@@ -31,7 +32,7 @@ class HDF5(TableSource):
         with _errors(path), _open(path) as file:
             group = _group(file, path, options.species)
             places = {name: dataset.name for name, dataset in group.items()}
-            return [_member(name, dataset) for name, dataset in group.items()], places
+            return [_member(name, dataset, path) for name, dataset in group.items()], places
 
     def rows(self, epoch: Epoch, place: Any, member: str, first: int, rows: int) -> Array:
         with _errors(epoch.path):
@@ -51,6 +52,9 @@ def _open(path: str) -> Any:
         import h5py
     except ImportError:
         raise missing("an HDF5 file", "h5py", "hdf5") from None
+    # Registers its filters.
+    with suppress(ImportError):
+        import hdf5plugin  # type: ignore[import-not-found,unused-ignore]  # noqa: F401
     # Blocks are whole chunks where that matters; a cache of chunks would only copy them.
     return h5py.File(path, "r", rdcc_nbytes=0)
 
@@ -63,21 +67,44 @@ def _errors(path: str) -> Iterator[None]:
     except SourceError:
         raise
     except (OSError, RuntimeError, KeyError) as error:
-        kind = corrupt if "truncated" in str(error) else failed
-        message = " ".join(str(error).split())
-        raise kind(
-            f"cannot be read by h5py: {message}; if the file is incomplete, copy it again or leave it out", path
-        ) from None
+        raise of_hdf5(error, path) from None
 
 
-def _member(name: str, dataset: Any) -> Member:
+def _member(name: str, dataset: Any, path: str) -> Member:
     shape = () if dataset.shape is None else tuple(int(length) for length in dataset.shape)
     texts = [dataset.attrs.get(unit) for unit in _UNITS]
     texts = [text.decode(errors="replace") if isinstance(text, bytes) else text for text in texts]
     unit = next((text for text in texts if isinstance(text, str) and text), None)
     chunk = int(dataset.chunks[0]) if dataset.chunks else 0
     compressed = dataset.id.get_create_plist().get_nfilters() > 0
-    return Member(name, dataset.dtype, shape, unit, chunk, compressed)
+    missing_values = _missing_values(dataset, path) if dataset.is_virtual else None
+    return Member(name, dataset.dtype, shape, unit, chunk, compressed, missing=missing_values)
+
+
+def _missing_values(dataset: Any, path: str) -> str | None:
+    """Returns which values of a virtual dataset no source has. HDF5 returns the fill value for them, without an error."""
+    mapped = 0
+    for source in dataset.virtual_sources():
+        mapped += int(source.vspace.get_select_npoints())
+        if source.file_name == "." or "%" in source.file_name:
+            continue
+        found = _source_of(source.file_name, path)
+        if found is None:
+            return f"the virtual dataset '{dataset.name}' lacks its source {source.file_name}: put the file back"
+        with _open(found) as file:
+            if source.dset_name not in file:
+                return f"the virtual dataset '{dataset.name}' lacks its source '{source.dset_name}' in {found}"
+    if mapped < dataset.size:
+        return f"the virtual dataset '{dataset.name}' has sources for {mapped} of its {dataset.size} values only"
+    return None
+
+
+def _source_of(name: str, path: str) -> str | None:
+    """Returns the path of a source of a virtual dataset, where HDF5 looks for it, or `None` if there is no such file."""
+    folder = os.path.dirname(os.path.abspath(path))
+    prefix = os.environ.get("HDF5_VDS_PREFIX", "").replace("${ORIGIN}", folder)
+    places = [os.path.join(place, name) for place in (prefix, folder) if place] + [name]
+    return next((place for place in places if os.path.exists(place)), None)
 
 
 def _group(file: Any, path: str, species: str | None) -> dict[str, Any]:
@@ -115,7 +142,7 @@ def _groups(file: Any) -> dict[str, dict[str, Any]]:
 
 def _columns(datasets: dict[str, Any]) -> list[Any]:
     def is_column(dataset: Any) -> bool:
-        numbers = dataset.dtype.kind in "biufV"
+        numbers = dataset.dtype.kind in "biufcV"
         return bool(
             numbers
             and dataset.shape

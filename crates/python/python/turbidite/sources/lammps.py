@@ -57,8 +57,9 @@ class Lammps(Source):
             raise usage("--species: a LAMMPS dump has no species; its column 'type' tells them apart", options.path)
         if options.epoch is not None:
             raise usage("--epoch: the epochs of LAMMPS dumps are the time steps in the files; omit the option", options.path)
-        epochs, found, notes = [], [], []
-        for file in files_of(options.path, LAMMPS):
+        epochs, found = [], []
+        notes: list[str] = []
+        for file in files_of(options.path, LAMMPS, notes):
             for section in _Scan(file.path).sections(options.columns):
                 epochs.append(section.epoch)
                 found.append((section.epoch.epoch, file.path, section.columns))

@@ -1,4 +1,4 @@
-"""NumPy's files: ``.npz`` of arrays of equal length, and ``.npy`` of a structured array.
+"""NumPy's files: ``.npz`` of arrays of equal length, and ``.npy`` of one array, which may be structured.
 
 Values are read from the place where the file has them. Compressed arrays are decompressed once into a temporary folder.
 """
@@ -6,6 +6,7 @@ Values are read from the place where the file has them. Compressed arrays are de
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import struct
 import zipfile
@@ -45,6 +46,9 @@ class Npz(TableSource):
             try:
                 if file.read(6) == b"\x93NUMPY":
                     name = os.path.basename(path).removesuffix(_NPY)
+                    if options.epoch is None:
+                        # The number is the epoch, so that the column is the same in all files.
+                        name = re.sub(r"[-_.]?\d+$", "", name) or name
                     file.seek(0)
                     return [_member(name, file, path)], {name: [path, 0]}
                 return _archived(path)

@@ -69,10 +69,11 @@ class OpenPMD(Source):
     @classmethod
     def scan(cls, options: Options) -> Catalogue:
         iterations: list[_Iteration] = []
-        for file in files_of(options.path, OPENPMD):
+        notes: list[str] = []
+        for file in files_of(options.path, OPENPMD, notes):
             iterations += _iterations(file.path, options.species)
         species = _species(iterations, options)
-        return _catalogue(iterations, species, options)
+        return _catalogue(iterations, species, options, notes)
 
     def __init__(self, catalogue: Catalogue) -> None:
         super().__init__(catalogue)
@@ -240,7 +241,7 @@ def _species(iterations: list[_Iteration], options: Options) -> str:
     return options.species
 
 
-def _catalogue(iterations: list[_Iteration], species: str, options: Options) -> Catalogue:
+def _catalogue(iterations: list[_Iteration], species: str, options: Options, notes: list[str]) -> Catalogue:
     if options.epoch is not None:
         raise usage("--epoch: the epochs of openPMD are the iterations in its files; omit the option", options.path)
     filled = [iteration for iteration in iterations if _records(iteration, species)]
@@ -249,7 +250,6 @@ def _catalogue(iterations: list[_Iteration], species: str, options: Options) -> 
         raise failed(f"no iteration has particles of the species '{species}'", options.path)
     offsets = {one.column.name for iteration in filled for one in iteration.species[species][1] if one.offset}
     chosen: dict[int, list[_Component]] = {}
-    notes = []
     for iteration in filled:
         _, components, unreadable = iteration.species[species]
         by_name = {one.column.name: one for one in components}

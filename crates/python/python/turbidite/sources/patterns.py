@@ -38,15 +38,21 @@ def is_pattern(path: str) -> bool:
     return _PLACEHOLDER.search(path) is not None and not os.path.exists(path)
 
 
-def files_of(path: str, suffixes: tuple[str, ...]) -> list[File]:
-    """Returns the files that a path names, ordered by name. In a folder, those with one of the suffixes."""
+def files_of(path: str, suffixes: tuple[str, ...], notes: list[str] | None = None) -> list[File]:
+    """Returns the files that a path names, ordered by name. In a folder, those with one of the suffixes.
+
+    Adds a note on other files of the folder.
+    """
     if is_pattern(path):
         found = [file for file in _matches(path) if not os.path.isdir(file.path) or is_dataset(file.path)]
         if not found:
             raise usage(f"no file matches{_closest(path)}", path)
     elif os.path.isdir(path) and not is_dataset(path):
-        names = sorted(name for name in os.listdir(path) if name.endswith(suffixes) and not name.startswith("."))
-        found = [File(os.path.join(path, name), _numbers(name)) for name in names]
+        visible = sorted(name for name in os.listdir(path) if not name.startswith("."))
+        found = [File(os.path.join(path, name), _numbers(name)) for name in visible if name.endswith(suffixes)]
+        others = [name for name in visible if not name.endswith(suffixes) and os.path.isfile(os.path.join(path, name))]
+        if notes is not None and others:
+            notes.append(f"files that do not end in {', '.join(suffixes)} are left out: {listing(others)}")
         if not found:
             raise usage(f"the folder has no files that end in {listing(suffixes, 20)}{_series(path)}", path)
     elif os.path.exists(path):
@@ -63,6 +69,8 @@ def epoch_of(file: File, stated: int | None, count: int) -> int:
             raise usage(f"--epoch names the epoch of a single file, and the source has {count} files", file.path)
         return stated
     if len(file.numbers) == 1:
+        if file.numbers[0] < 0:
+            raise usage(f"the number in the file's name, {file.numbers[0]}, is negative, but epochs are not", file.path)
         return file.numbers[0]
     if not file.numbers:
         raise usage("the epoch of the file is not known: give --epoch, or a pattern with {epoch} in the file's name", file.path)
@@ -72,7 +80,12 @@ def epoch_of(file: File, stated: int | None, count: int) -> int:
 
 def _numbers(name: str) -> tuple[int, ...]:
     stem = re.sub(r"\.(h5|bp[45]?|npz|npy|gz|hdf5)\b", "", name)
-    return tuple(int(digits) for digits in re.findall(r"\d+", stem))
+    return _integers(stem)
+
+
+def _integers(text: str) -> tuple[int, ...]:
+    """Returns the integers in a text. A minus sign between two words is none."""
+    return tuple(int(digits) for digits in re.findall(r"(?:(?<![0-9A-Za-z])-)?\d+", text))
 
 
 def _expression(part: str) -> re.Pattern[str]:
@@ -120,7 +133,7 @@ def _step(
             continue
         labels = tuple(int(text) for text in found.groupdict().values())
         texts = [text for place, text in enumerate(found.groups(), 1) if place not in expression.groupindex.values()]
-        numbers = tuple(int(digits) for text in texts for digits in re.findall(r"\d+", text))
+        numbers = tuple(number for text in texts for number in _integers(text))
         yield os.path.join(folder, name), stated + labels, other + numbers
 
 

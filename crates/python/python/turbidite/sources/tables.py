@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy
@@ -45,6 +45,8 @@ class Member:
     compressed: bool = False
     problem: str | None = None
     """The reason why the array cannot be read, if its type in NumPy does not show it."""
+    missing: str | None = None
+    """Values that the file lacks, and that its library would invent."""
 
 
 @dataclass(frozen=True)
@@ -55,12 +57,18 @@ class Part:
     member: str
     field: str | None = None
     component: int | None = None
+    axis: str | None = None
+    """Of complex numbers, ``real`` or ``imag``."""
 
     def of(self, rows: Array) -> Array:
         """Returns the column's values in rows of the array."""
         values = rows if self.field is None else rows[self.field]
         if self.component is not None:
             values = values[:, self.component]
+        if self.axis is not None:
+            values = getattr(values, self.axis)
+        if values.dtype.kind == "f" and values.dtype.itemsize == 2:
+            values = values.astype("f4")
         return packed(values.view(numpy.uint8) if values.dtype.kind == "b" else values)
 
 
@@ -89,22 +97,32 @@ class Table:
             self._add(member, member.name, member.dtype.base, shape[1:], None)
 
     def _add(self, member: Member, name: str, dtype: numpy.dtype[Any], shape: tuple[int, ...], field: str | None) -> None:
-        stored = type_of(dtype)
+        # The real and imaginary parts of complex numbers are columns.
+        axes = {"real": f"{name}_re", "imag": f"{name}_im"} if dtype.kind == "c" else {None: name}
+        stored = type_of(numpy.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype)
         if stored is None:
             self.unreadable[name] = f"has the unsupported type {in_words(dtype)}"
         elif len(shape) > 1 or (shape and not 1 <= shape[0] <= MOST_COMPONENTS):
             self.unreadable[name] = f"has rows of shape {shape}; rows have at most {MOST_COMPONENTS} components"
         else:
-            components = list(enumerate(component_names(name, shape[0]))) if shape else [(None, name)]
-            for component, each in components:
-                if each in self.parts:
-                    self.unreadable[each] = "is the name of several columns"
-                    continue
-                self.parts[each] = Part(Column(each, stored, member.unit), member.name, field, component)
-                if dtype.kind == "b":
-                    self.converted[each] = "booleans are stored as u8"
-                elif not dtype.isnative:
-                    self.converted[each] = "big-endian values are stored as little-endian"
+            for axis, own in axes.items():
+                components = list(enumerate(component_names(own, shape[0]))) if shape else [(None, own)]
+                self._add_parts(Part(Column(own, stored, member.unit), member.name, field, None, axis), components, dtype)
+
+    def _add_parts(self, part: Part, components: Sequence[tuple[int | None, str]], dtype: numpy.dtype[Any]) -> None:
+        for component, each in components:
+            if each in self.parts:
+                self.unreadable[each] = "is the name of several columns"
+                continue
+            self.parts[each] = replace(part, column=replace(part.column, name=each), component=component)
+            if dtype.kind == "b":
+                self.converted[each] = "booleans are stored as u8"
+            elif dtype.kind == "c":
+                self.converted[each] = "complex numbers are stored as two columns"
+            elif dtype.kind == "f" and dtype.itemsize == 2:
+                self.converted[each] = "16-bit floats are stored as f32"
+            elif not dtype.isnative:
+                self.converted[each] = "big-endian values are stored as little-endian"
 
 
 class TableSource(Source):
@@ -130,19 +148,24 @@ class TableSource(Source):
 
     @classmethod
     def scan(cls, options: Options) -> Catalogue:
-        files = files_of(options.path, cls.suffixes)
-        epochs, found, notes = [], [], []
+        epochs, found = [], []
+        notes: list[str] = []
+        files = files_of(options.path, cls.suffixes, notes)
         for file in files:
             label = epoch_of(file, options.epoch, len(files))
             members, place = cls.members(file.path, options)
             parts, said = cls._chosen(file.path, members, options)
             used = {member.name: member for member in members if any(part.member == member.name for part in parts)}
+            for member in used.values():
+                if member.missing is not None:
+                    others = ",".join(part.column.name for part in parts if used[part.member].missing is None)
+                    raise failed(member.missing + (f"; or omit the column: --columns {others}" if others else ""), file.path)
             records = _records(file.path, used, parts, options)
             place = cls.prepare(file.path, place, list(used))
             row_bytes = sum(member.dtype.itemsize * int(numpy.prod(member.shape[1:])) for member in used.values())
             chunk = max(member.chunk_rows for member in used.values())
             size = block_rows(row_bytes, chunk, any(member.compressed for member in used.values()))
-            details = {"place": place, "parts": [[part.member, part.field, part.component] for part in parts]}
+            details = {"place": place, "parts": [[part.member, part.field, part.component, part.axis] for part in parts]}
             epochs.append(Epoch(label, file.path, records, size, details))
             found.append((label, file.path, [part.column for part in parts]))
             notes += said
@@ -152,10 +175,10 @@ class TableSource(Source):
     def read(self, epoch: Epoch, first: int, rows: int) -> Sequence[Array]:
         held: dict[str, Array] = {}
         arrays = []
-        for column, (member, field_name, component) in zip(self.catalogue.columns, epoch.details["parts"], strict=True):
+        for column, (member, *place) in zip(self.catalogue.columns, epoch.details["parts"], strict=True):
             if member not in held:
                 held[member] = self.rows(epoch, epoch.details["place"], member, first, rows)
-            arrays.append(Part(column, member, field_name, component).of(held[member]))
+            arrays.append(Part(column, member, *place).of(held[member]))
         return arrays
 
     @classmethod
