@@ -206,8 +206,9 @@ def test_booleans_and_16_bit_floats_are_widened(tmp_path):
 
 
 @pytest.mark.parametrize("ending", ["parquet", "feather"])
-def test_pandas_stores_nan_as_null(ending, tmp_path):
+def test_pandas_stores_nan_as_null(ending, tmp_path, monkeypatch):
     """The refusal names the cause, and the option that it proposes reads the NaNs."""
+    monkeypatch.setenv("TURBIDITE_PYTHON", sys.executable)
     frame = pandas.DataFrame({"id": numpy.arange(20_000), "e": numpy.arange(20_000.0), "single": numpy.ones(20_000, "f4")})
     frame.loc[[3, 11_000], ["e", "single"]] = numpy.nan
     path = tmp_path / f"records.{ending}"
@@ -224,7 +225,8 @@ def test_pandas_stores_nan_as_null(ending, tmp_path):
             writer.append(pyarrow.Table.from_pandas(frame[["e"]]))
 
 
-def test_nulls_as_nan_is_for_files_with_nulls(tmp_path, dumps):
+def test_nulls_as_nan_is_for_files_with_nulls(tmp_path, dumps, monkeypatch):
+    monkeypatch.setenv("TURBIDITE_PYTHON", sys.executable)
     numpy.savez(tmp_path / "p_1.npz", x=numpy.arange(3.0))
     for source in (tmp_path / "p_1.npz", dumps):
         said = turbidite(
