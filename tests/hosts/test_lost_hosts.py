@@ -51,7 +51,7 @@ def check_errors(job: HostJob, ranks: list[int]) -> None:
     slowest = 0.0
     for rank in ranks:
         [failed] = [line for line in job.said(rank) if line.startswith("failed")]
-        words = r"failed end_epoch ([\d.]+) rank \d+ has waited \d+ s in end_epoch without progress.*"
+        words = r"failed end_epoch ([\d.]+) \S+: rank \d+ has waited \d+ s in end_epoch without progress.*"
         waited = float(re.fullmatch(words, failed)[1])
         assert STALL_S <= waited <= STALL_S + GRACE_S, failed
         slowest = max(slowest, waited)
