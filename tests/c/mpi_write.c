@@ -206,7 +206,6 @@ static void write_in_background(turbidite_dataset *dataset, uint64_t epoch) {
     append_packed(dataset, count);
     check_success(turbidite_end_epoch_start(dataset), TURBIDITE_OK);
     memset(particles, 0xff, sizeof particles);
-    CHECK(turbidite_append_rows(dataset, particles, RECORD_BYTES, 1) == TURBIDITE_USAGE);
     CHECK(turbidite_begin_epoch(dataset, epoch + 1) == TURBIDITE_USAGE);
     MPI_Barrier(MPI_COMM_WORLD);
     CHECK(turbidite_progress(dataset) == TURBIDITE_OK);

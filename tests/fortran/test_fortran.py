@@ -29,7 +29,7 @@ def test_statuses_and_messages(tmp_path):
     done = run(program, tmp_path / "dataset")
     assert done.stdout.strip() == "ok"
     # Each failed call says so, but for appends after the first, and for what follows `turbidite_print_errors(0)`.
-    assert "epoch 1, rank 0: the views have different lengths\n" in done.stderr
+    assert "epoch 1, rank 0: column 'id' has 10 values, but column 'energy' has 20\n" in done.stderr
     assert "/dataset: epoch 1 failed on rank 0: " in done.stderr and "epoch 2 failed" not in done.stderr
     rows = turbidite_package.open(tmp_path / "dataset-unsigned").query().to_numpy()
     assert rows["id"].dtype == "u8" and sorted(rows["id"].tolist()) == sorted([*range(1, 11)] * 2)

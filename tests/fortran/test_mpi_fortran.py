@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import turbidite as package
 from support.command import ROOT
 from support.fortran import EXAMPLE, PARTICLES, check_epoch, check_indexed, compile_fortran
 from support.libraries import library, linked, prefix
@@ -52,6 +53,31 @@ def test_indexes(mpi, ranks, tmp_path):
     program = compile_fortran(mpi.bin / "mpifort", tmp_path, *options)
     mpi.start(ranks, program, tmp_path / "dataset")
     check_indexed(tmp_path / "dataset", ranks)
+
+
+@pytest.fixture(scope="module")
+def misuse(mpi, tmp_path_factory) -> Path:
+    modules = [prefix() / "include" / f"{name}.f90" for name in ("turbidite", "turbidite_mpi")]
+    transport = (f"-L{mpi.out}", f"-Wl,-rpath,{mpi.out}", "-lturbidite_mpi")
+    options = ("-DWITH_MPI", *modules, ROOT / "tests" / "misuse" / "misuse.f90", *transport, *linked("turbidite"))
+    return compile_fortran(mpi.bin / "mpifort", tmp_path_factory.mktemp("misuse"), *options)
+
+
+def test_a_rank_that_makes_a_mistake_prints_it(mpi, misuse, tmp_path):
+    """As in C (tests/misuse/test_ranks.py): the epoch fails on all ranks, and the next one is written."""
+    dataset = tmp_path / "ds"
+    done = mpi.start(3, misuse, "doubles", dataset)
+    why = "column 'energy': the values are f64, but the column is f32"
+    for line in (f"append: {dataset}: epoch 2, rank 1: {why}", f"end_epoch: {dataset}: epoch 2 failed on rank 1: {why}"):
+        assert done.stderr.count(line) == 1, done.stderr
+    assert done.stdout.count(f"epoch 2 failed on rank 1: {why}") == done.stdout.count("done") == 3
+    assert package.open(dataset).epochs == [1, 3] and package.open(dataset).query().count() == 2 * 3 * 1000
+
+
+def test_a_transport_of_two_datasets(mpi, misuse, tmp_path):
+    done = mpi.start(3, misuse, "shared", tmp_path / "ds")
+    assert done.stderr.count(f"{tmp_path}/ds-other: transport: is used by another dataset") == 3, done.stderr
+    assert package.open(tmp_path / "ds").query().count() == 3 * 3 * 1000 and not (tmp_path / "ds-other").exists()
 
 
 def dump(mpi: Mpi, tmp_path: Path, *options) -> Path:

@@ -83,6 +83,15 @@ def test_a_rank_that_leaves(programs, tmp_path, left_spool, habit, epochs, mode)
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_all_ranks_leave(programs, tmp_path, left_spool, mode):
+    """What all ranks have to say is said once."""
+    config = configure(tmp_path / "c.toml", (SMALL, tmp_path / "ds", {"mode": mode, "spool": left_spool}))
+    code, said = run_short(tmp_path / "said", [programs["mpi_writer"], "leave-all", tmp_path / "out"], config, ranks=RANKS)
+    assert code != 0
+    assert said.count(" not indexed; the files stay as the program wrote them") == 1, said
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_a_program_that_forgets_it(programs, tmp_path, spool, mode):
     """One rank of MPI: nobody else could be waited for, and what is pending is in place all the same."""
     config = configure(tmp_path / "c.toml", (SMALL, tmp_path / "ds", {"mode": mode, "spool": spool}))

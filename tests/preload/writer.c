@@ -138,9 +138,11 @@ static void leave(const char *habit)
     exit(3);
 }
 
-/* Whether this rank ends so: the last one, or the first. */
+/* Whether this rank ends so: all of them, the last one, or the first. */
 static int leaves(const char *habit)
 {
+    if (strcmp(habit, "leave-all") == 0)
+        return 1;
     int last = strcmp(habit, "leave") == 0 || strcmp(habit, "leave-receiver") == 0 || strcmp(habit, "abort") == 0;
     return (last && rank == ranks - 1) || (strcmp(habit, "leave-first") == 0 && rank == 0);
 }

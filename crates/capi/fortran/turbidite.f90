@@ -66,7 +66,7 @@ module turbidite
   type, public :: turbidite_dataset
     private
     type(c_ptr) :: handle = c_null_ptr
-    integer(c_int32_t), allocatable :: data_types(:)
+    type(turbidite_column), allocatable :: columns(:)
   end type
 
   !> Returns a view of a one-dimensional array or section, or of one value for all records. The values are not copied.
@@ -241,7 +241,7 @@ contains
     if (present(transport)) c_transport = transport
     status = c_open(trim(path)//c_null_char, wanted, size(columns, kind=c_size_t), trim(key)//c_null_char, &
                     c_options, c_transport, dataset%handle)
-    dataset%data_types = columns%data_type
+    dataset%columns = columns
     call tell(status, message)
   end subroutine
 
@@ -286,7 +286,7 @@ contains
     end if
     status = c_open_indexed(trim(path)//c_null_char, wanted, size(columns, kind=c_size_t), trim(key)//c_null_char, &
                             addresses, size(indexes, kind=c_size_t), c_options, c_connections, dataset%handle)
-    dataset%data_types = columns%data_type
+    dataset%columns = columns
     call tell(status, message)
   end subroutine
 
@@ -315,32 +315,70 @@ contains
     call tell(status, message)
   end subroutine
 
-  !> Appends records, given as one view per column in the order of the schema. All arrays have the same length. If they
-  !> cannot be appended, the epoch fails on all ranks at its end.
+  !> Appends records, given as one view per column in the order of the schema. All arrays have the same length, and one
+  !> view at least is of an array. If they cannot be appended, the epoch fails on all ranks at its end.
   subroutine turbidite_append(dataset, columns, status, message)
     type(turbidite_dataset), intent(in) :: dataset
     type(turbidite_view), intent(in) :: columns(:)
     integer(c_int32_t), intent(out) :: status
     character(len=*), intent(out), optional :: message
     type(c_view) :: views(size(columns))
-    integer(c_size_t) :: rows
+    character(len=:), allocatable :: wrong
     integer :: i
 
-    rows = max(maxval(columns%count), 0_c_size_t)
     do i = 1, size(columns)
       views(i) = c_view(columns(i)%data, columns(i)%stride, columns(i)%data_type, columns(i)%width)
-      if (.not. allocated(dataset%data_types)) cycle
-      if (i <= size(dataset%data_types)) views(i)%data_type = fitting(columns(i)%data_type, dataset%data_types(i))
+      if (.not. allocated(dataset%columns)) cycle
+      if (i <= size(dataset%columns)) &
+          views(i)%data_type = fitting(columns(i)%data_type, dataset%columns(i)%data_type)
     end do
-    if (any(columns%count >= 0 .and. columns%count /= rows)) then
-      status = c_refuse_append(dataset%handle, 'the views have different lengths'//c_null_char)
-    else if (any(columns%stride < 0)) then
-      status = c_refuse_append(dataset%handle, 'a view lies backwards'//c_null_char)
+    wrong = obstacle(dataset, columns)
+    if (len(wrong) > 0) then
+      status = c_refuse_append(dataset%handle, wrong//c_null_char)
     else
-      status = c_append(dataset%handle, views, size(columns, kind=c_size_t), rows)
+      status = c_append(dataset%handle, views, size(columns, kind=c_size_t), max(maxval(columns%count), 0_c_size_t))
     end if
     call tell(status, message)
   end subroutine
+
+  !> Returns what is wrong with views that C would not notice, or nothing.
+  function obstacle(dataset, views) result(wrong)
+    type(turbidite_dataset), intent(in) :: dataset
+    type(turbidite_view), intent(in) :: views(:)
+    character(len=:), allocatable :: wrong
+    character(len=256) :: text
+    integer :: i, first
+
+    wrong = ''
+    first = 0
+    if (any(views%data_type == 0)) return
+    do i = 1, size(views)
+      if (views(i)%stride < 0) then
+        wrong = name_of(i)//': the array lies backwards; copy it'
+        return
+      end if
+      if (views(i)%count < 0) cycle
+      if (first == 0) first = i
+      if (views(i)%count == views(first)%count) cycle
+      write (text, '(2a,i0,3a,i0)') name_of(i), ' has ', views(i)%count, ' values, but ', name_of(first), ' has ', &
+          views(first)%count
+      wrong = trim(text)
+      return
+    end do
+    if (first == 0 .and. size(views) > 0) wrong = 'each view is of one value, so that the number of records is unknown; '// &
+        'give an array for one column'
+
+  contains
+
+    function name_of(i) result(name)
+      integer, intent(in) :: i
+      character(len=:), allocatable :: name
+      name = 'a view'
+      if (.not. allocated(dataset%columns)) return
+      if (i <= size(dataset%columns)) name = "column '"//trim(dataset%columns(i)%name)//"'"
+    end function
+
+  end function
 
   !> Returns the type of a column if a view's integers of the same size are stored there, otherwise the view's type.
   pure function fitting(given, wanted)

@@ -71,7 +71,8 @@ uint32_t turbidite_abi_version(void);
 const char *turbidite_last_error(void);
 
 /* Turns off (0) or on (the default) that failed calls of turbidite_open to turbidite_close, and those of
- * turbidite_mpi.h, print their message on standard error. Of an error that all ranks return, rank 0 prints it. */
+ * turbidite_mpi.h, print their message on standard error. Of an error that all ranks return, rank 0 prints it,
+ * before another rank returns it. A collective call that has waited for a minute without progress prints that, too. */
 void turbidite_print_errors(int32_t print);
 
 /* For bindings and libraries between the program and this one: records the message of a failed call that did not reach
@@ -157,7 +158,10 @@ static inline turbidite_view turbidite_column_values(const turbidite_column *col
         const signed char *: TURBIDITE_BYTES,                                                                 \
         unsigned char *: TURBIDITE_BYTES,                                                                     \
         const unsigned char *: TURBIDITE_BYTES)
-#elif !defined(__cplusplus)
+#elif defined(__cplusplus)
+/* C++ has turbidite::values of turbidite.hpp. */
+#define turbidite_values(pointer, stride) turbidite_values_needs_C11_and_Cplusplus_needs_turbidite_hpp
+#else
 /* Needs C11: compile with -std=c11, or use turbidite_column_values. */
 #define turbidite_values(pointer, stride) turbidite_values_needs_C11
 #endif
@@ -268,7 +272,8 @@ TURBIDITE_CHECKED turbidite_status turbidite_open_indexed(const char *path, cons
                                                           turbidite_dataset **dataset);
 
 /* Begins an epoch. `epoch` is, for example, the number of the timestep. Collective. May return TURBIDITE_SKIPPED, see
- * above. If records were appended before, outside an epoch, this epoch fails at its end. */
+ * above. If records were appended before, outside an epoch, this epoch fails at its end, as does an epoch that has not
+ * ended when the next one is begun. Epochs above 2^63 - 1 are refused. */
 TURBIDITE_CHECKED turbidite_status turbidite_begin_epoch(turbidite_dataset *dataset, uint64_t epoch);
 
 /* Appends `rows` records, given as one view per column in the order of the schema. The memory may be reused on return.
@@ -316,8 +321,9 @@ typedef struct turbidite_figures {
  * begin. `figures` may be NULL. */
 TURBIDITE_CHECKED turbidite_status turbidite_end_epoch(turbidite_dataset *dataset, turbidite_figures *figures);
 
-/* End the epoch in two steps. After `start`, no more records may be appended. Sorting and writing continue in the
- * background while the program computes. `wait` returns when the epoch is committed. Both are collective. */
+/* End the epoch in two steps. After `start`, no more records may be appended: the next epoch would lack them, and
+ * fails. Sorting and writing continue in the background while the program computes. `wait` returns when the epoch is
+ * committed. Both are collective. */
 TURBIDITE_CHECKED turbidite_status turbidite_end_epoch_start(turbidite_dataset *dataset);
 TURBIDITE_CHECKED turbidite_status turbidite_end_epoch_wait(turbidite_dataset *dataset, turbidite_figures *figures);
 

@@ -4,9 +4,9 @@
 
 use std::ffi::{c_char, c_void};
 
+use crate::opening::turbidite_options_init_sized;
 use crate::status::{Call, argument, turbidite_abi_version};
 use crate::structs::COptions;
-use crate::writing::turbidite_options_init_sized;
 
 /// Size of the first version of `turbidite_options`.
 const FIRST_OPTIONS_BYTES: usize = 56;
@@ -20,7 +20,7 @@ unsafe fn refuse(name: &'static str, handle: *mut *mut c_void) -> i32 {
         // SAFETY: guaranteed by the caller.
         unsafe { handle.write(std::ptr::null_mut()) };
     }
-    Call { name, rank: Some(0), dataset: None }.answer(|| {
+    Call { name, prints: true, dataset: None }.answer(|| {
         let what = format!(
             "this program was compiled with ABI version 1, and this library has version {}: compile it again",
             turbidite_abi_version()

@@ -1,7 +1,8 @@
 //! Converts results to status codes, stores the error message for `turbidite_last_error`, and prints it.
 //!
 //! Programs that ignore statuses are common, so that failed calls of the writing side print their message by default,
-//! as in HDF5. Of an error that all ranks return, rank 0 prints it.
+//! as in HDF5. Of an error that all ranks return, rank 0 prints it, before the other ranks learn of it
+//! ([`Messages`](crate::messages::Messages)): programs call `MPI_Abort` when a call fails.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
@@ -31,11 +32,12 @@ fn remember(words: String) {
 }
 
 /// Returns the error message, with advice if an option of the program avoids the error.
-fn in_words(error: &Error) -> String {
+pub(crate) fn in_words(error: &Error) -> String {
     let advice = match error.refusal() {
         Some(Refusal::EpochExists) => {
             "set if_exists of turbidite_options to TURBIDITE_IF_EXISTS_REPLACE to rewrite it, or to TURBIDITE_IF_EXISTS_SKIP to \
-             keep it"
+             keep it (turbidite_begin_epoch then returns TURBIDITE_SKIPPED: append and end nothing); after a restart, \
+             turbidite_truncate_after removes the later epochs"
         }
         Some(Refusal::Locked) => "if that process is certainly gone, break_lock takes over the lock",
         _ => return error.to_string(),
@@ -47,7 +49,7 @@ fn in_words(error: &Error) -> String {
 static PRINT: AtomicBool = AtomicBool::new(true);
 
 /// Prints a message, which stays one line among those of other ranks.
-fn print(message: &str) {
+pub(crate) fn print(message: &str) {
     if PRINT.load(Ordering::Relaxed) {
         // A program without standard error still gets the status.
         let _ = std::io::stderr().write_all(format!("{message}\n").as_bytes());
@@ -62,21 +64,29 @@ pub(crate) fn answer(body: impl FnOnce() -> Result<i32, Error>) -> i32 {
 /// A call of the writing side, as its messages name it.
 pub(crate) struct Call<'a> {
     pub(crate) name: &'static str,
-    /// The rank that makes the call. `None` if an earlier call has printed the cause of its failure.
-    pub(crate) rank: Option<u32>,
+    /// Whether the message is printed. It is not if an earlier call has printed the cause.
+    pub(crate) prints: bool,
     pub(crate) dataset: Option<&'a str>,
 }
 
 impl Call<'_> {
-    /// Runs the body of the call like [`answer`], and prints the message if it fails. Of an error that all ranks
-    /// return, rank 0 prints it.
+    /// Runs the body of the call like [`answer`], and prints the message if it fails. An error that all ranks return has
+    /// been printed.
     pub(crate) fn answer(self, body: impl FnOnce() -> Result<i32, Error>) -> i32 {
         answer_and(self.dataset, body, |error, message| {
             let is_collective = matches!(error, Some(Error::Refused { .. } | Error::EpochFailed { .. }));
-            if self.rank.is_some_and(|rank| rank == 0 || !is_collective) {
+            if self.prints && !is_collective {
                 print(&format!("{}: {message}", self.name));
             }
         })
+    }
+}
+
+/// Returns a message that names the dataset.
+pub(crate) fn naming(dataset: Option<&str>, message: String) -> String {
+    match dataset.filter(|dataset| !message.contains(dataset)) {
+        Some(dataset) => format!("{dataset}: {message}"),
+        None => message,
     }
 }
 
@@ -104,10 +114,7 @@ fn answer_and(
             (FAILED, None, format!("internal error, please report it: {what}"))
         }
     };
-    let message = match dataset.filter(|dataset| !message.contains(dataset)) {
-        Some(dataset) => format!("{dataset}: {message}"),
-        None => message,
-    };
+    let message = naming(dataset, message);
     failed(error.as_ref(), &message);
     remember(message);
     status

@@ -2,15 +2,24 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyType;
-use turbidite::{Error, ErrorClass};
+use turbidite::{Error, ErrorClass, Refusal};
 
 /// Returns the Python exception of an error, with the fields of its class.
 pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
     raise(py, error).unwrap_or_else(|failed| failed)
 }
 
+/// Returns the message of an error, with advice if the program can avoid the error.
+fn in_words(error: &Error) -> String {
+    match error.refusal() {
+        Some(Refusal::EpochExists) => format!("{error}; if_exists='replace' rewrites it, if_exists='skip' keeps it"),
+        Some(Refusal::Locked) => format!("{error}; if that process is certainly gone, delete this file"),
+        _ => error.to_string(),
+    }
+}
+
 fn raise(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
-    let message = error.to_string();
+    let message = in_words(error);
     let raised = match error {
         Error::Corruption { path, place, .. } => {
             class(py, "CorruptionError")?.call1((message, path.display().to_string(), place.as_deref()))?

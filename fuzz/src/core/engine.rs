@@ -225,9 +225,9 @@ impl Job {
 
     fn act(&mut self, event: Event) {
         match event {
-            Event::Opened { .. } | Event::GatherFailed => {}
+            Event::Opened { .. } => {}
             Event::Closed => self.engine.sealed(Ok(b"{}".to_vec())),
-            Event::Gathered { .. } => self.engine.committed(Ok(b"{}".to_vec())),
+            Event::Gathered { payloads } => self.engine.finish(payloads.map(|_| b"{}".to_vec())),
             Event::Over { .. } => self.busy = false,
         }
     }

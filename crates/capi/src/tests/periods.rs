@@ -1,8 +1,8 @@
 //! Periods of a dataset, and options of another size.
 
 use super::*;
+use crate::opening::turbidite_options_init_sized;
 use crate::reading::turbidite_reader_periods;
-use crate::writing::turbidite_options_init_sized;
 
 const ROWS: u64 = 100;
 

@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::reading::turbidite_reader_bytes_read;
+use crate::structs::CTrackMetrics;
+use crate::trajectories::turbidite_tracks;
 
 /// Writes two epochs: records 0 to 499 and 500 to 799.
 fn two_epochs() -> Arc<dyn Storage> {

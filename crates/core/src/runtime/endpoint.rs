@@ -41,6 +41,17 @@ pub(super) struct Endpoint {
     holds_commits: bool,
     /// What the ranks have reported in the last session without records. Present on rank 0 only.
     reports: Payloads,
+    failures: Failures,
+}
+
+/// Hears on rank 0 of a session's failure, before the other ranks do.
+#[derive(Default)]
+struct Failures(Option<Box<dyn Fn(&Failure, Option<u64>) + Send>>);
+
+impl std::fmt::Debug for Failures {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Failures")
+    }
 }
 
 /// A session's state on this rank.
@@ -140,7 +151,14 @@ impl Endpoint {
             batches: BatchMemory::default(),
             holds_commits: false,
             reports: Payloads::new(),
+            failures: Failures::default(),
         }
+    }
+
+    /// Calls `hear` on rank 0 when a session fails, with its epoch if it stores records, before the other ranks learn of
+    /// the failure.
+    pub(super) fn on_failure(&mut self, hear: impl Fn(&Failure, Option<u64>) + Send + 'static) {
+        self.failures = Failures(Some(Box::new(hear)));
     }
 
     /// Makes rank 0 hold its commits: an epoch and its indexes are committed in one order.
@@ -265,7 +283,7 @@ impl Endpoint {
         };
         let result = verdict.and_then(|()| self.commit(payloads).map_err(|error| error.cause()));
         let released = result.as_ref().map(|_| ()).map_err(String::clone);
-        self.engine.committed(result);
+        self.end(result.map_err(|cause| self.own_failure(cause)));
         released
     }
 
@@ -363,7 +381,6 @@ impl Endpoint {
 
     fn act(&mut self, event: Event) {
         match event {
-            Event::GatherFailed => {}
             Event::Opened { announcement: announced } => {
                 if let SessionState::Agreement { announcement, .. } = &mut self.session {
                     *announcement = Some(announced);
@@ -387,20 +404,41 @@ impl Endpoint {
     }
 
     /// Commits the epoch that all ranks have reported, or holds its commit.
-    fn gathered(&mut self, payloads: Payloads) {
+    fn gathered(&mut self, payloads: Result<Payloads, Failure>) {
+        let payloads = match payloads {
+            Ok(payloads) => payloads,
+            Err(failure) => return self.end(Err(failure)),
+        };
         match std::mem::replace(&mut self.session, SessionState::Idle) {
             SessionState::Reported(epoch) if self.holds_commits => self.session = SessionState::Held(epoch, payloads),
             agreement @ SessionState::Agreement { .. } => {
                 self.session = agreement;
                 self.reports = payloads;
-                self.engine.committed(Ok(Vec::new()));
+                self.end(Ok(Vec::new()));
             }
             running => {
                 self.session = running;
                 let result = self.commit(payloads);
-                self.engine.committed(result.map_err(|error| error.cause()));
+                self.end(result.map_err(|error| self.own_failure(error.cause())));
             }
         }
+    }
+
+    fn own_failure(&self, cause: String) -> Failure {
+        Failure { rank: self.engine.options().rank, cause }
+    }
+
+    /// Ends the session on rank 0, and thereby on all ranks.
+    fn end(&mut self, outcome: Result<Vec<u8>, Failure>) {
+        if let (Err(failure), Failures(Some(hear))) = (&outcome, &self.failures) {
+            let epoch = match &self.session {
+                SessionState::Storing(storing) => Some(&storing.epoch),
+                SessionState::Reported(epoch) | SessionState::Held(epoch, _) => Some(epoch),
+                SessionState::Idle | SessionState::Agreement { .. } | SessionState::Over(_) => None,
+            };
+            hear(failure, epoch.map(|epoch| epoch.factory.identity.epoch));
+        }
+        self.engine.finish(outcome);
     }
 
     /// Returns the writer's next task, if one may be started now.
@@ -494,113 +532,4 @@ pub(super) fn decode_figures(rank: u32, bytes: &[u8]) -> Result<EpochStatistics>
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::VecDeque;
-    use std::path::Path;
-
-    use uuid::Uuid;
-
-    use super::*;
-    use crate::format::{FormatVersion, PartId, PartOptions, scan_seals};
-    use crate::schema::{Column, ColumnView, DataType};
-    use crate::shuffle::{Channel, EngineOptions, Sent};
-    use crate::storage::{MemoryStorage, Storage};
-
-    const TIMEOUTS: Timeouts = Timeouts { credit: Duration::from_secs(10), table: Duration::ZERO };
-
-    /// The messages sent to each of two ranks, and the number of the rank that polls.
-    #[derive(Default)]
-    struct Post {
-        queues: [VecDeque<(Channel, Vec<u8>)>; 2],
-        rank: usize,
-    }
-
-    impl Transport for Post {
-        fn send(&mut self, to: u32, channel: Channel, message: Vec<u8>) -> Sent {
-            self.queues[to as usize].push_back((channel, message));
-            Sent::Accepted
-        }
-
-        fn poll(&mut self, channel: Channel) -> Option<Vec<u8>> {
-            let queue = &mut self.queues[self.rank];
-            let place = queue.iter().position(|(of, _)| *of == channel)?;
-            queue.remove(place).map(|(_, message)| message)
-        }
-    }
-
-    fn drive(endpoints: &mut [Endpoint; 2], post: &mut Post) {
-        for _ in 0..20 {
-            for (rank, endpoint) in endpoints.iter_mut().enumerate() {
-                post.rank = rank;
-                endpoint.drive(post).unwrap();
-                while let Some((factory, task)) = endpoint.next_task() {
-                    endpoint.complete(factory.execute(task, &mut Default::default()));
-                }
-                endpoint.report_when_finished();
-            }
-        }
-    }
-
-    /// Appends keys on rank 0.
-    fn append(endpoints: &mut [Endpoint; 2], post: &mut Post, keys: impl Iterator<Item = u32>) {
-        let bytes: Vec<u8> = keys.flat_map(u32::to_le_bytes).collect();
-        let views = [ColumnView::new(&bytes, 4, bytes.len() / 4, DataType::U32).unwrap()];
-        let mut append = endpoints[0].engine.append(&views).unwrap();
-        while endpoints[0].advance(&mut append) {
-            drive(endpoints, post);
-        }
-        assert!(append.is_done());
-    }
-
-    /// A rank may be the last to open an epoch, after the others have negotiated a table. Found by a test of the
-    /// preload library: after the second table, the run had only that table's bounds, and `verify` reported keys as
-    /// corrupt.
-    #[test]
-    fn a_table_that_is_there_before_the_writer_counts() {
-        let schema = Arc::new(Schema::new(vec![Column::new("key", DataType::U32)], "key").unwrap());
-        let memory = Arc::new(MemtableMemory::default());
-        let mut endpoints = [0, 1].map(|rank| {
-            let engine = Engine::new(EngineOptions::new(rank, 2), Arc::clone(&schema));
-            Endpoint::new(engine, Arc::clone(&schema), Arc::clone(&memory), TIMEOUTS)
-        });
-        let storage = MemoryStorage::new();
-        let factory = Arc::new(PartFactory {
-            storage: Arc::new(storage.clone()),
-            directory: "/epoch".into(),
-            schema: Arc::clone(&schema),
-            options: PartOptions::default(),
-            identity: PartIdentity {
-                dataset: Uuid::nil(),
-                commit: Uuid::nil(),
-                epoch: 0,
-                version: FormatVersion::LATEST,
-            },
-            taps: Vec::new(),
-        });
-        storage.create_dir_all(Path::new("/epoch")).unwrap();
-        let mut post = Post::default();
-        let equip = |endpoint: &mut Endpoint, rank| {
-            endpoint.store(crate::runtime::WriteOptions::new(2).writer(rank), Arc::clone(&factory), None);
-        };
-        endpoints.iter_mut().for_each(|endpoint| endpoint.begin(Vec::new()));
-        drive(&mut endpoints, &mut post);
-        equip(&mut endpoints[0], 0);
-        append(&mut endpoints, &mut post, 0..4096);
-        let first = endpoints[1].engine.bounds().expect("a table is in force before the rank has a writer");
-        equip(&mut endpoints[1], 1);
-        drive(&mut endpoints, &mut post);
-        append(&mut endpoints, &mut post, 100_000..104_096);
-        endpoints[0].engine.request_renegotiation();
-        drive(&mut endpoints, &mut post);
-        let second = endpoints[1].engine.bounds().expect("a table is in force");
-        assert!(first.0.compare(second.0).is_some_and(|order| order.is_lt()), "{first:?} {second:?}");
-        endpoints.iter_mut().for_each(|endpoint| endpoint.engine.end());
-        drive(&mut endpoints, &mut post);
-        endpoints[0].engine.idle();
-        drive(&mut endpoints, &mut post);
-        let path = factory.directory.join(PartId { rank: 1, roll: 0 }.file_name());
-        let runs = scan_seals(&*storage.open(&path).unwrap(), &path, &schema).unwrap();
-        let bounds: Vec<_> = runs.iter().filter(|run| run.kind == RunKind::Regular).map(|run| run.bounds).collect();
-        assert_eq!(bounds.first().and_then(|bounds| bounds.map(|(low, _)| low)), Some(first.0), "{runs:?}");
-    }
-}
+mod tests;

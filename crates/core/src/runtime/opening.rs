@@ -40,7 +40,13 @@ pub(crate) fn open_dataset(
         source: options.source.clone(),
         ..DatasetDescriptor::new(Arc::new(schema))
     };
-    let descriptor = DatasetDescriptor::open_or_create(&**storage, paths, &wanted)?;
+    let descriptor = match DatasetDescriptor::open_or_create(&**storage, paths, &wanted) {
+        Err(Error::Mismatch { path, what }) if list_epochs(&**storage, paths).is_ok_and(|epochs| epochs.is_empty()) => {
+            let what = format!("{what}; it has no epochs: remove it, unless it has records to salvage");
+            return Err(Error::Mismatch { path, what });
+        }
+        described => described?,
+    };
     descriptor.check_level_weight(paths, options.level_weight.as_deref())?;
     if options.match_source {
         descriptor.check_source(paths, &wanted)?;

@@ -388,9 +388,9 @@ impl Simulation {
         }
         while let Some(event) = rank.engine.event() {
             match event {
-                Event::Opened { .. } | Event::GatherFailed => {}
+                Event::Opened { .. } => {}
                 Event::Closed => rank.engine.sealed(Ok(Vec::new())),
-                Event::Gathered { .. } => rank.engine.committed(Ok(Vec::new())),
+                Event::Gathered { payloads } => rank.engine.finish(payloads.map(|_| Vec::new())),
                 Event::Over { .. } => rank.over = true,
             }
         }

@@ -43,13 +43,12 @@ pub enum Event {
     },
     /// Every record of the epoch has been delivered. The driver seals the parts and calls [`Engine::sealed`].
     Closed,
-    /// All ranks have sealed their parts; emitted on rank 0 only. The driver commits and calls [`Engine::committed`].
+    /// All ranks have sealed their parts or failed; emitted on rank 0 only. The driver commits, or tells of the failure,
+    /// and calls [`Engine::committed`]. The other ranks do not know the outcome before that.
     Gathered {
         /// One payload per rank, or per group of ranks whose payloads were merged ([`Engine::merge_payloads`]).
-        payloads: Payloads,
+        payloads: Result<Payloads, Failure>,
     },
-    /// A rank could not seal; emitted on rank 0 only. The engine has already sent the outcome.
-    GatherFailed,
     /// The epoch has ended on this rank: committed or aborted.
     Over {
         /// Rank 0's result of the committed epoch ([`Engine::committed`]), or the failure.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use super::state::Session;
 use crate::config::DatasetPlan;
 use crate::notices::{self, Once, complain, complain_in_lines, of_leftovers};
+use crate::printed;
 use crate::process;
 use crate::spool;
 use crate::world::World;
@@ -39,6 +40,7 @@ impl Session {
     pub(crate) fn join(&mut self, world: World, job: u64) {
         self.world = world;
         spool::describe_job(job);
+        printed::share(&self.world, job);
         let roots = process::spool_roots();
         if self.world.rank() == 0 && !roots.is_empty() && !process::is_quiet() {
             let roots: Vec<String> = roots.iter().map(|root| root.display().to_string()).collect();

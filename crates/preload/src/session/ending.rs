@@ -7,6 +7,7 @@ use super::state::Session;
 use crate::dataset::Dataset;
 use crate::leaving::Ending;
 use crate::notices::{self, Once, complain, complain_in_lines, complain_of_place, is_first_of_launch};
+use crate::printed;
 use crate::process;
 use crate::progress;
 use crate::role;
@@ -50,7 +51,7 @@ impl Session {
             return self.end();
         }
         self.close_all();
-        // Each rank prints this, since launchers kill the others when the first one has ended.
+        // Not left to rank 0: launchers kill the others when the first one has ended.
         self.print_left(&format!("rank {} ended without MPI_Finalize", self.world.rank()));
         self.part_alone();
     }
@@ -75,7 +76,7 @@ impl Session {
             let left = |dataset: &Dataset| {
                 dataset.left_by(&how, &self.world, &on_host).or_else(|| dataset.left_elsewhere(&how, &self.world))
             };
-            print(&self.datasets.iter().filter_map(left).collect::<Vec<_>>());
+            print(&how, self.datasets.iter().filter_map(left));
             self.part_alone();
         }
         for copy in copies() {
@@ -97,13 +98,15 @@ impl Session {
     /// Prints which epochs are not indexed since the program ended in the given way.
     fn print_left(&self, how: &str) {
         let left = |dataset: &Dataset| dataset.left_by(how, &self.world, &[]);
-        print(&self.datasets.iter().filter_map(left).collect::<Vec<_>>());
+        print(how, self.datasets.iter().filter_map(left));
     }
 }
 
-fn print(lines: &[String]) {
+/// Prints the lines that no rank of this node has printed. `how` is their part that names the rank.
+fn print(how: &str, lines: impl Iterator<Item = String>) {
+    let lines: Vec<String> = lines.filter(|line| printed::is_first(&line.replacen(how, "", 1))).collect();
     if !lines.is_empty() {
-        complain_in_lines(lines);
+        complain_in_lines(&lines);
     }
 }
 

@@ -204,7 +204,12 @@ class Writer:
         """
         label = natural("epoch", epoch)
         with self._meeting():
-            begun = self._core.begin_epoch(label)
+            try:
+                begun = self._core.begin_epoch(label)
+            except UsageError as error:
+                if not str(error).endswith("inside an epoch"):
+                    raise
+                raise UsageError(f"epoch {label} begins within the block of another one: end that block first") from None
         try:
             yield begun
             if begun:

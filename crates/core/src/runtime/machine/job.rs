@@ -423,7 +423,7 @@ impl MachineJob {
         }
         while let Some(event) = self.ranks[rank as usize].engine.event() {
             match event {
-                Event::Opened { .. } | Event::GatherFailed => {}
+                Event::Opened { .. } => {}
                 Event::Closed => {
                     self.arrived_at = self.arrived_at.max(done);
                     self.store.finish(rank);
@@ -435,7 +435,7 @@ impl MachineJob {
                 Event::Gathered { .. } => {
                     let state = &mut self.ranks[rank as usize];
                     state.busy_until += nanoseconds(self.options.machine.storage.commit_ns);
-                    state.engine.committed(Ok(Vec::new()));
+                    state.engine.finish(Ok(Vec::new()));
                 }
                 Event::Over { .. } => {
                     self.ranks[rank as usize].over = true;

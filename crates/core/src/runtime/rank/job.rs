@@ -80,13 +80,14 @@ impl RankJob {
     /// the stall limit are used.
     #[doc(hidden)]
     pub fn refuse_open(
+        host: Arc<dyn Host>,
         storage: Arc<dyn Storage>,
         options: WriteOptions,
         rank: u32,
         transport: Box<dyn Transport + Send>,
         cause: Error,
     ) -> Error {
-        RankStage::refuse_open(storage, options, rank, transport, cause)
+        RankStage::refuse_open(host, storage, options, rank, transport, cause)
     }
 
     /// Opens a dataset for a program of one rank, on a host that may be shared with other datasets.

@@ -9,18 +9,18 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::announcement::Announcement;
-use super::stage::{RankStage, State, TABLE_TIMEOUT, refusal};
+use super::stage::{RankStage, State, TABLE_TIMEOUT, objection, refusal};
 use crate::error::{Error, ErrorClass, Result, UsageError};
 use crate::runtime::WriteOptions;
 use crate::runtime::endpoint::Endpoint;
 use crate::runtime::opening::{Opened, check_indexes, open_dataset, rows_of_greatest_epoch};
 use crate::runtime::process::feed::EntryFeed;
-use crate::runtime::process::host::{Host, Process};
+use crate::runtime::process::host::Host;
 use crate::runtime::process::resources::Background;
 use crate::runtime::process::resources::ProcessResources;
 use crate::runtime::sidecars::BitmapIndexes;
 use crate::schema::{Column, DataType, Schema};
-use crate::shuffle::{Engine, Timeouts, Transport};
+use crate::shuffle::{Engine, Failure, Timeouts, Transport};
 use crate::storage::Storage;
 use crate::store::{DatasetDescriptor, DatasetPaths};
 
@@ -63,7 +63,7 @@ impl RankStage {
     ) -> Result<Self> {
         let bitmaps = || options.bitmap_indexes().try_for_each(|definition| definition.positions(&schema).map(drop));
         if let Err(cause) = options.check().map_err(Error::from).and_then(|()| bitmaps()) {
-            return Err(Self::refuse_open(storage, options, rank, connections.transport, cause));
+            return Err(Self::refuse_open(host, storage, options, rank, connections.transport, cause));
         }
         let further = connections.further;
         let mut stage = Self::unopened(host, storage, path, schema, options, rank, connections)?;
@@ -75,6 +75,7 @@ impl RankStage {
     /// waits forever. All ranks return the same error, with the cause. Of the options, only the ranks, the topology and
     /// the stall limit are used.
     pub(super) fn refuse_open(
+        host: Arc<dyn Host>,
         storage: Arc<dyn Storage>,
         options: WriteOptions,
         rank: u32,
@@ -86,7 +87,6 @@ impl RankStage {
         // No record will be appended, so any schema is sufficient.
         let refused =
             Schema::new(vec![Column::new("none", DataType::U8)], "none").map_err(Error::from).and_then(|schema| {
-                let host = Arc::new(Process::new());
                 let transport = Connections::of(transport, 0);
                 let mut job = Self::unopened(host, storage, Path::new(""), schema, options, rank, transport)?;
                 job.agree_on_refusal(cause)
@@ -123,6 +123,9 @@ impl RankStage {
             // Entries have a small budget of their own.
             let memory = if is_index { Arc::default() } else { Arc::clone(&resources.memory) };
             let mut endpoint = Endpoint::new(engine, schema, memory, timeouts);
+            if rank == 0 {
+                endpoint.on_failure(failures_to(Arc::clone(&host), is_index));
+            }
             if is_index || options.index_connections() > 0 {
                 endpoint.hold_commits();
             }
@@ -153,16 +156,28 @@ impl RankStage {
 
     /// Agrees on the dataset with the other ranks. This rank has `connections` for indexes.
     fn agree_on_dataset(&mut self, connections: usize) -> Result<()> {
+        // Arguments that differ must not create a dataset.
+        if self.options.ranks > 1 {
+            let announcement = (self.rank == 0).then(|| self.announce(&self.descriptor));
+            self.open_by(announcement, |stage, descriptor, receivers, indexes| {
+                stage.accept_arguments(descriptor, receivers)?;
+                stage.accept_indexes(indexes, connections)
+            })?;
+        }
         let announcement = if self.rank == 0 { Some(self.open_as_root()) } else { None };
+        self.open_by(announcement, |stage, descriptor, _, _| stage.accept_dataset(descriptor))
+    }
+
+    /// Takes a step of opening the dataset: every rank accepts what rank 0 announces, or all ranks fail.
+    fn open_by(
+        &mut self,
+        announcement: Option<Announcement>,
+        accept: impl FnOnce(&mut Self, &[u8], u32, &[String]) -> Result<()>,
+    ) -> Result<()> {
         let announced = self.begin_session("open", announcement)?;
-        let verdict = match &announced {
-            Announcement::Dataset { descriptor, receivers, indexes } => {
-                let accepted = self.accept_dataset(descriptor, *receivers);
-                accepted.and_then(|()| self.accept_indexes(indexes, connections))
-            }
-            _ => Ok(()),
-        };
-        if let Err(error) = verdict {
+        if let Announcement::Dataset { descriptor, receivers, indexes } = &announced
+            && let Err(error) = accept(self, descriptor, *receivers, indexes)
+        {
             self.background.endpoint().object(error);
         }
         self.end_session("open")?;
@@ -182,33 +197,48 @@ impl RankStage {
     fn open_as_root(&mut self) -> Announcement {
         let schema = Schema::clone(&self.descriptor.schema);
         let opened = open_dataset(&self.storage, &self.paths, schema, &self.options);
-        let encoded = opened.and_then(|Opened { descriptor, lock, .. }| {
+        let opened = opened.and_then(|Opened { descriptor, lock, .. }| {
             self.lock = Some(lock);
             check_indexes(&self.storage, &self.paths, &descriptor, &self.options)?;
             let rows = rows_of_greatest_epoch(&*self.storage, &self.paths, &descriptor);
             self.background.endpoint().engine.resume_after(rows);
             self.bitmaps.open(&self.paths, &descriptor, &self.options)?;
-            let path = self.paths.descriptor();
-            descriptor.encode().map_err(|source| Error::Io { operation: "encode", path, source })
+            Ok(descriptor)
         });
-        match encoded {
-            Ok(descriptor) => Announcement::Dataset {
-                descriptor,
-                receivers: self.options.receivers,
-                indexes: self.options.indexes.iter().map(ToString::to_string).collect(),
-            },
+        opened.map_or_else(|error| Announcement::refused(&error), |descriptor| self.announce(&descriptor))
+    }
+
+    /// Announces a dataset, and this rank's other arguments.
+    fn announce(&self, descriptor: &DatasetDescriptor) -> Announcement {
+        let indexes = self.options.indexes.iter().map(ToString::to_string).collect();
+        let path = self.paths.descriptor();
+        match descriptor.encode().map_err(|source| Error::Io { operation: "encode", path, source }) {
+            Ok(descriptor) => Announcement::Dataset { descriptor, receivers: self.options.receivers, indexes },
             Err(error) => Announcement::refused(&error),
         }
     }
 
-    fn accept_dataset(&mut self, descriptor: &[u8], receivers: u32) -> Result<()> {
-        let found = DatasetDescriptor::decode(descriptor, &self.paths.descriptor())?;
-        found.check_same(&self.paths, &self.descriptor)?;
-        found.check_level_weight(&self.paths, self.options.level_weight.as_deref())?;
+    /// Compares this rank's arguments with those of rank 0.
+    fn accept_arguments(&self, descriptor: &[u8], receivers: u32) -> Result<()> {
+        let wanted = DatasetDescriptor::decode(descriptor, &self.paths.descriptor())?;
+        match wanted.check_same(&self.paths, &self.descriptor) {
+            Err(Error::Mismatch { what, .. }) => {
+                let what = format!("is not that of rank 0: {what} here");
+                return Err(UsageError::Option { option: "schema", what }.into());
+            }
+            compared => compared?,
+        }
         if receivers != self.options.receivers {
             let what = format!("{} here, {receivers} on rank 0", self.options.receivers);
             return Err(UsageError::Option { option: "receivers", what }.into());
         }
+        Ok(())
+    }
+
+    fn accept_dataset(&mut self, descriptor: &[u8]) -> Result<()> {
+        let found = DatasetDescriptor::decode(descriptor, &self.paths.descriptor())?;
+        found.check_same(&self.paths, &self.descriptor)?;
+        found.check_level_weight(&self.paths, self.options.level_weight.as_deref())?;
         self.descriptor = found;
         Ok(())
     }
@@ -225,5 +255,14 @@ impl RankStage {
             return Ok(());
         };
         Err(UsageError::Option { option: "index", what }.into())
+    }
+}
+
+/// Returns a function that tells the host of failures. The failure of an index's epoch is told as that of the records.
+fn failures_to(host: Arc<dyn Host>, is_index: bool) -> impl Fn(&Failure, Option<u64>) + Send {
+    move |Failure { rank, cause }, epoch| match epoch {
+        Some(_) if is_index => {}
+        Some(epoch) => host.failed(&Error::EpochFailed { epoch, rank: *rank, cause: cause.clone() }),
+        None => host.failed(&objection(Failure { rank: *rank, cause: cause.clone() })),
     }
 }

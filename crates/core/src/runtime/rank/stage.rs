@@ -36,6 +36,10 @@ pub(super) enum State {
 /// Timeout of an append for a table: the duration of a round when ranks share processors.
 pub(super) const TABLE_TIMEOUT: Duration = Duration::from_millis(50);
 
+/// Time without progress after which a collective call tells the program that it waits. Ranks that compute differ by
+/// less, as a rule.
+const NOTICE_AFTER: Duration = Duration::from_secs(60);
+
 /// One rank's handle of a dataset that several ranks write.
 pub(crate) struct RankStage {
     /// Declared first, so that background work ends before the other fields are dropped.
@@ -159,6 +163,10 @@ impl RankStage {
     }
 
     fn begin_as_root(&mut self, epoch: u64, if_exists: IfExists) -> Result<Option<EpochCommit>> {
+        if i64::try_from(epoch).is_err() {
+            let what = format!("{epoch} is above 2^63 - 1: was it negative?");
+            return Err(UsageError::Option { option: "epoch", what }.into());
+        }
         self.check_lock()?;
         self.tidy_up();
         let begun = EpochCommit::begin(&self.storage, &self.paths, &self.descriptor, epoch, if_exists)?;
@@ -484,6 +492,9 @@ impl RankStage {
         call: &'static str,
         announcement: Option<Announcement>,
     ) -> Result<Announcement> {
+        if let Some(error) = announcement.clone().and_then(refusal) {
+            self.host.failed(&error);
+        }
         self.background.endpoint().begin(announcement.map(|announcement| announcement.encode()).unwrap_or_default());
         self.drive_until(call, Endpoint::has_announcement)?;
         let bytes = self.background.endpoint().take_announcement().unwrap_or_default();
@@ -495,9 +506,7 @@ impl RankStage {
         self.background.endpoint().engine.end();
         self.drive_until(call, Endpoint::is_over)?;
         match self.background.endpoint().take_outcome() {
-            Some(Err(Failure { rank, cause })) => {
-                Err(Error::Refused { rank, class: ErrorClass::Usage, refusal: None, cause })
-            }
+            Some(Err(failure)) => Err(objection(failure)),
             _ => Ok(()),
         }
     }
@@ -533,6 +542,7 @@ impl RankStage {
 
     pub(super) fn drive_until(&mut self, call: &'static str, done: impl Fn(&Endpoint) -> bool) -> Result<()> {
         let mut waiting = Waiting::default();
+        let mut notice = Some(NOTICE_AFTER);
         loop {
             let seen = self.background.completions();
             let moved = self.drive()?;
@@ -546,11 +556,17 @@ impl RankStage {
             // Rank 0 counts deliveries again when no message moves.
             self.background.endpoint().engine.idle();
             let written = self.pause(&mut waiting, seen);
+            let waited = waiting.waited(&*self.host);
+            let stall = || Error::Stalled { rank: self.rank, call, waited_s: waited.as_secs() };
             if written {
                 waiting = Waiting::default();
-            } else if self.options.stall_limit.is_some_and(|limit| waiting.waited(&*self.host) >= limit) {
+            } else if self.options.stall_limit.is_some_and(|limit| waited >= limit) {
+                let stall = stall();
                 self.disconnect();
-                return Err(Error::Stalled { rank: self.rank, call, waited_s: waiting.waited(&*self.host).as_secs() });
+                return Err(stall);
+            } else if notice.is_some_and(|after| waited >= after) {
+                notice = None;
+                self.host.waits(&stall());
             }
         }
     }
@@ -563,6 +579,11 @@ impl Drop for RankStage {
             drop(lock.release());
         }
     }
+}
+
+/// Returns the error of a session without records to which a rank has objected.
+pub(super) fn objection(Failure { rank, cause }: Failure) -> Error {
+    Error::Refused { rank, class: ErrorClass::Usage, refusal: None, cause }
 }
 
 pub(super) fn refusal(announced: Announcement) -> Option<Error> {

@@ -1,6 +1,7 @@
 //! Tests of ranks on separate threads, like the processes of an MPI job, over mailboxes and storage in memory.
 
 mod bitmaps;
+mod failures;
 mod index_add;
 mod indexes;
 mod overview;

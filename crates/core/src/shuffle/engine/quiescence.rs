@@ -173,11 +173,8 @@ impl Engine {
         let Some(sealed) = self.session.quiescence.sealed.take() else { return };
         match (self.place.parent(), self.merged(sealed)) {
             (Some(parent), sealed) => self.control.push_back((parent, Control::SealReport(sealed))),
-            (None, SealReport::Payloads(payloads)) => self.events.push_back(Event::Gathered { payloads }),
-            (None, SealReport::Failed(failure)) => {
-                self.events.push_back(Event::GatherFailed);
-                self.finish(Err(failure));
-            }
+            (None, SealReport::Payloads(payloads)) => self.events.push_back(Event::Gathered { payloads: Ok(payloads) }),
+            (None, SealReport::Failed(failure)) => self.events.push_back(Event::Gathered { payloads: Err(failure) }),
         }
     }
 
@@ -195,14 +192,9 @@ impl Engine {
         }
     }
 
-    /// Ends the epoch on rank 0, after [`Event::Gathered`], with the result for all ranks or with the error of the
-    /// commit.
-    pub fn committed(&mut self, result: Result<Vec<u8>, String>) {
-        let rank = self.options.rank;
-        self.finish(result.map_err(|cause| Failure { rank, cause }));
-    }
-
-    pub(in crate::shuffle) fn finish(&mut self, outcome: Result<Vec<u8>, Failure>) {
+    /// Ends the epoch with the result for all ranks, or with the failure. Rank 0's driver calls it after
+    /// [`Event::Gathered`].
+    pub fn finish(&mut self, outcome: Result<Vec<u8>, Failure>) {
         self.tell_children(&Control::Outcome(outcome.clone()));
         if outcome.is_ok() {
             self.remember_epoch();
