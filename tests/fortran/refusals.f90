@@ -22,7 +22,7 @@ program refusals
   wrong = schema
   wrong(2)%data_type = 99
   call turbidite_open(dataset, path, wrong, 'energy', status, message)
-  call expect(turbidite_usage, '99 is not one of')
+  call expect(turbidite_usage, "99 of column 'id' is not one of")
   call turbidite_begin_epoch(dataset, 1_c_int64_t, status, message)
   call expect(turbidite_usage, 'NULL')
   call turbidite_open(dataset, path, schema, 'energy', status, message)

@@ -200,7 +200,12 @@ MISUSES: dict[str, Row] = {
         "turbidite_close: DS: epoch 9, rank 0: it has not ended, and its records are discarded",
         "UsageError: close is not allowed inside an epoch",
     ),
-    "closed": order("turbidite_append: dataset: is NULL", "UsageError: the writer is closed", c=FREED, cpp=FREED),
+    "closed": order(
+        "turbidite_append: dataset: is NULL: it is closed, or was not opened",
+        "UsageError: the writer is closed",
+        c=FREED,
+        cpp=FREED,
+    ),
     "reopened": order(
         "turbidite_open: rank 0: DS/_turbidite/lock is locked by process …, of this job; if two datasets have the same folder, …",
         "OperationError: DS/_turbidite/lock is locked by process … of this job; if two datasets have the same folder, give each its own; …",
@@ -228,7 +233,8 @@ MISUSES: dict[str, Row] = {
     ),
     "key": opening("DS: the key 'enrgy' is not one of the columns", "UsageError: the key 'enrgy' is not one of the columns"),
     "type": opening(
-        "DS: type: 99 is not one of TURBIDITE_F32 and the other types", "UsageError: column 'id': data type 'f3' not understood"
+        "DS: type: 99 of column 'id' is not one of TURBIDITE_F32 and the other types",
+        "UsageError: column 'id': data type 'f3' not understood",
     ),
     "duplicate": opening("DS: two columns are called 'energy' (most engines ignore case)", BY_NAME),
     "nameless": opening(

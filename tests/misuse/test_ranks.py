@@ -108,7 +108,7 @@ def test_transports_of_indexes(mpi, parallel, mistake, why, tmp_path):
 OPENINGS = {
     "key": "DS: rank 1: the key 'enrgy' is not one of the columns",
     "schema": "DS: rank 1: schema: is not that of rank 0: its column 'energy' is f32, but 'energy' of type f64 was requested here",
-    "type": "DS: rank 1: type: 99 is not one of TURBIDITE_F32 and the other types",
+    "type": "DS: rank 1: type: 99 of column 'id' is not one of TURBIDITE_F32 and the other types",
 }
 
 

@@ -228,11 +228,12 @@ impl CColumn {
     /// # Safety
     /// `name` and `unit` are NULL or C strings.
     unsafe fn resolve(&self) -> Result<Column, Error> {
-        let data_type = data_type(self.data_type, self.width).ok_or_else(|| {
-            argument("type", format!("{} is not one of TURBIDITE_F32 and the other types", self.data_type))
-        })?;
         // SAFETY: the caller guarantees both strings.
         let (name, unit) = unsafe { (text::required("name", self.name)?, text::optional("unit", self.unit)?) };
+        let data_type = data_type(self.data_type, self.width).ok_or_else(|| {
+            let what = format!("{} of column '{name}' is not one of TURBIDITE_F32 and the other types", self.data_type);
+            argument("type", what)
+        })?;
         let column = Column::new(name, data_type);
         Ok(match unit {
             Some(unit) => column.with_unit(unit),

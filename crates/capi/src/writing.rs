@@ -161,7 +161,7 @@ impl CDataset {
 /// `dataset` is NULL or an open handle that no other thread uses.
 unsafe fn handle<'a>(dataset: *mut CDataset) -> Result<&'a mut CDataset, Error> {
     // SAFETY: guaranteed by the caller.
-    unsafe { dataset.as_mut() }.ok_or_else(|| argument("dataset", "is NULL"))
+    unsafe { dataset.as_mut() }.ok_or_else(|| argument("dataset", "is NULL: it is closed, or was not opened"))
 }
 
 /// Runs a call on an open dataset, of which `tells` says whether it prints its message.

@@ -1,9 +1,9 @@
 //! Reads files by the Python package: openPMD, HDF5, LAMMPS' text dumps, `.npz` and Arrow files.
 //!
-//! The package's readers are processes, `python -m turbidite.sources`, which answer requests on their standard input
-//! (decision 0097). `messages` defines requests and answers, `process` runs a reader, and `pool` lends readers to the
-//! threads that need one. `detect` recognises the package's formats. `open` asks the first reader for the catalogue,
-//! and `blocks` reads one rank's share of an epoch, block by block.
+//! The package's readers are processes, `python -m turbidite.sources`, which answer requests on their standard input:
+//! Rust has no readers of these formats without C libraries. `messages` defines requests and answers, `process` runs a
+//! reader, and `pool` lends readers to the threads that need one. `detect` recognises the package's formats. `open`
+//! asks the first reader for the catalogue, and `blocks` reads one rank's share of an epoch, block by block.
 
 mod block;
 mod blocks;

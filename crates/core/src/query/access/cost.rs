@@ -13,8 +13,8 @@ use crate::schema::{KeyOrder, Value};
 /// Number of rows up to which a scan is as fast as the first read of an index.
 pub(in crate::query) const FEW_ROWS: u64 = 4096;
 
-/// Number of rows that a thread tests in the time of reading a page of entries. By forced plans for lists of 1 to
-/// 80,000 ids in 7.3 million rows, of an index of one run and of one of twelve (decision 0168).
+/// Number of rows that a thread tests in the time of reading a page of entries. Fitted to forced plans, so that index
+/// and scan take the same time where the choice changes, in indexes of one run and of twelve.
 const ROWS_PER_ENTRY_PAGE: u64 = 1536;
 
 /// Number of rows that a thread tests in the time of reading a page of records by itself. Measured like
