@@ -132,7 +132,7 @@ def test_files_of_no_format(tmp_path):
         (tmp_path / name).write_bytes(content)
         check(refusal(tmp_path / name), "usage", tmp_path / name, "openPMD, HDF5, LAMMPS, npz, Arrow", "--format")
     for kind, word in (
-        ("openPMD", "openpmd-api"),
+        ("openPMD", "h5py"),
         ("HDF5", "h5py"),
         ("LAMMPS", "ITEM: TIMESTEP"),
         ("npz", "NumPy"),
@@ -274,7 +274,7 @@ def test_values_that_a_virtual_dataset_lacks_are_not_invented(tmp_path):
         del file["mass"]
     check(refusal(path, epoch=1), "failed", path, "'/mass' lacks its source 'mass' in", "snap.1.h5", "--columns id")
     (tmp_path / "snap.1.h5").unlink()
-    check(refusal(path, epoch=1), "failed", path, "lacks its source snap.1.h5: put the file back")
+    check(refusal(path, epoch=1), "failed", path, "lacks its source snap.1.h5 for rows 50 to 99: put the file back")
 
 
 def test_a_locked_file_is_not_called_incomplete(tmp_path):
@@ -368,17 +368,10 @@ def test_hdf5_groups(tmp_path):
     check(refusal(tmp_path / "g_%T.h5", species="b"), "failed", path, "'x' has 3 rows, 'y' has 4", "--columns x")
     with h5py.File(tmp_path / "n_1.h5", "w") as file:
         file["field"], file["time"] = numpy.zeros((4, 5, 6)), 3.0
-    check(refusal(tmp_path / "n_%T.h5"), "failed", tmp_path / "n_1.h5", "no one-dimensional datasets")
+    check(refusal(tmp_path / "n_%T.h5"), "failed", tmp_path / "n_1.h5", "no one-dimensional datasets", "it has field, time")
 
 
 # ---- openPMD
-
-
-def test_openpmd_records_that_the_library_skips_are_an_error(tmp_path):
-    """openpmd-api leaves out a record that it cannot read, here of big-endian values, and says so on standard error."""
-    write_openpmd(tmp_path / "s.h5", {1: rows_of(300)})
-    replace_record(tmp_path / "s.h5", 1, "weighting", numpy.arange(300, dtype=">f4"))
-    check(refusal(tmp_path / "s.h5"), "failed", tmp_path / "s.h5", "cannot read particle record 'weighting'")
 
 
 def test_openpmd_without_particles(tmp_path):
@@ -391,9 +384,18 @@ def test_openpmd_without_particles(tmp_path):
 def test_openpmd_records_of_different_lengths(tmp_path):
     write_openpmd(tmp_path / "s.h5", {1: rows_of(3)})
     replace_record(tmp_path / "s.h5", 1, "weighting", numpy.arange(4, dtype="f4"))
-    check(refusal(tmp_path / "s.h5"), "corrupt", tmp_path / "s.h5", "iteration 1", "'weighting' has 4", "'id' has 3")
+    check(refusal(tmp_path / "s.h5"), "failed", tmp_path / "s.h5", "'weighting' has 4 rows", "'id' has 3", "--columns id")
     write_openpmd(tmp_path / "c.h5", {1: rows_of(3)}, constants={"charge": -1.0, "mass": 1.0}, constant_length=4)
-    check(refusal(tmp_path / "c.h5"), "corrupt", tmp_path / "c.h5", "differ in length", "'charge' has 4", "'weighting' has 3")
+    check(
+        refusal(tmp_path / "c.h5"),
+        "failed",
+        tmp_path / "c.h5",
+        "'charge' has 4 rows",
+        "'weighting' has 3",
+        "--columns charge,mass",
+    )
+    write_openpmd(tmp_path / "a.bp", {1: rows_of(3)}, constants={"charge": -1.0, "mass": 1.0}, constant_length=4)
+    check(refusal(tmp_path / "a.bp"), "corrupt", tmp_path / "a.bp", "differ in length", "'charge' has 4", "'weighting' has 3")
 
 
 @pytest.mark.parametrize("name", ["md.0", "md.idx"])

@@ -86,7 +86,7 @@ def test_position_offsets_are_added_as_f64(tmp_path, form):
     write_openpmd(tmp_path / "s.h5", epochs, unit=1e-6, offset=offset, offset_unit=1e-3)
     catalogue, found = read(tmp_path / "s.h5")
     assert columns(catalogue)["position_y"] == ("f64", "1e-06 m")
-    assert catalogue["notes"] == ["positionOffset is added to position_x, position_y, position_z, as f64"]
+    assert catalogue["notes"] == ["positionOffset is added, as f64: position_x, position_y, position_z"]
     assert not any("Offset" in name for name in columns(catalogue))
     for label, rows in epochs.items():
         for axis in AXES:
@@ -126,8 +126,19 @@ def test_openpmd_species_are_chosen_and_may_be_absent(tmp_path):
     series.close()
     catalogue, found = read(tmp_path / "s.h5", species="electrons")
     assert [len(rows["weighting"]) for rows in found.values()] == [5, 0, 2]
-    assert catalogue["notes"] == ["the iterations without particles of the species 'electrons' are empty epochs: 2"]
+    assert catalogue["notes"] == ["epochs without records: 2"]
     assert (found[3]["weighting"] == 3).all()
+
+
+def test_complex_records_of_adios2_are_two_columns(tmp_path):
+    values = numpy.random.default_rng(1).random((2, 500))
+    psi = values[0] + 1j * values[1]
+    write_openpmd(tmp_path / "s.bp", {1: {"psi": psi, "chi": psi.astype("c8"), "id": numpy.arange(500)}})
+    _, found = read(tmp_path / "s.bp")
+    single = psi.astype("c8")
+    expected = {"psi_re": values[0], "psi_im": values[1], "chi_re": single.real.copy(), "chi_im": single.imag.copy()}
+    assert same(found[1], expected | {"id": numpy.arange(500)})
+    assert list(columns(read(tmp_path / "s.bp", columns=["psi_im"])[0])) == ["psi_im"]
 
 
 def test_compressed_chunks_are_read_once(tmp_path):

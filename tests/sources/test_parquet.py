@@ -241,7 +241,7 @@ def test_nulls_as_nan_is_for_files_with_nulls(tmp_path, dumps, monkeypatch):
             *(["--epoch", 1] if source != dumps else []),
             expect=USAGE,
         )
-        assert "--nulls is for Parquet and Arrow files" in said.stderr
+        assert "--nulls nan is for Parquet and Arrow files, --nulls fill for HDF5 files" in said.stderr
     ids = pyarrow.table({"id": pyarrow.array([1, None]), "x": [1.0, 2.0]})
     pyarrow.parquet.write_table(ids, tmp_path / "i.parquet")
     said = turbidite(

@@ -95,3 +95,34 @@ def structure(rows: dict[str, numpy.ndarray]) -> numpy.ndarray:
     for name, values in rows.items():
         made[name] = values
     return made
+
+
+def write_beam(path, count: int, *, base: str = "/", group: str = "") -> dict[str, numpy.ndarray]:
+    """A bunch as ParticleGroup.write of openPMD-beamphysics writes it: a group for each constant. Returns the rows.
+
+    With `group`, the records lie there without a species, as Bmad writes them.
+    """
+    random = numpy.random.default_rng(count)
+    length, mass, momentum, time = (1, 0, 0), (0, 1, 0), (1, 1, -1), (0, 0, 1)
+    rows = {f"position/{axis}": (random.normal(size=count), length, 1.0, "m") for axis in AXES}
+    rows |= {f"momentum/{axis}": (random.normal(size=count), momentum, 5.344285992678308e-28, "eV/c") for axis in AXES}
+    rows["momentum/z"] = (numpy.full(count, 1e6), *rows["momentum/z"][1:])
+    rows["time"] = numpy.zeros(count), time, 1.0, "s"
+    rows["particleStatus"] = numpy.ones(count, int), (0, 0, 0), 1.0, "1"
+    rows["mass"] = numpy.full(count, numpy.nan), mass, 1.0, "kg"
+    with h5py.File(path, "w") as file:
+        stated = {"basePath": base, "dataType": "openPMD", "openPMD": "2.0.0", "openPMDextension": "BeamPhysics;SpeciesType"}
+        for name, text in {**stated, "particlesPath": "./" if group else "particles"}.items():
+            file.attrs[name] = numpy.bytes_(text)
+        species = file.create_group(group or "particles/electron")
+        species.attrs.update({"speciesType": numpy.bytes_("electron"), "numParticles": count, "totalCharge": 1e-12})
+        for name, (values, dimension, factor, symbol) in rows.items():
+            if (values == values[0]).all() or numpy.isnan(values).all():
+                item = species.create_group(name)
+                item.attrs.update({"value": values[0], "shape": values.shape})
+            else:
+                item = species.create_dataset(name, data=values)
+            unit = {"unitSI": factor, "unitSymbol": symbol, "unitDimension": (*map(float, dimension), 0.0, 0.0, 0.0, 0.0)}
+            item.attrs.update(unit)
+        species["id"] = numpy.arange(count) + 1
+    return {name.replace("/", "_"): values[0] for name, values in rows.items()} | {"id": numpy.arange(count) + 1}

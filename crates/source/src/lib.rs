@@ -53,6 +53,6 @@ pub use configuration::{DatasetEntry, DumpFormat, Existing};
 pub use error::SourceError;
 pub use field::{Field, FieldLayout};
 pub use filler::Filler;
-pub use options::{SourceOptions, parse_columns};
+pub use options::{Nulls, SourceOptions, parse_columns};
 pub use pattern::{Named, PathPattern};
 pub use reader::RankReader;

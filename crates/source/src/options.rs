@@ -8,6 +8,26 @@ use turbidite::{Column, DataType};
 use crate::configuration::DatasetEntry;
 use crate::error::SourceError;
 
+/// What is read for absent values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Nulls {
+    /// NaN for nulls of float columns in Parquet and Arrow files, which pandas stores for NaN.
+    Nan,
+    /// HDF5's fill values for values that were never written.
+    Fill,
+}
+
+impl Nulls {
+    /// Returns the name in the request to a reader.
+    #[cfg(feature = "package")]
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Nan => "nan",
+            Self::Fill => "fill",
+        }
+    }
+}
+
 /// The options that select and describe a source's files.
 #[derive(Debug, Clone, Default)]
 pub struct SourceOptions {
@@ -28,9 +48,8 @@ pub struct SourceOptions {
     /// Which of several occurrences of an epoch is read, `first` or `last`, of files that the Python package reads.
     /// Several are an error by default.
     pub if_repeated: Option<String>,
-    /// Whether nulls of float columns in Parquet and Arrow files are read as NaN, which pandas stores as null. Nulls
-    /// are an error by default.
-    pub nulls_as_nan: bool,
+    /// What is read for absent values. They are an error by default.
+    pub nulls: Option<Nulls>,
     /// The epochs that must not lack files of ranks. All epochs by default.
     pub epochs: Option<EpochRange>,
     /// The number of ranks that wrote each epoch, if the user states it.
@@ -50,10 +69,11 @@ impl SourceOptions {
         }
     }
 
-    /// Refuses to read nulls as NaN for a source that has none.
-    pub(crate) fn refuse_nulls(&self) -> Result<(), SourceError> {
-        if self.nulls_as_nan {
-            return Err(SourceError::Usage("--nulls is for Parquet and Arrow files; omit the option".into()));
+    /// Refuses a choice for absent values other than `accepted`, the one that the source has.
+    pub(crate) fn check_nulls(&self, accepted: Option<Nulls>) -> Result<(), SourceError> {
+        if self.nulls.is_some() && self.nulls != accepted {
+            let what = "--nulls nan is for Parquet and Arrow files, --nulls fill for HDF5 files; omit the option";
+            return Err(SourceError::Usage(what.into()));
         }
         Ok(())
     }

@@ -27,7 +27,7 @@ use crate::failure::{Failure, complain};
 use crate::mpi::World;
 use crate::progress::ProgressLines;
 use crate::text;
-use turbidite_source::{DatasetEntry, Source, SourceOptions, parse_columns};
+use turbidite_source::{DatasetEntry, Nulls, Source, SourceOptions, parse_columns};
 
 /// Index the records of dump files, epoch by epoch
 ///
@@ -107,7 +107,8 @@ pub(crate) struct Ingest {
     /// The unit of a column: 'name=unit' (may be repeated)
     #[arg(long, value_name = "NAME=UNIT")]
     unit: Vec<String>,
-    /// The species to read, if the folder has dumps of several
+    /// The species to read, or the group of an HDF5 file, if there are several; 'Step#{epoch}' reads a group for each
+    /// step
     #[arg(long, value_name = "NAME")]
     species: Option<String>,
     /// Columns in the bytes that follow VPIC's own 32 of each particle, such as 'tag0:i64,tag1:i64'
@@ -138,8 +139,9 @@ pub(crate) struct Ingest {
     /// Which occurrence to read of an epoch that the files have several times, as after a restart [default: error]
     #[arg(long, value_name = "WHICH", value_parser = ["first", "last", "error"])]
     if_repeated: Option<String>,
-    /// What to read for nulls of float columns in Parquet and Arrow files; pandas stores NaN as null [default: error]
-    #[arg(long, value_name = "WHAT", value_parser = ["nan", "error"])]
+    /// What to read for absent values: nan for nulls of float columns in Parquet and Arrow files, as pandas stores NaN;
+    /// fill for values of HDF5 files that were never written [default: error]
+    #[arg(long, value_name = "WHAT", value_parser = ["nan", "fill", "error"])]
     nulls: Option<String>,
     /// Ranks that wrote each epoch of a source with a file of each rank; other numbers of files are refused [default:
     /// as many as the files' headers state; otherwise as many as wrote the epoch, or the one before or after it]
@@ -371,7 +373,11 @@ impl Ingest {
             epoch: self.epoch,
             epochs: self.epochs,
             if_repeated: self.if_repeated.clone().filter(|which| which != "error"),
-            nulls_as_nan: self.nulls.as_deref() == Some("nan"),
+            nulls: match self.nulls.as_deref() {
+                Some("nan") => Some(Nulls::Nan),
+                Some("fill") => Some(Nulls::Fill),
+                _ => None,
+            },
             source_ranks: self.source_ranks,
             allow_missing_ranks: self.allow_missing_ranks,
         })

@@ -36,7 +36,7 @@ def ingest(
     epoch: int | None = None,
     epochs: int | slice | None = None,
     if_repeated: Literal["first", "last", "error"] | None = None,
-    nulls: Literal["nan", "error"] | None = None,
+    nulls: Literal["nan", "fill", "error"] | None = None,
     source_ranks: int | None = None,
     allow_missing_ranks: bool = False,
     ranks: int | None = None,
@@ -48,7 +48,8 @@ def ingest(
 
     `source` is a folder of VPIC particle dumps; a folder of raw records or Parquet files that a `layout` describes; a
     Parquet file; or openPMD, HDF5, LAMMPS text, ``.npz`` or Arrow files: a file, a folder, or a pattern such as
-    ``"diags/openpmd_%T.h5"``. `format` names the format where the names do not show it.
+    ``"diags/openpmd_%T.h5"``. `format` names the format where the names do not show it. `species` is a species, or a group of
+    HDF5 files, such as ``"PartType1"``, or ``"Step#{epoch}"`` for a group of each step.
 
     `layout` may also be a configuration of the preload library. The dataset with this `out`, or else the one whose files are
     in `source`, then has the `key`, and the other settings that are not given. Without it, `key` is required, and `if_exists`
@@ -56,7 +57,7 @@ def ingest(
 
     An epoch that occurs several times, as in a LAMMPS dump after a restart, is an error unless `if_repeated` states which
     occurrence is read. With `nulls` ``"nan"``, nulls of float columns in Parquet and Arrow files are read as NaN, which pandas stores
-    as null.
+    as null; with ``"fill"``, values of HDF5 files that were never written are read as HDF5's fill values. Otherwise both are errors.
 
     An epoch with fewer files than the epoch before or after it is refused, if each rank wrote a file. `source_ranks` states
     how many ranks wrote each epoch. With `allow_missing_ranks`, the files that exist are read.

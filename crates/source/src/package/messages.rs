@@ -32,7 +32,7 @@ pub(super) struct Open<'a> {
     pub(super) columns: Option<&'a [String]>,
     pub(super) epoch: Option<u64>,
     pub(super) if_repeated: Option<&'a str>,
-    pub(super) nulls_as_nan: bool,
+    pub(super) nulls: Option<&'a str>,
     /// The index from the first reader's catalogue, which spares further readers the search for epochs.
     pub(super) index: Option<&'a Json>,
 }

@@ -9,7 +9,7 @@ use turbidite::Column;
 use super::messages::{Catalogue, Open, Read, Request, VERSION};
 use super::process::ReaderProcess;
 use crate::error::SourceError;
-use crate::options::SourceOptions;
+use crate::options::{Nulls, SourceOptions};
 
 /// The columns of a source that the package reads, and the readers.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub(super) fn open_request<'a>(path: &'a PathBuf, options: &'a SourceOptions, in
         columns: options.columns.as_deref(),
         epoch: options.epoch,
         if_repeated: options.if_repeated.as_deref(),
-        nulls_as_nan: options.nulls_as_nan,
+        nulls: options.nulls.map(Nulls::name),
         index,
     })
 }

@@ -13,7 +13,7 @@ use super::footer::{load, row_groups};
 use crate::catalogue::{FilesByRank, Form, RecordFile, Source};
 use crate::error::{SourceContext, SourceError};
 use crate::files::file_bytes;
-use crate::options::SourceOptions;
+use crate::options::{Nulls, SourceOptions};
 
 /// The first and last bytes of every Parquet file.
 const MAGIC: [u8; 4] = *b"PAR1";
@@ -44,6 +44,8 @@ pub(crate) fn open_file(path: &Path, options: &SourceOptions) -> Result<Source, 
 
 /// Checks all files, and that all of them have the same columns.
 pub(crate) fn open(files: FilesByRank, options: &SourceOptions, mut notes: Vec<String>) -> Result<Source, SourceError> {
+    options.check_nulls(Some(Nulls::Nan))?;
+    let nulls_as_nan = options.nulls.is_some();
     let mut first: Option<(PathBuf, Vec<Column>)> = None;
     let mut epochs = BTreeMap::new();
     for (epoch, files) in files {
@@ -51,7 +53,7 @@ pub(crate) fn open(files: FilesByRank, options: &SourceOptions, mut notes: Vec<S
         for (rank, path) in files {
             let footer = load(&PagedFile::open(&path)?, &path)?;
             let chosen = Chosen::of(&path, &footer, options.columns.as_deref())?;
-            chosen.check_content(&path, &footer, options.nulls_as_nan)?;
+            chosen.check_content(&path, &footer, nulls_as_nan)?;
             match &first {
                 Some((first, columns)) => same_columns(&path, &chosen.columns, first, columns)?,
                 None => {
@@ -67,6 +69,6 @@ pub(crate) fn open(files: FilesByRank, options: &SourceOptions, mut notes: Vec<S
     }
     let columns = first.map(|(_, columns)| columns).unwrap_or_default();
     let record_bytes = columns.iter().map(|column| column.data_type.width()).sum();
-    let form = ParquetForm { columns, nulls_as_nan: options.nulls_as_nan };
+    let form = ParquetForm { columns, nulls_as_nan };
     Ok(Source { epochs, form: Form::Parquet(form), record_bytes, notes })
 }

@@ -35,7 +35,7 @@ struct Listing {
 
 /// Opens the dumps below `root`.
 pub(crate) fn open(root: &Path, options: &SourceOptions) -> Result<Source, SourceError> {
-    options.refuse_nulls()?;
+    options.check_nulls(None)?;
     let mut listing = list(root)?;
     let species = choose_species(root, &listing, options.species.as_deref())?;
     let steps = listing.dumps.remove(&species).unwrap_or_default();

@@ -14,8 +14,9 @@ import numpy
 from turbidite.sources import scratch
 from turbidite.sources.catalogue import Array, Catalogue, Epoch, Options
 from turbidite.sources.errors import SourceError, corrupt, failed, missing, usage
+from turbidite.sources.patterns import File
 from turbidite.sources.signatures import ARROW, ARROW_FILE_MAGIC
-from turbidite.sources.tables import Member, TableSource
+from turbidite.sources.tables import Found, Member, TableSource
 
 
 class Arrow(TableSource):
@@ -24,13 +25,19 @@ class Arrow(TableSource):
     name = "Arrow"
     suffixes = ARROW
     strict = True
+    nulls = "nan"
 
     def __init__(self, catalogue: Catalogue) -> None:
         super().__init__(catalogue)
         self._files: dict[str, _Batches] = {}
 
     @classmethod
-    def members(cls, path: str, options: Options) -> tuple[list[Member], Any]:
+    def tables(cls, files: list[File], options: Options, notes: list[str]) -> Iterator[Found]:
+        for file in files:
+            yield Found(file, *cls._members(file.path, options))
+
+    @classmethod
+    def _members(cls, path: str, options: Options) -> tuple[list[Member], Any]:
         if options.species is not None:
             raise usage("--species: an Arrow file has no species; omit the option", path)
         with _errors(path):
@@ -46,7 +53,7 @@ class Arrow(TableSource):
         # All batches but the last have the same length, or the blocks need not follow them.
         chunk = lengths[0] if len(set(lengths[:-1])) == 1 else 0
         records = sum(lengths)
-        return [_member(field, records, chunk) for field in schema], [path, options.nulls_as_nan]
+        return [_member(field, records, chunk) for field in schema], [path, options.nulls == "nan"]
 
     @classmethod
     def prepare(cls, path: str, place: Any, members: Sequence[str]) -> Any:

@@ -40,8 +40,9 @@ class Options:
     epoch: int | None = None
     if_repeated: str | None = None
     """Which of several occurrences of an epoch is read: ``first`` or ``last``. Otherwise they are an error."""
-    nulls_as_nan: bool = False
-    """Whether nulls of Arrow's floats are NaN. Otherwise they are an error."""
+    nulls: str | None = None
+    """Which values are read in place of absent ones: with ``nan``, NaN for nulls of Arrow's floats, and with ``fill``, HDF5's fill
+    values for those that were never written. Otherwise they are an error."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,8 @@ class Source(ABC):
 
     name: ClassVar[str]
     """The name of the format in options and reports."""
+    nulls: ClassVar[str | None] = None
+    """The value of `Options.nulls` that the format has."""
 
     @classmethod
     @abstractmethod

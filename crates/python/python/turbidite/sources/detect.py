@@ -9,16 +9,18 @@ from importlib import import_module
 from turbidite.sources import signatures
 from turbidite.sources.catalogue import Source
 from turbidite.sources.compressed import decompressed
-from turbidite.sources.errors import failed, missing, of_hdf5, usage
+from turbidite.sources.errors import failed, usage
+from turbidite.sources.hdf5_files import errors, opened
 from turbidite.sources.patterns import files_of, is_dataset
 
 _CLASSES = {
-    "openPMD": ("openpmd", "OpenPMD"),
+    "openPMD": ("openpmd_hdf5", "OpenPMDInHDF5"),
     "HDF5": ("hdf5", "HDF5"),
     "LAMMPS": ("lammps", "Lammps"),
     "npz": ("npz", "Npz"),
     "Arrow": ("arrow", "Arrow"),
 }
+_OF_ADIOS2 = ("openpmd", "OpenPMD")
 
 
 def source_class(stated: str | None, path: str) -> type[Source]:
@@ -30,7 +32,11 @@ def source_class(stated: str | None, path: str) -> type[Source]:
         if stated.lower() not in names:
             raise usage(f"--format: there is no format '{stated}'; the formats are {', '.join(_CLASSES)}")
         name = names[stated.lower()]
-    module, kind = _CLASSES[name]
+    is_adios2 = False
+    if name == "openPMD":
+        first = files_of(path, signatures.SUFFIXES)[0].path
+        is_adios2 = is_dataset(first) or first.endswith(signatures.ADIOS2)
+    module, kind = _OF_ADIOS2 if is_adios2 else _CLASSES[name]
     found: type[Source] = getattr(import_module(f"turbidite.sources.{module}"), kind)
     return found
 
@@ -64,12 +70,5 @@ def _detected(path: str) -> str:
 
 def _is_openpmd(path: str) -> bool:
     """Returns whether an HDF5 file follows openPMD."""
-    try:
-        import h5py
-    except ImportError:
-        raise missing("an HDF5 file", "h5py", "hdf5") from None
-    try:
-        with h5py.File(path, "r") as file:
-            return "openPMD" in file.attrs
-    except OSError as error:
-        raise of_hdf5(error, path) from None
+    with errors(path), opened(path) as file:
+        return "openPMD" in file.attrs

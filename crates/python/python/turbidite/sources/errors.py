@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Literal
+
+_OTHERS = {
+    b"CDF": "netCDF-3: convert it to netCDF-4",
+    b"\x0e\x03\x13\x01": "HDF4: convert it to HDF5",
+    b"PK": "a zip archive, as .npz is: --format npz",
+    b"\x1f\x8b": "compressed by gzip: decompress it",
+    b"version https://git-lfs": "a pointer of Git LFS: fetch the file itself",
+}
 
 ErrorClass = Literal["usage", "failed", "corrupt"]
 
@@ -41,13 +50,34 @@ def of_hdf5(error: Exception, path: str) -> SourceError:
             "as on some network file systems, set HDF5_USE_FILE_LOCKING=FALSE",
             path,
         )
+    if "already open for write" in message:
+        return failed(
+            "is marked as open for writing: wait until its writer has closed it; if the writer was killed, HDF5's tool h5clear removes "
+            "the mark",
+            path,
+        )
     if "filter" in message or "plugin" in message:
         return failed(
             f"needs an HDF5 filter that is not installed: pip install hdf5plugin, or omit the compressed columns ({message})",
             path,
         )
-    kind = corrupt if "truncated" in message else failed
-    return kind(f"cannot be read by h5py: {message}; if the file is incomplete, copy it again or leave it out", path)
+    if "signature not found" in message:
+        return failed(f"is not HDF5, as h5py needs, but {_content(path)}", path)
+    if "truncated" in message:
+        lengths = re.search(r"eof = (\d+).*stored_eof = (\d+)", message)
+        extent = f"has {lengths[1]} of {lengths[2]} bytes" if lengths else message
+        return corrupt(f"is cut: it {extent}, as h5py found; copy it again or leave it out, or wait for its writer", path)
+    return failed(f"cannot be read by h5py: {message}", path)
+
+
+def _content(path: str) -> str:
+    """Returns the content of a file that is not HDF5, with advice on it."""
+    with open(path, "rb") as file:
+        start = file.read(24)
+    known = (content for magic, content in _OTHERS.items() if start.startswith(magic))
+    return next(
+        known, f"begins with {start[:8]!r}; --format names its format" if start else "empty: is its writer still running?"
+    )
 
 
 def missing(what: str, package: str, extra: str) -> SourceError:

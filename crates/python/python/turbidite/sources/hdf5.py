@@ -1,152 +1,237 @@
-"""Plain HDF5 by h5py: the one-dimensional datasets of a group, of equal length, are the columns."""
+"""HDF5 by h5py: the datasets of a group, of equal length, are the columns.
+
+Several steps of a file are read from groups such as H5Part's ``Step#0``, or from datasets of shape (T, N) and (T, N, 3) as
+in H5MD.
+"""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import lru_cache, partial
 from typing import Any
 
-from turbidite.sources.catalogue import MOST_COMPONENTS, Array, Catalogue, Epoch, Options
-from turbidite.sources.errors import SourceError, failed, listing, missing, of_hdf5, usage
-from turbidite.sources.signatures import HDF5 as HDF5_SUFFIXES
-from turbidite.sources.tables import Member, TableSource
+import numpy
 
-_OPEN_FILES = 8
-_UNITS = ("unit", "units")
+from turbidite.sources.catalogue import Options
+from turbidite.sources.errors import failed, listing, usage
+from turbidite.sources.hdf5_content import Gaps, Leaf, contents, followed, leaf_of_steps, member, tree
+from turbidite.sources.hdf5_files import Hdf5Source, constant, errors, opened
+from turbidite.sources.patterns import File
+from turbidite.sources.tables import Found, Member, is_about_steps
+from turbidite.sources.units import number
+
+_PLACEHOLDER = re.compile(r"%\d*T|\{epoch\}")
+_H5PART = "Step#{epoch}"
+_GADGET = re.compile(r"PartType(\d)$")
+_MASSES = "Masses"
 
 
-class HDF5(TableSource):
+class HDF5(Hdf5Source):
     """A series of HDF5 files without a schema of their own."""
 
     name = "HDF5"
-    suffixes = HDF5_SUFFIXES
-    strict = False
-
-    def __init__(self, catalogue: Catalogue) -> None:
-        super().__init__(catalogue)
-        self._files: dict[str, Any] = {}
 
     @classmethod
-    def members(cls, path: str, options: Options) -> tuple[list[Member], Any]:
-        with _errors(path), _open(path) as file:
-            group = _group(file, path, options.species)
-            places = {name: dataset.name for name, dataset in group.items()}
-            return [_member(name, dataset, path) for name, dataset in group.items()], places
-
-    def rows(self, epoch: Epoch, place: Any, member: str, first: int, rows: int) -> Array:
-        with _errors(epoch.path):
-            file = self._files.pop(epoch.path, None) or _open(epoch.path)
-            while len(self._files) >= _OPEN_FILES:
-                self._files.pop(next(iter(self._files))).close()
-            self._files[epoch.path] = file
-            dataset = file[place[member]]
-            if dataset.shape[0] != epoch.records:
-                raise failed(f"the dataset '{member}' has changed since the source was opened; run again", epoch.path)
-            found: Array = dataset[first : first + rows]
-            return found
+    def tables(cls, files: list[File], options: Options, notes: list[str]) -> Iterator[Found]:
+        for file in files:
+            with errors(file.path), opened(file.path) as content:
+                pattern = options.species
+                if pattern is None and any(re.fullmatch(r"Step#\d+", name) for name in content):
+                    pattern = _H5PART
+                if pattern is not None and _PLACEHOLDER.search(pattern):
+                    yield from _of_groups(file, content, pattern, notes)
+                else:
+                    yield from _of_group(file, content, options, notes)
 
 
-def _open(path: str) -> Any:
-    try:
-        import h5py
-    except ImportError:
-        raise missing("an HDF5 file", "h5py", "hdf5") from None
-    # Registers its filters.
-    with suppress(ImportError):
-        import hdf5plugin  # type: ignore[import-not-found,unused-ignore]  # noqa: F401
-    # Blocks are whole chunks where that matters; a cache of chunks would only copy them.
-    return h5py.File(path, "r", rdcc_nbytes=0)
+def _of_groups(file: File, content: Any, pattern: str, notes: list[str]) -> Iterator[Found]:
+    """Yields the tables of a file that has a group for each step."""
+    found: list[tuple[str, Any, int | None]] = [("", content, None)]
+    for part in pattern.strip("/").split("/"):
+        found = [new for place, group, label in found for new in _matching(place, group, label, part)]
+    if not found:
+        known = listing((name or "/" for name, leaves in tree(content).items() if _has_columns(leaves)), 20) or "none"
+        raise usage(f"--species: no group matches '{pattern}'; the groups with columns are {known}", file.path)
+    if pattern == _H5PART and len(found) < len(content):
+        others = [name for name in content if not name.startswith("Step#")]
+        notes.append(f"only the groups '{pattern}' are read; left out: {listing(others)}")
+    for place, group, label in sorted(found, key=lambda one: one[2] or 0):
+        leaves, groups = contents(group, place)
+        if groups and pattern == _H5PART:
+            notes.append(f"groups of '{pattern}' are left out: {listing(groups)}")
+        yield Found(file, *_arrays(file, content, place, leaves), label, f"--species '{pattern}'")
 
 
-@contextmanager
-def _errors(path: str) -> Iterator[None]:
-    """Turns errors of the library into errors of the file."""
-    try:
-        yield
-    except SourceError:
-        raise
-    except (OSError, RuntimeError, KeyError) as error:
-        raise of_hdf5(error, path) from None
+def _matching(place: str, group: Any, label: int | None, part: str) -> Iterator[tuple[str, Any, int | None]]:
+    """Yields the groups that match one component of a pattern, with the step."""
+    if not _PLACEHOLDER.search(part):
+        names = [part] if part in group else []
+        expression = re.compile("()" + re.escape(part))
+    else:
+        names = list(group)
+        expression = re.compile(r"(\d+)".join(re.escape(text) for text in _PLACEHOLDER.split(part)))
+    for name in names:
+        match = expression.fullmatch(name)
+        item = followed(group, name)[0] if match else None
+        if match and hasattr(item, "keys"):
+            yield f"{place}/{name}", item, int(match[1]) if match[1] else label
 
 
-def _member(name: str, dataset: Any, path: str) -> Member:
-    shape = () if dataset.shape is None else tuple(int(length) for length in dataset.shape)
-    texts = [dataset.attrs.get(unit) for unit in _UNITS]
-    texts = [text.decode(errors="replace") if isinstance(text, bytes) else text for text in texts]
-    unit = next((text for text in texts if isinstance(text, str) and text), None)
-    chunk = int(dataset.chunks[0]) if dataset.chunks else 0
-    compressed = dataset.id.get_create_plist().get_nfilters() > 0
-    missing_values = _missing_values(dataset, path) if dataset.is_virtual else None
-    return Member(name, dataset.dtype, shape, unit, chunk, compressed, missing=missing_values)
+def _of_group(file: File, content: Any, options: Options, notes: list[str]) -> Iterator[Found]:
+    """Yields the table of one group, or one for each of its steps."""
+    place, leaves = _chosen_group(content, file.path, options, notes)
+    members, places = _arrays(file, content, place, leaves)
+    timed = {name: leaf for name, leaf in leaves.items() if leaf.steps is not None}
+    if not timed:
+        yield Found(file, members, places)
+        return
+    labels = {name: _steps(leaf, notes) for name, leaf in timed.items()}
+    # The steps are those of the first array that is read.
+    read = [name for name in timed if options.columns is None or any(_is_of(column, name) for column in options.columns)]
+    reference = min(read or timed, key=lambda name: name != "position")
+    steps = labels[reference]
+    if isinstance(steps, str):
+        raise failed(f"'{reference}' {steps}", file.path)
+    others = {
+        name: own if isinstance(own, str) else f"has other steps than '{reference}'"
+        for name, own in labels.items()
+        if own != steps
+    }
+    members = [replace(one, problem=others.get(one.name, one.problem)) for one in members]
+    gaps = {name: Gaps(leaf.dataset, leaf.place, file.path) for name, leaf in timed.items()}
+    absent = _absent_particles(timed["id"], file.path) if "id" in timed else None
+    for frame, label in enumerate(steps):
+        of_step = [
+            replace(one, lacks=partial(_lacks, gaps[one.name], frame, absent)) if one.name in timed else one for one in members
+        ]
+        these = {name: {**where, "frame": frame} if name in timed else where for name, where in places.items()}
+        yield Found(file, of_step, these, label, f"the 'step' of '{reference}'")
 
 
-def _missing_values(dataset: Any, path: str) -> str | None:
-    """Returns which values of a virtual dataset no source has. HDF5 returns the fill value for them, without an error."""
-    mapped = 0
-    for source in dataset.virtual_sources():
-        mapped += int(source.vspace.get_select_npoints())
-        if source.file_name == "." or "%" in source.file_name:
-            continue
-        found = _source_of(source.file_name, path)
-        if found is None:
-            return f"the virtual dataset '{dataset.name}' lacks its source {source.file_name}: put the file back"
-        with _open(found) as file:
-            if source.dset_name not in file:
-                return f"the virtual dataset '{dataset.name}' lacks its source '{source.dset_name}' in {found}"
-    if mapped < dataset.size:
-        return f"the virtual dataset '{dataset.name}' has sources for {mapped} of its {dataset.size} values only"
-    return None
+def _lacks(gaps: Gaps, frame: int, absent: Callable[[int], str | None] | None) -> str | None:
+    return gaps.of(frame) or (absent(frame) if absent is not None else None)
 
 
-def _source_of(name: str, path: str) -> str | None:
-    """Returns the path of a source of a virtual dataset, where HDF5 looks for it, or `None` if there is no such file."""
-    folder = os.path.dirname(os.path.abspath(path))
-    prefix = os.environ.get("HDF5_VDS_PREFIX", "").replace("${ORIGIN}", folder)
-    places = [os.path.join(place, name) for place in (prefix, folder) if place] + [name]
-    return next((place for place in places if os.path.exists(place)), None)
+def _is_of(column: str, name: str) -> bool:
+    """Returns whether a column may belong to an array."""
+    return column.strip() == name or column.strip().startswith(f"{name}_")
 
 
-def _group(file: Any, path: str, species: str | None) -> dict[str, Any]:
-    """Returns the datasets of the group to read: the stated one, the root, or the only one that has columns."""
-    groups = _groups(file)
-    if species is not None:
-        found = groups.get(species.strip("/"))
-        if found is not None:
-            return found
-        dataset = file.get(species)
-        if dataset is not None and hasattr(dataset, "shape"):
-            return {dataset.name.rsplit("/", 1)[-1]: dataset}
-        known = listing((name or "/" for name in groups), 20) or "none"
-        raise usage(f"--species: there is no group '{species}' with columns; the groups with columns are {known}", path)
-    if len(groups) == 1 or ("" in groups and len({dataset.shape[0] for dataset in _columns(groups[""])}) == 1):
-        return groups[""] if "" in groups else next(iter(groups.values()))
-    if not groups:
-        raise failed("the file has no one-dimensional datasets of numbers", path)
-    names = listing((name or "/" for name in groups), 20)
-    raise usage(f"several groups have columns; choose one with --species: {names}", path)
+def _steps(leaf: Leaf, notes: list[str]) -> list[int] | str:
+    """Returns the steps of the frames, or why there are none. A single number is their distance, as H5MD has it."""
+    frames = int(leaf.dataset.shape[0])
+    stored = leaf.steps.get("step")
+    if stored is None:
+        notes.append(f"'{leaf.place}' has times without steps; the epochs are the numbers of its frames")
+        return list(range(frames))
+    values = numpy.asarray(stored[()])
+    if values.ndim == 0:
+        values = int(number(stored.attrs.get("offset"))) + int(values) * numpy.arange(frames)
+    if values.shape != (frames,):
+        return f"has {frames} frames, and its 'step' has {values.size} values; is it still being written?"
+    if values.dtype.kind not in "iu" and not numpy.array_equal(values, numpy.floor(values)):
+        return "has steps that are not integers, and cannot be epochs"
+    return [int(value) for value in values]
 
 
-def _groups(file: Any) -> dict[str, dict[str, Any]]:
-    """Returns the datasets of each group that has columns. The root is ''."""
-    found: dict[str, dict[str, Any]] = {}
+def _absent_particles(leaf: Leaf, path: str) -> Callable[[int], str | None] | None:
+    """Returns a function for the rows of a step without a particle, which H5MD marks by the fill value of `id`."""
+    import h5py
 
-    def visit(name: str, item: Any) -> None:
-        if hasattr(item, "shape"):
-            group, _, own = name.rpartition("/")
-            found.setdefault(group, {})[own] = item
+    dataset = leaf.dataset
+    if dataset.id.get_create_plist().fill_value_defined() != h5py.h5d.FILL_VALUE_USER_DEFINED:
+        return None
 
-    file.visititems(visit)
-    return {name: datasets for name, datasets in found.items() if _columns(datasets)}
+    @lru_cache(maxsize=1)
+    def of(frame: int) -> str | None:
+        with errors(path):
+            count = int(numpy.count_nonzero(dataset[frame] == dataset.fillvalue))
+        marked = f"{count} rows of frame {frame} have no particle: '{leaf.place}' is its fill value {dataset.fillvalue}"
+        return f"{marked}; --nulls fill reads them" if count else None
+
+    return of
 
 
-def _columns(datasets: dict[str, Any]) -> list[Any]:
-    def is_column(dataset: Any) -> bool:
-        numbers = dataset.dtype.kind in "biufcV"
-        return bool(
-            numbers
-            and dataset.shape
-            and (len(dataset.shape) == 1 or (len(dataset.shape) == 2 and 1 <= dataset.shape[1] <= MOST_COMPONENTS))
-        )
+def _arrays(file: File, content: Any, place: str, leaves: dict[str, Leaf]) -> tuple[list[Member], dict[str, Any]]:
+    """Returns the arrays of a group, with GADGET's mass of particles that all have the same."""
+    members = [member(name, leaf, file.path) for name, leaf in leaves.items()]
+    places: dict[str, Any] = {name: {"dataset": leaf.place} for name, leaf in leaves.items()}
+    kind = _GADGET.search(place)
+    lengths = [one.shape[0] for one in members if one.shape]
+    if kind is not None and _MASSES not in leaves and lengths and "Header" in content:
+        masses = numpy.atleast_1d(content["Header"].attrs.get("MassTable", ()))
+        if masses.dtype.kind in "fiu" and int(kind[1]) < len(masses) and masses[int(kind[1])] > 0:
+            mass = masses[int(kind[1])]
+            members.append(
+                Member(_MASSES, mass.dtype, (max(lengths, key=lengths.count),), remark="the constant of Header/MassTable")
+            )
+            places[_MASSES] = constant(mass)
+    return members, places
 
-    return [dataset for dataset in datasets.values() if is_column(dataset)]
+
+def _chosen_group(content: Any, path: str, options: Options, notes: list[str]) -> tuple[str, dict[str, Leaf]]:
+    """Returns the group to read: the stated one, the root, the one with steps, or the only one that has columns."""
+    if options.species is not None:
+        return _stated(content, path, options.species)
+    groups = tree(content)
+    having = {name: leaves for name, leaves in groups.items() if _has_columns(leaves)}
+    useful = {name: leaves for name, leaves in having.items() if not all(map(is_about_steps, _columns(leaves)))} or having
+    timed = [name for name, leaves in useful.items() if any(leaf.steps is not None for leaf in leaves.values())]
+    # H5MD has arrays of other things beside the particles.
+    timed = [name for name in timed if name.startswith("particles/")] or timed
+    lengths = {leaf.dataset.shape[0] for leaf in _columns(useful.get("", {})).values()}
+    if len(timed) == 1 or len(useful) == 1:
+        name = timed[0] if len(timed) == 1 else next(iter(useful))
+    elif len(lengths) == 1:
+        name = ""
+    elif not useful:
+        found = listing(f"{place}/{leaf}".strip("/") for place, leaves in groups.items() for leaf in leaves)
+        raise failed(f"the file has no one-dimensional datasets of numbers; it has {found or 'no datasets'}", path)
+    else:
+        names = listing((name or "/" for name in useful), 20)
+        raise usage(f"several groups have columns; choose one with --species: {names}{_steps_among(useful)}", path)
+    others = [f"{place}/{leaf}".strip("/") for place, leaves in groups.items() if place != name for leaf in leaves]
+    if others and options.columns is None:
+        if all(map(is_about_steps, _columns(groups[name]))):
+            read = list(_columns(groups[name]))
+            raise failed(
+                f"only {', '.join(read)} can be read, and not {listing(others)}; --columns {','.join(read)} reads these", path
+            )
+        notes.append(f"only the group '{name or '/'}' is read; left out: {listing(others)}")
+    return f"/{name}" if name else "", groups[name]
+
+
+def _stated(content: Any, path: str, species: str) -> tuple[str, dict[str, Leaf]]:
+    name = species.strip("/")
+    item, target = followed(content, name) if name and name in content else (None if name else content, None)
+    place = f"/{name}" if name else ""
+    if target is not None and item is None:
+        raise usage(f"--species: '{species}' is a link to '{target}', which does not exist", path)
+    own = place.rpartition("/")[2]
+    if hasattr(item, "shape"):
+        return place.rpartition("/")[0], {own: Leaf(place, item)}
+    if hasattr(item, "keys"):
+        leaf = leaf_of_steps(item, place)
+        leaves = contents(item, place)[0] if leaf is None else {own: leaf}
+        if _has_columns(leaves):
+            return place, leaves
+    known = listing((name or "/" for name, leaves in tree(content).items() if _has_columns(leaves)), 20) or "none"
+    raise usage(f"--species: there is no group '{species}' with columns; the groups with columns are {known}", path)
+
+
+def _columns(leaves: dict[str, Leaf]) -> dict[str, Leaf]:
+    return {name: leaf for name, leaf in leaves.items() if leaf.is_column}
+
+
+def _has_columns(leaves: dict[str, Leaf]) -> bool:
+    return bool(_columns(leaves))
+
+
+def _steps_among(names: Iterable[str]) -> str:
+    """Returns the advice on groups whose names differ in a number only."""
+    patterns = Counter(re.sub(r"\d+", "{epoch}", name, count=1) for name in names if not _GADGET.search(name))
+    [(pattern, count)] = patterns.most_common(1) or [("", 0)]
+    return f"; if the number is the step, --species '{pattern}'" if count > 1 else ""

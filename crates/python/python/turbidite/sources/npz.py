@@ -11,7 +11,7 @@ import shutil
 import struct
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
 
 import numpy
@@ -19,8 +19,9 @@ import numpy
 from turbidite.sources import scratch
 from turbidite.sources.catalogue import Array, Epoch, Options
 from turbidite.sources.errors import corrupt, failed, usage
+from turbidite.sources.patterns import File
 from turbidite.sources.signatures import NPZ
-from turbidite.sources.tables import Member, TableSource
+from turbidite.sources.tables import Found, Member, TableSource
 
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
 _NPY = ".npy"
@@ -39,7 +40,12 @@ class Npz(TableSource):
         self._headers: dict[tuple[str, int], tuple[tuple[int, ...], bool, numpy.dtype[Any], int]] = {}
 
     @classmethod
-    def members(cls, path: str, options: Options) -> tuple[list[Member], Any]:
+    def tables(cls, files: list[File], options: Options, notes: list[str]) -> Iterator[Found]:
+        for file in files:
+            yield Found(file, *cls._members(file.path, options))
+
+    @classmethod
+    def _members(cls, path: str, options: Options) -> tuple[list[Member], Any]:
         if options.species is not None:
             raise usage("--species: a file of NumPy has no species; omit the option", path)
         with open(path, "rb") as file:

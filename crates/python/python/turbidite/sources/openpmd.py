@@ -1,4 +1,4 @@
-"""openPMD by openpmd-api: HDF5 and ADIOS2, in every encoding that the library reads in random order.
+"""openPMD in ADIOS2, by openpmd-api, in every encoding that the library reads in random order.
 
 Each file is opened by itself. The label of an epoch is the iteration's number in the file, whatever the file is called.
 """
@@ -26,15 +26,14 @@ from turbidite.sources.catalogue import (
     in_words,
     packed,
     same_columns,
-    type_of,
 )
 from turbidite.sources.errors import SourceError, corrupt, failed, listing, missing, usage
 from turbidite.sources.patterns import files_of
 from turbidite.sources.quiet import plain, quiet
-from turbidite.sources.signatures import OPENPMD
+from turbidite.sources.signatures import ADIOS2
+from turbidite.sources.tables import axes_of
+from turbidite.sources.units import si_unit
 
-_UNITS = ("m", "kg", "s", "A", "K", "mol", "cd")
-_ORDER_OF_UNITS = ("kg", "m", "s", "A", "K", "mol", "cd")
 _SKIPPED = re.compile(
     r"^(Cannot read .*?) and will skip it due to read error:\n((?:.*\n)*?)(?=Cannot read|\Z|\[)", re.MULTILINE
 )
@@ -51,6 +50,8 @@ class _Component:
     component: str
     offset: bool
     """Whether the iteration has a positionOffset for it that is not constant zero."""
+    axis: str | None
+    """Of complex numbers, ``real`` or ``imag``."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class _Iteration:
 
 
 class OpenPMD(Source):
-    """A series of openPMD files."""
+    """A series of openPMD files in ADIOS2."""
 
     name = "openPMD"
 
@@ -70,7 +71,7 @@ class OpenPMD(Source):
     def scan(cls, options: Options) -> Catalogue:
         iterations: list[_Iteration] = []
         notes: list[str] = []
-        for file in files_of(options.path, OPENPMD, notes):
+        for file in files_of(options.path, ADIOS2, notes):
             iterations += _iterations(file.path, options.species)
         species = _species(iterations, options)
         return _catalogue(iterations, species, options, notes)
@@ -85,7 +86,7 @@ class OpenPMD(Source):
         with _errors(epoch.path):
             records = self._opened(epoch).particles[self.catalogue.details["species"]]
             arrays, offsets = [], {}
-            for column, (record, component) in zip(self.catalogue.columns, names, strict=True):
+            for column, (record, component, _) in zip(self.catalogue.columns, names, strict=True):
                 found = records[record][component]
                 if found.shape[0] != epoch.records and not found.constant:
                     raise failed(f"column '{column.name}' has changed since the source was opened; run again", epoch.path)
@@ -95,8 +96,8 @@ class OpenPMD(Source):
                     offsets[column.name] = _chunk(other, first, rows), other.unit_SI / found.unit_SI
             self._series[epoch.path].flush()
         return [
-            _stored(numpy.broadcast_to(array, rows), column, offsets.get(column.name))
-            for column, array in zip(self.catalogue.columns, arrays, strict=True)
+            _stored(numpy.broadcast_to(getattr(array, axis) if axis else array, rows), column, offsets.get(column.name))
+            for column, array, (_, _, axis) in zip(self.catalogue.columns, arrays, names, strict=True)
         ]
 
     def _opened(self, epoch: Epoch) -> Any:
@@ -144,10 +145,8 @@ def _errors(path: str) -> Iterator[None]:
     except (SourceError, MemoryError):
         raise
     except Exception as error:  # noqa: BLE001 - the library raises whatever its backends throw
-        cause = printed.cause()
-        message = f"cannot be read by openpmd-api: {cause or plain(error, path)}"
-        kind = corrupt if cause and "truncated" in cause else failed
-        raise kind(f"{message}; if the file is incomplete, copy it again or leave it out", path) from None
+        message = f"cannot be read by openpmd-api: {plain(error, path)}"
+        raise failed(f"{message}; if the file is incomplete, copy it again or leave it out", path) from None
     skipped = _SKIPPED.search(printed.text)
     if skipped:
         reason = "; ".join(line.strip() for line in skipped[2].splitlines() if line.strip())
@@ -192,13 +191,13 @@ def _components(species: Any, series: Any, path: str, label: int) -> tuple[int, 
             if found.constant and lengths[name] == 1:
                 single.add(name)
             dtype = numpy.dtype(found.dtype)
-            stored = type_of(dtype)
+            axes, stored = axes_of(name, dtype)
             if stored is None:
                 unreadable[name] = f"has the unsupported type {in_words(dtype)}"
                 continue
-            column = Column(name, stored, _unit(found.unit_SI, species[record].unit_dimension))
+            unit = si_unit(found.unit_SI, species[record].unit_dimension)
             offset = record == _POSITION and lengths[name] > 0 and _has_offset(species, component, series)
-            components.append(_Component(column, record, component, offset))
+            components += [_Component(Column(own, stored, unit), record, component, offset, axis) for axis, own in axes.items()]
     decisive = {name: length for name, length in lengths.items() if name not in single} or lengths
     if len(set(decisive.values())) > 1:
         ones = ", ".join(f"'{name}' has {length}" for name, length in decisive.items())
@@ -215,16 +214,6 @@ def _has_offset(species: Any, component: str, series: Any) -> bool:
     value = offset.load_chunk([0], [1])
     series.flush()
     return bool(value[0] != 0)
-
-
-def _unit(factor: float, dimension: Sequence[float]) -> str | None:
-    """Returns a unit such as `1e-06 m` or `kg m s^-1`; none for a plain number."""
-    powers = dict(zip(_UNITS, dimension, strict=True))
-    parts = [] if factor == 1 else [repr(float(factor))]
-    for name in _ORDER_OF_UNITS:
-        if powers[name] != 0:
-            parts.append(name if powers[name] == 1 else f"{name}^{powers[name]:g}")
-    return " ".join(parts) or None
 
 
 def _species(iterations: list[_Iteration], options: Options) -> str:
@@ -266,7 +255,7 @@ def _catalogue(iterations: list[_Iteration], species: str, options: Options, not
     )
     added = [column.name for column in columns if column.name in offsets]
     if added:
-        notes.append(f"positionOffset is added to {', '.join(added)}, as f64")
+        notes.append(f"positionOffset is added, as f64: {', '.join(added)}")
     if empty:
         labels = listing(sorted(iteration.label for iteration in empty))
         notes.append(f"the iterations without particles of the species '{species}' are empty epochs: {labels}")
@@ -274,11 +263,10 @@ def _catalogue(iterations: list[_Iteration], species: str, options: Options, not
     epochs = []
     for iteration in iterations:
         records = _records(iteration, species)
-        parts = chosen.get(id(iteration), [])
-        chunk, compressed = _chunks(iteration, species, parts) if records else (0, False)
-        epochs.append(Epoch(iteration.label, iteration.path, records, block_rows(row_bytes, chunk, compressed)))
+        epochs.append(Epoch(iteration.label, iteration.path, records, block_rows(row_bytes)))
     reference = {one.column.name: one for one in chosen[id(filled[0])]}
-    places = [[reference[column.name].record, reference[column.name].component] for column in columns]
+    parts = [reference[column.name] for column in columns]
+    places = [[part.record, part.component, part.axis] for part in parts]
     details = {"species": species, "components": places, "offsets": added}
     ordered = in_order(epochs, options, notes)
     return Catalogue(OpenPMD.name, columns, ordered, list(dict.fromkeys(notes)), details)
@@ -294,25 +282,3 @@ def _widened(column: Column, offsets: set[str]) -> Column:
 
 def _dtype(stored: str) -> str:
     return f"V{stored[12:-1]}" if stored.startswith("fixed_bytes") else f"{stored[0]}{int(stored[1:]) // 8}"
-
-
-def _chunks(iteration: _Iteration, species: str, parts: list[_Component]) -> tuple[int, bool]:
-    """Returns the rows of the longest chunk in an HDF5 file, and whether any chunk is compressed."""
-    if not iteration.path.endswith(".h5"):
-        return 0, False
-    try:
-        import h5py
-    except ImportError:
-        return 0, False
-    longest, compressed = 0, False
-    with h5py.File(iteration.path, "r") as file:
-        base = file.attrs["basePath"], file.attrs.get("particlesPath", "particles/")
-        texts = [text.decode() if isinstance(text, bytes) else str(text) for text in base]
-        folder = texts[0].replace("%T", str(iteration.label)).rstrip("/") + "/" + texts[1].strip("/") + "/" + species
-        for part in parts:
-            name = f"{folder}/{part.record}" + ("" if part.column.name == part.record else f"/{part.component}")
-            found = file.get(name)
-            if isinstance(found, h5py.Dataset) and found.chunks:
-                longest = max(longest, found.chunks[0])
-                compressed = compressed or found.id.get_create_plist().get_nfilters() > 0
-    return longest, compressed

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _DECORATION = re.compile(r"\x1b\[[0-9;]*m|\[[^]]*\d{2}:\d{2}:\d{2}[^]]*\]|\[ADIOS2 EXCEPTION\]|: iostream error")
-_LINE_OF_HDF5 = re.compile(r"#\d+: .*\(\): (.*)")
 
 
 class Printed:
@@ -18,11 +17,6 @@ class Printed:
 
     def __init__(self) -> None:
         self.text = ""
-
-    def cause(self) -> str | None:
-        """Returns the innermost error that the HDF5 library has printed."""
-        found = _LINE_OF_HDF5.findall(self.text)
-        return str(found[-1]) if found else None
 
 
 @contextmanager

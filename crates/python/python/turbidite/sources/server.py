@@ -101,8 +101,10 @@ class _Server:
             raise usage(f"the request is not one of protocol version {VERSION}: {error}") from None
         if index is None:
             kind = source_class(stated, options.path)
-            if options.nulls_as_nan and kind.name != "Arrow":
-                raise usage(f"--nulls is for Parquet and Arrow files, not {kind.name}; omit the option", options.path)
+            if options.nulls not in (None, kind.nulls):
+                raise usage(
+                    "--nulls nan is for Parquet and Arrow files, --nulls fill for HDF5 files; omit the option", options.path
+                )
             catalogue = kind.scan(options)
         else:
             catalogue = Catalogue.of_index(index)

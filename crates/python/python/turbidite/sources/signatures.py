@@ -4,12 +4,11 @@ The formats themselves are imported when they are needed, since they import libr
 """
 
 ADIOS2 = (".bp", ".bp4", ".bp5")
-OPENPMD = (".h5", *ADIOS2)
 HDF5 = (".h5", ".hdf5", ".hdf")
 NPZ = (".npz", ".npy")
 ARROW = (".arrow", ".arrows", ".feather", ".ipc")
 LAMMPS = tuple(f"{name}{packed}" for name in (".lammpstrj", ".lammpsdump", ".dump") for packed in ("", ".gz", ".bz2", ".zst"))
-SUFFIXES = tuple(dict.fromkeys((*OPENPMD, *HDF5, *NPZ, *ARROW, *LAMMPS)))
+SUFFIXES = tuple(dict.fromkeys((*HDF5, *ADIOS2, *NPZ, *ARROW, *LAMMPS)))
 """The suffixes of all formats, which the command's `package::detect` has, too."""
 
 GZIP_MAGIC = b"\x1f\x8b"

@@ -1,12 +1,13 @@
 """Formats that hold arrays: the columns are whole arrays, components of two-dimensional ones, and fields of structured ones.
 
-Each file is one epoch, which the file's name or the option `epoch` states.
+A file has one epoch, which its name or the option `epoch` states, or several, which it states itself.
 """
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -29,8 +30,10 @@ from turbidite.sources.catalogue import (
     same_columns,
     type_of,
 )
-from turbidite.sources.errors import failed, usage
-from turbidite.sources.patterns import epoch_of, files_of
+from turbidite.sources.errors import failed, listing, usage
+from turbidite.sources.patterns import File, epoch_of, files_of
+
+_ABOUT_STEPS = re.compile(r"(time|step|timestep|iteration|cycle|count|size|edge)s?(_[xyz0-9]+)?")
 
 
 @dataclass(frozen=True)
@@ -45,8 +48,24 @@ class Member:
     compressed: bool = False
     problem: str | None = None
     """The reason why the array cannot be read, if its type in NumPy does not show it."""
-    missing: str | None = None
-    """Values that the file lacks, and that its library would invent."""
+    lacks: Callable[[], str | None] | None = None
+    """Returns which values the file lacks, so that its library would invent them. Called for arrays that are read."""
+    remark: str | None = None
+    """A property of the values for the notes."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """The arrays of one epoch."""
+
+    file: File
+    members: list[Member]
+    place: Any
+    """A JSON value to find the arrays again."""
+    epoch: int | None = None
+    """The epoch, if the file states it."""
+    named: str = "the file"
+    """The object that states it."""
 
 
 @dataclass(frozen=True)
@@ -79,14 +98,16 @@ class Table:
     parts: dict[str, Part] = field(default_factory=dict)
     unreadable: dict[str, str] = field(default_factory=dict)
     """The reasons why other arrays cannot be read."""
-    converted: dict[str, str] = field(default_factory=dict)
-    """The columns of which the values are stored in another form."""
+    remarks: dict[str, list[str]] = field(default_factory=dict)
+    """For the notes: how the values of a column are stored, if in another form, and the remarks on its array."""
 
     def add(self, member: Member) -> None:
         """Adds the columns of an array."""
         shape = member.shape + member.dtype.shape
         if member.problem is not None:
-            self.unreadable[member.name] = member.problem
+            has_components = len(shape) == 2 and 1 <= shape[1] <= MOST_COMPONENTS
+            names = component_names(member.name, shape[1]) if has_components else [member.name]
+            self.unreadable |= dict.fromkeys(names, member.problem)
         elif not shape:
             self.unreadable[member.name] = "is a single value (0 dimensions), not an array of rows"
         elif member.dtype.names is not None and len(shape) == 1:
@@ -97,9 +118,7 @@ class Table:
             self._add(member, member.name, member.dtype.base, shape[1:], None)
 
     def _add(self, member: Member, name: str, dtype: numpy.dtype[Any], shape: tuple[int, ...], field: str | None) -> None:
-        # The real and imaginary parts of complex numbers are columns.
-        axes = {"real": f"{name}_re", "imag": f"{name}_im"} if dtype.kind == "c" else {None: name}
-        stored = type_of(numpy.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype)
+        axes, stored = axes_of(name, dtype)
         if stored is None:
             self.unreadable[name] = f"has the unsupported type {in_words(dtype)}"
         elif len(shape) > 1 or (shape and not 1 <= shape[0] <= MOST_COMPONENTS):
@@ -107,22 +126,39 @@ class Table:
         else:
             for axis, own in axes.items():
                 components = list(enumerate(component_names(own, shape[0]))) if shape else [(None, own)]
-                self._add_parts(Part(Column(own, stored, member.unit), member.name, field, None, axis), components, dtype)
+                part = Part(Column(own, stored, member.unit), member.name, field, None, axis)
+                self._add_parts(part, components, [why for why in (_conversion(dtype), member.remark) if why is not None])
 
-    def _add_parts(self, part: Part, components: Sequence[tuple[int | None, str]], dtype: numpy.dtype[Any]) -> None:
+    def _add_parts(self, part: Part, components: Sequence[tuple[int | None, str]], remarks: list[str]) -> None:
         for component, each in components:
             if each in self.parts:
                 self.unreadable[each] = "is the name of several columns"
                 continue
             self.parts[each] = replace(part, column=replace(part.column, name=each), component=component)
-            if dtype.kind == "b":
-                self.converted[each] = "booleans are stored as u8"
-            elif dtype.kind == "c":
-                self.converted[each] = "complex numbers are stored as two columns"
-            elif dtype.kind == "f" and dtype.itemsize == 2:
-                self.converted[each] = "16-bit floats are stored as f32"
-            elif not dtype.isnative:
-                self.converted[each] = "big-endian values are stored as little-endian"
+            self.remarks[each] = remarks
+
+
+def axes_of(name: str, dtype: numpy.dtype[Any]) -> tuple[dict[str | None, str], str | None]:
+    """Returns the columns of an array by NumPy's name of a part, and their type: two columns for complex numbers."""
+    if dtype.kind == "c":
+        return {"real": f"{name}_re", "imag": f"{name}_im"}, type_of(numpy.dtype(f"f{dtype.itemsize // 2}"))
+    return {None: name}, type_of(dtype)
+
+
+def is_about_steps(name: str) -> bool:
+    """Returns whether an array has steps, times or sizes by its name, and not records."""
+    return _ABOUT_STEPS.fullmatch(name.lower()) is not None
+
+
+def _conversion(dtype: numpy.dtype[Any]) -> str | None:
+    """Returns a note on values that are stored in another form."""
+    if dtype.kind == "b":
+        return "booleans are stored as u8"
+    if dtype.kind == "c":
+        return "complex numbers are stored as two columns"
+    if dtype.kind == "f" and dtype.itemsize == 2:
+        return "16-bit floats are stored as f32"
+    return None if dtype.isnative else "big-endian values are stored as little-endian"
 
 
 class TableSource(Source):
@@ -134,8 +170,8 @@ class TableSource(Source):
 
     @classmethod
     @abstractmethod
-    def members(cls, path: str, options: Options) -> tuple[list[Member], Any]:
-        """Returns the arrays of a file, and a JSON value to find them again."""
+    def tables(cls, files: list[File], options: Options, notes: list[str]) -> Iterator[Found]:
+        """Yields the arrays of each epoch in the files: none of an epoch without records."""
 
     @classmethod
     def prepare(cls, path: str, place: Any, members: Sequence[str]) -> Any:
@@ -148,34 +184,55 @@ class TableSource(Source):
 
     @classmethod
     def scan(cls, options: Options) -> Catalogue:
-        epochs, found = [], []
+        epochs, columns, empty = [], [], []
         notes: list[str] = []
         files = files_of(options.path, cls.suffixes, notes)
-        for file in files:
-            label = epoch_of(file, options.epoch, len(files))
-            members, place = cls.members(file.path, options)
-            parts, said = cls._chosen(file.path, members, options)
-            used = {member.name: member for member in members if any(part.member == member.name for part in parts)}
-            for member in used.values():
-                if member.missing is not None:
-                    others = ",".join(part.column.name for part in parts if used[part.member].missing is None)
-                    raise failed(member.missing + (f"; or omit the column: --columns {others}" if others else ""), file.path)
-            records = _records(file.path, used, parts, options)
-            place = cls.prepare(file.path, place, list(used))
-            row_bytes = sum(member.dtype.itemsize * int(numpy.prod(member.shape[1:])) for member in used.values())
-            chunk = max(member.chunk_rows for member in used.values())
-            size = block_rows(row_bytes, chunk, any(member.compressed for member in used.values()))
-            details = {"place": place, "parts": [[part.member, part.field, part.component, part.axis] for part in parts]}
-            epochs.append(Epoch(label, file.path, records, size, details))
-            found.append((label, file.path, [part.column for part in parts]))
-            notes += said
-        epochs = in_order(epochs, options, notes)
-        return Catalogue(cls.name, same_columns(sorted(found, key=lambda one: one[0]), options.columns), epochs, _unique(notes))
+        for found in cls.tables(files, options, notes):
+            if found.epoch is not None and options.epoch is not None:
+                raise usage(f"--epoch: {found.named} states the epochs; omit the option", found.file.path)
+            label = epoch_of(found.file, options.epoch, len(files)) if found.epoch is None else found.epoch
+            if found.members:
+                these, epoch = cls._epoch(found, label, options, notes)
+                columns.append((label, found.file.path, these))
+                epochs.append(epoch)
+            else:
+                empty.append(Epoch(label, found.file.path, 0, 1, {"place": None, "parts": {}}))
+        if empty and not epochs:
+            raise failed("no epoch of the source has records", options.path)
+        if empty:
+            notes.append(f"epochs without records: {listing(sorted(epoch.epoch for epoch in empty))}")
+        ordered = in_order([*epochs, *empty], options, notes)
+        return Catalogue(
+            cls.name, same_columns(sorted(columns, key=lambda one: one[0]), options.columns), ordered, _unique(notes)
+        )
+
+    @classmethod
+    def _epoch(cls, found: Found, label: int, options: Options, notes: list[str]) -> tuple[list[Column], Epoch]:
+        """Returns the columns of an epoch that are read, and where they are."""
+        path = found.file.path
+        parts, said = cls._chosen(path, found.members, options)
+        notes += said
+        used = {member.name: member for member in found.members if any(part.member == member.name for part in parts)}
+        lacking = {} if options.nulls else {name: member.lacks() for name, member in used.items() if member.lacks is not None}
+        for why in (why for why in lacking.values() if why is not None):
+            others = ",".join(part.column.name for part in parts if lacking.get(part.member) is None)
+            raise failed(f"{why}; or omit the column: --columns {others}" if others else why, path)
+        records = _records(path, used, parts)
+        row_bytes = sum(member.dtype.itemsize * int(numpy.prod(member.shape[1:])) for member in used.values())
+        chunk = max(member.chunk_rows for member in used.values())
+        size = block_rows(row_bytes, chunk, any(member.compressed for member in used.values()))
+        details = {
+            "place": cls.prepare(path, found.place, list(used)),
+            "parts": {part.column.name: [part.member, part.field, part.component, part.axis] for part in parts},
+        }
+        return [part.column for part in parts], Epoch(label, path, records, size, details)
 
     def read(self, epoch: Epoch, first: int, rows: int) -> Sequence[Array]:
         held: dict[str, Array] = {}
         arrays = []
-        for column, (member, *place) in zip(self.catalogue.columns, epoch.details["parts"], strict=True):
+        for column in self.catalogue.columns:
+            # By name: files may have the columns in another order.
+            member, *place = epoch.details["parts"][column.name]
             if member not in held:
                 held[member] = self.rows(epoch, epoch.details["place"], member, first, rows)
             arrays.append(Part(column, member, *place).of(held[member]))
@@ -194,13 +251,16 @@ class TableSource(Source):
                 if cls.strict:
                     raise usage(f"'{name}' {why}; choose columns that can be read: --columns {','.join(chosen)}", path)
                 notes.append(f"'{name}' {why}; it is left out")
-        for why in dict.fromkeys(table.converted[name] for name in chosen if name in table.converted):
-            names = [name for name in chosen if table.converted.get(name) == why]
+            if table.unreadable and all(is_about_steps(name) for name in chosen):
+                others = "; ".join(f"'{name}' {why}" for name, why in table.unreadable.items())
+                raise failed(f"only {', '.join(chosen)} can be read: {others}; --columns {','.join(chosen)} reads these", path)
+        for why in dict.fromkeys(why for name in chosen for why in table.remarks[name]):
+            names = [name for name in chosen if why in table.remarks[name]]
             notes.append(f"{why}: {', '.join(names)}")
         return [table.parts[name] for name in chosen], notes
 
 
-def _records(path: str, used: dict[str, Member], parts: list[Part], options: Options) -> int:
+def _records(path: str, used: dict[str, Member], parts: list[Part]) -> int:
     """Returns the rows of the chosen arrays, which must agree."""
     lengths = {name: member.shape[0] for name, member in used.items()}
     counts = list(lengths.values())
