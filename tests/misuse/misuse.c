@@ -161,6 +161,25 @@ static void mix_ranks(void) {
     TRY(turbidite_mpi_close(alone));
 }
 
+/* Each rank writes the dataset alone, one after the other. */
+static void take_turns(int rank, int ranks) {
+    for (int turn = 0; turn < ranks; turn++) {
+        if (turn == rank) {
+            open_dataset(path, &dataset);
+            for (uint64_t epoch = 1; epoch <= 3; epoch++) write_epoch(epoch);
+            TRY(turbidite_close(dataset));
+        }
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+}
+
+/* What the ranks print goes to a file each: mpiexec drops lines of ranks that abort. */
+static void print_to_file(int rank) {
+    char name[4096];
+    snprintf(name, sizeof name, "%s-said.%d", path, rank);
+    if (freopen(name, "w", stderr) == NULL) MPI_Abort(MPI_COMM_WORLD, 2);
+}
+
 static void open_with_ranks(int *argc, char ***argv) {
     int rank, ranks;
     if (all("early")) TRY(turbidite_mpi_open(MPI_COMM_WORLD, &transport));
@@ -186,25 +205,6 @@ static void open_with_ranks(int *argc, char ***argv) {
         turbidite_dataset *second;
         TRY(turbidite_open(beside("other"), COLUMNS, 3, "energy", NULL, transport, &second));
     }
-}
-
-/* Each rank writes the dataset alone, one after the other. */
-static void take_turns(int rank, int ranks) {
-    for (int turn = 0; turn < ranks; turn++) {
-        if (turn == rank) {
-            open_dataset(path, &dataset);
-            for (uint64_t epoch = 1; epoch <= 3; epoch++) write_epoch(epoch);
-            TRY(turbidite_close(dataset));
-        }
-        MPI_Barrier(MPI_COMM_WORLD);
-    }
-}
-
-/* What the ranks print goes to a file each: mpiexec drops lines of ranks that abort. */
-static void print_to_file(int rank) {
-    char name[4096];
-    snprintf(name, sizeof name, "%s-said.%d", path, rank);
-    if (freopen(name, "w", stderr) == NULL) MPI_Abort(MPI_COMM_WORLD, 2);
 }
 
 /* Whether the program is over: ranks that have lost each other cannot go on, and MPI is not used after its end. */

@@ -129,8 +129,9 @@ def test_ranks_that_abort(mpi, parallel, tmp_path):
     assert mpi.start(RANKS, parallel["c"], "right", dataset).stderr == ""
     with pytest.raises(AssertionError, match=r"^exit 1: "):
         mpi.start(RANKS, parallel["c"], "aborts", dataset)
-    said = "".join((tmp_path / f"ds-said.{rank}").read_text() for rank in range(RANKS))
-    assert said == f"turbidite_begin_epoch: rank 0: epoch 1 already exists in {dataset}; {REFUSED}\n"
+    lines = [line for rank in range(RANKS) for line in (tmp_path / f"ds-said.{rank}").read_text().splitlines()]
+    said = [line for line in lines if line.startswith("turbidite")]
+    assert said == [f"turbidite_begin_epoch: rank 0: epoch 1 already exists in {dataset}; {REFUSED}"]
 
 
 def test_ranks_that_take_turns(mpi, parallel, tmp_path):

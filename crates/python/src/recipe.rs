@@ -110,6 +110,9 @@ fn numbered(error: ExpressionError, before: usize) -> ExpressionError {
         ExpressionError::ValueRange { column, row, value, data_type } => {
             ExpressionError::ValueRange { column, row: before + row, value, data_type }
         }
+        ExpressionError::Whole { column, row, expression, what } => {
+            ExpressionError::Whole { column, row: before + row, expression, what }
+        }
         other => other,
     }
 }

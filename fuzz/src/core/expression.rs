@@ -20,7 +20,7 @@ struct Row {
 }
 
 /// Tokens from which a fuzzer builds expressions, besides single characters.
-const TOKENS: [&str; 48] = [
+const TOKENS: [&str; 54] = [
     "single",
     "double",
     "small",
@@ -69,6 +69,12 @@ const TOKENS: [&str; 48] = [
     "3.4028235e38",
     "BIG",
     "\"single\"",
+    "//",
+    "&",
+    "|",
+    "~",
+    "<<",
+    ">>",
 ];
 
 const SPECIAL: [f64; 12] = [
@@ -105,12 +111,14 @@ pub fn seeds() -> Vec<Vec<u8>> {
         "long in (0, -1, 9223372036854775807) and sqrt(abs(single)) < 2",
         "bits_i32(single) % 7 = 3",
         "epoch = 7 and small <> 255",
+        "(big >> 20) & 1023 in (1, 2) or not long // (small - 1) % ~7 <> big | 1",
     ];
     let text_seeds = texts.iter().map(|text| [&[2, 1, 5, 9, 3, 200, 7, 7, 7, 7, 1, 0][..], text.as_bytes()].concat());
     let token_seeds =
         [b"\x03\x01\x00\x12\x21\x14\x04\x10\x29".to_vec(), b"\x03\x02\x1a\x00\x08\x15\x07\x01\x0e\x21\x08".to_vec()];
-    let derivation = [&[2, 3, 5, 9][..], b"x:i16 = floor(single * 7) + small"].concat();
-    text_seeds.chain(token_seeds).chain([derivation]).collect()
+    let derivations = ["x:i16 = floor(single * 7) + small", "x:u64 = big % 1048576 << small"];
+    let derivations = derivations.iter().map(|text| [&[2, 3, 5, 9][..], text.as_bytes()].concat());
+    text_seeds.chain(token_seeds).chain(derivations).collect()
 }
 
 fn number(script: &mut Script<'_>) -> f64 {

@@ -31,6 +31,8 @@ const OPEN_FILES: usize = 256;
 #[derive(Debug)]
 pub(super) struct RecordMapping<'a> {
     pub(super) source: &'a Source,
+    /// The source's columns, under the names that the dataset has for them.
+    pub(super) sources: Vec<Column>,
     pub(super) derivations: DerivationSet,
     /// The stored columns, as indexes into the source's columns followed by the derived columns.
     pub(super) stored: Vec<usize>,
@@ -46,7 +48,7 @@ pub(super) struct WorkerPool {
 impl RecordMapping<'_> {
     /// Returns all columns that can be stored.
     pub(super) fn columns(&self) -> Vec<Column> {
-        self.source.columns().into_iter().chain(self.derivations.columns().cloned()).collect()
+        self.sources.iter().chain(self.derivations.columns()).cloned().collect()
     }
 
     /// Appends all records of an epoch to the job. After an error, the epoch is incomplete and must not be committed.
@@ -139,7 +141,7 @@ impl RecordMapping<'_> {
         filler: &mut Vec<u8>,
         append: impl FnOnce(&[ColumnView<'_>], &[OutOfRange]) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let RecordMapping { source, derivations, stored } = self;
+        let RecordMapping { source, derivations, stored, .. } = self;
         let mut views = chunk.views(records)?;
         if let Some(kind) = source.filler() {
             kind.fill(epoch, chunk.file.rank, chunk.first, chunk.records, filler);

@@ -22,11 +22,12 @@ use super::index::{IndexReport, IndexRun};
 use super::ingest_report::{EpochReport, Report};
 use super::job::{Job, STALL_S};
 use super::level_count::{self, LevelCount};
+use super::rename::{proposal, renamed};
 use super::series::Series;
 use crate::failure::{Failure, complain};
 use crate::mpi::World;
 use crate::progress::ProgressLines;
-use crate::text;
+use crate::text::{self, shell_quoted};
 use turbidite_source::{DatasetEntry, Nulls, Source, SourceOptions, parse_columns};
 
 /// Index the records of dump files, epoch by epoch
@@ -39,8 +40,8 @@ use turbidite_source::{DatasetEntry, Nulls, Source, SourceOptions, parse_columns
 /// tools can read.
 #[derive(Debug, Clone, Args)]
 #[command(after_long_help = "\
-Derived columns are computed in f64 and stored as f32, with --si as f64, unless a type is given. The report counts values \
-that are too large or too small for f32. Derived columns may use the columns of the source, \
+Derived columns are stored as f32, with --si as f64, unless a type is given. Integers are computed exactly, all other \
+numbers in f64. The report counts values that are too large or too small for f32. Derived columns may use the columns of the source, \
 columns derived before them, and for VPIC the constants of each file's header: header.step, header.nx, .ny, .nz, .dt, \
 .dx, .dy, .dz, .x0, .y0, .z0, .cvac, .eps0, .damp, .rank, .ranks, .species, .q_m (charge over mass). VPIC's columns \
 are dx, dy, dz (position in the cell, -1 to 1), i (cell), ux, uy, uz (momentum/mc), w (weight).
@@ -101,6 +102,10 @@ pub(crate) struct Ingest {
     /// A column to compute: 'name=expression' or 'name:type=expression' (may be repeated)
     #[arg(long, value_name = "DERIVATION")]
     derive: Vec<String>,
+    /// Another name for a column of the source, which all other options but --columns then use: 'old=new' (may be
+    /// repeated)
+    #[arg(long, value_name = "OLD=NEW")]
+    rename: Vec<String>,
     /// A column not to store (may be repeated); derivations may still use it
     #[arg(long, value_name = "COLUMN")]
     drop: Vec<String>,
@@ -401,14 +406,14 @@ impl Ingest {
     /// Parses the derivations and determines the stored columns.
     fn recipe<'a>(&self, source: &'a Source) -> Result<RecordMapping<'a>, Failure> {
         let known = |name: &str| source.constant(name).map(|_| 0.0);
-        let sources = source.columns();
+        let sources = renamed(source.columns(), &self.rename)?;
         let parsed = if self.si {
             DerivationSet::parse_in_si_units(&self.derive, &sources, &known)
         } else {
             DerivationSet::parse(&self.derive, &sources, &known)
         };
         let derivations = parsed.map_err(|error| Failure::Usage(format!("--derive: {error}")))?;
-        let mut recipe = RecordMapping { source, derivations, stored: Vec::new() };
+        let mut recipe = RecordMapping { source, sources, derivations, stored: Vec::new() };
         let columns = recipe.columns();
         let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
         for name in &self.drop {
@@ -452,7 +457,10 @@ impl Ingest {
             )));
         }
         let schema = Schema::clustered(columns, &key).map_err(|error| match &error {
-            SchemaError::Name { name } => Failure::Usage(format!("{error}; --drop '{name}' leaves it out")),
+            SchemaError::Name { name } | SchemaError::Repeated { name } => {
+                let (rename, name) = (proposal(name, &all), shell_quoted(name));
+                Failure::Usage(format!("{error}; {rename} gives it another name, --drop {name} leaves it out"))
+            }
             _ => error.into(),
         })?;
         match self.period.clone() {

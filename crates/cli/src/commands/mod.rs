@@ -30,6 +30,7 @@ pub(crate) mod man;
 mod pairs;
 pub(crate) mod quantiles;
 pub(crate) mod query;
+mod rename;
 pub(crate) mod report;
 pub(crate) mod salvage;
 mod series;

@@ -9,13 +9,11 @@ use super::ExpressionError;
 use super::parse::{Chained, Name, Syntax, SyntaxKind};
 use super::tokens::SourceText;
 use super::tree::{BinaryOp, ColumnRef, CompareOp, Condition, Number, UnaryOp, rounded};
+use super::whole::{self, Fault};
 
 /// Maximum depth of a tree. A chain of one arithmetic operator is as deep as it is long. All walks over the tree are
 /// recursive and rely on this limit.
 const MAX_TREE_DEPTH: usize = 200;
-
-/// Magnitude above which integer literals are converted to `f64`. [`Value::compare`] is exact for integers below it.
-pub(super) const MAX_WHOLE: i128 = 1 << 100;
 
 /// The names in scope.
 pub(super) enum Names<'a> {
@@ -41,10 +39,20 @@ enum Bound {
 
 type Result<T> = std::result::Result<T, ExpressionError>;
 
+/// Returns the literal of a computed integer, or else the computation. The least integer has no text that parses to it,
+/// and a computation without a result has its effect where it is evaluated.
+fn fold_whole(result: std::result::Result<i128, Fault>, computation: impl FnOnce() -> Number) -> Number {
+    match result {
+        Ok(value) if value != i128::MIN => Number::Literal(Value::Int(value)),
+        _ => computation(),
+    }
+}
+
 fn fold_unary(op: UnaryOp, operand: Number) -> Number {
     match (op, operand.literal()) {
-        (UnaryOp::Negate, Some(Value::Int(value))) => Number::Literal(Value::Int(-value)),
-        (UnaryOp::Abs, Some(Value::Int(value))) => Number::Literal(Value::Int(value.abs())),
+        (UnaryOp::Negate | UnaryOp::Invert | UnaryOp::Abs, Some(Value::Int(value))) => {
+            fold_whole(whole::unary(op, value), || Number::Unary(op, Box::new(operand)))
+        }
         (_, Some(value)) => Number::Literal(Value::Float(op.apply(value.as_f64()))),
         (_, None) => Number::Unary(op, Box::new(operand)),
     }
@@ -54,18 +62,21 @@ fn fold_binary(op: BinaryOp, left: Number, right: Number) -> Number {
     let (Some(a), Some(b)) = (left.literal(), right.literal()) else {
         return Number::Binary(op, Box::new(left), Box::new(right));
     };
-    if let (Value::Int(a), Value::Int(b)) = (a, b) {
-        let whole = match op {
-            BinaryOp::Add => a.checked_add(b),
-            BinaryOp::Subtract => a.checked_sub(b),
-            BinaryOp::Multiply => a.checked_mul(b),
-            BinaryOp::Divide | BinaryOp::Remainder => None,
-        };
-        if let Some(whole) = whole.filter(|whole| (-MAX_WHOLE..=MAX_WHOLE).contains(whole)) {
-            return Number::Literal(Value::Int(whole));
+    match (a, b) {
+        (Value::Int(a), Value::Int(b)) if op != BinaryOp::Divide => {
+            fold_whole(whole::binary(op, a, b), || Number::Binary(op, Box::new(left), Box::new(right)))
         }
+        _ => Number::Literal(Value::Float(op.apply(a.as_f64(), b.as_f64()))),
     }
-    Number::Literal(Value::Float(op.apply(a.as_f64(), b.as_f64())))
+}
+
+/// Returns advice for those who join conditions by operators of bits, as in NumPy.
+fn advice(op: BinaryOp) -> Option<&'static str> {
+    match op {
+        BinaryOp::And => Some("; join conditions by AND"),
+        BinaryOp::Or => Some("; join conditions by OR"),
+        _ => None,
+    }
 }
 
 /// Rounds a literal to the type of the float column that it is compared with.
@@ -135,11 +146,47 @@ impl<'a> Binder<'a> {
     pub(super) fn number(&self, expr: &Syntax<'_>, depth: usize) -> Result<Number> {
         match self.bind(expr, depth)? {
             Bound::Number(number) => Ok(number),
-            Bound::Condition(_) => {
-                let (position, near) = (self.source.position(expr.place), self.source.near(expr.place));
-                Err(ExpressionError::NotANumber { position, near })
-            }
+            Bound::Condition(_) => Err(self.not_a_number(expr)),
         }
+    }
+
+    fn not_a_number(&self, expr: &Syntax<'_>) -> ExpressionError {
+        // In `a > 1 & b < 2`, the comparison `a > (1 & b)` is compared with 2.
+        if let SyntaxKind::Compare(_, _, last) | SyntaxKind::Between { high: last, .. } = &expr.kind
+            && let SyntaxKind::Arithmetic(op, ..) = &last.kind
+            && let Some(advice) = advice(*op)
+        {
+            let what = format!("'{}' binds more tightly than comparisons{advice}", op.sign());
+            return self.source.syntax(last.place, what);
+        }
+        let (position, near) = (self.source.position(expr.place), self.source.near(expr.place));
+        ExpressionError::NotANumber { position, near }
+    }
+
+    /// Binds an operand of an operator of arithmetic.
+    fn operand(&self, op: BinaryOp, expr: &Syntax<'_>, depth: usize) -> Result<Number> {
+        let advice = advice(op).unwrap_or_default();
+        match self.bind(expr, depth)? {
+            Bound::Number(number) if number.is_whole() || !op.is_of_bits() => Ok(number),
+            Bound::Number(number) => {
+                let what = format!("'{}' takes integers, and {number} is a float{advice}", op.sign());
+                Err(self.source.syntax(expr.place, what))
+            }
+            Bound::Condition(_) if !advice.is_empty() => {
+                Err(self.source.syntax(expr.place, format!("'{}' takes integers, not conditions{advice}", op.sign())))
+            }
+            Bound::Condition(_) => Err(self.not_a_number(expr)),
+        }
+    }
+
+    /// Binds `~` and its operand.
+    fn inverted(&self, operand: &Syntax<'_>, depth: usize) -> Result<Number> {
+        let what = match self.bind(operand, depth)? {
+            Bound::Number(number) if number.is_whole() => return Ok(fold_unary(UnaryOp::Invert, number)),
+            Bound::Number(number) => format!("'~' takes integers, and {number} is a float"),
+            Bound::Condition(_) => "'~' takes integers, not conditions; negate conditions by NOT".to_owned(),
+        };
+        Err(self.source.syntax(operand.place, what))
     }
 
     fn bind(&self, expr: &Syntax<'_>, depth: usize) -> Result<Bound> {
@@ -158,6 +205,7 @@ impl<'a> Binder<'a> {
             SyntaxKind::Call { name, is_plain, arguments } => self.call(name, *is_plain, arguments, expr.place, depth),
             SyntaxKind::Plus(operand) => self.number(operand, depth).map(Bound::Number),
             SyntaxKind::Negate(operand) => Ok(Bound::Number(fold_unary(UnaryOp::Negate, self.number(operand, depth)?))),
+            SyntaxKind::Invert(operand) => self.inverted(operand, depth).map(Bound::Number),
             SyntaxKind::Not(operand) => Ok(Bound::Condition(Condition::Not(Box::new(self.condition(operand, depth)?)))),
             SyntaxKind::Chain(op, ..) => {
                 let operands = self.chain(expr, *op, depth)?;
@@ -170,7 +218,8 @@ impl<'a> Binder<'a> {
                 if let Some(condition) = self.tuple_compare(None, left, right)? {
                     return Ok(Bound::Condition(condition));
                 }
-                Ok(Bound::Number(fold_binary(*op, self.number(left, depth)?, self.number(right, depth)?)))
+                let (left, right) = (self.operand(*op, left, depth)?, self.operand(*op, right, depth)?);
+                Ok(Bound::Number(fold_binary(*op, left, right)))
             }
             SyntaxKind::Compare(op, left, right) => {
                 if let Some(condition) = self.tuple_compare(Some(*op), left, right)? {
@@ -238,7 +287,7 @@ impl<'a> Binder<'a> {
     }
 
     fn literal(&self, text: &str, place: usize) -> Result<Number> {
-        if let Some(whole) = text.parse::<i128>().ok().filter(|whole| *whole <= MAX_WHOLE) {
+        if let Ok(whole) = text.parse() {
             return Ok(Number::Literal(Value::Int(whole)));
         }
         let number = text.parse().map_err(|_| self.source.syntax(place, "not a number"))?;

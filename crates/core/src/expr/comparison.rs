@@ -33,7 +33,6 @@ impl Comparison<'_> {
         match self.plan {
             ExpressionPlan::Range { source: of, .. } | ExpressionPlan::Member { source: of, .. } => source(of),
             ExpressionPlan::Tuple { columns, .. } => columns.iter().for_each(source),
-            ExpressionPlan::Whole { left, right, .. } => [left, right].into_iter().for_each(source),
             ExpressionPlan::Compare { left, right, .. } => {
                 gather(&left.tree, &mut columns, &mut epoch);
                 gather(&right.tree, &mut columns, &mut epoch);
@@ -67,7 +66,6 @@ pub(super) fn fold<T, E>(
         ExpressionPlan::Constant(_)
         | ExpressionPlan::Range { .. }
         | ExpressionPlan::Member { .. }
-        | ExpressionPlan::Whole { .. }
         | ExpressionPlan::Compare { .. }
         | ExpressionPlan::ComputedRange { .. }
         | ExpressionPlan::ComputedMember { .. }

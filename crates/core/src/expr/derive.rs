@@ -7,21 +7,24 @@ use crate::schema::{Column, ColumnView, DataType, EPOCH_COLUMN, OutOfRange};
 
 use super::ExpressionError;
 use super::bind::{Binder, Names};
+use super::chunks::{CHUNK_ROWS, Chunks};
+use super::number_bytes::{store_floats, store_whole};
 use super::parse::parse;
-use super::program::{CHUNK_ROWS, Chunks, Program, Scalar, Stack};
+use super::program::{Formula, Program, Scalar, Stack, Values};
 use super::tokens::SourceText;
 use super::tree::{Number, gather};
+use super::whole_program::Faults;
 
-/// A column that is computed from others in `f64`.
+/// A column that is computed from others: integers in 128 bits, all other numbers in `f64`.
 ///
 /// A float column stores the result rounded to its type. An integer column stores the result rounded to the nearest
-/// integer (ties to even). For an integer column, NaN and values out of range are errors. For an `f32` column, values
-/// out of range are counted.
+/// integer (ties to even). For an integer column, NaN and values out of range are errors, as is an integer operation
+/// without a result in any column. For an `f32` column, values out of range are counted.
 #[derive(Debug, Clone)]
 pub struct Derivation {
     column: Column,
     tree: Number,
-    program: Program,
+    formula: Formula,
     inputs: Vec<usize>,
     types: Vec<DataType>,
     /// Factor of each input, by slot.
@@ -35,15 +38,16 @@ struct Views<'a> {
     factors: &'a [f64],
 }
 
-impl Chunks for Views<'_> {
-    fn load(&self, slot: usize, first_row: usize, out: &mut [f64]) {
-        let view = &self.columns[slot];
+/// Writes the values of a numeric column from a row on to a slice of another type.
+macro_rules! load_values {
+    ($view:expr, $first_row:expr, $out:expr, $as:ty) => {{
+        let view = $view;
         macro_rules! values {
             ($type:ty) => {
-                for (row, out) in out.iter_mut().enumerate() {
+                for (row, out) in $out.iter_mut().enumerate() {
                     let mut raw = [0u8; size_of::<$type>()];
-                    raw.copy_from_slice(view.value(first_row + row));
-                    *out = <$type>::from_le_bytes(raw) as f64;
+                    raw.copy_from_slice(view.value($first_row + row));
+                    *out = <$type>::from_le_bytes(raw) as $as;
                 }
             };
         }
@@ -61,6 +65,12 @@ impl Chunks for Views<'_> {
             // Binding rejects such columns.
             DataType::FixedBytes(_) => {}
         }
+    }};
+}
+
+impl Chunks for Views<'_> {
+    fn load(&self, slot: usize, first_row: usize, out: &mut [f64]) {
+        load_values!(&self.columns[slot], first_row, out, f64);
         let factor = self.factors[slot];
         if factor != 1.0 {
             out.iter_mut().for_each(|value| *value *= factor);
@@ -73,6 +83,14 @@ impl Chunks for Views<'_> {
             raw.copy_from_slice(self.columns[slot].value(first_row + row));
             *out = f64::from(i32::from_le_bytes(raw));
         }
+    }
+
+    fn load_whole(&self, slot: usize, first_row: usize, out: &mut [i128]) {
+        load_values!(&self.columns[slot], first_row, out, i128);
+    }
+
+    fn epoch(&self) -> u64 {
+        unreachable!("derivations cannot use the epoch")
     }
 }
 
@@ -124,48 +142,6 @@ fn si_factor(unit: &str) -> Option<f64> {
     (factor.is_finite() && parts.all(is_base)).then_some(factor)
 }
 
-/// Returns whether a value is too large or too small for `f32`, which stores `stored` instead, with a larger relative
-/// error than that of rounding to 24 bits. NaN and infinities are stored exactly.
-fn is_out_of_range(value: f64, stored: f32) -> bool {
-    const ROUNDING: f64 = 1.0 / (1u32 << 24) as f64;
-    !stored.is_normal() && (f64::from(stored) - value).abs() > value.abs() * ROUNDING
-}
-
-/// Appends values as `f32`. Returns the numbers of values that are too large and too small for `f32`.
-fn store_f32(values: &[f64], out: &mut Vec<u8>) -> (u64, u64) {
-    // Of a float, the exponent's highest seven bits. They are zero in the sum with the exponent's lowest bit if the
-    // float is zero, subnormal, infinite or NaN.
-    const EXPONENT: u32 = 0x7f00_0000;
-    const LOWEST: u32 = 0x0080_0000;
-    let start = out.len();
-    out.extend(values.iter().flat_map(|value| (*value as f32).to_le_bytes()));
-    let (stored, _) = out[start..].as_chunks();
-    let is_special = |raw: &[u8; 4]| u32::from_le_bytes(*raw).wrapping_add(LOWEST) & EXPONENT == 0;
-    // Without a branch, so that the loop is vectorised. Most chunks have no such values.
-    let found = stored.iter().fold(0, |found, raw| found | u32::from(is_special(raw)));
-    if found == 0 { (0, 0) } else { count_out_of_range(values) }
-}
-
-/// Returns the numbers of values that are too large and too small for `f32`.
-fn count_out_of_range(values: &[f64]) -> (u64, u64) {
-    let lost: u64 = values.iter().map(|value| u64::from(is_out_of_range(*value, *value as f32))).sum();
-    if lost == 0 {
-        // The zeros, infinities and so on are results of the derivation.
-        return (0, 0);
-    }
-    let overflows = values.iter().filter(|value| value.is_finite() && (**value as f32).is_infinite()).count() as u64;
-    (overflows, lost - overflows)
-}
-
-/// Rounds like `f64::round_ties_even`, which calls the C library on targets without a rounding instruction.
-fn round_ties_even(value: f64) -> f64 {
-    // Floats of at least this magnitude are integers. Adding it to a smaller float rounds off the fraction, by IEEE
-    // 754's default rounding.
-    const WHOLE: f64 = (1u64 << 52) as f64;
-    let pushed = WHOLE.copysign(value);
-    if value.abs() < WHOLE { (value + pushed) - pushed } else { value }
-}
-
 impl Derivation {
     /// Parses a derivation over the columns `inputs` and the constants of the source. `constants` returns a constant's
     /// value by its full name (`"header.x0"`). Only the existence of a constant is checked: its value may differ in
@@ -194,19 +170,31 @@ impl Derivation {
         inputs: &[Column],
         constants: &dyn Fn(&str) -> Option<f64>,
     ) -> Result<Self, ExpressionError> {
-        Self::parse_as(text, inputs, constants, DataType::F32)
+        Self::parse_as(text, inputs, constants, false)
     }
 
-    /// Parses a derivation whose column has the type `default` unless the text states another one.
+    /// Parses a derivation over columns in the units of the source, or in SI units.
     fn parse_as(
         text: &str,
         inputs: &[Column],
         constants: &dyn Fn(&str) -> Option<f64>,
-        default: DataType,
+        in_si_units: bool,
     ) -> Result<Self, ExpressionError> {
-        let (column, expression, skipped) = split(text, default)?;
+        let (column, expression, skipped) = split(text, if in_si_units { DataType::F64 } else { DataType::F32 })?;
         let expr = parse(&SourceText::new(expression, skipped))?;
-        let binder = Binder::new(SourceText::new(expression, skipped), inputs, Names::Derivation(constants));
+        let factor = |column: &Column| match &column.unit {
+            Some(unit) if in_si_units => si_factor(unit),
+            _ => Some(1.0),
+        };
+        let mut scaled = inputs.to_vec();
+        // The product with a factor is a float.
+        let is_scaled = |column: &&mut Column| column.data_type.is_numeric() && factor(column) != Some(1.0);
+        scaled.iter_mut().filter(is_scaled).for_each(|column| {
+            if !column.data_type.is_float() {
+                column.data_type = DataType::F64;
+            }
+        });
+        let binder = Binder::new(SourceText::new(expression, skipped), &scaled, Names::Derivation(constants));
         let tree = binder.derivation(&expr)?;
         let constants = binder.constants();
         let mut used = Vec::new();
@@ -214,9 +202,20 @@ impl Derivation {
         used.sort_unstable();
         used.dedup();
         let types = used.iter().map(|index| inputs[*index].data_type).collect();
-        let factors = vec![1.0; used.len()];
-        let program = Program::new(&tree, &|index| used.partition_point(|used| *used < index));
-        Ok(Self { column, tree, program, inputs: used, types, factors, constants })
+        let factor = |index: &usize| {
+            let column = &inputs[*index];
+            factor(column).ok_or_else(|| {
+                let unit = column.unit.clone().unwrap_or_default();
+                ExpressionError::Unit { column: column.name.clone(), unit }
+            })
+        };
+        let factors = used.iter().map(factor).collect::<Result<_, _>>()?;
+        let slot_of = |index: usize| used.partition_point(|used| *used < index);
+        let formula = match column.data_type.is_float() {
+            true => Formula::Float(Program::new(&tree, &slot_of)),
+            false => Formula::new(&tree, &slot_of),
+        };
+        Ok(Self { column, tree, formula, inputs: used, types, factors, constants })
     }
 
     /// Returns the name and type of the derived column.
@@ -240,8 +239,9 @@ impl Derivation {
     /// `inputs` are the columns that were passed to [`Derivation::parse`], in the same order.
     ///
     /// # Errors
-    /// [`ExpressionError::ValueRange`] for a value out of the range of the integer type, [`ExpressionError::Input`] for
-    /// inputs or constants that are missing or have another type. An error leaves `out` unchanged.
+    /// [`ExpressionError::ValueRange`] for a value out of the range of the integer type, [`ExpressionError::Whole`] for
+    /// an integer operation without a result, [`ExpressionError::Input`] for inputs or constants that are missing or
+    /// have another type. An error leaves `out` unchanged.
     pub fn evaluate(
         &self,
         inputs: &[ColumnView<'_>],
@@ -268,8 +268,8 @@ impl Derivation {
         let (mut overflows, mut underflows) = (0, 0);
         for first_row in (0..rows).step_by(CHUNK_ROWS) {
             let chunk_rows = CHUNK_ROWS.min(rows - first_row);
-            let values = self.program.run(&views, &scalars, first_row, chunk_rows, &mut stack);
-            match self.store(values, first_row, out) {
+            let (values, faults) = self.formula.run(&views, &scalars, first_row, chunk_rows, &mut stack);
+            match self.store(values, faults, first_row, out) {
                 Ok((large, small)) => {
                     overflows += large;
                     underflows += small;
@@ -303,49 +303,41 @@ impl Derivation {
     }
 
     /// Appends a chunk of values. Returns the numbers of values that are too large and too small for `f32`.
-    fn store(&self, values: &[f64], first_row: usize, out: &mut Vec<u8>) -> Result<(u64, u64), ExpressionError> {
-        macro_rules! whole {
-            ($type:ty) => {{
-                // Both ends are zero or powers of two in magnitude, hence exact in f64. `above` is the first value that
-                // is too large.
-                let (low, above) = (<$type>::MIN as f64, 2f64.powi(<$type>::MAX.count_ones() as i32));
-                const WIDTH: usize = size_of::<$type>();
-                let start = out.len();
-                out.resize(start + values.len() * WIDTH, 0);
-                for (row, (slot, value)) in out[start..].chunks_exact_mut(WIDTH).zip(values).enumerate() {
-                    let rounded = round_ties_even(*value);
-                    // Both comparisons are false for NaN.
-                    if !(rounded >= low && rounded < above) {
-                        return Err(self.out_of_range(first_row + row, *value));
-                    }
-                    slot.copy_from_slice(&(rounded as $type).to_le_bytes());
-                }
-            }};
-        }
-        match self.column.data_type {
-            DataType::F32 => return Ok(store_f32(values, out)),
-            DataType::F64 => out.extend(values.iter().flat_map(|value| value.to_le_bytes())),
-            DataType::I8 => whole!(i8),
-            DataType::I16 => whole!(i16),
-            DataType::I32 => whole!(i32),
-            DataType::I64 => whole!(i64),
-            DataType::U8 => whole!(u8),
-            DataType::U16 => whole!(u16),
-            DataType::U32 => whole!(u32),
-            DataType::U64 => whole!(u64),
-            // `split` rejects other types.
-            DataType::FixedBytes(_) => {}
-        }
-        Ok((0, 0))
-    }
-
-    fn out_of_range(&self, row: usize, value: f64) -> ExpressionError {
-        ExpressionError::ValueRange {
-            column: self.column.name.clone(),
-            row,
-            value: format!("{value:?}"),
-            data_type: self.column.data_type,
-        }
+    ///
+    /// # Errors
+    /// The error of the first row with a fault or a value that does not fit.
+    fn store(
+        &self,
+        values: Values<'_>,
+        faults: &Faults,
+        first_row: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(u64, u64), ExpressionError> {
+        let Column { name, data_type, .. } = &self.column;
+        let without_result = |row: usize, what: String| ExpressionError::Whole {
+            column: name.clone(),
+            row: first_row + row,
+            expression: self.tree.to_string(),
+            what,
+        };
+        let fault = faults.first();
+        let results = |rows: usize| fault.map_or(rows, |(row, _)| row);
+        let counts = match values {
+            Values::Float(values) => {
+                store_floats(*data_type, &values[..results(values.len())], out).map_err(|row| {
+                    let (row, value) = (first_row + row, format!("{:?}", values[row]));
+                    ExpressionError::ValueRange { column: name.clone(), row, value, data_type: *data_type }
+                })?
+            }
+            Values::Whole(values) => {
+                store_whole(*data_type, &values[..results(values.len())], out).map_err(|row| {
+                    let what = format!("is {}, which does not fit {data_type}; use a wider type", values[row]);
+                    without_result(row, what)
+                })?;
+                (0, 0)
+            }
+        };
+        fault.map_or(Ok(counts), |(row, fault)| Err(without_result(row, fault.what().to_owned())))
     }
 }
 
@@ -396,19 +388,19 @@ impl DerivationSet {
         sources: &[Column],
         constants: &dyn Fn(&str) -> Option<f64>,
     ) -> Result<Self, ExpressionError> {
-        Self::parse_as(texts, sources, constants, DataType::F32)
+        Self::parse_as(texts, sources, constants, false)
     }
 
     fn parse_as(
         texts: &[impl AsRef<str>],
         sources: &[Column],
         constants: &dyn Fn(&str) -> Option<f64>,
-        default: DataType,
+        in_si_units: bool,
     ) -> Result<Self, ExpressionError> {
         let mut columns = sources.to_vec();
         let mut derivations = Vec::with_capacity(texts.len());
         for text in texts {
-            let derivation = Derivation::parse_as(text.as_ref(), &columns, constants, default)?;
+            let derivation = Derivation::parse_as(text.as_ref(), &columns, constants, in_si_units)?;
             let name = &derivation.column.name;
             if columns.iter().any(|column| column.name.eq_ignore_ascii_case(name)) {
                 let reason = "a source column or an earlier derivation has that name";
@@ -445,15 +437,7 @@ impl DerivationSet {
         sources: &[Column],
         constants: &dyn Fn(&str) -> Option<f64>,
     ) -> Result<Self, ExpressionError> {
-        let mut set = Self::parse_as(texts, sources, constants, DataType::F64)?;
-        for derivation in &mut set.derivations {
-            for (index, factor) in derivation.inputs.iter().zip(&mut derivation.factors) {
-                let Some(Column { name, unit: Some(unit), .. }) = sources.get(*index) else { continue };
-                *factor = si_factor(unit)
-                    .ok_or_else(|| ExpressionError::Unit { column: name.clone(), unit: unit.clone() })?;
-            }
-        }
-        Ok(set)
+        Self::parse_as(texts, sources, constants, true)
     }
 
     /// Returns the derivations in order.
@@ -525,22 +509,5 @@ impl DerivedColumns {
     /// Returns the packed values of every column, in order.
     pub fn into_values(self) -> Vec<Vec<u8>> {
         self.columns.into_iter().map(|(_, values)| values).collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rounding_is_that_of_the_standard_library() {
-        let mut values =
-            vec![0.0, 0.5, 1.5, 2.5, 0.499_999_999_999_999_94, 4_503_599_627_370_495.5, 4_503_599_627_370_497.0];
-        values.extend([9_007_199_254_740_993.0, 1e300, f64::INFINITY, f64::MIN_POSITIVE]);
-        values.extend((0..2_000).map(|step| f64::from(step) * 0.125));
-        for value in values.iter().flat_map(|value| [*value, -value]) {
-            assert_eq!(round_ties_even(value), value.round_ties_even(), "{value}");
-        }
-        assert!(round_ties_even(f64::NAN).is_nan());
     }
 }

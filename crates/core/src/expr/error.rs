@@ -61,6 +61,8 @@ pub enum ExpressionError {
         "derived column '{column}', row {row}: {value} does not fit {data_type}; derive it as f32 or f64, or fix the expression"
     )]
     ValueRange { column: String, row: usize, value: String, data_type: DataType },
+    #[error("derived column '{column}', row {row}: {expression} {what}")]
+    Whole { column: String, row: usize, expression: String, what: String },
     #[error("box '{text}': {what}")]
     Box { text: String, what: String },
     #[error("period '{text}': {what}")]

@@ -65,12 +65,12 @@ impl Mask {
 
     /// Tests pairs of values, and sets the bits of the rows from `first_row` on. `first_row` is a multiple of 64.
     #[inline]
-    pub(super) fn set_pairs<T: Copy>(
+    pub(super) fn set_pairs<A: Copy, B: Copy>(
         &mut self,
         first_row: usize,
-        left: &[T],
-        right: &[T],
-        test: impl Fn(T, T) -> bool,
+        left: &[A],
+        right: &[B],
+        test: impl Fn(A, B) -> bool,
     ) {
         let words = &mut self.words[first_row / WORD_ROWS..];
         for ((word, left), right) in words.iter_mut().zip(left.chunks(WORD_ROWS)).zip(right.chunks(WORD_ROWS)) {
@@ -88,6 +88,12 @@ impl Mask {
         let part = Self::of(values, test);
         let first = first_row / WORD_ROWS;
         self.words[first..first + part.words.len()].copy_from_slice(&part.words);
+    }
+
+    /// Sets or clears the bit of one row.
+    pub(super) fn put(&mut self, row: usize, value: bool) {
+        let (word, bit) = (&mut self.words[row / WORD_ROWS], 1 << (row % WORD_ROWS));
+        *word = if value { *word | bit } else { *word & !bit };
     }
 
     /// Inverts the mask.

@@ -43,7 +43,8 @@ macro_rules! codes {
         }
     })* };
 }
-codes!(i8, i16, i32, i64, u8, u16, u32, u64);
+// Several integers of 128 bits have one code.
+codes!(i8, i16, i32, i64, u8, u16, u32, u64, i128);
 
 impl Code for f64 {
     #[inline(always)]
@@ -68,7 +69,7 @@ fn hash(code: u64) -> u64 {
 
 fn code_of(value: Value) -> u64 {
     match value {
-        // Members are column values within the range of i64 or u64. The low 64 bits are the code.
+        // The low 64 bits are the code. They differ for the values of one column type.
         Value::Int(value) => value as u64,
         Value::Float(value) => value.code(),
     }
@@ -123,6 +124,13 @@ impl Members {
     pub(super) fn contains<T: Code>(&self, value: T) -> bool {
         let code = value.code();
         code != self.free && self.table[self.place(code)] == code
+    }
+
+    /// Returns whether an integer of 128 bits is a member.
+    #[inline]
+    pub(super) fn contains_whole(&self, value: i128) -> bool {
+        let order = |member: &Value| member.compare(Value::Int(value)).unwrap_or(Ordering::Less);
+        self.contains(value) && self.sorted.binary_search_by(order).is_ok()
     }
 
     /// Returns whether a value passes the filter, as all members do.

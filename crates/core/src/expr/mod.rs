@@ -8,54 +8,64 @@
 //! - Byte strings: `x'0a1b'`. A `fixed_bytes` column compares with them by `=`, `<>` and `IN`.
 //! - Tuples of integers and byte strings: `(cpu, id) = (3, 17)`, `(cpu, id) IN ((3, 17), (4, 5))`, and their negations.
 //! - `epoch` is a column of every predicate. `header.x0` is a constant of the source file, in derivations.
-//! - `+ - * / %`, unary minus, `abs(x)`, `sqrt(x)`, `floor(x)`, and `bits_i32(x)`: the bits of an `f32` column as an
-//!   `i32`.
+//! - `+ - * / // %`, unary minus, `abs(x)`, `sqrt(x)`, `floor(x)`, and `bits_i32(x)`: the bits of an `f32` column as an
+//!   `i32`. `& | ~ << >>` of integers.
 //! - `= == <> != < <= > >=`, `BETWEEN`, `IN (…)`, each with `NOT`; `isnan(x)`, `TRUE`, `FALSE`, `AND`, `OR`, `NOT`.
 //!
 //! # Meaning
 //!
-//! Expressions follow NumPy, and thereby IEEE 754:
+//! An expression is an integer or a float. Integer columns, `epoch`, integer literals, and the results of
+//! `+ - * // % & | ~ << >>` and unary minus of integers are integers. All other expressions are floats.
+//!
+//! Integers are computed in 128 bits, and compared exactly, with floats as well. `//` truncates. An overflow, a zero
+//! divisor and a shift by less than 0 or more than 127 have no result: an error in a derivation. In a predicate, the
+//! row matches neither the comparison nor its negation (Kleene's logic).
+//!
+//! Floats follow NumPy, and thereby IEEE 754:
 //!
 //! - `=`, `<`, `<=`, `>`, `>=`, `BETWEEN` and `IN` are false for NaN. Hence `<>`, `NOT IN`, `NOT BETWEEN` and
 //!   `NOT (x > 1)` are *true* for NaN. `isnan(x)` is true for NaN only.
 //! - -0.0 equals 0.0. Infinities are ordinary values.
 //! - A literal, or an expression of literals, is rounded to the type of the bare float column that it is compared with:
 //!   `energy > 0.1` on an `f32` column compares with the `f32` nearest to 0.1.
-//! - A bare integer column (or `epoch`) compares exactly, with literals and with other integer columns, over the whole
-//!   range of `i64` and `u64`.
-//! - All other expressions are computed and compared in `f64`. Division by zero returns an infinity or NaN. Remainder
-//!   by zero returns NaN. `%` is C's `fmod`: the result has the sign of the dividend, as in SQL and `np.fmod`, but not
-//!   in `np.mod`.
-//! - Integer literals, and `+`, `-` and `*` of integer literals, are exact: `9007199254740992 + 1` is 9007199254740993.
+//! - Floats are computed and compared in `f64`. Division by zero returns an infinity or NaN. Remainder by zero returns
+//!   NaN. `%` is C's `fmod`: the result has the sign of the dividend, as in SQL and `np.fmod`, but not in `np.mod`.
+//!   `x // y` is `x / y` without its fraction.
 //!
 //! # Map
 //!
 //! `builder` converts expressions composed by a program to text. `tokens` splits text within fixed limits, and `parse`
 //! parses it. `bind` (`bind_tuple` for tuples) resolves names and types, and makes the typed `tree`. `space` converts
-//! boxes to comparisons. `plan` chooses the execution of each comparison: on native slices (`mask`) or in `f64` chunks
-//! (`program`). `comparison` folds a predicate over its comparisons. [`Predicate`] evaluates (`predicate_input`) and
-//! prunes (`prune`: interval arithmetic over column statistics; `keys`: lists of keys). [`Derivation`] computes
-//! columns.
+//! boxes to comparisons. `plan` chooses the execution of each comparison: on native slices (`mask`) or in chunks of
+//! floats (`program`) or integers (`whole_program`, `whole`). `comparison` folds a predicate over its comparisons.
+//! [`Predicate`] evaluates (`predicate_input`) and prunes (`prune`, `prune_whole`: interval arithmetic over column
+//! statistics; `keys`: lists of keys). [`Derivation`] computes columns, and `number_bytes` stores them.
 
 mod bind;
 mod bind_tuple;
 mod builder;
+mod chunks;
 mod comparison;
 mod derive;
 mod error;
 mod keys;
 mod mask;
 mod members;
+mod number_bytes;
 mod parse;
 mod plan;
+mod precedence;
 mod predicate;
 mod predicate_input;
 mod program;
 mod prune;
+mod prune_whole;
 mod space;
 mod tokens;
 mod tree;
 mod tuples;
+mod whole;
+mod whole_program;
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
-//! Parses an expression to a syntax tree, by precedence climbing over one table of operators.
+//! Parses an expression to a syntax tree, by precedence climbing over one table of operators (`precedence`).
 
 use super::error::ExpressionError;
+use super::precedence::{self, NOT, SIGN};
 use super::tokens::{Keyword, Kind, MAX_DEPTH, SourceText, Token, tokens};
 use super::tree::{BinaryOp, CompareOp};
 
@@ -32,6 +33,7 @@ pub(super) enum SyntaxKind<'a> {
     },
     Plus(Box<Syntax<'a>>),
     Negate(Box<Syntax<'a>>),
+    Invert(Box<Syntax<'a>>),
     Not(Box<Syntax<'a>>),
     Arithmetic(BinaryOp, Box<Syntax<'a>>, Box<Syntax<'a>>),
     Compare(CompareOp, Box<Syntax<'a>>, Box<Syntax<'a>>),
@@ -82,24 +84,16 @@ enum Infix {
     In,
 }
 
-/// How tightly operators bind, from OR to products. All are left-associative.
 impl Infix {
     fn binding(self) -> u8 {
         match self {
-            Self::Chain(Chained::Or) => 1,
-            Self::Chain(Chained::And) => 2,
-            Self::Compare(_) | Self::Between | Self::In => 4,
-            Self::Arithmetic(BinaryOp::Add | BinaryOp::Subtract) => 5,
-            Self::Arithmetic(_) => SIGN,
+            Self::Chain(Chained::Or) => precedence::OR,
+            Self::Chain(Chained::And) => precedence::AND,
+            Self::Compare(_) | Self::Between | Self::In => precedence::COMPARISON,
+            Self::Arithmetic(op) => op.binding(),
         }
     }
 }
-
-/// How tightly NOT binds, which precedes its operand.
-const NOT: u8 = 3;
-
-/// How tightly a sign binds: as a product does.
-const SIGN: u8 = 6;
 
 type Result<T> = std::result::Result<T, ExpressionError>;
 
@@ -231,6 +225,7 @@ impl<'a> Parser<'_, 'a> {
             Kind::Keyword(Keyword::Not) => return self.prefix(NOT, SyntaxKind::Not),
             Kind::Arithmetic(BinaryOp::Subtract) => return self.prefix(SIGN, SyntaxKind::Negate),
             Kind::Arithmetic(BinaryOp::Add) => return self.prefix(SIGN, SyntaxKind::Plus),
+            Kind::Invert => return self.prefix(SIGN, SyntaxKind::Invert),
             Kind::Open => {
                 self.advance();
                 return self.parenthesized();

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::schema::{DataType, Value};
 
 use super::members::Members;
-use super::program::Program;
+use super::program::{Formula, Program};
 use super::tree::{ColumnRef, CompareOp, Condition, Number, rounded};
 use super::tuples::TupleSet;
 
@@ -31,11 +31,14 @@ impl Source {
     }
 }
 
-/// A number computed in `f64`: its tree for pruning, its program for evaluation.
+/// A computed number: its tree for pruning, its formula for evaluation.
 #[derive(Debug, Clone)]
 pub(super) struct Computed {
     pub(super) tree: Number,
-    pub(super) program: Program,
+    pub(super) formula: Formula,
+    /// The value of the condition for rows of which the number has no result. It is false if the condition is stated,
+    /// and true if it is negated, so that such rows do not match.
+    pub(super) without: bool,
 }
 
 /// An executable condition. `inside: false` negates the condition, which is then true for NaN.
@@ -55,22 +58,17 @@ pub(super) enum ExpressionPlan {
         members: Arc<Members>,
         inside: bool,
     },
-    /// An exact comparison of two integers.
-    Whole {
-        op: CompareOp,
-        left: Source,
-        right: Source,
-    },
+    /// Numbers of which one is an integer, or both are, compare exactly.
     Compare {
         op: CompareOp,
         left: Computed,
         right: Computed,
     },
-    /// The number lies in [low, high]. The interval is not empty.
+    /// The number lies in [low, high]. Both ends are integers if the number is one, and the interval is not empty.
     ComputedRange {
         value: Computed,
-        low: f64,
-        high: f64,
+        low: Value,
+        high: Value,
         inside: bool,
     },
     ComputedMember {
@@ -94,6 +92,8 @@ pub(super) enum ExpressionPlan {
 pub(super) struct ExpressionPlanner<'a> {
     /// Columns in use, in ascending order. A column's slot is its index in this list.
     pub(super) columns: &'a [usize],
+    /// Whether the conditions are negated.
+    pub(super) negated: bool,
 }
 
 /// Returns the smallest and largest value of a type. For floats these are the infinities.
@@ -118,15 +118,14 @@ pub(super) fn type_range(data_type: DataType) -> (Value, Value) {
 /// none. For `NotEqual`, returns the interval of the values that do *not* match.
 fn interval(op: CompareOp, data_type: DataType, literal: Value) -> Option<(Value, Value)> {
     let literal = rounded(data_type, literal);
-    let (low, high) = match data_type {
+    match data_type {
         DataType::F32 => {
             let next = |value: f32, up: bool| if up { value.next_up() } else { value.next_down() };
-            float_interval(op, literal.as_f64(), |value, up| f64::from(next(value as f32, up)))?
+            float_interval(op, literal.as_f64(), |value, up| f64::from(next(value as f32, up)))
         }
-        DataType::F64 => float_interval(op, literal.as_f64(), next_f64)?,
-        _ => whole_interval(op, data_type, literal)?,
-    };
-    (low.compare(high) != Some(Ordering::Greater)).then_some((low, high))
+        DataType::F64 => float_interval(op, literal.as_f64(), next_f64),
+        _ => intersect(whole_interval(op, literal), Some(type_range(data_type))),
+    }
 }
 
 fn next_f64(value: f64, up: bool) -> f64 {
@@ -147,25 +146,27 @@ fn float_interval(op: CompareOp, literal: f64, next: impl Fn(f64, bool) -> f64) 
     Some((Value::Float(low), Value::Float(high)))
 }
 
-fn whole_interval(op: CompareOp, data_type: DataType, literal: Value) -> Option<(Value, Value)> {
-    // The nearest integers that are not above and not below the literal. `as` saturates for floats beyond i128, whose
-    // range is far wider than every column's type.
-    let (below, above) = match literal {
-        Value::Int(value) => (value, value),
-        Value::Float(value) if value.is_nan() => return None,
-        Value::Float(value) => (value.floor() as i128, value.ceil() as i128),
-    };
+/// Returns the integers of 128 bits for which `value op literal` is true, like [`interval`].
+fn whole_interval(op: CompareOp, literal: Value) -> Option<(Value, Value)> {
+    const BEYOND: f64 = (1u128 << 127) as f64;
     let (least, greatest) = (i128::MIN, i128::MAX);
+    // The nearest integers that are not above and not below the literal, if there are any.
+    let (below, above) = match literal {
+        Value::Int(value) => (Some(value), Some(value)),
+        Value::Float(value) if value.is_nan() => return None,
+        Value::Float(value) if value >= BEYOND => (Some(greatest), None),
+        Value::Float(value) if value < -BEYOND => (None, Some(least)),
+        Value::Float(value) => (Some(value.floor() as i128), Some(value.ceil() as i128)),
+    };
     let (low, high) = match op {
         CompareOp::Equal | CompareOp::NotEqual if below != above => return None,
-        CompareOp::Equal | CompareOp::NotEqual => (below, above),
-        CompareOp::Less => (least, above.saturating_sub(1)),
-        CompareOp::LessOrEqual => (least, below),
-        CompareOp::Greater => (below.saturating_add(1), greatest),
-        CompareOp::GreaterOrEqual => (above, greatest),
+        CompareOp::Equal | CompareOp::NotEqual => (below?, above?),
+        CompareOp::Less => (least, above.map_or(Some(greatest), |above| above.checked_sub(1))?),
+        CompareOp::LessOrEqual => (least, below?),
+        CompareOp::Greater => (below.map_or(Some(least), |below| below.checked_add(1))?, greatest),
+        CompareOp::GreaterOrEqual => (above?, greatest),
     };
-    let (Value::Int(least), Value::Int(greatest)) = type_range(data_type) else { return None };
-    Some((Value::Int(low.max(least)), Value::Int(high.min(greatest))))
+    Some((Value::Int(low), Value::Int(high)))
 }
 
 fn range(source: Source, within: Option<(Value, Value)>, inside: bool) -> ExpressionPlan {
@@ -201,13 +202,11 @@ fn both(one: &ExpressionPlan, other: &ExpressionPlan) -> Option<ExpressionPlan> 
         (
             ExpressionPlan::ComputedRange { value, low, high, inside: true },
             ExpressionPlan::ComputedRange { value: same, low: other_low, high: other_high, inside: true },
-        ) if value.tree == same.tree => {
-            let (low, high) = (low.max(*other_low), high.min(*other_high));
-            Some(match low <= high {
-                true => ExpressionPlan::ComputedRange { value: value.clone(), low, high, inside: true },
-                false => ExpressionPlan::Constant(false),
-            })
-        }
+        ) if value.tree == same.tree => match intersect(Some((*low, *high)), Some((*other_low, *other_high))) {
+            Some((low, high)) => Some(ExpressionPlan::ComputedRange { value: value.clone(), low, high, inside: true }),
+            None if value.formula.can_fault() => None,
+            None => Some(ExpressionPlan::Constant(false)),
+        },
         _ => None,
     }
 }
@@ -238,7 +237,6 @@ fn cost(plan: &ExpressionPlan) -> usize {
         ExpressionPlan::Constant(_) => 0,
         ExpressionPlan::Range { .. } => 1,
         ExpressionPlan::Member { .. } => 3,
-        ExpressionPlan::Whole { .. } => 4,
         ExpressionPlan::Compare { .. } | ExpressionPlan::ComputedRange { .. } | ExpressionPlan::IsNan(_) => 10,
         ExpressionPlan::ComputedMember { .. } | ExpressionPlan::Tuple { .. } => 13,
         ExpressionPlan::Not(inner) => cost(inner),
@@ -266,7 +264,7 @@ impl ExpressionPlanner<'_> {
                 Some(source) if !source.data_type().is_float() => ExpressionPlan::Constant(false),
                 _ => ExpressionPlan::IsNan(self.computed(value)),
             },
-            Condition::Not(operand) => ExpressionPlan::Not(Box::new(self.plan(operand))),
+            Condition::Not(operand) => ExpressionPlan::Not(Box::new(self.opposite(true).plan(operand))),
             Condition::And(operands) => Self::all(operands.iter().map(|operand| self.plan(operand))),
             Condition::Or(operands) => {
                 let mut plans: Vec<ExpressionPlan> = operands.iter().map(|operand| self.plan(operand)).collect();
@@ -305,8 +303,26 @@ impl ExpressionPlanner<'_> {
         self.columns.partition_point(|column| *column < index)
     }
 
+    /// Returns the planner of the operand of a negation, if there is one.
+    fn opposite(&self, negated: bool) -> Self {
+        Self { negated: self.negated != negated, ..*self }
+    }
+
     fn computed(&self, number: &Number) -> Computed {
-        Computed { tree: number.clone(), program: Program::new(number, &|index| self.slot(index)) }
+        let formula = Formula::new(number, &|index| self.slot(index));
+        Computed { tree: number.clone(), formula, without: self.negated }
+    }
+
+    /// Returns an operand of a comparison whose other operand is not an integer.
+    fn beside_float(&self, number: &Number) -> Computed {
+        match self.source(number).map(Source::data_type) {
+            Some(DataType::I64 | DataType::U64) | None => self.computed(number),
+            // The column's values are exact in f64, in which they are compared faster.
+            Some(_) => {
+                let formula = Formula::Float(Program::new(number, &|index| self.slot(index)));
+                Computed { tree: number.clone(), formula, without: self.negated }
+            }
+        }
     }
 
     fn compare(&self, op: CompareOp, left: &Number, right: &Number) -> ExpressionPlan {
@@ -322,32 +338,37 @@ impl ExpressionPlanner<'_> {
         if let (Some(literal), Some(source)) = (left.literal(), self.source(right)) {
             return with_literal(op.flipped(), source, literal);
         }
-        if let (Some(a), Some(b)) = (self.source(left), self.source(right))
-            && !a.data_type().is_float()
-            && !b.data_type().is_float()
-        {
-            return ExpressionPlan::Whole { op, left: a, right: b };
-        }
         if let Some(literal) = right.literal() {
-            return self.computed_range(op, left, literal.as_f64());
+            return self.computed_range(op, left, literal);
         }
         if let Some(literal) = left.literal() {
-            return self.computed_range(op.flipped(), right, literal.as_f64());
+            return self.computed_range(op.flipped(), right, literal);
         }
-        ExpressionPlan::Compare { op, left: self.computed(left), right: self.computed(right) }
+        let (left, right) = match left.is_whole() && right.is_whole() {
+            true => (self.computed(left), self.computed(right)),
+            false => (self.beside_float(left), self.beside_float(right)),
+        };
+        ExpressionPlan::Compare { op, left, right }
     }
 
     /// Plans the comparison of a computed number with a literal.
-    fn computed_range(&self, op: CompareOp, number: &Number, literal: f64) -> ExpressionPlan {
-        let inside = op != CompareOp::NotEqual;
-        match float_interval(op, literal, next_f64) {
-            Some((low, high)) => ExpressionPlan::ComputedRange {
-                value: self.computed(number),
-                low: low.as_f64(),
-                high: high.as_f64(),
-                inside,
-            },
-            None => ExpressionPlan::Constant(!inside),
+    fn computed_range(&self, op: CompareOp, number: &Number, literal: Value) -> ExpressionPlan {
+        let within = match number.is_whole() {
+            true => whole_interval(op, literal),
+            false => float_interval(op, literal.as_f64(), next_f64),
+        };
+        let (value, inside) = (self.computed(number), op != CompareOp::NotEqual);
+        match within {
+            Some((low, high)) => ExpressionPlan::ComputedRange { value, low, high, inside },
+            None => self.never(value, inside),
+        }
+    }
+
+    /// Returns the plan of a number that lies in no value, or in any value if not `inside`.
+    fn never(&self, value: Computed, inside: bool) -> ExpressionPlan {
+        match value.formula.can_fault() {
+            true => ExpressionPlan::ComputedMember { value, members: Arc::new(Members::new([])), inside },
+            false => ExpressionPlan::Constant(!inside),
         }
     }
 
@@ -357,8 +378,9 @@ impl ExpressionPlanner<'_> {
             let to = interval(CompareOp::LessOrEqual, source.data_type(), high);
             return range(source, intersect(from, to), !negated);
         }
-        let from = self.compare(CompareOp::GreaterOrEqual, value, low);
-        let to = self.compare(CompareOp::LessOrEqual, value, high);
+        let planner = self.opposite(negated);
+        let from = planner.compare(CompareOp::GreaterOrEqual, value, low);
+        let to = planner.compare(CompareOp::LessOrEqual, value, high);
         let both = Self::all([from, to].into_iter());
         if negated { ExpressionPlan::Not(Box::new(both)) } else { both }
     }
@@ -367,7 +389,8 @@ impl ExpressionPlanner<'_> {
         let literals: Option<Vec<Value>> = list.iter().map(Number::literal).collect();
         let (source, Some(literals), None) = (self.source(value), literals, value.literal()) else {
             // If the list contains columns, or the value is a literal, each item becomes a comparison.
-            let any = list.iter().map(|item| self.compare(CompareOp::Equal, value, item)).collect();
+            let planner = self.opposite(negated);
+            let any = list.iter().map(|item| planner.compare(CompareOp::Equal, value, item)).collect();
             return if negated {
                 ExpressionPlan::Not(Box::new(ExpressionPlan::Or(any)))
             } else {
@@ -380,7 +403,11 @@ impl ExpressionPlanner<'_> {
                 ExpressionPlan::any_of(source, members, !negated)
             }
             None => {
-                let members = Members::new(literals.into_iter().map(|literal| Value::Float(literal.as_f64())));
+                let equal = |literal| whole_interval(CompareOp::Equal, literal).map(|(value, _)| value);
+                let members = match value.is_whole() {
+                    true => Members::new(literals.into_iter().filter_map(equal)),
+                    false => Members::new(literals.into_iter().map(|literal| Value::Float(literal.as_f64()))),
+                };
                 ExpressionPlan::ComputedMember {
                     value: self.computed(value),
                     members: Arc::new(members),

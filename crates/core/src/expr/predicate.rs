@@ -122,7 +122,7 @@ impl Predicate {
         columns.sort_unstable();
         columns.dedup();
         let types = columns.iter().map(|column| schema.columns()[*column].data_type).collect();
-        let plan = ExpressionPlanner { columns: &columns }.plan(condition);
+        let plan = ExpressionPlanner { columns: &columns, negated: false }.plan(condition);
         Self { text: condition.to_string(), plan, columns, types, uses_epoch }
     }
 

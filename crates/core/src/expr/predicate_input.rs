@@ -8,10 +8,11 @@ use arrow_array::{Array, ArrayRef};
 
 use crate::schema::{DataType, Value};
 
+use super::chunks::{CHUNK_ROWS, Chunks};
 use super::mask::{Mask, WORD_ROWS};
-use super::members::{Code, Members};
+use super::members::Code;
 use super::plan::{Computed, ExpressionPlan, Source, type_range};
-use super::program::{CHUNK_ROWS, Chunks, Scalar, Stack};
+use super::program::{Scalar, Stack, Values};
 use super::tree::CompareOp;
 use super::tuples::TupleSet;
 
@@ -151,6 +152,18 @@ impl Chunks for PredicateInput<'_> {
             }
         }
     }
+
+    fn load_whole(&self, slot: usize, first_row: usize, out: &mut [i128]) {
+        with_values!(self.columns[slot], values => {
+            for (out, value) in out.iter_mut().zip(&values[first_row..]) {
+                *out = *value as i128;
+            }
+        });
+    }
+
+    fn epoch(&self) -> u64 {
+        self.epoch
+    }
 }
 
 impl<'a> PredicateInput<'a> {
@@ -212,22 +225,28 @@ impl<'a> PredicateInput<'a> {
                 };
                 if *inside { mask } else { mask.negate() }
             }
-            ExpressionPlan::Whole { op, left, right } => self.whole(*op, *left, *right),
             ExpressionPlan::Compare { op, left, right } => self.compare(*op, left, right, stack),
             ExpressionPlan::ComputedRange { value, low, high, inside } => {
                 // `&` instead of `&&` avoids a branch in the loop.
-                let mask = self.each_chunk(value, stack, |value| (value >= *low) & (value <= *high));
-                if *inside { mask } else { mask.negate() }
+                match (*low, *high) {
+                    (Value::Int(low), Value::Int(high)) => {
+                        self.each_whole(value, stack, *inside, |value| (value >= low) & (value <= high))
+                    }
+                    (low, high) => {
+                        let (low, high) = (low.as_f64(), high.as_f64());
+                        self.each_float(value, stack, *inside, |value| (value >= low) & (value <= high))
+                    }
+                }
             }
-            ExpressionPlan::ComputedMember { value, members, inside } => {
-                let mask = self.members(value, members, stack);
-                if *inside { mask } else { mask.negate() }
-            }
+            ExpressionPlan::ComputedMember { value, members, inside } => match value.tree.is_whole() {
+                true => self.each_whole(value, stack, *inside, |value| members.contains_whole(value)),
+                false => self.each_float(value, stack, *inside, |value| members.contains(value)),
+            },
             ExpressionPlan::Tuple { columns, members, inside } => {
                 let mask = self.tuples(columns, members);
                 if *inside { mask } else { mask.negate() }
             }
-            ExpressionPlan::IsNan(value) => self.each_chunk(value, stack, f64::is_nan),
+            ExpressionPlan::IsNan(value) => self.each_float(value, stack, true, f64::is_nan),
             ExpressionPlan::Not(inner) => self.mask(inner, stack).negate(),
             ExpressionPlan::And(inner) => self.joined(inner, stack, true),
             ExpressionPlan::Or(inner) => self.joined(inner, stack, false),
@@ -257,18 +276,6 @@ impl<'a> PredicateInput<'a> {
         joined.unwrap_or_else(|| Mask::constant(self.rows, all))
     }
 
-    fn whole(&self, op: CompareOp, left: Source, right: Source) -> Mask {
-        let mut mask = Mask::constant(self.rows, false);
-        let (mut a, mut b) = ([0i128; WORD_ROWS], [0i128; WORD_ROWS]);
-        for first_row in (0..self.rows).step_by(WORD_ROWS) {
-            let rows = WORD_ROWS.min(self.rows - first_row);
-            self.load_whole(left, first_row, &mut a[..rows]);
-            self.load_whole(right, first_row, &mut b[..rows]);
-            mask.set_pairs(first_row, &a[..rows], &b[..rows], |a, b| op.holds(a, b));
-        }
-        mask
-    }
-
     fn tuples(&self, columns: &[Source], members: &TupleSet) -> Mask {
         let mut mask = Mask::constant(self.rows, false);
         let mut tuple = Vec::with_capacity(members.width());
@@ -289,17 +296,6 @@ impl<'a> PredicateInput<'a> {
         mask
     }
 
-    fn load_whole(&self, source: Source, first_row: usize, out: &mut [i128]) {
-        match source {
-            Source::Epoch => out.fill(self.epoch.into()),
-            Source::Column { slot, .. } => with_values!(self.columns[slot], values => {
-                for (out, value) in out.iter_mut().zip(&values[first_row..]) {
-                    *out = *value as i128;
-                }
-            }),
-        }
-    }
-
     fn scalar(&self, scalar: Scalar) -> f64 {
         match scalar {
             Scalar::Literal(value) => value,
@@ -315,32 +311,72 @@ impl<'a> PredicateInput<'a> {
         let scalars = |scalar| self.scalar(scalar);
         for first_row in (0..self.rows).step_by(CHUNK_ROWS) {
             let rows = CHUNK_ROWS.min(self.rows - first_row);
-            let a = left.program.run(self, &scalars, first_row, rows, left_stack);
-            let b = right.program.run(self, &scalars, first_row, rows, right_stack);
-            // Each operator has its own loop, so that no loop branches on the operator.
-            match op {
-                CompareOp::Equal => mask.set_pairs(first_row, a, b, |a, b| a == b),
-                CompareOp::NotEqual => mask.set_pairs(first_row, a, b, |a, b| a != b),
-                CompareOp::Less => mask.set_pairs(first_row, a, b, |a, b| a < b),
-                CompareOp::LessOrEqual => mask.set_pairs(first_row, a, b, |a, b| a <= b),
-                CompareOp::Greater => mask.set_pairs(first_row, a, b, |a, b| a > b),
-                CompareOp::GreaterOrEqual => mask.set_pairs(first_row, a, b, |a, b| a >= b),
+            let (a, faults) = left.formula.run(self, &scalars, first_row, rows, left_stack);
+            let (b, others) = right.formula.run(self, &scalars, first_row, rows, right_stack);
+            match (a, b) {
+                (Values::Float(a), Values::Float(b)) => compare_floats(&mut mask, first_row, op, a, b),
+                (Values::Whole(a), Values::Whole(b)) => mask.set_pairs(first_row, a, b, |a, b| op.holds(a, b)),
+                (Values::Whole(a), Values::Float(b)) => {
+                    mask.set_pairs(first_row, a, b, |a, b| op.holds_exactly(Value::Int(a), Value::Float(b)));
+                }
+                (Values::Float(a), Values::Whole(b)) => {
+                    mask.set_pairs(first_row, a, b, |a, b| op.holds_exactly(Value::Float(a), Value::Int(b)));
+                }
+            }
+            for (row, _) in faults.rows().chain(others.rows()) {
+                mask.put(first_row + row, left.without);
             }
         }
         mask
     }
 
-    fn members(&self, value: &Computed, members: &Members, stack: &mut [Stack; 2]) -> Mask {
-        self.each_chunk(value, stack, |value| members.contains(value))
+    fn each_float(&self, value: &Computed, stack: &mut [Stack; 2], inside: bool, test: impl Fn(f64) -> bool) -> Mask {
+        self.each_chunk(value, stack, inside, |mask, first_row, values| {
+            if let Values::Float(values) = values {
+                mask.set(first_row, values, &test);
+            }
+        })
     }
 
-    fn each_chunk(&self, value: &Computed, stack: &mut [Stack; 2], test: impl Fn(f64) -> bool) -> Mask {
+    fn each_whole(&self, value: &Computed, stack: &mut [Stack; 2], inside: bool, test: impl Fn(i128) -> bool) -> Mask {
+        self.each_chunk(value, stack, inside, |mask, first_row, values| {
+            if let Values::Whole(values) = values {
+                mask.set(first_row, values, &test);
+            }
+        })
+    }
+
+    /// Returns the mask that `test` sets, or its negation if not `inside`. `test` does not set the bits of integers if
+    /// it is one of floats, and the reverse.
+    fn each_chunk(
+        &self,
+        value: &Computed,
+        stack: &mut [Stack; 2],
+        inside: bool,
+        test: impl Fn(&mut Mask, usize, Values<'_>),
+    ) -> Mask {
         let mut mask = Mask::constant(self.rows, false);
         for first_row in (0..self.rows).step_by(CHUNK_ROWS) {
             let rows = CHUNK_ROWS.min(self.rows - first_row);
-            let values = value.program.run(self, &|scalar| self.scalar(scalar), first_row, rows, &mut stack[0]);
-            mask.set(first_row, values, &test);
+            let (values, faults) =
+                value.formula.run(self, &|scalar| self.scalar(scalar), first_row, rows, &mut stack[0]);
+            test(&mut mask, first_row, values);
+            for (row, _) in faults.rows() {
+                mask.put(first_row + row, value.without == inside);
+            }
         }
-        mask
+        if inside { mask } else { mask.negate() }
+    }
+}
+
+fn compare_floats(mask: &mut Mask, first_row: usize, op: CompareOp, a: &[f64], b: &[f64]) {
+    // Each operator has its own loop, so that no loop branches on the operator.
+    match op {
+        CompareOp::Equal => mask.set_pairs(first_row, a, b, |a, b| a == b),
+        CompareOp::NotEqual => mask.set_pairs(first_row, a, b, |a, b| a != b),
+        CompareOp::Less => mask.set_pairs(first_row, a, b, |a, b| a < b),
+        CompareOp::LessOrEqual => mask.set_pairs(first_row, a, b, |a, b| a <= b),
+        CompareOp::Greater => mask.set_pairs(first_row, a, b, |a, b| a > b),
+        CompareOp::GreaterOrEqual => mask.set_pairs(first_row, a, b, |a, b| a >= b),
     }
 }

@@ -5,6 +5,9 @@
 //! monotonically. An operator that is monotone in each operand therefore maps interval ends to interval ends, with the
 //! same rounding as for rows. Where an operator is not monotone (division near zero, infinity minus infinity), the
 //! interval is unbounded and NaN is possible. `%` is monotone between two multiples of its right operand.
+//!
+//! Bounds of integers are integers (`prune_whole`). Rows of which a number has no result have the truth value that
+//! [`Computed`] states.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -13,7 +16,8 @@ use crate::schema::{DataType, Value};
 
 use super::members::Members;
 use super::plan::{Computed, ExpressionPlan, Source, type_range};
-use super::tree::{BinaryOp, CompareOp, Number, UnaryOp};
+use super::prune_whole::{self, WholeBounds};
+use super::tree::{BinaryOp, ColumnRef, CompareOp, Number, UnaryOp};
 
 /// The presence of NaN in a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,7 +74,7 @@ impl TruthValue {
     }
 }
 
-/// Exact bounds of a bare column or of `epoch`.
+/// Exact bounds of a column, of `epoch`, or of a computed number.
 struct Known {
     /// `None` means that every value is NaN.
     range: Option<(Value, Value)>,
@@ -129,9 +133,10 @@ fn binary(op: BinaryOp, left: Interval, right: Interval) -> Interval {
             let zero_by_infinity = holds_zero(a) && holds_infinity(b) || holds_infinity(a) && holds_zero(b);
             Interval::hull(&corners, can_be_nan || zero_by_infinity)
         }
-        BinaryOp::Divide if holds_zero(b) => Interval::ANYTHING,
-        BinaryOp::Divide => Interval::hull(&corners, can_be_nan),
+        BinaryOp::Divide | BinaryOp::Quotient if holds_zero(b) => Interval::ANYTHING,
+        BinaryOp::Divide | BinaryOp::Quotient => Interval::hull(&corners, can_be_nan),
         BinaryOp::Remainder => remainder(left, right).hull(),
+        BinaryOp::And | BinaryOp::Or | BinaryOp::ShiftLeft | BinaryOp::ShiftRight => Interval::ANYTHING,
     }
 }
 
@@ -199,6 +204,7 @@ fn unary(op: UnaryOp, value: Interval) -> Interval {
         UnaryOp::Sqrt if high < 0.0 => Interval::NAN,
         // Negative values return NaN only. The results of the other values begin at zero.
         UnaryOp::Sqrt => Interval::hull(&[low.max(0.0).sqrt(), high.sqrt()], value.can_be_nan || low < 0.0),
+        UnaryOp::Invert => Interval::ANYTHING,
     }
 }
 
@@ -214,26 +220,31 @@ fn bits(column: Interval) -> Interval {
     Interval { range: Some(range), can_be_nan: false }
 }
 
-fn compare(op: CompareOp, left: Interval, right: Interval) -> TruthValue {
+fn compare(op: CompareOp, left: &Known, right: &Known) -> TruthValue {
+    use CompareOp::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual};
     let can_be_nan = left.can_be_nan || right.can_be_nan;
     let (Some(a), Some(b)) = (left.range, right.range) else {
         // Every pair contains a NaN.
-        return if op == CompareOp::NotEqual { TruthValue::Always } else { TruthValue::Never };
+        return if op == NotEqual { TruthValue::Always } else { TruthValue::Never };
     };
-    compare_ranges(op, a, b, can_be_nan)
+    let overlap = at_most(a.0, b.1) && at_most(b.0, a.1);
+    let one_value = [a.1, b.0, b.1].into_iter().all(|end| Equal.holds_exactly(a.0, end));
+    match op {
+        Equal => TruthValue::of(overlap, !one_value || can_be_nan),
+        NotEqual => TruthValue::of(!one_value || can_be_nan, overlap),
+        Less => TruthValue::of(Less.holds_exactly(a.0, b.1), at_most(b.0, a.1) || can_be_nan),
+        LessOrEqual => TruthValue::of(at_most(a.0, b.1), Greater.holds_exactly(a.1, b.0) || can_be_nan),
+        Greater => TruthValue::of(Greater.holds_exactly(a.1, b.0), at_most(a.0, b.1) || can_be_nan),
+        GreaterOrEqual => TruthValue::of(at_most(b.0, a.1), Less.holds_exactly(a.0, b.1) || can_be_nan),
+    }
 }
 
-fn compare_ranges<T: PartialOrd>(op: CompareOp, a: (T, T), b: (T, T), can_be_nan: bool) -> TruthValue {
-    let overlap = a.0 <= b.1 && b.0 <= a.1;
-    let one_value = a.0 == a.1 && b.0 == b.1 && a.0 == b.0;
-    match op {
-        CompareOp::Equal => TruthValue::of(overlap, !one_value || can_be_nan),
-        CompareOp::NotEqual => TruthValue::of(!one_value || can_be_nan, overlap),
-        CompareOp::Less => TruthValue::of(a.0 < b.1, a.1 >= b.0 || can_be_nan),
-        CompareOp::LessOrEqual => TruthValue::of(a.0 <= b.1, a.1 > b.0 || can_be_nan),
-        CompareOp::Greater => TruthValue::of(a.1 > b.0, a.0 <= b.1 || can_be_nan),
-        CompareOp::GreaterOrEqual => TruthValue::of(a.1 >= b.0, a.0 < b.1 || can_be_nan),
-    }
+fn of_whole(range: Option<(i128, i128)>) -> Option<(Value, Value)> {
+    range.map(|(low, high)| (Value::Int(low), Value::Int(high)))
+}
+
+fn of_float(range: Option<(f64, f64)>) -> Option<(Value, Value)> {
+    range.map(|(low, high)| (Value::Float(low), Value::Float(high)))
 }
 
 fn at_most(a: Value, b: Value) -> bool {
@@ -308,25 +319,17 @@ impl Pruner<'_> {
                 let truth = self.member(self.known(*source), members);
                 if *inside { truth } else { truth.opposite() }
             }
-            ExpressionPlan::Whole { op, left, right } => match (self.known(*left).range, self.known(*right).range) {
-                (Some((a, b)), Some((c, d))) => match (a, b, c, d) {
-                    (Value::Int(a), Value::Int(b), Value::Int(c), Value::Int(d)) => {
-                        compare_ranges(*op, (a, b), (c, d), false)
-                    }
-                    _ => TruthValue::Maybe,
-                },
-                _ => TruthValue::Maybe,
-            },
             ExpressionPlan::ComputedRange { value, low, high, inside } => {
                 let truth = self.computed_range(&value.tree, (*low, *high));
-                if *inside { truth } else { truth.opposite() }
+                self.with_faults(&[value], if *inside { truth } else { truth.opposite() })
             }
-            ExpressionPlan::Compare { op, left, right } => compare(*op, self.computed(left), self.computed(right)),
+            ExpressionPlan::Compare { op, left, right } => {
+                let truth = compare(*op, &self.computed(&left.tree), &self.computed(&right.tree));
+                self.with_faults(&[left, right], truth)
+            }
             ExpressionPlan::ComputedMember { value, members, inside } => {
-                let Interval { range, can_be_nan } = self.computed(value);
-                let range = range.map(|(low, high)| (Value::Float(low), Value::Float(high)));
-                let truth = self.member(Known { range, can_be_nan }, members);
-                if *inside { truth } else { truth.opposite() }
+                let truth = self.member(self.computed(&value.tree), members);
+                self.with_faults(&[value], if *inside { truth } else { truth.opposite() })
             }
             ExpressionPlan::Tuple { columns, members, inside } => {
                 let bounds = |source: &Source| match *source {
@@ -338,8 +341,8 @@ impl Pruner<'_> {
                 if *inside { truth } else { truth.opposite() }
             }
             ExpressionPlan::IsNan(value) => {
-                let Interval { range, can_be_nan } = self.computed(value);
-                TruthValue::of(can_be_nan, range.is_some())
+                let Known { range, can_be_nan } = self.computed(&value.tree);
+                self.with_faults(&[value], TruthValue::of(can_be_nan, range.is_some()))
             }
             ExpressionPlan::Not(inner) => self.truth(inner).opposite(),
             ExpressionPlan::And(inner) => {
@@ -366,12 +369,19 @@ impl Pruner<'_> {
     }
 
     /// Returns whether a number lies in a closed interval.
-    fn computed_range(&self, number: &Number, (low, high): (f64, f64)) -> TruthValue {
-        let Remainders { pieces, can_be_nan } = match number {
-            Number::Binary(BinaryOp::Remainder, left, right) => remainder(self.number(left), self.number(right)),
+    fn computed_range(&self, number: &Number, (low, high): (Value, Value)) -> TruthValue {
+        let (pieces, can_be_nan) = match number {
+            Number::Binary(BinaryOp::Remainder, left, right) if number.is_whole() => {
+                let ranges = self.whole(left).range.zip(self.whole(right).range);
+                (ranges.map_or([None; 2], |(a, b)| prune_whole::remainders(a, b).map(of_whole)), false)
+            }
+            Number::Binary(BinaryOp::Remainder, left, right) => {
+                let Remainders { pieces, can_be_nan } = remainder(self.number(left), self.number(right));
+                (pieces.map(of_float), can_be_nan)
+            }
             number => {
-                let Interval { range, can_be_nan } = self.number(number);
-                Remainders { pieces: [range, None], can_be_nan }
+                let Known { range, can_be_nan } = self.computed(number);
+                ([range, None], can_be_nan)
             }
         };
         let mut pieces = pieces.into_iter().flatten().peekable();
@@ -381,10 +391,29 @@ impl Pruner<'_> {
         }
         let (mut can_hold, mut can_fail) = (false, can_be_nan);
         for (least, greatest) in pieces {
-            can_hold |= low <= greatest && least <= high;
-            can_fail |= least < low || high < greatest;
+            can_hold |= at_most(low, greatest) && at_most(least, high);
+            can_fail |= !at_most(low, least) || !at_most(greatest, high);
         }
         TruthValue::of(can_hold, can_fail)
+    }
+
+    /// Returns the truth value of a condition on some numbers, with the rows of which one of them has no result.
+    fn with_faults(&self, numbers: &[&Computed], truth: TruthValue) -> TruthValue {
+        let mut faulty = numbers.iter().filter(|number| number.formula.can_fault() && self.can_fault(&number.tree));
+        match (faulty.next().map(|number| number.without), truth) {
+            (Some(true), TruthValue::Never) | (Some(false), TruthValue::Always) => TruthValue::Maybe,
+            _ => truth,
+        }
+    }
+
+    /// Returns whether a number may have no result in some row.
+    fn can_fault(&self, number: &Number) -> bool {
+        match number {
+            _ if number.is_whole() => self.whole(number).can_fault,
+            Number::Unary(_, operand) => self.can_fault(operand),
+            Number::Binary(_, left, right) => self.can_fault(left) || self.can_fault(right),
+            _ => false,
+        }
     }
 
     fn member(&self, known: Known, members: &Members) -> TruthValue {
@@ -417,8 +446,35 @@ impl Pruner<'_> {
         }
     }
 
-    fn computed(&self, computed: &Computed) -> Interval {
-        self.number(&computed.tree)
+    fn computed(&self, number: &Number) -> Known {
+        if number.is_whole() {
+            return Known { range: of_whole(self.whole(number).range), can_be_nan: false };
+        }
+        let Interval { range, can_be_nan } = self.number(number);
+        Known { range: of_float(range), can_be_nan }
+    }
+
+    /// Returns the bounds of an integer.
+    fn whole(&self, number: &Number) -> WholeBounds {
+        let known = |range| WholeBounds { range: Some(range), can_fault: false };
+        match number {
+            Number::Column(ColumnRef { index, data_type, .. }) => {
+                let of_type = type_range(*data_type);
+                match (self.known_column(*index, *data_type).range, of_type) {
+                    (Some((Value::Int(low), Value::Int(high))), _) | (_, (Value::Int(low), Value::Int(high))) => {
+                        known((low, high))
+                    }
+                    _ => known((i128::MIN, i128::MAX)),
+                }
+            }
+            Number::Epoch => known((self.epoch.into(), self.epoch.into())),
+            Number::Literal(Value::Int(value)) => known((*value, *value)),
+            Number::Unary(op, operand) => prune_whole::unary(*op, self.whole(operand)),
+            Number::Binary(op, left, right) => prune_whole::binary(*op, self.whole(left), self.whole(right)),
+            Number::Literal(_) | Number::Single(_) | Number::Constant(..) | Number::Bits(_) => {
+                unreachable!("these numbers are floats")
+            }
+        }
     }
 
     fn column(&self, index: usize, data_type: DataType) -> Interval {
@@ -436,6 +492,11 @@ impl Pruner<'_> {
             Number::Constant(..) => Interval::ANYTHING,
             Number::Literal(_) | Number::Single(_) => {
                 number.literal().map_or(Interval::ANYTHING, |value| Interval::point(value.as_f64()))
+            }
+            Number::Unary(..) | Number::Binary(..) if number.is_whole() => {
+                // The rows' values are converted with the same rounding, which is monotone.
+                let range = self.whole(number).range.map(|(low, high)| (low as f64, high as f64));
+                range.map_or(Interval::NAN, |range| Interval { range: Some(range), can_be_nan: false })
             }
             Number::Unary(op, operand) => unary(*op, self.number(operand)),
             Number::Binary(BinaryOp::Multiply, left, right) if left == right => square(self.number(left)),
@@ -485,8 +546,8 @@ mod tests {
                 assert_holds(square(*a), x * x, &|| format!("square {x} of {a:?}"));
             }
             for (b, b_values) in &intervals {
-                for op in [BinaryOp::Add, BinaryOp::Subtract, BinaryOp::Multiply, BinaryOp::Divide, BinaryOp::Remainder]
-                {
+                use BinaryOp::{Add, Divide, Multiply, Quotient, Remainder, Subtract};
+                for op in [Add, Subtract, Multiply, Divide, Quotient, Remainder] {
                     let result = binary(op, *a, *b);
                     for (x, y) in a_values.iter().flat_map(|x| b_values.iter().map(move |y| (*x, *y))) {
                         assert_holds(result, op.apply(x, y), &|| format!("{x} {op:?} {y} of {a:?} and {b:?}"));
@@ -502,7 +563,8 @@ mod tests {
         let intervals = intervals();
         for op in [Equal, NotEqual, Less, LessOrEqual, Greater, GreaterOrEqual] {
             for ((a, a_values), (b, b_values)) in intervals.iter().flat_map(|a| intervals.iter().map(move |b| (a, b))) {
-                let truth = compare(op, *a, *b);
+                let known = |of: &Interval| Known { range: of_float(of.range), can_be_nan: of.can_be_nan };
+                let truth = compare(op, &known(a), &known(b));
                 for (x, y) in a_values.iter().flat_map(|x| b_values.iter().map(move |y| (*x, *y))) {
                     let fits = match truth {
                         TruthValue::Never => !op.holds(x, y),

@@ -11,19 +11,22 @@
 //! # Invariants
 //! * Boxes that divide a range divide its rows, periodic or not: each bound of a column rounds alike wherever it
 //!   stands. Only a range that is stated as a whole period contains more, if it is less than one once it is rounded.
-//! * Nothing but a bound less its period is computed with rounding, and that in `f64`, once. Like all arithmetic of the
-//!   language, remainders of integers beyond 2^53 are those of the nearest `f64`.
+//! * Nothing but a bound less its period is computed with rounding, and that in `f64`, once. Remainders are exact, but
+//!   those of integers beyond 2^53 by a period with a fraction are those of the nearest `f64`.
 
 use std::cmp::Ordering;
 
 use crate::schema::{Clustering, Column, DataType, EPOCH_COLUMN, Schema, Value};
 
-use super::bind::{MAX_WHOLE, compare, find_column};
+use super::bind::{compare, find_column};
 use super::error::ExpressionError;
 use super::tree::{BinaryOp, ColumnRef, CompareOp, Condition, Number, rounded};
 
 /// Maximum length of a box's text, in bytes.
 const MAX_BYTES: usize = 1 << 16;
+
+/// Magnitude above which integers of a box are converted to `f64`. Sums and products of smaller ones fit 128 bits.
+const MAX_WHOLE: i128 = 1 << 100;
 
 type Result<T> = std::result::Result<T, ExpressionError>;
 

@@ -84,6 +84,8 @@ pub(super) enum Kind<'a> {
     Quoted(String),
     Keyword(Keyword),
     Arithmetic(BinaryOp),
+    /// `~`, which precedes its operand.
+    Invert,
     Compare(CompareOp),
     Open,
     Close,
@@ -102,9 +104,11 @@ pub(super) struct Token<'a> {
 }
 
 /// Symbols, of which none precedes a longer one that it begins.
-const SYMBOLS: [(&str, Kind<'static>); 16] = [
+const SYMBOLS: [(&str, Kind<'static>); 22] = [
     ("==", Kind::Compare(CompareOp::Equal)),
     ("=", Kind::Compare(CompareOp::Equal)),
+    ("<<", Kind::Arithmetic(BinaryOp::ShiftLeft)),
+    (">>", Kind::Arithmetic(BinaryOp::ShiftRight)),
     ("<>", Kind::Compare(CompareOp::NotEqual)),
     ("!=", Kind::Compare(CompareOp::NotEqual)),
     ("<=", Kind::Compare(CompareOp::LessOrEqual)),
@@ -114,8 +118,12 @@ const SYMBOLS: [(&str, Kind<'static>); 16] = [
     ("+", Kind::Arithmetic(BinaryOp::Add)),
     ("-", Kind::Arithmetic(BinaryOp::Subtract)),
     ("*", Kind::Arithmetic(BinaryOp::Multiply)),
+    ("//", Kind::Arithmetic(BinaryOp::Quotient)),
     ("/", Kind::Arithmetic(BinaryOp::Divide)),
     ("%", Kind::Arithmetic(BinaryOp::Remainder)),
+    ("&", Kind::Arithmetic(BinaryOp::And)),
+    ("|", Kind::Arithmetic(BinaryOp::Or)),
+    ("~", Kind::Invert),
     ("(", Kind::Open),
     (")", Kind::Close),
     (",", Kind::Comma),
@@ -159,6 +167,11 @@ fn token<'a>(source: &SourceText<'a>, place: usize) -> Result<(Kind<'a>, usize),
     let second = rest[first.len_utf8()..].chars().next().unwrap_or('\0');
     if rest.starts_with("--") || rest.starts_with("/*") {
         return refused("this starts a comment in SQL; put a space between the two characters");
+    }
+    for (symbol, keyword) in [("&&", "AND"), ("||", "OR")] {
+        if rest.starts_with(symbol) {
+            return refused(&format!("not supported in an expression; write {keyword}"));
+        }
     }
     if (first == 'x' || first == 'X') && second == '\'' {
         let Some(digits) = rest[2..].find('\'') else { return refused("the byte string does not end") };
@@ -236,9 +249,10 @@ pub(super) fn tokens<'a>(source: &SourceText<'a>) -> Result<Vec<Token<'a>>, Expr
         operators += usize::from(match kind {
             Kind::Keyword(keyword) => !matches!(keyword, Keyword::True | Keyword::False),
             Kind::Arithmetic(_) | Kind::Compare(_) => !is_in_list,
+            Kind::Invert => true,
             _ => false,
         });
-        let is_prefix = is_sign || kind == Kind::Keyword(Keyword::Not);
+        let is_prefix = is_sign || matches!(kind, Kind::Invert | Kind::Keyword(Keyword::Not));
         prefixes = if is_prefix { prefixes + 1 } else { 0 };
         if depth > MAX_DEPTH || prefixes > MAX_PREFIXES {
             return Err(source.too_deep(place));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::schema::{DataType, EPOCH_COLUMN, Value};
 
+use super::precedence::{self, ATOM, SIGN};
 use super::tuples::TupleSet;
 
 /// A column by its index in the schema (or among the source columns).
@@ -19,6 +20,8 @@ pub(super) struct ColumnRef {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum UnaryOp {
     Negate,
+    /// Inverts the bits of an integer.
+    Invert,
     Abs,
     Sqrt,
     Floor,
@@ -28,6 +31,7 @@ impl UnaryOp {
     pub(super) fn apply(self, value: f64) -> f64 {
         match self {
             Self::Negate => -value,
+            Self::Invert => unreachable!("binding refuses floats"),
             Self::Abs => value.abs(),
             Self::Sqrt => value.sqrt(),
             Self::Floor => value.floor(),
@@ -42,7 +46,14 @@ pub(super) enum BinaryOp {
     Subtract,
     Multiply,
     Divide,
+    /// The quotient without its fraction.
+    Quotient,
+    /// The remainder with the dividend's sign.
     Remainder,
+    And,
+    Or,
+    ShiftLeft,
+    ShiftRight,
 }
 
 impl BinaryOp {
@@ -52,22 +63,41 @@ impl BinaryOp {
             Self::Subtract => left - right,
             Self::Multiply => left * right,
             Self::Divide => left / right,
+            Self::Quotient => (left / right).trunc(),
             Self::Remainder => left % right,
+            Self::And | Self::Or | Self::ShiftLeft | Self::ShiftRight => unreachable!("binding refuses floats"),
         }
     }
 
-    fn sign(self) -> char {
+    pub(super) fn sign(self) -> &'static str {
         match self {
-            Self::Add => '+',
-            Self::Subtract => '-',
-            Self::Multiply => '*',
-            Self::Divide => '/',
-            Self::Remainder => '%',
+            Self::Add => "+",
+            Self::Subtract => "-",
+            Self::Multiply => "*",
+            Self::Divide => "/",
+            Self::Quotient => "//",
+            Self::Remainder => "%",
+            Self::And => "&",
+            Self::Or => "|",
+            Self::ShiftLeft => "<<",
+            Self::ShiftRight => ">>",
         }
     }
 
-    fn is_sum(self) -> bool {
-        matches!(self, Self::Add | Self::Subtract)
+    /// Returns how tightly the operator binds.
+    pub(super) fn binding(self) -> u8 {
+        match self {
+            Self::Or => precedence::BITS_OR,
+            Self::And => precedence::BITS_AND,
+            Self::ShiftLeft | Self::ShiftRight => precedence::SHIFT,
+            Self::Add | Self::Subtract => precedence::SUM,
+            Self::Multiply | Self::Divide | Self::Quotient | Self::Remainder => precedence::PRODUCT,
+        }
+    }
+
+    /// Returns whether the operator is one of bits, which floats do not have.
+    pub(super) fn is_of_bits(self) -> bool {
+        matches!(self, Self::And | Self::Or | Self::ShiftLeft | Self::ShiftRight)
     }
 }
 
@@ -153,6 +183,25 @@ impl Number {
             _ => None,
         }
     }
+
+    /// Returns whether the number is an integer, which is computed exactly. All other numbers are floats.
+    pub(super) fn is_whole(&self) -> bool {
+        match self {
+            Self::Column(column) => !column.data_type.is_float(),
+            Self::Epoch => true,
+            Self::Literal(value) => matches!(value, Value::Int(_)),
+            Self::Single(_) | Self::Constant(..) | Self::Bits(_) => false,
+            Self::Unary(op, operand) => matches!(op, UnaryOp::Negate | UnaryOp::Invert) && operand.is_whole(),
+            Self::Binary(BinaryOp::Divide, ..) => false,
+            // Chains of one operator are deep on the left.
+            Self::Binary(_, left, right) => right.is_whole() && left.is_whole(),
+        }
+    }
+
+    /// Returns whether the number is an integer that is computed, and not only read.
+    pub(super) fn is_computed_whole(&self) -> bool {
+        matches!(self, Self::Unary(..) | Self::Binary(..)) && self.is_whole()
+    }
 }
 
 /// Converts a literal to a column's type: rounds it for float types, and returns it unchanged for integer types.
@@ -217,7 +266,7 @@ fn write_float(f: &mut fmt::Formatter<'_>, value: f64, text: &str) -> fmt::Resul
     }
 }
 
-/// Returns the precedence of a number's text: sums 1, products 2, signs 3, all others 4.
+/// Returns how tightly a number's text binds.
 fn binding(number: &Number) -> u8 {
     let is_negative = match number {
         Number::Literal(Value::Int(value)) => *value < 0,
@@ -226,11 +275,10 @@ fn binding(number: &Number) -> u8 {
         _ => false,
     };
     match number {
-        Number::Binary(op, ..) if op.is_sum() => 1,
-        Number::Binary(..) => 2,
-        Number::Unary(UnaryOp::Negate, _) => 3,
-        _ if is_negative => 3,
-        _ => 4,
+        Number::Binary(op, ..) => op.binding(),
+        Number::Unary(UnaryOp::Negate | UnaryOp::Invert, _) => SIGN,
+        _ if is_negative => SIGN,
+        _ => ATOM,
     }
 }
 
@@ -256,13 +304,17 @@ impl fmt::Display for Number {
             Self::Unary(UnaryOp::Negate, operand) => {
                 f.write_str("-")?;
                 // Two consecutive signs would begin an SQL comment.
-                write_number(f, operand, 4)
+                write_number(f, operand, ATOM)
+            }
+            Self::Unary(UnaryOp::Invert, operand) => {
+                f.write_str("~")?;
+                write_number(f, operand, ATOM)
             }
             Self::Unary(UnaryOp::Abs, operand) => write!(f, "abs({operand})"),
             Self::Unary(UnaryOp::Sqrt, operand) => write!(f, "sqrt({operand})"),
             Self::Unary(UnaryOp::Floor, operand) => write!(f, "floor({operand})"),
             Self::Binary(op, left, right) => {
-                let own = if op.is_sum() { 1 } else { 2 };
+                let own = op.binding();
                 write_number(f, left, own)?;
                 write!(f, " {} ", op.sign())?;
                 write_number(f, right, own + 1)

@@ -67,11 +67,13 @@ impl Value {
 /// speculatively.
 #[inline(never)]
 fn compare_mixed(integer: i128, float: f64) -> Option<Ordering> {
+    // Above every integer of 128 bits by one.
+    const WHOLE: f64 = (1u128 << 127) as f64;
     if float.is_nan() {
         return None;
     }
-    // Column integers lie within ±2^64. The sign decides for floats from 2^100 on, infinities included.
-    if float.abs() >= 2f64.powi(100) {
+    // The sign decides for floats beyond 128 bits, infinities included.
+    if !(-WHOLE..WHOLE).contains(&float) {
         return Some(if float > 0.0 { Ordering::Less } else { Ordering::Greater });
     }
     let whole = float.floor();
@@ -101,5 +103,10 @@ mod tests {
         assert_eq!(Value::Int(-3).compare(Value::Float(-2.5)), Some(Ordering::Less));
         assert_eq!(Value::Int(0).compare(Value::Float(-0.0)), Some(Ordering::Equal));
         assert_eq!(Value::Int(0).compare(Value::Float(f64::NAN)), None);
+        let end = 2f64.powi(127);
+        assert_eq!(Value::Int(i128::MAX).compare(Value::Float(end)), Some(Ordering::Less));
+        assert_eq!(Value::Int(i128::MAX).compare(Value::Float(end.next_down())), Some(Ordering::Greater));
+        assert_eq!(Value::Int(i128::MIN).compare(Value::Float(-end)), Some(Ordering::Equal));
+        assert_eq!(Value::Int(i128::MIN).compare(Value::Float((-end).next_down())), Some(Ordering::Greater));
     }
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from turbidite._boxes import Period, period_text
@@ -30,6 +30,7 @@ def ingest(
     layout: str | os.PathLike[str] | None = None,
     format: str | None = None,
     columns: Sequence[str] | None = None,
+    rename: Mapping[str, str] | None = None,
     drop: Sequence[str] = (),
     derive: Sequence[str] = (),
     si: bool = False,
@@ -61,6 +62,8 @@ def ingest(
 
     An epoch with fewer files than the epoch before or after it is refused, if each rank wrote a file. `source_ranks` states
     how many ranks wrote each epoch. With `allow_missing_ranks`, the files that exist are read.
+
+    `rename` gives columns of the files other names, such as ``{"epoch": "step"}``, which all other arguments but `columns` then use.
 
     `derive` adds columns, such as ``["energy = sqrt(1 + ux*ux + uy*uy + uz*uz) - 1"]``. With `si`, derivations see values in
     SI units; stored columns keep the values of the files. Derived columns are f32, with `si` f64, unless a type is given. A
@@ -101,6 +104,7 @@ def ingest(
     arguments += [f"--{name}={value}" for name, value in options.items() if value is not None]
     if kept is not None:
         arguments.append(f"--columns={','.join(kept)}")
+    arguments += [f"--rename={old}={new}" for old, new in (rename or {}).items()]
     arguments += [f"--drop={name}" for name in dropped] + (["--si"] if si else [])
     arguments += [f"--derive={one}" for one in ([derive] if isinstance(derive, str) else derive)]
     with watching(checked(progress), "bytes") as tell:

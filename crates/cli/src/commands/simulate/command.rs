@@ -385,9 +385,10 @@ impl Trace {
     fn stored(&self, option: &str, names: &[String]) -> Result<(RecordMapping<'_>, Vec<DataType>), Failure> {
         let source = &self.source;
         let known = |name: &str| source.constant(name).map(|_| 0.0);
-        let derivations = DerivationSet::parse(&self.derive, &source.columns(), &known)
+        let sources = source.columns();
+        let derivations = DerivationSet::parse(&self.derive, &sources, &known)
             .map_err(|error| Failure::Usage(format!("--derive: {error}")))?;
-        let mut recipe = RecordMapping { source, derivations, stored: Vec::new() };
+        let mut recipe = RecordMapping { source, sources, derivations, stored: Vec::new() };
         let columns = recipe.columns();
         let mut types = Vec::with_capacity(names.len());
         for name in names {

@@ -9,6 +9,7 @@ mod messages;
 mod naive;
 mod operators;
 mod properties;
+mod whole;
 
 use std::sync::Arc;
 

@@ -18,7 +18,9 @@ pub(super) enum TestNumber {
     Bits,
     Call(&'static str, Box<TestNumber>),
     Negative(Box<TestNumber>),
-    Arithmetic(char, Box<TestNumber>, Box<TestNumber>),
+    /// `~`.
+    Inverse(Box<TestNumber>),
+    Arithmetic(&'static str, Box<TestNumber>, Box<TestNumber>),
 }
 
 /// A condition of a generated test.
@@ -34,10 +36,9 @@ pub(super) enum TestCondition {
     Or(Box<TestCondition>, Box<TestCondition>),
 }
 
-/// The value of a literal or of a bare column in its own type, so that comparisons can be exact.
+/// The value of a number, in its own type so that comparisons can be exact.
 #[derive(Debug, Clone, Copy)]
-enum Known {
-    /// A bare integer column, or an integer literal.
+pub(super) enum Known {
     Whole(i128),
     Single(f32),
     Float(f64),
@@ -78,57 +79,57 @@ impl TestNumber {
             Self::Bits => "bits_i32(single)".to_owned(),
             Self::Call(name, operand) => format!("{name}({})", operand.text()),
             Self::Negative(operand) => format!("- ({})", operand.text()),
+            Self::Inverse(operand) => format!("~({})", operand.text()),
             Self::Arithmetic(sign, left, right) => format!("({}) {sign} ({})", left.text(), right.text()),
         }
     }
 
-    /// Returns the value of an expression of literals, or `None` for other expressions.
+    /// Returns the value of an expression of literals, or `None` for other expressions, and for those without a result
+    /// or with the result -2^127.
     fn constant(&self) -> Option<Known> {
-        Some(match self {
-            Self::Whole(value) => Known::Whole(*value),
-            Self::Decimal(value) => Known::Float(*value),
-            Self::Negative(operand) => match operand.constant()? {
-                Known::Whole(value) => Known::Whole(-value),
-                value => Known::Float(-value.as_f64()),
-            },
-            Self::Call(name, operand) => match (*name, operand.constant()?) {
-                ("abs", Known::Whole(value)) => Known::Whole(value.abs()),
-                (name, value) => Known::Float(call(name, value.as_f64())),
-            },
-            Self::Arithmetic(sign, left, right) => match (sign, left.constant()?, right.constant()?) {
-                ('+', Known::Whole(a), Known::Whole(b)) => Known::Whole(a + b),
-                ('-', Known::Whole(a), Known::Whole(b)) => Known::Whole(a - b),
-                ('*', Known::Whole(a), Known::Whole(b)) if (a as f64 * b as f64).abs() < 1e30 => Known::Whole(a * b),
-                (sign, a, b) => Known::Float(arithmetic(*sign, a.as_f64(), b.as_f64())),
-            },
+        let operands: &[&Self] = match self {
+            Self::Whole(_) | Self::Decimal(_) => &[],
+            Self::Call(_, operand) | Self::Negative(operand) | Self::Inverse(operand) => &[operand],
+            Self::Arithmetic(_, left, right) => &[left, right],
             _ => return None,
-        })
+        };
+        operands.iter().try_for_each(|operand| operand.constant().map(drop))?;
+        // The row is not read.
+        self.value(0, &Row::ZERO).filter(|value| !matches!(value, Known::Whole(i128::MIN)))
     }
 
-    /// Returns the value of a bare column, or `None` for other expressions.
-    fn bare(&self, epoch: u64, row: &Row) -> Option<Known> {
-        Some(match self {
-            Self::Single => Known::Single(row.single),
-            Self::Double => Known::Float(row.double),
-            Self::Small => Known::Whole(row.small.into()),
-            Self::Int => Known::Whole(row.int.into()),
-            Self::Long => Known::Whole(row.long.into()),
-            Self::Big => Known::Whole(row.big.into()),
-            Self::Epoch => Known::Whole(epoch.into()),
-            _ => return None,
-        })
-    }
-
-    fn value(&self, epoch: u64, row: &Row) -> f64 {
-        if let Some(value) = self.constant().or_else(|| self.bare(epoch, row)) {
-            return value.as_f64();
-        }
+    /// Returns the value for a row, or `None` if an integer operation has no result.
+    pub(super) fn value(&self, epoch: u64, row: &Row) -> Option<Known> {
+        let float = |value| Some(Known::Float(value));
         match self {
-            Self::Bits => f64::from(i32::from_ne_bytes(row.single.to_ne_bytes())),
-            Self::Call(name, operand) => call(name, operand.value(epoch, row)),
-            Self::Negative(operand) => -operand.value(epoch, row),
-            Self::Arithmetic(sign, left, right) => arithmetic(*sign, left.value(epoch, row), right.value(epoch, row)),
-            _ => unreachable!("bare or constant"),
+            Self::Single => Some(Known::Single(row.single)),
+            Self::Double => float(row.double),
+            Self::Small => Some(Known::Whole(row.small.into())),
+            Self::Int => Some(Known::Whole(row.int.into())),
+            Self::Long => Some(Known::Whole(row.long.into())),
+            Self::Big => Some(Known::Whole(row.big.into())),
+            Self::Epoch => Some(Known::Whole(epoch.into())),
+            Self::Whole(value) => Some(Known::Whole(*value)),
+            Self::Decimal(value) => float(*value),
+            Self::Bits => float(i32::from_ne_bytes(row.single.to_ne_bytes()).into()),
+            Self::Call(name, operand) => match (*name, operand.constant(), operand.value(epoch, row)?) {
+                ("abs", Some(_), Known::Whole(value)) => Some(Known::Whole(value.abs())),
+                (name, _, value) => float(call(name, value.as_f64())),
+            },
+            Self::Negative(operand) => match operand.value(epoch, row)? {
+                Known::Whole(value) => value.checked_neg().map(Known::Whole),
+                value => float(-value.as_f64()),
+            },
+            Self::Inverse(operand) => match operand.value(epoch, row)? {
+                Known::Whole(value) => Some(Known::Whole(-1 - value)),
+                value => unreachable!("{value:?} has no bits"),
+            },
+            Self::Arithmetic(sign, left, right) => match (left.value(epoch, row)?, right.value(epoch, row)?) {
+                (Known::Whole(left), Known::Whole(right)) if *sign != "/" => {
+                    whole_arithmetic(sign, left, right).map(Known::Whole)
+                }
+                (left, right) => float(arithmetic(sign, left.as_f64(), right.as_f64())),
+            },
         }
     }
 }
@@ -141,13 +142,32 @@ fn call(name: &str, value: f64) -> f64 {
     }
 }
 
-fn arithmetic(sign: char, left: f64, right: f64) -> f64 {
+fn arithmetic(sign: &str, left: f64, right: f64) -> f64 {
     match sign {
-        '+' => left + right,
-        '-' => left - right,
-        '*' => left * right,
-        '/' => left / right,
-        _ => left % right,
+        "+" => left + right,
+        "-" => left - right,
+        "*" => left * right,
+        "/" => left / right,
+        "//" => (left / right).trunc(),
+        "%" => left % right,
+        _ => unreachable!("floats have no {sign}"),
+    }
+}
+
+fn whole_arithmetic(sign: &str, left: i128, right: i128) -> Option<i128> {
+    match sign {
+        "+" => left.checked_add(right),
+        "-" => left.checked_sub(right),
+        "*" => left.checked_mul(right),
+        "//" => left.checked_div(right),
+        // -2^127 % -1 is 0.
+        "%" if right == -1 => Some(0),
+        "%" => left.checked_rem(right),
+        "&" => Some(left & right),
+        "|" => Some(left | right),
+        "<<" if right == 127 => [(0, 0), (-1, i128::MIN)].into_iter().find(|(from, _)| *from == left).map(|(_, to)| to),
+        "<<" => left.checked_mul(1i128.checked_shl(u32::try_from(right).ok()?)?),
+        _ => left.checked_shr(u32::try_from(right).ok()?),
     }
 }
 
@@ -164,38 +184,48 @@ fn relation<T: PartialOrd>(sign: &str, left: T, right: T) -> bool {
 
 /// Compares an integer with a float without rounding the integer: first the integer parts, then the fraction.
 fn whole_to_float(sign: &str, whole: i128, float: f64) -> bool {
-    if float.is_nan() || float.is_infinite() || float.abs() > 1e30 {
+    let end = 2f64.powi(127);
+    if float.is_nan() || float >= end || float < -end {
         return relation(sign, 0.0, float);
     }
     let part = float.trunc() as i128;
     if whole == part { relation(sign, 0.0, float.fract()) } else { relation(sign, whole, part) }
 }
 
-fn compare(sign: &str, left: &TestNumber, right: &TestNumber, epoch: u64, row: &Row) -> bool {
-    let flipped = match sign {
+fn flipped(sign: &str) -> &str {
+    match sign {
         "<" => ">",
         "<=" => ">=",
         ">" => "<",
         ">=" => "<=",
         sign => sign,
-    };
-    let known = |number: &TestNumber| number.constant().or_else(|| number.bare(epoch, row));
-    let is_constant = |number: &TestNumber| number.constant().is_some();
-    match (known(left), known(right)) {
-        (Some(Known::Single(a)), Some(b)) if is_constant(right) => match b {
-            Known::Whole(b) => relation(sign, a, b as f32),
-            b => relation(sign, a, b.as_f64() as f32),
-        },
-        (Some(_), Some(Known::Single(_))) if is_constant(left) => compare(flipped, right, left, epoch, row),
-        (Some(Known::Whole(a)), Some(Known::Whole(b))) => relation(sign, a, b),
-        // An integer column is compared with a float literal exactly. A float column rounds its literal to the column's
-        // type. An integer column and a float column are compared as f64.
-        (Some(Known::Whole(a)), Some(Known::Float(b))) if is_constant(right) => whole_to_float(sign, a, b),
-        (Some(Known::Float(_)), Some(Known::Whole(_))) if is_constant(left) => {
-            compare(flipped, right, left, epoch, row)
-        }
-        _ => relation(sign, left.value(epoch, row), right.value(epoch, row)),
     }
+}
+
+/// Returns whether a comparison holds, or `None` if a number has no result.
+fn compare(sign: &str, left: &TestNumber, right: &TestNumber, epoch: u64, row: &Row) -> Option<bool> {
+    let (a, b) = (left.value(epoch, row)?, right.value(epoch, row)?);
+    let is_constant = |number: &TestNumber| number.constant().is_some();
+    Some(match (a, b) {
+        (Known::Single(a), Known::Whole(b)) if is_constant(right) => relation(sign, a, b as f32),
+        (Known::Single(a), b) if is_constant(right) => relation(sign, a, b.as_f64() as f32),
+        (_, Known::Single(_)) if is_constant(left) => return compare(flipped(sign), right, left, epoch, row),
+        (Known::Whole(a), Known::Whole(b)) => relation(sign, a, b),
+        // An integer literal is rounded if it is compared with a float. Other integers are not.
+        (Known::Whole(a), b) if !is_constant(left) || is_constant(right) => whole_to_float(sign, a, b.as_f64()),
+        (a, Known::Whole(b)) if !is_constant(right) || is_constant(left) => {
+            whole_to_float(flipped(sign), b, a.as_f64())
+        }
+        (a, b) => relation(sign, a.as_f64(), b.as_f64()),
+    })
+}
+
+fn and(left: Option<bool>, right: Option<bool>) -> Option<bool> {
+    if left == Some(false) || right == Some(false) { Some(false) } else { Some(left? && right?) }
+}
+
+fn or(left: Option<bool>, right: Option<bool>) -> Option<bool> {
+    and(left.map(|left| !left), right.map(|right| !right)).map(|neither| !neither)
 }
 
 impl TestCondition {
@@ -218,18 +248,27 @@ impl TestCondition {
         }
     }
 
+    /// Returns whether a row matches. It does not if that depends on a number without a result.
     pub(super) fn holds(&self, epoch: u64, row: &Row) -> bool {
+        self.truth(epoch, row) == Some(true)
+    }
+
+    fn truth(&self, epoch: u64, row: &Row) -> Option<bool> {
         match self {
-            Self::Literal(value) => *value,
+            Self::Literal(value) => Some(*value),
             Self::Compare(sign, left, right) => compare(sign, left, right, epoch, row),
             Self::Between(negated, value, low, high) => {
-                (compare(">=", value, low, epoch, row) && compare("<=", value, high, epoch, row)) != *negated
+                let within = and(compare(">=", value, low, epoch, row), compare("<=", value, high, epoch, row));
+                within.map(|within| within != *negated)
             }
-            Self::In(negated, value, list) => list.iter().any(|item| compare("=", value, item, epoch, row)) != *negated,
-            Self::IsNan(value) => value.value(epoch, row).is_nan(),
-            Self::Not(operand) => !operand.holds(epoch, row),
-            Self::And(left, right) => left.holds(epoch, row) && right.holds(epoch, row),
-            Self::Or(left, right) => left.holds(epoch, row) || right.holds(epoch, row),
+            Self::In(negated, value, list) => {
+                let any = list.iter().map(|item| compare("=", value, item, epoch, row)).fold(Some(false), or);
+                any.map(|any| any != *negated)
+            }
+            Self::IsNan(value) => Some(value.value(epoch, row)?.as_f64().is_nan()),
+            Self::Not(operand) => operand.truth(epoch, row).map(|truth| !truth),
+            Self::And(left, right) => and(left.truth(epoch, row), right.truth(epoch, row)),
+            Self::Or(left, right) => or(left.truth(epoch, row), right.truth(epoch, row)),
         }
     }
 }

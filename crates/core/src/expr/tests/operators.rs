@@ -170,7 +170,7 @@ fn arithmetic_in_f64() {
         "long / 0 = inf",
         "int / 0 = -inf",
         "isnan((small - 3) / 0)",
-        "isnan(long % 0)",
+        "isnan(single % 0)",
         "\"double\" % 2 = -1.5",
         "int % small = -1",
         "7.5 % -2 = 1.5",

@@ -29,7 +29,7 @@ const SPECIAL: [f64; 18] = [
     1.844_674_407_370_955_2e19,
 ];
 
-const WHOLE: [i128; 14] = [
+const WHOLE: [i128; 17] = [
     0,
     1,
     -1,
@@ -44,15 +44,18 @@ const WHOLE: [i128; 14] = [
     u64::MAX as i128,
     9_007_199_254_740_993,
     1 << 70,
+    63,
+    i128::MAX,
+    -i128::MAX,
 ];
 
 fn float() -> impl Strategy<Value = f64> {
     prop_oneof![4 => select(&SPECIAL[..]), 3 => -4.0..4.0f64, 1 => any::<f64>(), 2 => Just(f64::NAN)]
 }
 
-fn rows() -> impl Strategy<Value = Vec<Row>> {
+pub(super) fn rows() -> impl Strategy<Value = Vec<Row>> {
     // There are few distinct kinds of rows, so a batch often has rows of one kind, for which pruning is effective.
-    let near = |anchor: i128| (-2i128..=2).prop_map(move |step| anchor + step);
+    let near = |anchor: i128| (-2i128..=2).prop_map(move |step| anchor.saturating_add(step));
     let whole = prop_oneof![3 => -4i128..8, 2 => select(&WHOLE[..]).prop_flat_map(near)];
     let row = (float(), float(), whole.clone(), whole.clone(), whole.clone(), whole)
         .prop_map(|(single, double, small, int, long, big)| Row {
@@ -72,6 +75,26 @@ fn rows() -> impl Strategy<Value = Vec<Row>> {
     ]
 }
 
+/// Integers of columns and literals.
+pub(super) fn whole() -> impl Strategy<Value = TestNumber> {
+    use TestNumber::*;
+    let columns = select(&[Small, Small, Int, Int, Long, Big, Epoch][..]);
+    let leaf = prop_oneof![
+        5 => columns,
+        1 => select(&WHOLE[..]).prop_map(Whole),
+        2 => (-2..10i128).prop_map(Whole),
+    ];
+    leaf.prop_recursive(3, 8, 2, |inner| {
+        let sign = select(&["+", "-", "*", "%", "//", "&", "|", "<<", ">>"][..]);
+        prop_oneof![
+            6 => (sign, inner.clone(), inner.clone())
+                .prop_map(|(sign, left, right)| Arithmetic(sign, Box::new(left), Box::new(right))),
+            1 => inner.clone().prop_map(|operand| Negative(Box::new(operand))),
+            1 => inner.prop_map(|operand| Inverse(Box::new(operand))),
+        ]
+    })
+}
+
 fn number() -> impl Strategy<Value = TestNumber> {
     use TestNumber::*;
     let columns = select(&[Single, Single, Double, Double, Small, Int, Long, Big, Epoch, Bits][..]);
@@ -82,12 +105,13 @@ fn number() -> impl Strategy<Value = TestNumber> {
         2 => float().prop_map(Decimal),
     ];
     leaf.prop_recursive(3, 8, 2, |inner| {
-        let sign = select(&['+', '-', '*', '/', '%'][..]);
+        let sign = select(&["+", "-", "*", "/", "%", "//"][..]);
         let function = select(&["abs", "sqrt", "floor"][..]);
         prop_oneof![
             4 => (sign, inner.clone(), inner.clone())
                 .prop_map(|(sign, left, right)| Arithmetic(sign, Box::new(left), Box::new(right))),
-            1 => inner.clone().prop_map(|same| Arithmetic('*', Box::new(same.clone()), Box::new(same))),
+            3 => whole(),
+            1 => inner.clone().prop_map(|same| Arithmetic("*", Box::new(same.clone()), Box::new(same))),
             2 => (function, inner.clone()).prop_map(|(name, operand)| Call(name, Box::new(operand))),
             1 => inner.prop_map(|operand| Negative(Box::new(operand))),
         ]

@@ -187,7 +187,8 @@ impl RankStage {
     fn agree_on_refusal(&mut self, cause: Error) -> Result<()> {
         let announcement = (self.rank == 0).then(|| Announcement::refused(&cause));
         let announced = self.begin_session("open", announcement)?;
-        if self.rank != 0 {
+        // One refusal is enough.
+        if !matches!(announced, Announcement::Refused { .. }) {
             self.background.endpoint().object(cause);
         }
         self.end_session("open")?;

@@ -140,3 +140,17 @@ fn negative_epochs_are_refused() {
     let error = heard(&storage, same, |_, job| job.begin_epoch(-100i64 as u64).map(drop));
     assert_eq!(error, "rank 0: epoch: 18446744073709551516 is above 2^63 - 1: was it negative?");
 }
+
+#[test]
+fn ranks_that_all_refuse_to_open_are_told_of_the_first() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let texts = run(RANKS, |rank, transport| {
+        let cause = Error::Refused { rank, class: ErrorClass::Usage, refusal: None, cause: format!("{rank} refuses") };
+        let host = Arc::new(Listening::default());
+        let heard = Arc::clone(&host.heard);
+        let error = RankJob::refuse_open(host, Arc::clone(&storage), options(RANKS), rank, transport, cause);
+        assert_eq!(heard.lock().unwrap().len(), usize::from(rank == 0));
+        error.to_string()
+    });
+    assert_eq!(texts, ["rank 0: 0 refuses"; RANKS as usize]);
+}
