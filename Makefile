@@ -35,6 +35,8 @@ OPENMPI_TEST := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PRTE_M
 STANDARD_ABI := $(CACHE)/standard-abi-$(shell $(PYTHON) -V 2>/dev/null | cat - tools/requirements.txt | cksum | cut -d' ' -f1)
 # A particle-in-cell code and a reader of its files, for the Python package to be compared with.
 FBPIC := $(CACHE)/fbpic-$(shell $(PYTHON) -V 2>/dev/null | cat - tools/requirements-fbpic.txt | cksum | cut -d' ' -f1)
+# Packages that ship or write files of many formats, for the package's readers.
+FILES := $(CACHE)/files-$(shell $(PYTHON) -V 2>/dev/null | cat - tools/requirements-files.txt | cksum | cut -d' ' -f1)
 # Key-value stores, for lookups to be compared with.
 STORES := $(CACHE)/stores-$(shell $(PYTHON) -V 2>/dev/null | cat - tools/requirements-stores.txt | cksum | cut -d' ' -f1)
 # Debian's Open MPI, under the names that all MPIs have.
@@ -162,7 +164,7 @@ test-rust: ## Run the Rust tests only
 # Both cores run tests, except those that are marked serial: they measure what other tests would change. With ARGS, all
 # run one after the other.
 PYTEST = PYTHONPATH='$(PACKAGE)' '$(VENV)/bin/python' -m pytest
-END_TO_END := tests --ignore=tests/fbpic --ignore=tests/lammps --ignore=tests/sanitizers
+END_TO_END := tests --ignore=tests/fbpic --ignore=tests/files --ignore=tests/lammps --ignore=tests/sanitizers
 ON_TWO := -n 2 --dist loadfile
 PARALLEL := $(ON_TWO) -m 'not serial'
 
@@ -193,6 +195,10 @@ test-fbpic: wheel $(FBPIC)/complete ## Compare the Python package with openPMD-v
 	@$(RUN) FBPIC -- env TURBIDITE_FBPIC='$(FBPIC)' TURBIDITE_FBPIC_FIGURE='$(CARGO_TARGET_DIR)/wakefield.png' \
 		NUMBA_CACHE_DIR='$(FBPIC)/numba' $(PYTEST) -s tests/fbpic $(ARGS)
 
+.PHONY: test-files
+test-files: wheel $(FILES)/complete ## Index the files that packages of PyPI ship or write, and compare the rows with their own readers
+	@$(RUN) 'files of packages' -- env TURBIDITE_FILES='$(FILES)' $(PYTEST) tests/files $(ARGS)
+
 # When, and on which commit, it last passed on this machine.
 FULL_RUN := $(CACHE)/test-full
 .PHONY: test-full run-test-full
@@ -200,7 +206,7 @@ test-full: ## Run all tests with their whole sweeps, all broken variants, and wh
 	@echo "test-full last passed here: $$(cat '$(FULL_RUN)' 2>/dev/null || echo never)"
 	@$(TIMES) report -- env TURBIDITE_WHOLE=1 $(MAKE) --no-print-directory run-test-full
 	@echo "$$(date -u '+%F %H:%M') UTC, commit $$(git rev-parse --short HEAD 2>/dev/null || echo unknown)" > '$(FULL_RUN)'
-run-test-full: run-test sim-variants test-standard-abi test-fbpic
+run-test-full: run-test sim-variants test-standard-abi test-fbpic test-files
 
 .PHONY: run-test-fortran
 run-test-fortran: debian-mpi
@@ -223,6 +229,14 @@ $(FBPIC)/complete:
 	@rm -rf '$(FBPIC)'
 	@$(PYTHON) -m venv '$(FBPIC)'
 	'$(FBPIC)/bin/python' -m pip install --quiet --disable-pip-version-check --only-binary :all: -r tools/requirements-fbpic.txt
+	@touch '$@'
+
+# MDAnalysisTests has no wheel.
+$(FILES)/complete:
+	@rm -rf '$(FILES)'
+	@$(PYTHON) -m venv '$(FILES)'
+	'$(FILES)/bin/python' -m pip install --quiet --disable-pip-version-check --only-binary :all: --no-binary MDAnalysisTests \
+		-r tools/requirements-files.txt
 	@touch '$@'
 
 $(STORES)/complete:

@@ -11,7 +11,7 @@ import pyarrow
 import pyarrow.feather
 import pytest
 
-from support.source_files import AXES, replace_record, structure, write_lammps, write_openpmd
+from support.source_files import AXES, replace_record, structure, write_lammps, write_openpmd, zstandard
 from support.source_reader import Reader, read
 
 ENCODINGS = openpmd_api.Iteration_Encoding
@@ -190,13 +190,6 @@ def test_hdf5_datasets_components_and_fields_become_columns(tmp_path):
 
 
 # ---- LAMMPS
-
-
-def zstandard(content: bytes) -> bytes:
-    target = pyarrow.BufferOutputStream()
-    with pyarrow.CompressedOutputStream(target, "zstd") as stream:
-        stream.write(content)
-    return target.getvalue().to_pybytes()
 
 
 COMPRESSIONS = {"gz": lambda content: gzip.compress(content, 1), "bz2": bz2.compress, "zst": zstandard}

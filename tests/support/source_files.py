@@ -5,6 +5,7 @@ from pathlib import Path
 import h5py
 import numpy
 import openpmd_api
+import pyarrow
 
 SCALAR = openpmd_api.Record_Component.SCALAR
 AXES = ("x", "y", "z")
@@ -87,6 +88,13 @@ def write_lammps(path: Path, epochs: dict[int, dict[str, numpy.ndarray]], text: 
             file.write(f"ITEM: ATOMS {' '.join(names)} \n")
             words = [[repr(value) for value in values.tolist()] for values in rows.values()]
             file.writelines(" ".join(row) + (f" {text} \n" if text else " \n") for row in zip(*words, strict=True))
+
+
+def zstandard(content: bytes) -> bytes:
+    target = pyarrow.BufferOutputStream()
+    with pyarrow.CompressedOutputStream(target, "zstd") as stream:
+        stream.write(content)
+    return target.getvalue().to_pybytes()
 
 
 def structure(rows: dict[str, numpy.ndarray]) -> numpy.ndarray:

@@ -2,10 +2,13 @@
 `make test-full` runs them whole."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
+from hypothesis import HealthCheck, seed, settings
+
 Case = TypeVar("Case")
+Test = TypeVar("Test", bound=Callable)
 IS_WHOLE = bool(os.environ.get("TURBIDITE_WHOLE"))
 # The number of commits, so that consecutive commits take consecutive parts.
 TURN = int(os.environ.get("TURBIDITE_TURN", "0"))
@@ -20,3 +23,16 @@ def taken_by_turns(cases: Sequence[Case], number: int) -> list[Case]:
     """The cases of this run for the input with this number: all of them, or one, such that the inputs of one run have
     different cases."""
     return taken([cases[(number + turn) % len(cases)] for turn in range(len(cases))], len(cases))
+
+
+def generated(examples: int, parts: int) -> Callable[[Test], Test]:
+    """Decorates a test of Hypothesis: a run draws this many examples from the seed of its commit, and `make test-full`
+    those of `parts` commits."""
+    options = settings(
+        max_examples=examples * parts if IS_WHOLE else examples,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+        print_blob=True,
+    )
+    return lambda test: seed(0 if IS_WHOLE else TURN)(options(test))

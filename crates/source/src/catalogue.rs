@@ -9,6 +9,7 @@ use crate::field::Field;
 use crate::filler::Filler;
 #[cfg(feature = "package")]
 use crate::package::BlockForm;
+use crate::periods::StatedPeriod;
 
 /// Maximum default number of ranks for an epoch in one file, however many row groups or blocks the file has.
 const MOST_ASSUMED_RANKS: usize = 16;
@@ -42,7 +43,7 @@ pub(crate) enum Form {
     Parquet(crate::parquet::ParquetForm),
     /// Files that the Python package reads, block by block.
     #[cfg(feature = "package")]
-    Blocks(BlockForm),
+    Blocks(Box<BlockForm>),
 }
 
 /// The layout of fixed-size records in their file.
@@ -130,6 +131,15 @@ impl Source {
             Form::Parquet(_) => None,
             #[cfg(feature = "package")]
             Form::Blocks(_) => None,
+        }
+    }
+
+    /// Returns the periods of an epoch's coordinates, by column. Returns `None` if the files state none.
+    pub fn periods(&self, epoch: u64) -> Option<&BTreeMap<String, StatedPeriod>> {
+        match &self.form {
+            #[cfg(feature = "package")]
+            Form::Blocks(form) => form.periods.get(&epoch).filter(|periods| !periods.is_empty()),
+            _ => None,
         }
     }
 

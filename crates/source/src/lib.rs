@@ -12,10 +12,10 @@
 //! Map, from the bottom: `error`, `field`, `files` and `options` are used by all modules. [`checks`] checks headers,
 //! [`signature`] recognises files of other formats, `pattern` matches file names, `ranks` finds epochs that lack files,
 //! and `filler` generates bytes. `configuration` reads datasets of a preload configuration. `catalogue` is the data of
-//! a source. `opening` chooses the module that creates it: `vpic`, `layout` (for raw records and Parquet files),
-//! `parquet`, or `package` for the formats that the Python package reads. `slices` and `shares` distribute a source
-//! over ranks, and `reader` reads a rank's share: fixed-size records with `records`, row groups with `parquet`, or
-//! blocks with `package`. [`lammps`] is independent of the other modules.
+//! a source, and `periods` the lengths of its box. `opening` chooses the module that creates it: `vpic`, `layout` (for
+//! raw records and Parquet files), `parquet`, or `package` for the formats that the Python package reads. `slices` and
+//! `shares` distribute a source over ranks, and `reader` reads a rank's share: fixed-size records with `records`, row
+//! groups with `parquet`, or blocks with `package`. [`lammps`] is independent of the other modules.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on has failed"))]
 
@@ -38,6 +38,7 @@ pub mod panics;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod pattern;
+mod periods;
 mod ranks;
 mod reader;
 mod records;
@@ -55,4 +56,5 @@ pub use field::{Field, FieldLayout};
 pub use filler::Filler;
 pub use options::{Nulls, SourceOptions, parse_columns};
 pub use pattern::{Named, PathPattern};
+pub use periods::StatedPeriod;
 pub use reader::RankReader;

@@ -39,7 +39,7 @@ impl Remedy {
     }
 }
 
-static SIGNATURES: [Signature; 17] = [
+static SIGNATURES: [Signature; 20] = [
     Signature { name: "HDF5", remedy: Remedy::OmitLayout, begins: |head| head.starts_with(b"\x89HDF\r\n\x1a\n") },
     Signature { name: "netCDF", remedy: Remedy::Convert, begins: is_netcdf },
     Signature { name: "Parquet", remedy: Remedy::ParquetLayout, begins: |head| head.starts_with(b"PAR1") },
@@ -49,6 +49,9 @@ static SIGNATURES: [Signature; 17] = [
     Signature { name: "ADIOS2", remedy: Remedy::Convert, begins: |head| head.starts_with(b"[PGI") },
     Signature { name: "NumPy (.npy)", remedy: Remedy::Convert, begins: |head| head.starts_with(b"\x93NUMPY") },
     Signature { name: "LAMMPS text", remedy: Remedy::OmitLayout, begins: |head| head.starts_with(b"ITEM: ") },
+    Signature { name: "a binary dump of LAMMPS", remedy: Remedy::Convert, begins: is_lammps_binary },
+    Signature { name: "a DCD trajectory", remedy: Remedy::Convert, begins: |head| head.starts_with(b"\x54\0\0\0CORD") },
+    Signature { name: "an XTC or TRR trajectory", remedy: Remedy::Convert, begins: is_gromacs },
     Signature { name: "VTK", remedy: Remedy::Convert, begins: |head| head.starts_with(b"# vtk DataFile") },
     Signature { name: "XML", remedy: Remedy::Convert, begins: |head| head.starts_with(b"<?xml ") },
     Signature { name: "FITS", remedy: Remedy::Convert, begins: |head| head.starts_with(b"SIMPLE  =") },
@@ -76,6 +79,16 @@ pub fn recognize(head: &[u8]) -> Option<&'static str> {
 /// Returns the name of the format, and what to do with the file.
 pub(crate) fn find(head: &[u8]) -> Option<(&'static str, Remedy)> {
     SIGNATURES.iter().find(|signature| (signature.begins)(head)).map(|found| (found.name, found.remedy))
+}
+
+/// The number 1,993 or 1,995, and a length or a number of atoms below 2^24.
+fn is_gromacs(head: &[u8]) -> bool {
+    matches!(head, [0, 0, 7, 0xc9 | 0xcb, 0, ..])
+}
+
+/// The length of the magic, as a negative number, and the magic.
+fn is_lammps_binary(head: &[u8]) -> bool {
+    matches!(head.split_first_chunk(), Some(([_, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff], magic)) if magic.starts_with(b"DUMP"))
 }
 
 /// The classic formats. netCDF-4 is HDF5. The number of records is followed by the tag of the dimensions, which may be
@@ -130,7 +143,7 @@ mod tests {
     use super::*;
 
     /// The first bytes of real files, or of files as the formats' specifications describe them.
-    const HEADS: [(&str, &[u8]); 24] = [
+    const HEADS: [(&str, &[u8]); 28] = [
         ("HDF5", b"\x89HDF\r\n\x1a\n\0\0\0\0\0\x08\x08\0"),
         ("netCDF", b"CDF\x01\0\0\0\0\0\0\0\x0a\0\0\0\x02"),
         ("netCDF", b"CDF\x02\xff\xff\xff\xff\0\0\0\0\0\0\0\0"),
@@ -141,6 +154,10 @@ mod tests {
         ("ADIOS2", b"[PGI\x20\x01\0\0\0\0\0\0n"),
         ("NumPy (.npy)", b"\x93NUMPY\x01\0v\0{'descr'"),
         ("LAMMPS text", b"ITEM: TIMESTEP\n0\n"),
+        ("a binary dump of LAMMPS", b"\xf6\xff\xff\xff\xff\xff\xff\xffDUMPCUSTOM\x01\0\0\0"),
+        ("a DCD trajectory", b"\x54\0\0\0CORD\x03\0\0\0\0\0\0\0"),
+        ("an XTC or TRR trajectory", b"\0\0\x07\xc9\0\0\0\x0d\0\0\0\x0cGMX_trn_file"),
+        ("an XTC or TRR trajectory", b"\0\0\x07\xcb\0\0\x01\xf4\0\0\0\0"),
         ("VTK", b"# vtk DataFile Version 3.0\n"),
         ("XML", b"<?xml version=\"1.0\"?>"),
         ("FITS", b"SIMPLE  =                    T"),

@@ -10,11 +10,12 @@ use turbidite::format::EpochStatistics;
 use turbidite::store::EpochRange;
 use turbidite::writer::THREADS_PER_CORE;
 use turbidite::{
-    ClusterKey, IfExists, OutOfRange, Periods, Prior, Renegotiation, Routing, Schema, SchemaError, SecondaryIndex,
-    WriteOptions, indexes_of_epochs,
+    ClusterKey, IfExists, OutOfRange, Prior, Renegotiation, Routing, Schema, SchemaError, SecondaryIndex, WriteOptions,
+    indexes_of_epochs,
 };
 
 use super::answers::{say, say_json};
+use super::box_periods::{self, StatedPeriods};
 use super::epoch_statistics::write_amplification;
 use super::epochs::Existing;
 use super::feed::{RecordMapping, WorkerPool};
@@ -91,9 +92,10 @@ pub(crate) struct Ingest {
     #[arg(long, value_name = "COLUMN", requires = "levels")]
     level_weight: Option<String>,
     /// The period of each coordinate, with a spatial key, or nothing for one that is not periodic: boxes wrap there. A
-    /// dataset keeps the periods that it was created with
-    #[arg(long, value_name = "P,P,…", allow_hyphen_values = true)]
-    period: Option<Periods>,
+    /// dataset keeps the periods that it was created with [default: those of the box of LAMMPS text, if the box is
+    /// orthogonal and the same in all epochs; 'none' for no periods]
+    #[arg(long, value_name = "P,P,…|none", allow_hyphen_values = true)]
+    period: Option<StatedPeriods>,
     /// Also index this column during ingest; may be repeated. COLUMN finds ranges and single values, hash:COLUMN single
     /// values; ',with=COLUMN' after it also stores another column. bitmap:A,B,… answers conditions on several columns
     /// (see turbidite index)
@@ -278,7 +280,7 @@ impl Ingest {
         let source = Source::open(&self.source, &self.source_options()?)?;
         let epochs = self.epochs(&source)?;
         let recipe = self.recipe(&source)?;
-        let schema = self.schema(&recipe)?;
+        let (schema, box_note) = self.with_periods(self.schema(&recipe)?, &source, &epochs)?;
         let indexes = self.indexes()?;
         for definition in &indexes {
             definition.check_in_situ().map_err(turbidite::Error::from)?;
@@ -292,6 +294,7 @@ impl Ingest {
         options.levels_if_new = forecast.map_or(0, |forecast| forecast.levels);
         let ranks = options.ranks;
         let mut notes = source.notes().to_vec();
+        notes.extend(box_note);
         let leads = world.as_ref().is_none_or(|world| world.rank() == 0);
         let mut job = Job::open(&self.out, schema, options, world.as_ref())?;
         notes.extend(job.lock_notice());
@@ -456,16 +459,30 @@ impl Ingest {
                 names.join(", ")
             )));
         }
-        let schema = Schema::clustered(columns, &key).map_err(|error| match &error {
+        Schema::clustered(columns, &key).map_err(|error| match &error {
             SchemaError::Name { name } | SchemaError::Repeated { name } => {
                 let (rename, name) = (proposal(name, &all), shell_quoted(name));
                 Failure::Usage(format!("{error}; {rename} gives it another name, --drop {name} leaves it out"))
             }
             _ => error.into(),
-        })?;
+        })
+    }
+
+    /// Returns the schema with the periods that are stated, or else those of the box of the files, and a note on the
+    /// latter.
+    fn with_periods(
+        &self,
+        schema: Schema,
+        source: &Source,
+        epochs: &[u64],
+    ) -> Result<(Schema, Option<String>), Failure> {
         match self.period.clone() {
-            Some(periods) => schema.with_periods(periods).map_err(|error| Failure::Usage(format!("--period: {error}"))),
-            None => Ok(schema),
+            Some(StatedPeriods::Periods(periods)) => {
+                let schema = schema.with_periods(periods);
+                Ok((schema.map_err(|error| Failure::Usage(format!("--period: {error}")))?, None))
+            }
+            Some(StatedPeriods::None) => Ok((schema, None)),
+            None => box_periods::of_source(schema, source, epochs, &self.out),
         }
     }
 

@@ -10,6 +10,7 @@
 mod answers;
 mod bar;
 mod batch;
+mod box_periods;
 mod boxes;
 pub(crate) mod compact;
 pub(crate) mod completions;

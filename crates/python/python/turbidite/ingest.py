@@ -72,7 +72,8 @@ def ingest(
 
     With a key by space, a new dataset may have `levels` of detail, 1 to 6 or ``"auto"`` for as many as suit the largest epoch.
     With `level_weight`, the rows of a level are chosen in proportion to this column of numbers, and not evenly. `period` has the
-    periods of the coordinates, such as ``{"x": 128}``, modulo which boxes are then compared.
+    periods of the coordinates, such as ``{"x": 128}``, modulo which boxes are then compared. Without it, they are those of
+    the box of LAMMPS text, if the box is orthogonal and the same in all epochs; ``{}`` means no periods.
 
     `progress` is that of `turbidite.open`, and counts bytes of records. Returns the report of the
     command. The work is done by a process of its own, so that an interrupt ends it at once.
@@ -98,7 +99,10 @@ def ingest(
         "if-repeated": if_repeated,
         "nulls": nulls,
     }
-    detail = {"levels": levels, "level-weight": level_weight, "period": period_text(period, key or "")}
+    periods = period_text(period, key or "")
+    if periods is not None and not periods.strip(","):
+        periods = "none"
+    detail = {"levels": levels, "level-weight": level_weight, "period": periods}
     job = {"source-ranks": source_ranks, "ranks": ranks, "threads": threads, "if-exists": if_exists}
     options = {**stated, **detail, **job}
     arguments += [f"--{name}={value}" for name, value in options.items() if value is not None]

@@ -35,9 +35,9 @@ const ENDINGS: [&str; 24] = [
 ];
 
 /// First bytes of files in the package's formats, as its `signatures.py` has them: HDF5, zip (`.npz`) with and without
-/// members, NumPy, Arrow's files and streams, LAMMPS' text dumps, and gzip, bzip2 and Zstandard, which only the package
-/// decompresses.
-const BEGINNINGS: [&[u8]; 10] = [
+/// members, NumPy, Arrow's files and streams, LAMMPS' dumps as text and as YAML, and gzip, bzip2 and Zstandard, which
+/// only the package decompresses.
+const BEGINNINGS: [&[u8]; 11] = [
     b"\x89HDF\r\n\x1a\n",
     b"PK\x03\x04",
     b"PK\x05\x06",
@@ -45,6 +45,7 @@ const BEGINNINGS: [&[u8]; 10] = [
     b"ARROW1",
     b"\xff\xff\xff\xff",
     b"ITEM:",
+    b"---\ncreator: LA",
     b"\x1f\x8b",
     b"BZh",
     b"\x28\xb5\x2f\xfd",

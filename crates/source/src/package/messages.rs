@@ -1,9 +1,12 @@
 //! Requests to a reader of the package, and its answers: one JSON object per line, after a greeting.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
+
+use crate::periods::StatedPeriod;
 
 /// Version of the protocol. The package refuses another one.
 pub(super) const VERSION: u32 = 1;
@@ -73,6 +76,9 @@ pub(super) struct StatedEpoch {
     pub(super) path: PathBuf,
     pub(super) records: u64,
     pub(super) block_rows: u64,
+    /// The periods of coordinates, by column.
+    #[serde(default)]
+    pub(super) periods: BTreeMap<String, StatedPeriod>,
 }
 
 /// The answer to [`Read`].

@@ -32,8 +32,10 @@ pub(crate) fn open(path: &Path, options: &SourceOptions) -> Result<Source, Sourc
         return Err(wrong("the files have no columns".into()));
     }
     let mut catalogue = BTreeMap::new();
-    for stated in epochs {
+    let mut periods = BTreeMap::new();
+    for mut stated in epochs {
         let epoch = stated.epoch;
+        periods.insert(epoch, std::mem::take(&mut stated.periods));
         let file =
             record_file(stated, record_bytes).ok_or_else(|| wrong(format!("epoch {epoch} has invalid blocks")))?;
         if catalogue.insert(epoch, vec![file]).is_some() {
@@ -44,8 +46,8 @@ pub(crate) fn open(path: &Path, options: &SourceOptions) -> Result<Source, Sourc
         return Err(wrong("no epoch was found".into()));
     }
     let options = options.clone();
-    let form = BlockForm { columns, path, options, index, idle: Mutex::new(vec![reader]) };
-    Ok(Source { epochs: catalogue, form: Form::Blocks(form), record_bytes, notes })
+    let form = BlockForm { columns, periods, path, options, index, idle: Mutex::new(vec![reader]) };
+    Ok(Source { epochs: catalogue, form: Form::Blocks(Box::new(form)), record_bytes, notes })
 }
 
 fn column(StatedColumn { name, data_type, unit }: StatedColumn) -> Result<Column, SchemaError> {

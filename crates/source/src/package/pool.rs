@@ -1,5 +1,6 @@
 //! Lends readers to the threads that read. There are as many readers as threads that read at the same time.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
@@ -10,11 +11,14 @@ use super::messages::{Catalogue, Open, Read, Request, VERSION};
 use super::process::ReaderProcess;
 use crate::error::SourceError;
 use crate::options::{Nulls, SourceOptions};
+use crate::periods::StatedPeriod;
 
 /// The columns of a source that the package reads, and the readers.
 #[derive(Debug)]
 pub(crate) struct BlockForm {
     pub(crate) columns: Vec<Column>,
+    /// The periods of each epoch's coordinates, by column.
+    pub(crate) periods: BTreeMap<u64, BTreeMap<String, StatedPeriod>>,
     pub(super) path: PathBuf,
     pub(super) options: SourceOptions,
     pub(super) index: Json,

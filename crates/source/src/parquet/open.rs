@@ -12,21 +12,23 @@ use super::file::PagedFile;
 use super::footer::{load, row_groups};
 use crate::catalogue::{FilesByRank, Form, RecordFile, Source};
 use crate::error::{SourceContext, SourceError};
-use crate::files::file_bytes;
 use crate::options::{Nulls, SourceOptions};
+use crate::signature::{self, HEAD_BYTES};
 
 /// The first and last bytes of every Parquet file.
 const MAGIC: [u8; 4] = *b"PAR1";
 
 /// Opens a source that is a single file.
 pub(crate) fn open_file(path: &Path, options: &SourceOptions) -> Result<Source, SourceError> {
-    let mut begin = [0; MAGIC.len()];
-    let is_short = file_bytes(path)? < MAGIC.len() as u64;
-    if !is_short {
-        File::open(path).of("open", path)?.read_exact(&mut begin).of("read", path)?;
-    }
-    if begin != MAGIC {
-        let what = "neither a folder nor a Parquet file; give the folder that contains the dumps of all epochs".into();
+    let mut head = Vec::new();
+    File::open(path).of("open", path)?.take(HEAD_BYTES as u64).read_to_end(&mut head).of("read", path)?;
+    if !head.starts_with(&MAGIC) {
+        let what = match signature::find(&head) {
+            Some((name, remedy)) => format!("neither a folder nor a Parquet file, but {name}: {}", remedy.advice()),
+            None => "neither a folder nor a Parquet file, nor one that the Python package reads (HDF5, openPMD, LAMMPS text, \
+                     .npz, .npy, Arrow); convert it to one of them, or give the folder that contains the dumps of all epochs"
+                .to_owned(),
+        };
         return Err(SourceError::Unfit { path: path.to_owned(), what });
     }
     let usage = |what: String| Err(SourceError::Usage(what));

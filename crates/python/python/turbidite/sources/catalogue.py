@@ -55,6 +55,8 @@ class Epoch:
     block_rows: int
     details: Any = None
     """A JSON value for the format's own use."""
+    periods: dict[str, float | str] = field(default_factory=dict)
+    """The periods of coordinates, by column, or the reason why one has none."""
 
 
 @dataclass(frozen=True)

@@ -58,14 +58,12 @@ def _detected(path: str) -> str:
         return "npz"
     if start.startswith((signatures.ARROW_FILE_MAGIC, signatures.ARROW_STREAM_MAGIC)) or path.endswith(signatures.ARROW):
         return "Arrow"
-    if start.startswith(signatures.LAMMPS_MAGIC):
+    if start.startswith((signatures.LAMMPS_MAGIC, signatures.LAMMPS_YAML_MAGIC)):
         return "LAMMPS"
-    if start.startswith(b"---\ncreator: LA"):
-        raise usage("this is a 'dump yaml' of LAMMPS; only text dumps of atoms are read: dump custom, dump atom", path)
     if start.startswith(signatures.PARQUET_MAGIC):
         raise usage("the file is Parquet: the command reads one by --epoch, and several by --layout", path)
     what = "is empty" if os.path.getsize(path) == 0 else "has none of the formats that can be read"
-    raise usage(f"the file {what}: {', '.join(_CLASSES)}; --format names one", path)
+    raise usage(f"the file {what}: {', '.join(_CLASSES)}; convert it, or name its format by --format", path)
 
 
 def _is_openpmd(path: str) -> bool:

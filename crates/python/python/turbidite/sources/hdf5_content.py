@@ -1,6 +1,6 @@
 """The datasets of an HDF5 file that are read, left out or refused: one rule for all readers of HDF5.
 
-- Soft and external links are followed. An object with several names is listed once, by its first hard link.
+- Soft and external links are followed. A group is listed once, and not at all if it only has other names of datasets.
 - Links to nothing, and datasets whose type or shape has no columns, are left out with a note, unless they are chosen.
 - Values that were never written are refused, since HDF5 returns fill values for them without an error.
 """
@@ -17,14 +17,12 @@ from typing import Any
 
 import numpy
 
-from turbidite.sources.catalogue import MOST_COMPONENTS
 from turbidite.sources.errors import listing
 from turbidite.sources.hdf5_files import errors, filtered, opened, source_file
-from turbidite.sources.tables import Member
+from turbidite.sources.tables import Member, Table
 from turbidite.sources.units import cosmology_of, unit_of
 
 _VALUE, _STEP, _TIME = "value", "step", "time"
-_UNLIMITED = 2**63
 _REMEDY = "HDF5 returns fill values for them; --nulls fill reads these"
 
 
@@ -43,11 +41,11 @@ class Leaf:
     @property
     def is_column(self) -> bool:
         """Returns whether the values have the type and the shape of columns."""
-        shape = None if self.dataset is None else self.dataset.shape
-        if not shape or not _has_numbers(self.dataset):
+        if self.dataset is None:
             return False
-        rows = shape if self.steps is None else shape[1:]
-        return len(rows) == 1 or (len(rows) == 2 and 1 <= rows[1] <= MOST_COMPONENTS)
+        table = Table()
+        table.add(member(self.place, self, ""))
+        return bool(table.parts)
 
 
 def contents(group: Any, place: str) -> tuple[dict[str, Leaf], dict[str, tuple[Any, bool]]]:
@@ -93,26 +91,27 @@ def leaf_of_steps(group: Any, place: str) -> Leaf | None:
 
 
 def tree(file: Any) -> dict[str, dict[str, Leaf]]:
-    """Returns the leaves of all groups by the group's path. That of the root is ''."""
+    """Returns the leaves of all groups by the group's path. That of the root is ''.
+
+    Groups that only have other names of leaves are left out.
+    """
     found: dict[str, dict[str, Leaf]] = {}
     seen: set[tuple[Any, ...]] = set()
     todo: list[tuple[str, Any]] = [("", file["/"])]
     linked: list[tuple[str, Any]] = []
-    links: list[tuple[str, str, Leaf]] = []
     while todo or linked:
         # Linked objects last, so that those with hard links keep their own names.
         place, group = todo.pop(0) if todo else linked.pop(0)
-        if not _is_new(group, seen):
-            continue
-        leaves, groups = contents(group, place)
-        links += [(place, name, leaf) for name, leaf in leaves.items() if leaf.target is not None]
-        found[place] = {name: leaf for name, leaf in leaves.items() if leaf.target is None and _is_new(leaf.dataset, seen)}
-        for name, (item, is_linked) in groups.items():
-            (linked if is_linked else todo).append((f"{place}/{name}", item))
-    for place, name, leaf in links:
-        if leaf.dataset is None or _is_new(leaf.dataset, seen):
-            found[place][name] = leaf
-    return {place.strip("/"): leaves for place, leaves in found.items()}
+        if _is_new(group, seen):
+            found[place], groups = contents(group, place)
+            for name, (item, is_linked) in groups.items():
+                (linked if is_linked else todo).append((f"{place}/{name}", item))
+    leaves = [(place, leaf) for place, named in found.items() for leaf in named.values()]
+    own = {place for place, leaf in leaves if leaf.target is None and _is_new(leaf.dataset, seen)}
+    own |= {
+        place for place, leaf in leaves if leaf.target is not None and (leaf.dataset is None or _is_new(leaf.dataset, seen))
+    }
+    return {place.strip("/"): named for place, named in found.items() if place in own}
 
 
 def _is_new(item: Any, seen: set[tuple[Any, ...]]) -> bool:
@@ -146,13 +145,6 @@ def member(name: str, leaf: Leaf, path: str) -> Member:
     )
 
 
-def _has_numbers(dataset: Any) -> bool:
-    try:
-        return dataset.dtype.base.kind in "biufcV"
-    except TypeError:
-        return False
-
-
 Rows = list[tuple[int, int]]
 """Ranges of rows, with both ends."""
 
@@ -165,8 +157,14 @@ class Gaps:
 
     def of(self, frame: int | None = None) -> str | None:
         """Returns which values are absent, of one step if the first dimension is that of steps."""
+        import h5py
+
         with errors(self._path):
             dataset = self._dataset
+            for number in range(dataset.id.get_create_plist().get_nfilters()):
+                code = dataset.id.get_create_plist().get_filter(number)[0]
+                if not h5py.h5z.filter_avail(code):
+                    return f"the dataset '{self._place}' needs the HDF5 filter {code}, which is not installed: pip install hdf5plugin"
             if dataset.is_virtual:
                 # Unlimited sources that are absent make it empty.
                 return self._of_sources(frame)
@@ -276,10 +274,14 @@ def _chunk_offsets(dataset: Any) -> Iterator[tuple[int, ...]]:
 def _short_raw_file(dataset: Any, path: str) -> str | None:
     """Returns the file outside of HDF5 that has values of a dataset, if it is too short. HDF5 reports absent ones itself."""
     prefix = os.environ.get("HDF5_EXTFILE_PREFIX", "").replace("${ORIGIN}", os.path.dirname(os.path.abspath(path)))
+    rest = dataset.nbytes
     for name, offset, length in dataset.external or ():
+        # The last file may be of any length.
+        needed = min(length, rest)
+        rest -= needed
         found = os.path.join(prefix, name)
-        if length < _UNLIMITED and os.path.exists(found) and os.path.getsize(found) < offset + length:
-            return f"{found}, which has {os.path.getsize(found)} of {offset + length} bytes"
+        if os.path.exists(found) and os.path.getsize(found) < offset + needed:
+            return f"{found}, which has {os.path.getsize(found)} of {offset + needed} bytes"
     return None
 
 

@@ -32,6 +32,7 @@ from turbidite.sources.catalogue import (
 )
 from turbidite.sources.compressed import decompressed
 from turbidite.sources.errors import SourceError, corrupt, failed, usage
+from turbidite.sources.lammps_box import box_periods
 from turbidite.sources.patterns import files_of
 from turbidite.sources.signatures import COMPRESSED, GZIP_MAGIC, LAMMPS
 
@@ -39,6 +40,8 @@ _I64 = ("id", "mol")
 _I32 = ("type", "proc", "procp1", "ix", "iy", "iz")
 _I32_PREFIXES = ("i_", "i2_")
 _TEXT = ("element", "typelabel")
+_OTHER_STYLES = "index a 'dump custom' or 'dump atom', or convert the rows to .npz or Parquet files"
+"""What to do with dumps of other styles."""
 _CHUNK_BYTES = 8 << 20
 _LONGEST_LINE_BYTES = 1 << 20
 _EXACT = 2.0**53
@@ -79,7 +82,9 @@ class Lammps(Source):
             if first + rows == epoch.records and not text.endswith(b"\n"):
                 text += b"\n"
         rows_of_text = _Rows(text, rows, details["width"], details["line"] + first, epoch)
-        return rows_of_text.values(self.catalogue.columns, details["fields"])
+        return rows_of_text.values(
+            self.catalogue.columns, [details["fields"][column.name] for column in self.catalogue.columns]
+        )
 
 
 @dataclass(frozen=True)
@@ -108,6 +113,8 @@ class _Scan:
             while line := self._next(file):
                 if line.strip() == b"" and not file.peek(1):
                     break
+                if line.strip() == b"---":
+                    raise usage(f"this is a 'dump yaml' of LAMMPS; {_OTHER_STYLES}", self._path)
                 # LAMMPS writes the units once, and the time before each step.
                 if line.startswith((b"ITEM: UNITS", b"ITEM: TIME")) and line.strip() != b"ITEM: TIMESTEP":
                     self._next(file)
@@ -121,20 +128,19 @@ class _Scan:
 
     def _section(self, file: Any, source: str, wanted: list[str] | None) -> _Section:
         step = self._number(file, "time step")
-        records = -1
+        records, box = -1, None
         while True:
             line = self._next(file)
             if line.startswith(b"ITEM: NUMBER OF ATOMS"):
                 records = self._number(file, "number of atoms")
             elif line.startswith(b"ITEM: BOX BOUNDS"):
-                for _ in range(3):
-                    self._next(file)
+                box = line, [self._next(file) for _ in range(3)]
             elif line.startswith((b"ITEM: UNITS", b"ITEM: TIME")):
                 self._next(file)
             elif line.startswith((b"ITEM: NUMBER OF ENTRIES", b"ITEM: DIMENSION", b"ITEM: GRID")):
+                style = "local" if b"ENTRIES" in line else "grid"
                 raise usage(
-                    f"line {self._line}{self._of_text}: this is a 'dump local' or 'dump grid', whose rows are no atoms and have no ids; only "
-                    "text dumps of atoms are read: dump custom, dump atom",
+                    f"line {self._line}{self._of_text}: this is a 'dump {style}' of LAMMPS, whose rows are no atoms; {_OTHER_STYLES}",
                     self._path,
                 )
             elif line.startswith(b"ITEM: ATOMS"):
@@ -155,11 +161,13 @@ class _Scan:
         rows = block_rows(sum(int(column.type[1:]) // 8 for column in columns))
         first = self._line + 1
         offsets, has_end = self._skip(file, records, rows, step)
-        fields = [names.index(name) for name in chosen]
+        fields = {name: names.index(name) for name in chosen}
         details = {"file": source, "offsets": offsets, "width": len(names), "line": first, "fields": fields}
         left_out = list(texts) if wanted is None else []
         note = f"{self._path}: the last line has no line end; its last value may be cut"
-        return _Section(Epoch(step, self._path, records, rows, details), columns, left_out, [] if has_end else [note])
+        periods = {} if box is None else box_periods(*box, chosen)
+        epoch = Epoch(step, self._path, records, rows, details, periods=periods)
+        return _Section(epoch, columns, left_out, [] if has_end else [note])
 
     def _skip(self, file: BinaryIO, records: int, block: int, step: int) -> tuple[list[int], bool]:
         """Skips the rows of a step. Returns the offset of each block, and the end; and whether the last line has its end."""

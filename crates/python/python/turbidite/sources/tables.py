@@ -108,7 +108,7 @@ class Table:
             has_components = len(shape) == 2 and 1 <= shape[1] <= MOST_COMPONENTS
             names = component_names(member.name, shape[1]) if has_components else [member.name]
             self.unreadable |= dict.fromkeys(names, member.problem)
-        elif not shape:
+        elif not member.shape:
             self.unreadable[member.name] = "is a single value (0 dimensions), not an array of rows"
         elif member.dtype.names is not None and len(shape) == 1:
             for name in member.dtype.names:
