@@ -5,7 +5,7 @@ all contestants in turn, and medians are reported, so that a slow minute hits ev
 `--out` keeps it together with all single measurements and plots. `--quick` takes about a minute and compares its ratios
 with the committed ones of `quick.json`; it fails when one is worse by half. `--quick --parts lookups` has 2 epochs instead of 8.
 
-Usage: run.py [--quick [--commit]] [--bytes N] [--large-bytes N] [--rounds N] [--parts A,B] [--scratch FOLDER] [--out FOLDER]
+Usage: run.py [--quick [--commit]] [--bytes N] [--large-bytes N] [--rounds N] [--parts A,B] [--epochs N,N] [--scratch FOLDER] [--out FOLDER]
 """
 
 import argparse
@@ -25,6 +25,7 @@ import epochs
 import indexes
 import ingest
 import lookups
+import many_epochs
 import overlap
 import package
 import plots
@@ -35,7 +36,7 @@ import space
 from common import EPOCHS, HERE, RANKS, median, say
 
 WIDTHS = (36, 64)
-PARTS = ("ingest", "query", "epochs", "capped", "large", "scaling", "python", "lookups", "space", "bitmaps", "indexes")
+PARTS = ("ingest", "query", "epochs", "capped", "large", "scaling", "python", "lookups", "space", "bitmaps", "indexes", "epochs-many")
 QUICK_PARTS = ("ingest", "query", "epochs")
 QUICK = HERE / "quick.json"
 # A ratio may be this much worse than the committed one before it counts: machines are shared.
@@ -152,6 +153,11 @@ class Bench:
         for shape, figures in found.items():
             self.ratios |= {f"{shape}: {name}": figures[name] for name in ("MB per CPU s", "over copy and DuckDB")}
 
+    def many_epochs(self, scratch: Path) -> None:
+        found = many_epochs.study(scratch, self.options.epochs, self.options.rounds)
+        self.section(f"Many epochs of {many_epochs.ROWS:,} records of 12 bytes", many_epochs.table(found))
+        self.figures["epochs-many"] = {epochs: {name: cost if isinstance(cost, int) else asdict(cost) for name, cost in of.items()} for epochs, of in found.items()}
+
     def python(self, scratch: Path) -> None:
         measured = package.Package(scratch, self.options.bytes, self.options.large_bytes, self.options.rounds)
         self.section(f"The Python package: files of {self.options.bytes / 1e9:g} GB", measured.table())
@@ -206,6 +212,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--bytes", type=lambda text: int(float(text)), default=2_000_000_000)
     parser.add_argument("--large-bytes", type=lambda text: int(float(text)), default=8_000_000_000, help="has to fit into memory")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--epochs", type=lambda text: tuple(map(int, text.split(","))), default=(1_000, 10_000), help="of epochs-many, such as 1000,10000,100000")
     parser.add_argument("--parts", type=lambda text: text.split(","), help=f"{','.join(PARTS)}; without it all, or {','.join(QUICK_PARTS)} with --quick")
     parser.add_argument("--scratch", type=Path, default=Path(tempfile.gettempdir()), help="where to write about 20 GB")
     parser.add_argument("--out", type=Path, help="keep report.md, figures.json and plots in this folder")
@@ -225,7 +232,7 @@ def main() -> int:
         if {"ingest", "query"} & set(chosen.parts):
             with tempfile.TemporaryDirectory(prefix="turbidite-bench-", dir=chosen.scratch) as folder:
                 bench.width(Path(folder), width)
-    works = {"epochs": bench.epochs, "capped": bench.capped, "large": bench.large, "scaling": bench.scale, "python": bench.python, "lookups": bench.lookups, "space": bench.space, "bitmaps": bench.bitmaps, "indexes": bench.indexes}
+    works = {"epochs": bench.epochs, "capped": bench.capped, "large": bench.large, "scaling": bench.scale, "python": bench.python, "lookups": bench.lookups, "space": bench.space, "bitmaps": bench.bitmaps, "indexes": bench.indexes, "epochs-many": bench.many_epochs}
     for part, work in works.items():
         if part in chosen.parts:
             with tempfile.TemporaryDirectory(prefix="turbidite-bench-", dir=chosen.scratch) as folder:

@@ -370,7 +370,7 @@ typedef struct turbidite_request {
     const char *where;          /* "energy > 5 AND id < 100", or NULL */
     const char *const *columns; /* names, or NULL for all */
     size_t column_count;
-    const char *epochs;         /* "500" or "500..1500" (both included); NULL for all */
+    const char *epochs;         /* "500", "500..1500" (both included), "0..1500..100", "last"; NULL for all */
     uint64_t limit;             /* maximum number of records; 0 for no limit */
     const char *box;            /* "x=0:10,y=-5:5", or NULL */
     const char *period;         /* "128," for this box; NULL for the periods that the dataset states */
@@ -477,7 +477,7 @@ typedef struct turbidite_get_request {
     size_t id_count;            /* number of values of each view; at most 1,000,000 different ids */
     const char *const *columns; /* names of columns that follow the id and the epoch; NULL for all */
     size_t column_count;
-    const char *epochs;         /* "500" or "500..1500" (both included); NULL for all */
+    const char *epochs;         /* "500", "500..1500" (both included), "0..1500..100", "last"; NULL for all */
     uint64_t limit;             /* maximum number of rows; 0 for no limit */
     const char *use;            /* the index that finds the rows, or "scan" for none; NULL for whatever reads least */
     const char *scratch;        /* folder of an unnamed file for rows beyond 64 MiB; NULL: $TMPDIR, or /tmp */

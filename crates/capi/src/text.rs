@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_char};
 
-use turbidite::{EpochRange, Error, Query};
+use turbidite::{EpochSet, Error, Query};
 
 use crate::status::argument;
 
@@ -64,8 +64,8 @@ pub(crate) unsafe fn restricted(
 ///
 /// # Safety
 /// As for [`optional`].
-pub(crate) unsafe fn epochs(pointer: *const c_char) -> Result<Option<EpochRange>, Error> {
+pub(crate) unsafe fn epochs(pointer: *const c_char) -> Result<Option<EpochSet>, Error> {
     // SAFETY: the caller gives the same guarantee.
     let Some(stated) = unsafe { optional("epochs", pointer) }? else { return Ok(None) };
-    stated.parse().map(Some).map_err(|_| argument("epochs", format!("'{stated}' is not a range")))
+    stated.parse().map(Some).map_err(|_| argument("epochs", format!("'{stated}' chooses no epochs")))
 }

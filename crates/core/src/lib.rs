@@ -98,6 +98,6 @@ pub use shuffle::{Channel, MessageError, Prior, Renegotiation, Routing, Sent, To
 #[doc(hidden)]
 pub use storage::{FileSystem, Storage};
 pub use store::{
-    EpochRange, Finding, FindingKind, IfExists, LockNotice, Recovery, VerifyOptions, VerifyProgress, VerifyReport,
-    verify,
+    EpochRange, EpochSet, Finding, FindingKind, IfExists, LockNotice, Recovery, VerifyOptions, VerifyProgress,
+    VerifyReport, verify,
 };

@@ -10,7 +10,7 @@ use turbidite::query::{
     Bounded, CursorRequest, HistogramSums, ParticleId, Piece, Precision, Query, SampledRows, SumEstimate, TrackRequest,
     Use,
 };
-use turbidite::{Error, Periods, Value};
+use turbidite::{EpochSet, Error, Periods, Value};
 
 use crate::counting::{self, Counted, PhaseSpaceArguments};
 use crate::cursor::Cursor;
@@ -268,6 +268,12 @@ impl Dataset {
     /// The labels of the epochs, ascending.
     fn epochs(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
         self.run(py, None, turbidite::Dataset::epochs)
+    }
+
+    /// The labels of the epochs that a text chooses, ascending.
+    fn select(&self, py: Python<'_>, epochs: &str) -> PyResult<Vec<u64>> {
+        let chosen = epochs.parse::<EpochSet>().map_err(|error| exception(py, &error))?;
+        self.run(py, None, move |dataset| dataset.select(chosen))
     }
 
     /// The columns as (name, type, unit), the name of the key, and the periods of its columns, if any.

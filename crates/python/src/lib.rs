@@ -49,6 +49,8 @@ mod _core {
     #[pymodule_export]
     use crate::stream::Stream;
     #[pymodule_export]
+    use crate::values::check_epochs;
+    #[pymodule_export]
     use crate::version::version;
     #[pymodule_export]
     use crate::writer::Writer;

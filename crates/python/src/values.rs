@@ -2,8 +2,10 @@
 
 use pyo3::prelude::*;
 use serde_json::{Value as Json, json};
-use turbidite::Value;
 use turbidite::query::{BinScale, Bins, EpochSelection};
+use turbidite::{EpochSet, Value};
+
+use crate::errors::exception;
 
 /// An end of a histogram's range. Integers stay exact.
 #[derive(Debug, Clone, Copy, FromPyObject)]
@@ -36,6 +38,12 @@ pub(crate) fn bins_of(count: usize, range: Option<Range>, log: bool) -> Bins {
 /// Returns the epochs of a request. `None` stands for all.
 pub(crate) fn selection(epochs: Option<Vec<u64>>) -> EpochSelection {
     epochs.map_or(EpochSelection::All, EpochSelection::List)
+}
+
+/// Checks a text that chooses epochs.
+#[pyfunction]
+pub(crate) fn check_epochs(py: Python<'_>, epochs: &str) -> PyResult<()> {
+    epochs.parse::<EpochSet>().map(drop).map_err(|error| exception(py, &error))
 }
 
 /// Returns a value as JSON: integers of 64 bits exactly, all others as text, since JSON has no infinities.

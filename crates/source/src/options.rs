@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use turbidite::store::EpochRange;
+use turbidite::store::EpochSet;
 use turbidite::{Column, DataType};
 
 use crate::configuration::DatasetEntry;
@@ -51,7 +51,7 @@ pub struct SourceOptions {
     /// What is read for absent values. They are an error by default.
     pub nulls: Option<Nulls>,
     /// The epochs that must not lack files of ranks. All epochs by default.
-    pub epochs: Option<EpochRange>,
+    pub epochs: Option<EpochSet>,
     /// The number of ranks that wrote each epoch, if the user states it.
     pub source_ranks: Option<u32>,
     /// Whether epochs may lack the files of some ranks.

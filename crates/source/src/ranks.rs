@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use turbidite::store::EpochSet;
 
 use crate::catalogue::FilesByRank;
 use crate::error::SourceError;
@@ -42,12 +44,18 @@ struct Incomplete {
 #[derive(Debug)]
 pub(crate) struct RankCheck<'a> {
     options: &'a SourceOptions,
+    /// The epochs to check: all, if there is no choice.
+    wanted: Option<Vec<u64>>,
     incomplete: Vec<Incomplete>,
 }
 
 impl<'a> RankCheck<'a> {
-    pub(crate) fn new(options: &'a SourceOptions) -> Self {
-        Self { options, incomplete: Vec::new() }
+    /// Creates the check of the epochs that the options choose among those of a source.
+    pub(crate) fn new(options: &'a SourceOptions, files: &FilesByRank) -> Self {
+        let existing: Vec<u64> = files.keys().copied().collect();
+        // A choice that does not exist is refused when the records are read.
+        let among = |chosen: &EpochSet| chosen.among(&existing, Path::new("")).unwrap_or_default();
+        Self { options, wanted: options.epochs.as_ref().map(among), incomplete: Vec::new() }
     }
 
     /// Returns the number of ranks that the options state.
@@ -67,7 +75,7 @@ impl<'a> RankCheck<'a> {
         expected: &Expected,
         path: impl Fn(u32) -> PathBuf,
     ) -> Result<(), SourceError> {
-        if !self.options.epochs.is_none_or(|epochs| epochs.contains(epoch)) {
+        if self.wanted.as_ref().is_some_and(|wanted| wanted.binary_search(&epoch).is_err()) {
             return Ok(());
         }
         let ranks = expected.ranks;
@@ -130,7 +138,7 @@ mod tests {
 
     fn checked(options: &SourceOptions, epochs: &[(u64, &[u32])]) -> Result<Option<String>, String> {
         let all: FilesByRank = epochs.iter().map(|(epoch, ranks)| (*epoch, files(ranks))).collect();
-        let mut check = RankCheck::new(options);
+        let mut check = RankCheck::new(options, &all);
         for (&epoch, files) in &all {
             let expected = check.stated().unwrap_or_else(|| by_neighbours(epoch, &all));
             let path = |rank| PathBuf::from(format!("f.{rank}"));

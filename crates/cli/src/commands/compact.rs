@@ -9,11 +9,11 @@ use serde::Serialize;
 use turbidite::compact::{CompactOptions, CompactedEpoch, Compaction};
 use turbidite::format::EpochStatistics;
 use turbidite::query::Dataset;
-use turbidite::store::EpochRange;
+use turbidite::store::EpochSet;
 
 use super::answers::{say, say_json};
 use super::epoch_statistics::write_amplification;
-use super::epochs::{Existing, chosen_epochs};
+use super::epochs::{Existing, selection};
 use super::index::{self, Added, IndexRun};
 use crate::failure::{Failure, complain};
 use crate::text;
@@ -31,9 +31,9 @@ pub(crate) struct Compact {
     /// The copy: created, or extended if it has the same columns and key
     #[arg(long, value_name = "DATASET")]
     out: PathBuf,
-    /// One epoch, or a range with both ends included [default: all]
-    #[arg(long, value_name = "E|A..B")]
-    epoch: Option<EpochRange>,
+    /// Epochs, such as 200, 0..4000, 0..4000..100, 500,700, last or -2 [default: all]
+    #[arg(long, value_name = "EPOCHS", allow_hyphen_values = true)]
+    epoch: Option<EpochSet>,
     /// What to do with an epoch that exists in the copy
     #[arg(long, value_enum, default_value = "error")]
     if_exists: Existing,
@@ -102,7 +102,7 @@ impl Compact {
     pub(crate) fn run(&self, as_json: bool) -> Result<(), Failure> {
         let begun = Instant::now();
         let source = Dataset::open(&self.dataset)?;
-        let epochs = chosen_epochs(&source, &self.dataset, self.epoch)?;
+        let epochs = source.select(selection(self.epoch.as_ref()))?;
         let row_bytes = source.schema().row_bytes();
         let options = self.options();
         let threads = options.thread_count();
@@ -156,10 +156,11 @@ impl Compact {
 
     /// Makes the indexes of the source for the copied epochs: the places of records are others in the copy.
     fn add_indexes(&self, epochs: &[u64], shows: bool) -> Result<Vec<Added>, Failure> {
-        let (Some(&first), Some(&last)) = (epochs.first(), epochs.last()) else { return Ok(Vec::new()) };
+        if epochs.is_empty() {
+            return Ok(Vec::new());
+        }
         let threads = self.threads.map(|threads| u16::try_from(threads).unwrap_or(u16::MAX).max(1));
-        let epoch = Some(EpochRange { first, last });
-        let run = IndexRun { dataset: &self.out, epoch, threads, break_lock: self.break_lock, shows };
+        let run = IndexRun { dataset: &self.out, epochs: Some(epochs), threads, break_lock: self.break_lock, shows };
         index::add_as_in(&self.dataset, &run)
     }
 

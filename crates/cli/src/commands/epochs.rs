@@ -1,13 +1,9 @@
 //! Chooses the epochs that a command processes, and defines the handling of existing epochs.
 
-use std::path::Path;
-
 use clap::ValueEnum;
-use turbidite::Error;
-use turbidite::query::Dataset;
-use turbidite::store::{EpochRange, IfExists};
+use turbidite::query::EpochSelection;
+use turbidite::store::{EpochSet, IfExists};
 
-use crate::failure::Failure;
 use crate::text;
 
 /// What to do with an epoch that exists.
@@ -31,20 +27,15 @@ impl From<Existing> for IfExists {
     }
 }
 
-/// Returns the epochs of a dataset within a range. A range of one epoch must exist.
-pub(super) fn chosen_epochs(dataset: &Dataset, path: &Path, wanted: Option<EpochRange>) -> Result<Vec<u64>, Failure> {
-    let wanted = wanted.unwrap_or(EpochRange::ALL);
-    let chosen: Vec<u64> = dataset.epochs()?.into_iter().filter(|&epoch| wanted.contains(epoch)).collect();
-    if chosen.is_empty() && wanted.first == wanted.last {
-        return Err(Error::EpochMissing { epoch: wanted.first, path: path.to_owned() }.into());
-    }
-    Ok(chosen)
+/// Returns the selection of the epochs that a command was told to process, or of all.
+pub(super) fn selection(wanted: Option<&EpochSet>) -> EpochSelection {
+    wanted.map_or(EpochSelection::All, |set| set.clone().into())
 }
 
 /// Returns the scope of a result as text: `of epoch 200`, `of 8 epochs`.
-pub(super) fn of_epochs(epochs: usize, wanted: Option<EpochRange>) -> String {
-    match (epochs, wanted) {
-        (1, Some(one)) if one.first == one.last => format!("of epoch {one}"),
+pub(super) fn of_epochs(epochs: usize, wanted: Option<&EpochSet>) -> String {
+    match (epochs, selection(wanted)) {
+        (1, EpochSelection::List(labels)) => format!("of epoch {}", labels[0]),
         _ => format!("of {}", text::counted(epochs as u64, "epoch", "epochs")),
     }
 }

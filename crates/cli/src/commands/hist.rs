@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::json;
 use turbidite::Value;
 use turbidite::query::{BinScale, Bins, Bounded, Dataset, Histogram, Precision, Query, Use};
-use turbidite::store::EpochRange;
+use turbidite::store::EpochSet;
 
 use super::answers::{
     aligned, bounded, edge_text, json_number, report_ignored, rows_in_words, say, say_json, source_in_words,
@@ -14,7 +14,7 @@ use super::answers::{
 };
 use super::bar::bar;
 use super::boxes::{self, BoxOptions};
-use super::epochs::of_epochs;
+use super::epochs::{of_epochs, selection};
 use super::hist_level;
 use super::hist_sums;
 use super::pairs::Pairs;
@@ -56,9 +56,9 @@ pub(crate) struct Hist {
     /// Number of bins of the second column [default: that of the first]
     #[arg(long, value_name = "N", requires = "by")]
     by_bins: Option<usize>,
-    /// One epoch, or a range with both ends included [default: all]
-    #[arg(long, value_name = "E|A..B")]
-    epoch: Option<EpochRange>,
+    /// Epochs, such as 200, 0..4000, 0..4000..100, 500,700, last or -2 [default: all]
+    #[arg(long, value_name = "EPOCHS", allow_hyphen_values = true)]
+    epoch: Option<EpochSet>,
     /// Count only rows that match this expression
     #[arg(long = "where", value_name = "EXPRESSION", allow_hyphen_values = true)]
     filter: Option<String>,
@@ -124,7 +124,7 @@ impl Hist {
                 return say_json(&pairs.document());
             }
             report_ignored(&dataset, &pairs.metrics);
-            return say(&pairs.in_words(&dataset, &of_epochs(pairs.epochs, self.epoch)));
+            return say(&pairs.in_words(&dataset, &of_epochs(pairs.epochs, self.epoch.as_ref())));
         }
         let is_selected = self.is_selected() || self.access.is_some();
         let histogram = match (self.level, is_selected, self.exact) {
@@ -137,7 +137,7 @@ impl Hist {
             (None, true, false) => dataset.histogram_bounds(&self.query(), column, &bins).map_err(wrong)?,
             (None, false, _) => {
                 let precision = if self.exact { Precision::Exact } else { Precision::Bounded };
-                dataset.histogram(column, &bins, self.epoch.unwrap_or(EpochRange::ALL), precision)?
+                dataset.histogram(column, &bins, selection(self.epoch.as_ref()), precision)?
             }
         };
         if as_json {
@@ -157,7 +157,7 @@ impl Hist {
 
     /// Returns the query for the rows to count.
     fn query(&self) -> Query {
-        let mut query = self.space.restrict(Query::new().epochs(self.epoch.unwrap_or(EpochRange::ALL)));
+        let mut query = self.space.restrict(Query::new().epochs(selection(self.epoch.as_ref())));
         if let Some(filter) = &self.filter {
             query = query.filter(filter);
         }
@@ -210,7 +210,7 @@ impl Hist {
                 (rows_in_words(histogram.rows), format!("{source}; 'least' and 'most' are guaranteed bounds"))
             }
         };
-        let epochs = of_epochs(histogram.epochs, self.epoch);
+        let epochs = of_epochs(histogram.epochs, self.epoch.as_ref());
         let sum = histogram.sums.as_ref().map(|sums| format!(", {}", hist_sums::headline(sums))).unwrap_or_default();
         let mut lines = vec![format!("{}{unit} {epochs}: {rows}{sum}, {source}", histogram.column)];
         lines.push(String::new());

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde_json::json;
-use turbidite::store::EpochRange;
+use turbidite::store::EpochSet;
 use turbidite::{Dataset, IndexBuild, IndexOptions, IndexSummary, SecondaryIndex, WriteOptions, drop_index, indexes};
 
 use super::answers::{say, say_json};
@@ -55,9 +55,9 @@ struct Add {
     /// Levels of detail of space:X,Y,Z above level 0, 1 to 6, each an eighth of the one below [default: 3]
     #[arg(long, value_name = "N")]
     levels: Option<u8>,
-    /// One epoch, or a range with both ends included [default: all]
-    #[arg(long, value_name = "E|A..B")]
-    epoch: Option<EpochRange>,
+    /// Epochs, such as 200, 0..4000, 0..4000..100, 500,700, last or -2 [default: all]
+    #[arg(long, value_name = "EPOCHS", allow_hyphen_values = true)]
+    epoch: Option<EpochSet>,
     /// Threads that read records; under mpiexec each rank has one [default: the number of cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
@@ -88,8 +88,8 @@ struct Drop {
 /// A run that adds an index to a dataset.
 pub(super) struct IndexRun<'a> {
     pub(super) dataset: &'a Path,
-    /// The epochs to index: all, if there is no range.
-    pub(super) epoch: Option<EpochRange>,
+    /// The epochs to index, ascending: all, if there is no choice.
+    pub(super) epochs: Option<&'a [u64]>,
     pub(super) threads: Option<u16>,
     /// Whether to take over a lock whose holder cannot be checked from here.
     pub(super) break_lock: bool,
@@ -123,12 +123,12 @@ impl Index {
 impl Add {
     fn run(&self, as_json: bool) -> Result<(), Failure> {
         let definition = self.definition()?;
-        self.check_epoch()?;
+        let epochs = self.chosen()?;
         let world = World::find()?;
         let leads = world.as_ref().is_none_or(|world| world.rank() == 0);
         let build = IndexRun {
             dataset: &self.dataset,
-            epoch: self.epoch,
+            epochs: epochs.as_deref(),
             threads: self.threads,
             break_lock: self.break_lock,
             shows: leads && !as_json,
@@ -144,19 +144,17 @@ impl Add {
 }
 
 impl Add {
-    /// Checks that there are requested epochs, before the index is created.
-    fn check_epoch(&self) -> Result<(), Failure> {
-        let Some(EpochRange { first, last }) = self.epoch else { return Ok(()) };
-        let dataset = Dataset::open(&self.dataset)?;
-        if first == last {
-            dataset.manifest(first)?;
-        } else if !dataset.epochs()?.iter().any(|epoch| (first..=last).contains(epoch)) {
+    /// Returns the requested epochs. Checks that there are any, before the index is created.
+    fn chosen(&self) -> Result<Option<Vec<u64>>, Failure> {
+        let Some(set) = &self.epoch else { return Ok(None) };
+        let chosen = Dataset::open(&self.dataset)?.select(set.clone())?;
+        if chosen.is_empty() {
             let dataset = self.dataset.display();
             return Err(Failure::Usage(format!(
-                "--epoch: {dataset} has no epoch from {first} to {last}; 'turbidite inspect {dataset}' lists its epochs"
+                "--epoch: {dataset} has no epoch of {set}; 'turbidite inspect {dataset}' lists its epochs"
             )));
         }
-        Ok(())
+        Ok(Some(chosen))
     }
 
     /// Returns the index to make.
@@ -209,7 +207,7 @@ impl IndexRun<'_> {
 
     /// Returns the requested epochs among some.
     fn selected(&self, mut epochs: Vec<u64>) -> Vec<u64> {
-        epochs.retain(|epoch| self.epoch.is_none_or(|range| range.contains(*epoch)));
+        epochs.retain(|epoch| self.epochs.is_none_or(|wanted| wanted.binary_search(epoch).is_ok()));
         epochs
     }
 

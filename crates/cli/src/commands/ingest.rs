@@ -7,7 +7,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use turbidite::expr::DerivationSet;
 use turbidite::format::EpochStatistics;
-use turbidite::store::EpochRange;
+use turbidite::store::EpochSet;
 use turbidite::writer::THREADS_PER_CORE;
 use turbidite::{
     ClusterKey, IfExists, OutOfRange, Prior, Renegotiation, Routing, Schema, SchemaError, SecondaryIndex, WriteOptions,
@@ -30,6 +30,9 @@ use crate::mpi::World;
 use crate::progress::ProgressLines;
 use crate::text::{self, shell_quoted};
 use turbidite_source::{DatasetEntry, Nulls, Source, SourceOptions, parse_columns};
+
+/// Number of epochs of a source that an error names.
+const NAMED_EPOCHS: usize = 20;
 
 /// Index the records of dump files, epoch by epoch
 ///
@@ -140,9 +143,9 @@ pub(crate) struct Ingest {
     /// The epoch to assign to a single file that does not contain it
     #[arg(long, value_name = "E", conflicts_with = "epochs")]
     epoch: Option<u64>,
-    /// Read only one epoch, or a range with both ends included
-    #[arg(long, value_name = "E|A..B")]
-    epochs: Option<EpochRange>,
+    /// Read only these epochs, such as 200, 0..4000, 0..4000..100, 500,700, last or -2
+    #[arg(long, value_name = "EPOCHS", allow_hyphen_values = true)]
+    epochs: Option<EpochSet>,
     /// Which occurrence to read of an epoch that the files have several times, as after a restart [default: error]
     #[arg(long, value_name = "WHICH", value_parser = ["first", "last", "error"])]
     if_repeated: Option<String>,
@@ -340,15 +343,8 @@ impl Ingest {
 
     /// Makes the indexes of epochs that were skipped.
     fn add_indexes(&self, epochs: &[u64], world: Option<&World>, shows: bool) -> Result<(), Failure> {
-        let (Some(&first), Some(&last)) = (epochs.first(), epochs.last()) else { return Ok(()) };
         let threads = self.threads.map(|threads| u16::try_from(threads).unwrap_or(u16::MAX).max(1));
-        let run = IndexRun {
-            dataset: &self.out,
-            epoch: Some(EpochRange { first, last }),
-            threads,
-            break_lock: self.break_lock,
-            shows,
-        };
+        let run = IndexRun { dataset: &self.out, epochs: Some(epochs), threads, break_lock: self.break_lock, shows };
         self.indexes()?.iter().try_for_each(|definition| run.add(definition, world).map(drop))
     }
 
@@ -379,7 +375,7 @@ impl Ingest {
             format: self.format.clone(),
             columns: self.columns.clone(),
             epoch: self.epoch,
-            epochs: self.epochs,
+            epochs: self.epochs.clone(),
             if_repeated: self.if_repeated.clone().filter(|which| which != "error"),
             nulls: match self.nulls.as_deref() {
                 Some("nan") => Some(Nulls::Nan),
@@ -393,17 +389,17 @@ impl Ingest {
 
     /// Returns the requested epochs of the source.
     fn epochs(&self, source: &Source) -> Result<Vec<u64>, Failure> {
-        let wanted = self.epochs.unwrap_or(EpochRange::ALL);
-        let epochs: Vec<u64> = source.epochs().filter(|&epoch| wanted.contains(epoch)).collect();
-        if epochs.is_empty() {
-            let known: Vec<String> = source.epochs().map(|epoch| epoch.to_string()).collect();
-            return Err(Failure::Usage(format!(
-                "{} has no epoch {wanted}; it has {}",
-                self.source.display(),
-                known.join(", ")
-            )));
+        let existing: Vec<u64> = source.epochs().collect();
+        let Some(wanted) = &self.epochs else { return Ok(existing) };
+        match wanted.among(&existing, &self.source) {
+            Ok(epochs) if !epochs.is_empty() => Ok(epochs),
+            _ => {
+                let known: Vec<String> = existing.iter().take(NAMED_EPOCHS).map(u64::to_string).collect();
+                let more = if existing.len() > NAMED_EPOCHS { ", …" } else { "" };
+                let (source, known) = (self.source.display(), known.join(", "));
+                Err(Failure::Usage(format!("{source} has no epoch {wanted}; it has {known}{more}")))
+            }
         }
-        Ok(epochs)
     }
 
     /// Parses the derivations and determines the stored columns.

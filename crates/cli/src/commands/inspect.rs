@@ -7,12 +7,11 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::json;
 use turbidite::format::{EpochManifest, PartId, RowGroupEntry, RunKind};
-use turbidite::query::Dataset;
-use turbidite::store::{EpochRange, parse_epoch};
+use turbidite::query::{Dataset, EpochSelection};
+use turbidite::store::{EpochSet, parse_epoch};
 use turbidite::{Clustering, DataType, Periods, Schema, Value, indexes};
 
 use super::answers::{aligned, say, say_json};
-use super::epochs::chosen_epochs;
 use super::index;
 use crate::failure::Failure;
 use crate::text;
@@ -22,9 +21,9 @@ use crate::text;
 pub(crate) struct Inspect {
     /// The dataset, or an epoch's folder or a part file in it
     path: PathBuf,
-    /// List the row groups of one epoch, or of a range with both ends included
-    #[arg(long, value_name = "E|A..B")]
-    epoch: Option<EpochRange>,
+    /// List the row groups of these epochs, such as 200, 0..4000, 0..4000..100, 500,700, last or -2
+    #[arg(long, value_name = "EPOCHS", allow_hyphen_values = true)]
+    epoch: Option<EpochSet>,
 }
 
 /// The dataset, epoch or part file that a path denotes.
@@ -83,9 +82,13 @@ impl Inspect {
     pub(crate) fn run(&self, as_json: bool) -> Result<(), Failure> {
         let target = Target::of(&self.path);
         let dataset = Dataset::open(&target.dataset)?;
-        let wanted = self.epoch.or(target.epoch.map(EpochRange::one));
+        let wanted = match (&self.epoch, target.epoch) {
+            (Some(set), _) => Some(EpochSelection::from(set.clone())),
+            (None, epoch) => epoch.map(EpochSelection::from),
+        };
+        let shows_runs = wanted.is_some();
         let mut manifests = Vec::new();
-        for epoch in chosen_epochs(&dataset, &target.dataset, wanted)? {
+        for epoch in dataset.select(wanted.unwrap_or_default())? {
             manifests.push(dataset.manifest(epoch)?);
         }
         if let Some(part) = target.part
@@ -94,7 +97,6 @@ impl Inspect {
             let source = io::Error::from(io::ErrorKind::NotFound);
             return Err(Failure::File { operation: "find", path: self.path.clone(), source });
         }
-        let shows_runs = wanted.is_some();
         let is_shown = |run: &RowGroupEntry| target.part.is_none_or(|part| part == run.part);
         if as_json {
             let entries: Vec<EpochEntry> = manifests

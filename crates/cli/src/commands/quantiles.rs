@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 use turbidite::query::{Dataset, Precision, Quantiles};
-use turbidite::store::EpochRange;
+use turbidite::store::EpochSet;
 use turbidite::{DataType, Value};
 
 use super::answers::{aligned, json_number, say, say_json};
-use super::epochs::of_epochs;
+use super::epochs::{of_epochs, selection};
 use crate::failure::Failure;
 use crate::text;
 
@@ -27,9 +27,9 @@ pub(crate) struct QuantilesCommand {
     /// Shares of the values, from 0 to 1
     #[arg(long, value_name = "A,B,…", value_delimiter = ',', default_value = "0,0.01,0.1,0.25,0.5,0.75,0.9,0.99,1")]
     at: Vec<f64>,
-    /// One epoch, or a range with both ends included [default: all]
-    #[arg(long, value_name = "E|A..B")]
-    epoch: Option<EpochRange>,
+    /// Epochs, such as 200, 0..4000, 0..4000..100, 500,700, last or -2 [default: all]
+    #[arg(long, value_name = "EPOCHS", allow_hyphen_values = true)]
+    epoch: Option<EpochSet>,
     /// Return exact values, reading the pages that are needed
     #[arg(long)]
     exact: bool,
@@ -40,7 +40,7 @@ impl QuantilesCommand {
         let dataset = Dataset::open(&self.dataset)?;
         let column = self.column.as_deref().unwrap_or(&dataset.schema().key().name);
         let precision = if self.exact { Precision::Exact } else { Precision::Bounded };
-        let found = dataset.quantiles(column, &self.at, self.epoch.unwrap_or(EpochRange::ALL), precision)?;
+        let found = dataset.quantiles(column, &self.at, selection(self.epoch.as_ref()), precision)?;
         if as_json { say_json(&self.document(&found)) } else { say(&self.in_words(&dataset, &found)) }
     }
 
@@ -74,7 +74,7 @@ impl QuantilesCommand {
         let heading = format!(
             "{} {}: {}{nan}, {}",
             found.column,
-            of_epochs(found.epochs, self.epoch),
+            of_epochs(found.epochs, self.epoch.as_ref()),
             text::counted(found.rows, "row", "rows"),
             if self.exact {
                 "exact"

@@ -11,11 +11,12 @@ use serde::Serialize;
 use serde_json::json;
 use turbidite::Error;
 use turbidite::query::{CursorRequest, Dataset, Query, QueryMetrics, QueryProgress, Step, Use};
-use turbidite::store::EpochRange;
+use turbidite::store::EpochSet;
 
 use super::answers::{report_ignored, report_unlisted, say, say_json, to_json};
 use super::batch;
 use super::boxes::{self, BoxOptions};
+use super::epochs::selection;
 use super::hist_level;
 use crate::failure::{Failure, complain};
 use crate::output::{FileFormat, RowWriter, TextFormat};
@@ -54,9 +55,9 @@ filter_s, merge_s, total_s. Read, filter and merge times are summed over threads
 pub(crate) struct QueryCommand {
     /// The dataset
     dataset: PathBuf,
-    /// One epoch, or a range with both ends included [default: all]
-    #[arg(long, value_name = "E|A..B")]
-    epoch: Option<EpochRange>,
+    /// Epochs, such as 200, 0..4000, 0..4000..100, 500,700, last or -2 [default: all]
+    #[arg(long, value_name = "EPOCHS", allow_hyphen_values = true)]
+    epoch: Option<EpochSet>,
     /// Return only rows that match this expression
     #[arg(long = "where", value_name = "EXPRESSION", allow_hyphen_values = true)]
     filter: Option<String>,
@@ -173,8 +174,8 @@ impl QueryCommand {
             Some(Some(column)) => Query::new().ordered_by(column),
         };
         let mut query = self.space.restrict(ordered.check(!self.no_check));
-        if let Some(epochs) = self.epoch {
-            query = query.epochs(epochs);
+        if let Some(epochs) = &self.epoch {
+            query = query.epochs(epochs.clone());
         }
         if let Some(filter) = &self.filter {
             query = query.filter(filter);
@@ -325,9 +326,8 @@ impl QueryCommand {
 
     fn answer(&self, dataset: &Dataset, rows: u64, begun: Instant, metrics: QueryMetrics) -> Result<Answer, Failure> {
         let wall_s = begun.elapsed().as_secs_f64();
-        let wanted = self.epoch.unwrap_or(EpochRange::ALL);
         let mut bytes_of_epochs = 0;
-        for epoch in dataset.epochs()?.into_iter().filter(|&epoch| wanted.contains(epoch)) {
+        for epoch in dataset.select(selection(self.epoch.as_ref()))? {
             bytes_of_epochs += dataset.page_bytes(epoch)?;
         }
         Ok(Answer { rows, output: self.output.clone(), bytes_of_epochs, wall_s, metrics })

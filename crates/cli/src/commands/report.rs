@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 use turbidite::query::Dataset;
-use turbidite::store::EpochRange;
+use turbidite::store::EpochSet;
 
 use super::answers::{say, say_json};
-use super::epochs::chosen_epochs;
+use super::epochs::selection;
 use crate::failure::{Failure, FileContext};
 use crate::output::PendingFile;
 use crate::report::{ReportData, render};
@@ -25,15 +25,15 @@ pub(crate) struct Report {
     /// The file to write
     #[arg(short, long, value_name = "FILE", default_value = "report.html")]
     output: PathBuf,
-    /// One epoch, or a range with both ends included [default: all]
-    #[arg(long, value_name = "E|A..B")]
-    epoch: Option<EpochRange>,
+    /// Epochs, such as 200, 0..4000, 0..4000..100, 500,700, last or -2 [default: all]
+    #[arg(long, value_name = "EPOCHS", allow_hyphen_values = true)]
+    epoch: Option<EpochSet>,
 }
 
 impl Report {
     pub(crate) fn run(&self, as_json: bool) -> Result<(), Failure> {
         let dataset = Dataset::open(&self.dataset)?;
-        let epochs = chosen_epochs(&dataset, &self.dataset, self.epoch)?;
+        let epochs = dataset.select(selection(self.epoch.as_ref()))?;
         let page = render(&ReportData::gather(&dataset, &self.dataset, &epochs)?);
         let mut file = PendingFile::create(&self.output)?;
         file.write_all(page.as_bytes()).on_file("write", &self.output)?;

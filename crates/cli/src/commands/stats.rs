@@ -6,12 +6,12 @@ use clap::Args;
 use serde::Serialize;
 use turbidite::format::EpochStatistics;
 use turbidite::query::{Dataset, KeyProfile, ProfilePoint};
-use turbidite::store::EpochRange;
+use turbidite::store::EpochSet;
 use turbidite::{Clustering, IndexSummary, indexes};
 
 use super::answers::{aligned, json_number, say, say_json};
 use super::epoch_statistics::{largest_load, write_amplification};
-use super::epochs::chosen_epochs;
+use super::epochs::selection;
 use super::inspect::periods_in_words;
 use crate::failure::Failure;
 use crate::text;
@@ -26,9 +26,9 @@ use crate::text;
 pub(crate) struct Stats {
     /// The dataset
     dataset: PathBuf,
-    /// One epoch, or a range with both ends included [default: all]
-    #[arg(long, value_name = "E|A..B")]
-    epoch: Option<EpochRange>,
+    /// Epochs, such as 200, 0..4000, 0..4000..100, 500,700, last or -2 [default: all]
+    #[arg(long, value_name = "EPOCHS", allow_hyphen_values = true)]
+    epoch: Option<EpochSet>,
 }
 
 /// The statistics of one epoch.
@@ -64,7 +64,8 @@ struct EpochIndex {
 impl EpochIndex {
     fn all(indexes: &[IndexSummary], epoch: u64) -> Vec<Self> {
         let of = |index: &IndexSummary| {
-            let found = index.by_epoch.iter().find(|indexed| indexed.epoch == epoch)?;
+            let found = index.by_epoch.binary_search_by_key(&epoch, |indexed| indexed.epoch).ok()?;
+            let found = &index.by_epoch[found];
             Some(Self { index: index.definition.clone(), entries: found.entries, bytes: found.bytes })
         };
         indexes.iter().filter_map(of).collect()
@@ -93,7 +94,7 @@ impl HotId {
 impl Stats {
     pub(crate) fn run(&self, as_json: bool) -> Result<(), Failure> {
         let dataset = Dataset::open(&self.dataset)?;
-        let wanted = chosen_epochs(&dataset, &self.dataset, self.epoch)?;
+        let wanted = dataset.select(selection(self.epoch.as_ref()))?;
         let indexes = indexes(&self.dataset)?;
         let mut epochs = Vec::with_capacity(wanted.len());
         for epoch in wanted {

@@ -8,7 +8,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use turbidite::query::{Dataset, ParticleId, TrackMetrics, TrackProgress, TrackRequest, Use};
-use turbidite::store::EpochRange;
+use turbidite::store::EpochSet;
 use turbidite::{DataType, Schema};
 
 use super::answers::{report_ignored, say_json, to_json};
@@ -22,9 +22,9 @@ pub(super) struct TrajectoryOptions {
     /// The column that identifies particles, or several, separated by commas [default: the key, if it has no float]
     #[arg(long, value_name = "COLUMN,…")]
     id: Option<String>,
-    /// Return their rows of one epoch, or a range with both ends included [default: all]
-    #[arg(long, value_name = "E|A..B")]
-    epoch: Option<EpochRange>,
+    /// Return their rows of these epochs, such as 200, 0..4000, 0..4000..100, 500,700, last or -2 [default: all]
+    #[arg(long, value_name = "EPOCHS", allow_hyphen_values = true)]
+    epoch: Option<EpochSet>,
     /// Return only these columns after id and epoch, in this order
     #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
     columns: Option<Vec<String>>,
@@ -130,8 +130,8 @@ impl TrajectoryOptions {
     /// Adds the options to a request.
     fn with_options(&self, request: TrackRequest) -> TrackRequest {
         let mut request = request.check(!self.no_check);
-        if let Some(epochs) = self.epoch {
-            request = request.epochs(epochs);
+        if let Some(epochs) = &self.epoch {
+            request = request.epochs(epochs.clone());
         }
         if let Some(columns) = &self.columns {
             request = request.columns(columns.iter().map(|name| name.trim()));

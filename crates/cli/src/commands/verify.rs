@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
-use turbidite::{EpochRange, Finding, FindingKind, VerifyOptions, VerifyProgress, VerifyReport, verify};
+use turbidite::{EpochSet, Finding, FindingKind, VerifyOptions, VerifyProgress, VerifyReport, verify};
 
 use super::answers::{say, say_json};
 use crate::failure::{Failure, complain};
@@ -23,9 +23,9 @@ const MOST_FINDINGS: usize = 50;
 pub(crate) struct Verify {
     /// The dataset
     dataset: PathBuf,
-    /// Only one epoch, or a range with both ends included
-    #[arg(long, value_name = "E|A..B")]
-    epoch: Option<EpochRange>,
+    /// Only these epochs, such as 200, 0..4000, 0..4000..100, 500,700, last or -2
+    #[arg(long, value_name = "EPOCHS", allow_hyphen_values = true)]
+    epoch: Option<EpochSet>,
     /// Files read concurrently [default: the number of cores]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
@@ -35,7 +35,7 @@ impl Verify {
     pub(crate) fn run(&self, as_json: bool) -> Result<(), Failure> {
         let begun = Instant::now();
         let mut options = VerifyOptions::default();
-        options.epochs = self.epoch.unwrap_or(EpochRange::ALL);
+        options.epochs.clone_from(&self.epoch);
         options.threads = self.threads.unwrap_or(options.threads).max(1);
         let bar = progress_bar(as_json);
         let advance = |progress: VerifyProgress| {
@@ -92,7 +92,7 @@ impl Verify {
             ),
         };
         if report.epochs == 0 && report.is_clean() {
-            let epoch = self.epoch.map_or("epoch".to_owned(), |range| format!("epoch {range}"));
+            let epoch = self.epoch.as_ref().map_or("epoch".to_owned(), |set| format!("epoch {set}"));
             return format!("no {epoch} in {}: nothing was checked{unfinished}", self.dataset.display());
         }
         let verdict = if report.is_clean() { "no problems found" } else { "PROBLEMS FOUND" };

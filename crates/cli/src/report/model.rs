@@ -5,7 +5,7 @@ use std::path::Path;
 use turbidite::format::EpochStatistics;
 use turbidite::query::{BinScale, Bins, Dataset, Precision, ProfilePoint};
 use turbidite::store::EpochRange;
-use turbidite::{Clustering, Column, IndexSummary, Value, indexes};
+use turbidite::{Clustering, Column, IndexSummary, Value, indexes_of_epochs};
 
 use super::axis::Axis;
 use super::boxes::Boxes;
@@ -13,6 +13,10 @@ use super::largest::Largest;
 use crate::commands::epoch_statistics::write_amplification;
 use crate::commands::inspect::periods_in_words;
 use crate::failure::Failure;
+
+/// Maximum number of epochs whose manifests are read: 20 for each column of a plot. If there are more, an even sample
+/// is read.
+const READ_EPOCHS: usize = 960;
 
 /// Maximum number of epochs drawn individually. If there are more, an even sample is drawn.
 const DRAWN_EPOCHS: usize = 24;
@@ -45,7 +49,10 @@ pub(crate) struct ReportData {
     /// The coordinates that are periodic with their periods, if there are any.
     pub(super) periods: Option<String>,
     pub(super) row_bytes: usize,
+    /// The epochs that were read.
     pub(super) epochs: Vec<Epoch>,
+    /// Number of all epochs.
+    pub(super) all_epochs: usize,
     /// Indexes into `epochs` of the epochs that are drawn individually.
     pub(super) drawn: Vec<usize>,
     /// The axis of the key distributions, or `None` without finite keys.
@@ -56,7 +63,7 @@ pub(crate) struct ReportData {
     pub(super) largest: Option<Largest>,
     /// The boxes of the last epoch's row groups, if records are clustered by space.
     pub(super) boxes: Option<Boxes>,
-    /// The indexes of the dataset.
+    /// What the indexes of the dataset have of the epochs that were read.
     pub(super) indexes: Vec<IndexSummary>,
 }
 
@@ -174,7 +181,8 @@ fn evenly(count: usize, most: usize) -> Vec<usize> {
 
 impl ReportData {
     /// Collects the data of some epochs of a dataset.
-    pub(crate) fn gather(dataset: &Dataset, path: &Path, wanted: &[u64]) -> Result<Self, Failure> {
+    pub(crate) fn gather(dataset: &Dataset, path: &Path, all: &[u64]) -> Result<Self, Failure> {
+        let wanted: Vec<u64> = evenly(all.len(), READ_EPOCHS).into_iter().map(|place| all[place]).collect();
         let (schema, descriptor) = (dataset.schema(), dataset.descriptor());
         let drawn = evenly(wanted.len(), DRAWN_EPOCHS);
         let mut epochs = Vec::with_capacity(wanted.len());
@@ -194,12 +202,13 @@ impl ReportData {
             periods: periods_in_words(schema),
             row_bytes: schema.row_bytes(),
             epochs,
+            all_epochs: all.len(),
             drawn,
             key_axis: None,
             shapes: Vec::new(),
             largest: None,
             boxes: None,
-            indexes: indexes(path)?,
+            indexes: indexes_of_epochs(path, &wanted)?,
         };
         if let Some(last) = model.epochs.iter().rev().find(|epoch| epoch.rows > epoch.statistics.nan_keys) {
             let last = last.epoch;
@@ -242,13 +251,21 @@ impl ReportData {
         }
     }
 
+    /// Returns a note on the epochs that were read, or an empty string if these are all epochs.
+    pub(super) fn sample(&self) -> String {
+        match self.epochs.len() < self.all_epochs {
+            true => format!(" of {} epochs, evenly spaced", crate::text::count(self.epochs.len() as u64)),
+            false => String::new(),
+        }
+    }
+
     /// Returns a note on the epochs that are drawn individually, or an empty string if these are all epochs.
     pub(super) fn selection(&self) -> String {
         match self.drawn.len() < self.epochs.len() {
             true => format!(
                 " {} of {} epochs, evenly spaced.",
                 self.drawn.len(),
-                crate::text::count(self.epochs.len() as u64)
+                crate::text::count(self.all_epochs as u64)
             ),
             false => String::new(),
         }

@@ -117,7 +117,7 @@ fn subtitle(model: &ReportData) -> String {
         [] => "no epochs".to_owned(),
         [only] => format!("epoch {}", only.epoch),
         [first, .., last] => {
-            format!("{} epochs, {} to {}", text::count(model.epochs.len() as u64), first.epoch, last.epoch)
+            format!("{} epochs, {} to {}", text::count(model.all_epochs as u64), first.epoch, last.epoch)
         }
     };
     format!(
@@ -139,8 +139,8 @@ fn tiles(model: &ReportData) -> String {
     let written = model.bytes_written();
     let amplification = if stored > 0.0 { format!("{:.3}", written as f64 / stored) } else { "–".to_owned() };
     let tiles = [
-        (text::count(model.rows()), "rows".to_owned()),
-        (text::bytes(written), "written, all metadata included".to_owned()),
+        (text::count(model.rows()), format!("rows{}", model.sample())),
+        (text::bytes(written), format!("written{}, all metadata included", model.sample())),
         (text::percent(worst(|epoch| epoch.imbalance)), "load imbalance, worst epoch".to_owned()),
         match model.clustering {
             Clustering::Hash => {
@@ -279,7 +279,7 @@ fn epochs_table(model: &ReportData) -> String {
     let lines: String = model.drawn.iter().map(|&place| row("td", &line(&model.epochs[place]))).collect();
     let sum = |figure: fn(&Epoch) -> u64| text::count(sum(&model.epochs, figure));
     let totals = [
-        "all".to_owned(),
+        format!("all{}", model.sample()),
         sum(|epoch| epoch.rows),
         sum(|epoch| epoch.parts as u64),
         sum(|epoch| epoch.runs as u64),

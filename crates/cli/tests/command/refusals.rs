@@ -302,7 +302,7 @@ fn an_index_of_an_epoch_that_does_not_exist_is_refused() {
     );
     assert_eq!(ends_with(1, &["query", ds, "--epoch", "999"]).1, said);
     assert_eq!(ends_with(1, &["index", "add", ds, "id", "--epoch", "999"]).1, said);
-    refused(2, &["index", "add", ds, "id", "--epoch", "600..900"], &["has no epoch from 600 to 900", "inspect"]);
+    refused(2, &["index", "add", ds, "id", "--epoch", "600..900"], &["has no epoch of 600..900", "inspect"]);
     assert!(!path.join("_turbidite/index").exists(), "no index was created");
     assert_eq!(json(&["index", "add", ds, "id", "--epoch", "500..900"])["epochs"], serde_json::json!([500]));
     assert_eq!(ok(&["index", "add", ds, "id", "--epoch", "500"]), "index id has every epoch already\n");

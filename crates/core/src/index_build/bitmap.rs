@@ -110,7 +110,7 @@ impl BitmapBuild {
         let mut missing = Vec::new();
         for epoch in self.dataset.epochs()? {
             let commit = self.dataset.manifest(epoch)?.commit;
-            if !built.iter().any(|sidecars| (sidecars.epoch, sidecars.commit) == (epoch, commit)) {
+            if built.binary_search_by_key(&(epoch, commit), SidecarEpoch::key).is_err() {
                 missing.push(epoch);
             }
         }

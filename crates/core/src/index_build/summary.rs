@@ -137,11 +137,11 @@ impl IndexSummary {
         let built = SidecarEpoch::list(storage, &index)?;
         for &epoch in epochs {
             let manifest = dataset.manifest(epoch)?;
-            let is_current = |sidecars: &&SidecarEpoch| (sidecars.epoch, sidecars.commit) == (epoch, manifest.commit);
-            let Some(sidecars) = built.iter().find(is_current) else {
+            let Ok(place) = built.binary_search_by_key(&(epoch, manifest.commit), SidecarEpoch::key) else {
                 summary.missing.push(epoch);
                 continue;
             };
+            let sidecars = &built[place];
             let mut bytes = 0;
             for part in &manifest.parts {
                 let path = SidecarEpoch::part(&sidecars.folder, part.part);

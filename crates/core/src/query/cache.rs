@@ -1,6 +1,6 @@
 //! A bounded cache.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
 #[derive(Debug)]
@@ -14,6 +14,8 @@ struct Cached<V> {
 #[derive(Debug)]
 pub(super) struct Cache<K, V> {
     entries: HashMap<K, Cached<V>>,
+    /// The keys in the order of their last use.
+    order: BTreeMap<u64, K>,
     most_entries: usize,
     most_weight: u64,
     weight: u64,
@@ -22,12 +24,14 @@ pub(super) struct Cache<K, V> {
 
 impl<K: Eq + Hash + Clone, V: Clone> Cache<K, V> {
     pub(super) fn new(most_entries: usize, most_weight: u64) -> Self {
-        Self { entries: HashMap::new(), most_entries, most_weight, weight: 0, clock: 0 }
+        Self { entries: HashMap::new(), order: BTreeMap::new(), most_entries, most_weight, weight: 0, clock: 0 }
     }
 
     pub(super) fn get(&mut self, key: &K) -> Option<V> {
         self.clock += 1;
         let entry = self.entries.get_mut(key)?;
+        let place = self.order.remove(&entry.used).unwrap_or_else(|| key.clone());
+        self.order.insert(self.clock, place);
         entry.used = self.clock;
         Some(entry.value.clone())
     }
@@ -35,20 +39,21 @@ impl<K: Eq + Hash + Clone, V: Clone> Cache<K, V> {
     /// Inserts a value. The newest value is kept even if it alone exceeds the budget.
     pub(super) fn insert(&mut self, key: K, value: V, weight: u64) {
         self.remove(&key);
-        while !self.entries.is_empty()
-            && (self.entries.len() >= self.most_entries || self.weight.saturating_add(weight) > self.most_weight)
+        while (self.entries.len() >= self.most_entries || self.weight.saturating_add(weight) > self.most_weight)
+            && let Some((_, oldest)) = self.order.first_key_value()
         {
-            let oldest = self.entries.iter().min_by_key(|(_, entry)| entry.used).map(|(key, _)| key.clone());
-            let Some(oldest) = oldest else { break };
+            let oldest = oldest.clone();
             self.remove(&oldest);
         }
         self.clock += 1;
         self.weight = self.weight.saturating_add(weight);
+        self.order.insert(self.clock, key.clone());
         self.entries.insert(key, Cached { value, weight, used: self.clock });
     }
 
     pub(super) fn remove(&mut self, key: &K) {
         if let Some(entry) = self.entries.remove(key) {
+            self.order.remove(&entry.used);
             self.weight = self.weight.saturating_sub(entry.weight);
         }
     }
@@ -71,5 +76,6 @@ mod tests {
         assert_eq!((cache.entries.len(), cache.weight), (1, 95));
         cache.insert(4, 5, 500);
         assert_eq!((cache.get(&4), cache.weight), (Some(5), 500));
+        assert_eq!(cache.order.len(), cache.entries.len());
     }
 }

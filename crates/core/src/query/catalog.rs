@@ -24,8 +24,8 @@ use crate::query::planning::pruning::KeyRanges;
 use crate::schema::Schema;
 use crate::storage::Storage;
 use crate::store::{
-    DatasetDescriptor, DatasetPaths, ScanManifest, epoch_exists, is_of_data, list_epochs, load_manifest,
-    load_scan_manifest,
+    DatasetDescriptor, DatasetPaths, ManifestNames, ScanManifest, epoch_exists, is_of_data, list_epochs,
+    load_named_manifest, load_scan_manifest,
 };
 
 /// Maximum number of row groups over all cached manifests of a dataset. A row group takes a few hundred bytes of
@@ -38,6 +38,9 @@ const ROW_GROUPS_OF_INDEX: u64 = 1 << 16;
 /// Number of bytes of other manifest content that count as one row group.
 const CACHED_RUN_BYTES: usize = 256;
 
+/// Weight of a cached manifest besides its row groups: the file of a small epoch takes some kilobytes.
+const MANIFEST_WEIGHT: u64 = 32;
+
 /// Maximum number of requested epochs that are looked up one by one. For more epochs, the folder is listed.
 const LOOKED_UP_EPOCHS: usize = 16;
 
@@ -48,6 +51,8 @@ pub(super) struct Catalog {
     paths: DatasetPaths,
     descriptor: DatasetDescriptor,
     pub(super) schema: Arc<Schema>,
+    /// The names of the manifests, once they have been listed.
+    names: Mutex<Option<Arc<ManifestNames>>>,
     manifests: Mutex<Cache<u64, KnownManifest>>,
     /// Key ranges of the cached manifests, by commit.
     key_ranges: Mutex<Cache<Uuid, Arc<KeyRanges>>>,
@@ -104,6 +109,7 @@ impl Catalog {
             paths,
             descriptor,
             schema,
+            names: Mutex::new(None),
             manifests: Mutex::new(Cache::new(usize::MAX, row_groups)),
             key_ranges: Mutex::new(Cache::new(usize::MAX, row_groups)),
             partition_groups: Mutex::new(Cache::new(usize::MAX, row_groups)),
@@ -225,9 +231,50 @@ impl Catalog {
             EpochSelection::Range(range) if range.first == range.last => return self.named_epochs(&[range.first]),
             EpochSelection::Range(range) => self.epochs()?.into_iter().filter(|epoch| range.contains(*epoch)).collect(),
             EpochSelection::List(wanted) => return self.named_epochs(wanted),
+            EpochSelection::Set(set) => set.among(&self.epochs()?, self.root())?,
         };
-        epochs.iter().for_each(|epoch| drop(self.current(*epoch)));
+        self.forget_stale(&epochs)?;
         Ok(epochs)
+    }
+
+    /// Lists the manifests, and evicts those of the cache that are no longer there.
+    fn forget_stale(&self, epochs: &[u64]) -> Result<()> {
+        if epochs.is_empty() {
+            return Ok(());
+        }
+        let names = Arc::new(ManifestNames::list(self.storage.as_ref(), &self.paths)?);
+        let mut manifests = lock(&self.manifests);
+        for epoch in epochs {
+            if let Some(known) = manifests.get(epoch)
+                && !names.has(*epoch, known.manifest.commit)
+            {
+                manifests.remove(epoch);
+            }
+        }
+        drop(manifests);
+        *lock(&self.names) = Some(names);
+        Ok(())
+    }
+
+    /// Returns the names of the manifests. Lists them unless they are known. They may be stale.
+    fn names(&self) -> Result<Arc<ManifestNames>> {
+        let mut names = lock(&self.names);
+        match &*names {
+            Some(names) => Ok(names.clone()),
+            None => {
+                let listed = ManifestNames::list(self.storage.as_ref(), &self.paths)?;
+                Ok(names.insert(Arc::new(listed)).clone())
+            }
+        }
+    }
+
+    /// Forgets the names of the manifests if they lack an epoch, or still have a commit that is gone.
+    fn forget_names(&self, epoch: u64, gone: Option<Uuid>) {
+        let is_stale = |names: &Arc<ManifestNames>| match gone {
+            Some(commit) => names.has(epoch, commit),
+            None => names.of_epoch(epoch).is_empty(),
+        };
+        drop(lock(&self.names).take_if(|names| is_stale(names)));
     }
 
     /// Returns `wanted` like [`Catalog::select_epochs`]. Each of these epochs must exist.
@@ -236,17 +283,22 @@ impl Catalog {
         epochs.sort_unstable();
         epochs.dedup();
         // A few epochs are looked up one by one, since the dataset may have thousands of others.
-        let existing = if epochs.len() > LOOKED_UP_EPOCHS { Some(self.epochs()?) } else { None };
-        for &epoch in &epochs {
-            let is_current = self.current(epoch).is_some();
-            let exists = match &existing {
-                _ if is_current => true,
-                Some(existing) => existing.binary_search(&epoch).is_ok(),
-                None => epoch_exists(self.storage.as_ref(), &self.paths, epoch)?,
-            };
-            if !exists {
+        if epochs.len() > LOOKED_UP_EPOCHS {
+            let existing = self.epochs()?;
+            if let Some(&epoch) = epochs.iter().find(|epoch| existing.binary_search(epoch).is_err()) {
                 return Err(Error::EpochMissing { epoch, path: self.root().to_owned() });
             }
+            self.forget_stale(&epochs)?;
+            return Ok(epochs);
+        }
+        for &epoch in &epochs {
+            if self.current(epoch).is_some() {
+                continue;
+            }
+            if !epoch_exists(self.storage.as_ref(), &self.paths, epoch)? {
+                return Err(Error::EpochMissing { epoch, path: self.root().to_owned() });
+            }
+            self.forget_names(epoch, None);
         }
         Ok(epochs)
     }
@@ -258,6 +310,7 @@ impl Catalog {
             return Some(known);
         }
         self.forget(&known.manifest);
+        self.forget_names(epoch, Some(known.manifest.commit));
         None
     }
 
@@ -268,7 +321,8 @@ impl Catalog {
             self.confirm(&known, false)?;
             return Ok(known.manifest);
         }
-        let manifest = load_manifest(self.storage.as_ref(), &self.paths, &self.descriptor, epoch)?;
+        let manifest =
+            load_named_manifest(self.storage.as_ref(), &self.paths, &self.descriptor, &*self.names()?, epoch)?;
         let known = KnownManifest { manifest: Arc::new(manifest), columns: None, is_confirmed: true };
         Ok(self.remember(known).manifest)
     }
@@ -287,7 +341,7 @@ impl Catalog {
         wanted.sort_unstable();
         wanted.dedup();
         let ScanManifest { manifest, is_whole, is_confirmed } =
-            load_scan_manifest(self.storage.as_ref(), &self.paths, &self.descriptor, epoch, &wanted)?;
+            load_scan_manifest(self.storage.as_ref(), &self.paths, &self.descriptor, &*self.names()?, epoch, &wanted)?;
         let columns = if is_whole { None } else { Some(wanted.into()) };
         Ok(self.remember(KnownManifest { manifest: Arc::new(manifest), columns, is_confirmed }))
     }
@@ -299,9 +353,15 @@ impl Catalog {
         (known.is_confirmed && known.has_statistics(columns, self.schema.key_index())).then_some(known.manifest)
     }
 
+    /// Returns whether a manifest of an epoch is in memory.
+    pub(super) fn knows(&self, epoch: u64) -> bool {
+        lock(&self.manifests).get(&epoch).is_some()
+    }
+
     fn remember(&self, known: KnownManifest) -> KnownManifest {
         let manifest = &known.manifest;
-        let weight = manifest.row_groups.len() as u64 + (manifest.keys.text_bytes() / CACHED_RUN_BYTES) as u64;
+        let others = MANIFEST_WEIGHT + (manifest.keys.text_bytes() / CACHED_RUN_BYTES) as u64;
+        let weight = manifest.row_groups.len() as u64 + others;
         lock(&self.manifests).insert(manifest.epoch, known.clone(), weight);
         known
     }

@@ -117,6 +117,21 @@ impl Dataset {
         self.catalog.epochs()
     }
 
+    /// Returns the epochs of a selection, in ascending order.
+    ///
+    /// # Errors
+    /// A missing epoch; the errors of [`Dataset::epochs`].
+    ///
+    /// ```no_run
+    /// use turbidite::{EpochSet, query::Dataset};
+    /// let dataset = Dataset::open("particles.tbd")?;
+    /// let every_hundredth = dataset.select("0..4000..100".parse::<EpochSet>()?)?;
+    /// # Ok::<(), turbidite::Error>(())
+    /// ```
+    pub fn select(&self, epochs: impl Into<EpochSelection>) -> Result<Vec<u64>> {
+        self.catalog.select_epochs(&epochs.into())
+    }
+
     /// Returns the manifest of an epoch.
     ///
     /// # Errors

@@ -1,8 +1,8 @@
 //! The open parts of a dataset and of its indexes.
 //!
-//! A dataset may have dozens of indexes, and a process often has 1,024 descriptors. A commit has a UUID of its own in
-//! the dataset and in each index, so all of them share one cache: the parts that queries use stay open, whichever
-//! dataset they belong to.
+//! A dataset may have dozens of indexes. A commit has a UUID of its own in the dataset and in each index, so all of
+//! them share one cache: the parts that queries use stay open, whichever dataset they belong to. The storage bounds
+//! their descriptors.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::cache::Cache;
 use crate::format::{PartFilters, PartId, PartReader};
 
-/// Maximum number of open parts. Each holds a file descriptor.
+/// Maximum number of open parts.
 const MOST_PARTS: usize = 384;
 
 /// Maximum size of the footers of open parts on disk, in bytes. A parsed footer takes about as many bytes of memory.

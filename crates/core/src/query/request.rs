@@ -13,7 +13,7 @@ use crate::query::planning::partition_groups::RequiredKeys;
 use crate::query::planning::selection::{RowRange, RowSelection};
 use crate::query::use_path::Use;
 use crate::schema::{Column, EPOCH_COLUMN, Schema};
-use crate::store::EpochRange;
+use crate::store::{EpochRange, EpochSet};
 
 /// Default for [`Query::batch_rows`]: large enough to make the cost per batch negligible, small enough that a batch of
 /// a few columns fits the processor's cache.
@@ -36,11 +36,20 @@ pub enum EpochSelection {
     Range(EpochRange),
     /// These epochs. Each of them must exist. Order and repetition do not matter.
     List(Vec<u64>),
+    /// A choice among the existing epochs.
+    Set(EpochSet),
 }
 
 impl From<EpochRange> for EpochSelection {
     fn from(range: EpochRange) -> Self {
         Self::Range(range)
+    }
+}
+
+impl From<EpochSet> for EpochSelection {
+    fn from(set: EpochSet) -> Self {
+        // A few labels are looked up by themselves, without a list of the others.
+        set.labels().map_or(Self::Set(set), Self::List)
     }
 }
 
@@ -122,7 +131,7 @@ impl Query {
         Self::default()
     }
 
-    /// Selects epochs: an [`EpochRange`], one label or a list of labels.
+    /// Selects epochs: an [`EpochSet`], an [`EpochRange`], one label or a list of labels.
     #[must_use]
     pub fn epochs(mut self, epochs: impl Into<EpochSelection>) -> Self {
         self.epochs = epochs.into();

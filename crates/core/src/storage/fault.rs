@@ -77,6 +77,10 @@ pub struct StorageCounters {
     pub syncs: u64,
     /// Number of `list` calls.
     pub lists: u64,
+    /// Number of entries that `list` returned.
+    pub listed: u64,
+    /// Number of `open` calls.
+    pub opens: u64,
 }
 
 /// A call that concerns a range of a file that is being read.
@@ -99,6 +103,8 @@ struct Shared {
     bytes_written: AtomicU64,
     syncs: AtomicU64,
     lists: AtomicU64,
+    listed: AtomicU64,
+    opens: AtomicU64,
     faults: Mutex<Vec<Fault>>,
     /// Reads and announcements, if a test has asked for them. Nothing then appears to be in memory.
     events: Mutex<Option<Vec<ReadEvent>>>,
@@ -217,6 +223,8 @@ impl FaultStorage {
             bytes_written: read(&self.shared.bytes_written),
             syncs: read(&self.shared.syncs),
             lists: read(&self.shared.lists),
+            listed: read(&self.shared.listed),
+            opens: read(&self.shared.opens),
         }
     }
 }
@@ -230,6 +238,7 @@ impl Storage for FaultStorage {
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadableFile>> {
         self.shared.pass(&[path])?;
+        self.shared.opens.fetch_add(1, Ordering::SeqCst);
         let file = self.inner.open(path)?;
         Ok(Arc::new(FaultReader { file, path: path.to_owned(), shared: self.shared.clone() }))
     }
@@ -242,7 +251,9 @@ impl Storage for FaultStorage {
     fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
         self.shared.pass(&[path])?;
         self.shared.lists.fetch_add(1, Ordering::SeqCst);
-        self.inner.list(path)
+        let entries = self.inner.list(path)?;
+        self.shared.listed.fetch_add(entries.len() as u64, Ordering::SeqCst);
+        Ok(entries)
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {

@@ -5,6 +5,8 @@
 //! the same content. Buffered bytes are flushed before a direct write to the same pages. Otherwise a later write-back
 //! of the page cache would overwrite the direct write.
 //!
+//! Files that are open for reading share a bounded number of descriptors (`descriptors`).
+//!
 //! The kernel kills a process with SIGXFSZ if it writes beyond its limit on the size of files (`ulimit -f`). The limit
 //! is therefore checked before each write (`file_size_limit`). A library must not handle signals of its program.
 
@@ -19,6 +21,7 @@ use std::sync::Arc;
 use rustix::fs::{Advice, CWD, OFlags, RenameFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
+use super::descriptors::{Descriptors, PooledFile};
 use super::file_size_limit;
 use super::{ALIGNMENT, DirEntry, FileKind, ReadableFile, Storage, WritableFile};
 
@@ -31,11 +34,13 @@ const MAX_BUFFERS: usize = 1024;
 pub struct FileSystem {
     direct: bool,
     rename_flags: bool,
+    /// Descriptors of files that are open for reading.
+    descriptors: Arc<Descriptors>,
 }
 
 impl Default for FileSystem {
     fn default() -> Self {
-        Self { direct: true, rename_flags: true }
+        Self { direct: true, rename_flags: true, descriptors: Arc::default() }
     }
 }
 
@@ -47,7 +52,7 @@ impl FileSystem {
 
     /// Creates a storage without direct I/O and without the flags of `renameat2`, as on network file systems.
     pub fn plain() -> Self {
-        Self { direct: false, rename_flags: false }
+        Self { direct: false, rename_flags: false, ..Self::default() }
     }
 }
 
@@ -93,12 +98,7 @@ impl Storage for FileSystem {
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadableFile>> {
-        let file = File::open(path)?;
-        let metadata = file.metadata()?;
-        if metadata.is_dir() {
-            return Err(io::ErrorKind::IsADirectory.into());
-        }
-        Ok(Arc::new(ReadHandle { file, bytes: metadata.len() }))
+        Ok(Arc::new(ReadHandle { file: self.descriptors.open(path)? }))
     }
 
     fn kind(&self, path: &Path) -> io::Result<Option<FileKind>> {
@@ -285,26 +285,28 @@ impl WritableFile for WriteHandle {
 /// A file that is being read.
 #[derive(Debug)]
 struct ReadHandle {
-    file: File,
-    bytes: u64,
+    file: Arc<PooledFile>,
 }
 
 impl ReadableFile for ReadHandle {
     fn bytes(&self) -> u64 {
-        self.bytes
+        self.file.bytes()
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.file.read_exact_at(buffer, offset)
+        self.file.with(|file| file.read_exact_at(buffer, offset))
     }
 
     fn announce(&self, ranges: &[(u64, u64)]) {
         // If the first range is in the page cache, the others probably are too. Announcing a cached range takes longer
         // than reading it. Errors are ignored here, since the following reads report them.
         if ranges.first().is_some_and(|(first, _)| !self.is_cached(*first)) {
-            for (offset, bytes) in ranges {
-                let _ = rustix::fs::fadvise(&self.file, *offset, NonZeroU64::new(*bytes), Advice::WillNeed);
-            }
+            let _ = self.file.with(|file| {
+                for (offset, bytes) in ranges {
+                    let _ = rustix::fs::fadvise(file, *offset, NonZeroU64::new(*bytes), Advice::WillNeed);
+                }
+                Ok(())
+            });
         }
     }
 
@@ -313,7 +315,7 @@ impl ReadableFile for ReadHandle {
         if buffers.len() > MAX_BUFFERS {
             return Ok(false);
         }
-        match rustix::io::preadv2(&self.file, buffers, offset, ReadWriteFlags::NOWAIT) {
+        match self.file.with(|file| Ok(rustix::io::preadv2(file, buffers, offset, ReadWriteFlags::NOWAIT)))? {
             Ok(read) => Ok(read == bytes),
             Err(Errno::AGAIN) => Ok(false),
             // The file system does not support the flag.
@@ -324,30 +326,36 @@ impl ReadableFile for ReadHandle {
     fn is_cached(&self, offset: u64) -> bool {
         let mut byte = [0];
         let probe = &mut [IoSliceMut::new(&mut byte)];
-        rustix::io::preadv2(&self.file, probe, offset, ReadWriteFlags::NOWAIT) != Err(Errno::AGAIN)
+        let read = self.file.with(|file| Ok(rustix::io::preadv2(file, probe, offset, ReadWriteFlags::NOWAIT)));
+        !matches!(read, Ok(Err(Errno::AGAIN)))
     }
 
     fn read_vectored_at(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {
         if let [buffer] = buffers {
             return self.read_at(offset, buffer);
         }
-        let (mut offset, mut rest) = (offset, buffers);
-        // Leading empty buffers would look like the end of the file, so they are skipped.
-        IoSliceMut::advance_slices(&mut rest, 0);
-        while !rest.is_empty() {
-            let count = rest.len().min(MAX_BUFFERS);
-            match rustix::io::preadv(&self.file, &mut rest[..count], offset) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(read) => {
-                    offset = offset.saturating_add(read as u64);
-                    IoSliceMut::advance_slices(&mut rest, read);
-                }
-                Err(Errno::INTR) => {}
-                Err(refused) => return Err(refused.into()),
-            }
-        }
-        Ok(())
+        self.file.with(|file| read_vectored(file, offset, buffers))
     }
+}
+
+/// Fills consecutive buffers from an offset of a file.
+fn read_vectored(file: &File, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {
+    let (mut offset, mut rest) = (offset, buffers);
+    // Leading empty buffers would look like the end of the file, so they are skipped.
+    IoSliceMut::advance_slices(&mut rest, 0);
+    while !rest.is_empty() {
+        let count = rest.len().min(MAX_BUFFERS);
+        match rustix::io::preadv(file, &mut rest[..count], offset) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(read) => {
+                offset = offset.saturating_add(read as u64);
+                IoSliceMut::advance_slices(&mut rest, read);
+            }
+            Err(Errno::INTR) => {}
+            Err(refused) => return Err(refused.into()),
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

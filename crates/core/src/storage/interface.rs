@@ -107,6 +107,11 @@ pub(crate) fn read_all(storage: &dyn Storage, path: &Path, limit_bytes: u64) -> 
             format!("its size of {} bytes exceeds the maximum", file.bytes()),
         ));
     }
+    read_whole(&*file)
+}
+
+/// Reads all bytes of an open file.
+pub(crate) fn read_whole(file: &dyn ReadableFile) -> io::Result<Vec<u8>> {
     let mut content = vec![0; file.bytes() as usize];
     file.read_at(0, &mut content)?;
     Ok(content)

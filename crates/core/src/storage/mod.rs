@@ -12,6 +12,7 @@
 
 #[cfg(test)]
 mod contract;
+mod descriptors;
 mod fault;
 mod file_size_limit;
 mod filesystem;
@@ -23,7 +24,7 @@ pub use fault::{Fault, FaultStorage, ReadEvent, StorageCounters};
 #[doc(hidden)]
 pub use file_size_limit::check_length as check_file_length;
 pub use filesystem::FileSystem;
-pub(crate) use interface::read_all;
 pub use interface::{ALIGNMENT, DirEntry, FileKind, ReadableFile, Storage, WritableFile};
+pub(crate) use interface::{read_all, read_whole};
 pub use memory::MemoryStorage;
 pub(crate) use scratch::ScratchFile;

@@ -7,8 +7,8 @@ use uuid::Uuid;
 
 use super::commit_protocol::CommitProtocol;
 use super::descriptor::DatasetDescriptor;
-use super::epochs::{commit_of, manifest_commits};
-use super::listing::list_files;
+use super::epochs::commit_of;
+use super::listing::{ManifestNames, epoch_exists, list_files};
 use super::paths::{DatasetPaths, Leftover, level_folders};
 use super::recovery::is_superseded;
 use super::sidecar_index::SidecarEpoch;
@@ -173,12 +173,14 @@ impl EpochCommit {
     /// next writer completes the replacement.
     pub fn commit(self, manifest: EpochManifest) -> Result<()> {
         let manifest = EpochManifest { indexed_commit: self.indexed_commit, ..manifest };
-        let protocol = self.protocol(&manifest);
-        let committed = protocol.and_then(|mut protocol| {
+        let mut replaced = Vec::new();
+        let committed = self.replaced().and_then(|old| {
+            let mut protocol = self.protocol_replacing(&manifest, &old)?;
+            replaced = old;
             self.commit_sidecars()?;
             protocol.run(&*self.storage)
         });
-        self.settle_sidecars(committed.is_ok());
+        self.settle_sidecars(committed.is_ok(), &replaced);
         committed
     }
 
@@ -193,11 +195,11 @@ impl EpochCommit {
 
     /// Removes the sidecars of the records that were replaced, or of those that were not committed. Sidecars that
     /// cannot be removed now are not used, and are removed by the next writer of the index.
-    fn settle_sidecars(&self, is_committed: bool) {
+    fn settle_sidecars(&self, is_committed: bool, replaced: &[Uuid]) {
         let (storage, PartIdentity { epoch, commit, .. }) = (&*self.storage, self.identity);
         for index in &self.sidecars {
             if is_committed {
-                drop(SidecarEpoch::remove(storage, index, |found| found.epoch == epoch && found.commit != commit));
+                replaced.iter().for_each(|old| drop(storage.remove_dir_all(&index.sidecars(epoch, *old))));
                 continue;
             }
             drop(storage.remove_dir_all(&SidecarEpoch::unfinished(index, epoch, commit)));
@@ -206,7 +208,7 @@ impl EpochCommit {
             let set_aside = self.paths.leftover(epoch, commit, Leftover::SetAside);
             let is_lost = matches!(storage.kind(&set_aside), Ok(None));
             if is_lost && matches!(is_superseded(storage, &self.paths, epoch, commit), Ok(false)) {
-                drop(SidecarEpoch::remove(storage, index, |found| (found.epoch, found.commit) == (epoch, commit)));
+                drop(storage.remove_dir_all(&index.sidecars(epoch, commit)));
             }
         }
     }
@@ -216,13 +218,27 @@ impl EpochCommit {
     /// # Errors
     /// As for [`EpochCommit::commit`]. Nothing has been changed.
     pub fn protocol(&self, manifest: &EpochManifest) -> Result<CommitProtocol> {
+        self.protocol_replacing(manifest, &self.replaced()?)
+    }
+
+    /// Returns the commits that this one replaces: of an epoch with a readable part that of the part, so that the
+    /// manifests of other epochs are not listed for each replacement.
+    fn replaced(&self) -> Result<Vec<Uuid>> {
+        let (storage, epoch) = (&*self.storage, self.identity.epoch);
+        if !self.replace || !epoch_exists(storage, &self.paths, epoch)? {
+            return Ok(Vec::new());
+        }
+        if let Some(commit) = commit_of(storage, &self.paths.epoch(epoch))? {
+            return Ok(vec![commit]);
+        }
+        let names = ManifestNames::list(storage, &self.paths)?;
+        Ok(names.of_epoch(epoch).iter().map(|(_, commit)| *commit).collect())
+    }
+
+    fn protocol_replacing(&self, manifest: &EpochManifest, replaced: &[Uuid]) -> Result<CommitProtocol> {
         self.check(manifest)?;
         let (epoch, commit) = (self.identity.epoch, self.identity.commit);
-        let mut old_manifests = Vec::new();
-        if self.replace {
-            let old = manifest_commits(&*self.storage, &self.paths, epoch)?;
-            old_manifests.extend(old.into_iter().map(|old| self.paths.manifest(epoch, old)));
-        }
+        let old_manifests = replaced.iter().map(|old| self.paths.manifest(epoch, *old)).collect();
         let bytes = manifest.encode(&self.schema, self.identity.version)?;
         let protocol =
             CommitProtocol::new(self.paths.clone(), epoch, commit, self.replace, bytes.into(), old_manifests);
@@ -232,7 +248,7 @@ impl EpochCommit {
     /// Aborts the epoch. Its parts stay for salvage. The next writer deletes them if they contain no sealed run.
     /// Sidecars do not stay.
     pub fn abandon(self) {
-        self.settle_sidecars(false);
+        self.settle_sidecars(false, &[]);
     }
 
     /// Aborts the epoch and removes its parts. Intended for programs that have the records elsewhere.
@@ -240,7 +256,7 @@ impl EpochCommit {
     /// # Errors
     /// If storage fails.
     pub fn discard(self) -> Result<()> {
-        self.settle_sidecars(false);
+        self.settle_sidecars(false, &[]);
         let directory = self.directory();
         self.storage.remove_dir_all(&directory).at("remove", &directory)
     }

@@ -9,12 +9,12 @@ use std::path::Path;
 use uuid::Uuid;
 
 use super::descriptor::DatasetDescriptor;
-use super::listing::{epoch_exists, list_or_empty, list_parts};
-use super::paths::{DatasetPaths, parse_manifest};
+use super::listing::{ManifestNames, epoch_exists, list_parts};
+use super::paths::DatasetPaths;
 use crate::error::{Error, IoContext, Result};
 use crate::format::{EpochManifest, FormatVersion, PartReader};
 use crate::schema::Schema;
-use crate::storage::{Storage, read_all};
+use crate::storage::{Storage, read_all, read_whole};
 
 /// Maximum size of a manifest in bytes. A manifest has one row per row group. The manifest of 131,072 ranks with 16
 /// runs and 16 columns is well below this limit.
@@ -47,13 +47,6 @@ fn is_damage(error: &Error) -> bool {
     }
 }
 
-/// Returns the commits of all manifests of an epoch.
-pub(super) fn manifest_commits(storage: &dyn Storage, paths: &DatasetPaths, epoch: u64) -> Result<Vec<Uuid>> {
-    let names = list_or_empty(storage, &paths.manifests())?;
-    let commits = names.iter().filter_map(|entry| parse_manifest(&entry.name));
-    Ok(commits.filter(|(found, _)| *found == epoch).map(|(_, commit)| commit).collect())
-}
-
 /// Reads the manifest that belongs to the data of an epoch.
 ///
 /// # Errors
@@ -67,22 +60,37 @@ pub fn load_manifest(
     descriptor: &DatasetDescriptor,
     epoch: u64,
 ) -> Result<EpochManifest> {
-    // Listing a folder of 131,072 parts takes long. If there is only one manifest, one listed part suffices to check
-    // that the manifest belongs to the data.
-    if let Some(commit) = only_commit(storage, paths, epoch)?
+    load_named_manifest(storage, paths, descriptor, &ManifestNames::list(storage, paths)?, epoch)
+}
+
+/// Reads the manifest that belongs to the data of an epoch, for callers that read many. Names may be stale: they save
+/// reading a part of the epoch, whose commit decides.
+///
+/// # Errors
+/// As for [`load_manifest`].
+pub(crate) fn load_named_manifest(
+    storage: &dyn Storage,
+    paths: &DatasetPaths,
+    descriptor: &DatasetDescriptor,
+    names: &ManifestNames,
+    epoch: u64,
+) -> Result<EpochManifest> {
+    // Listing a folder of 131,072 parts takes long. If there is only one manifest, one part suffices to check that the
+    // manifest belongs to the data.
+    if let Some(commit) = names.only_commit(epoch)
         && let Ok(manifest) = read_manifest(storage, paths, descriptor, epoch, commit)
         && is_of_data(storage, paths, &manifest, &descriptor.schema)
     {
         return Ok(manifest);
     }
-    let commit = match commit_of(storage, &paths.epoch(epoch))? {
-        Some(commit) => commit,
+    if !epoch_exists(storage, paths, epoch)? {
+        return Err(Error::EpochMissing { epoch, path: paths.root().to_owned() });
+    }
+    let commit = match (commit_of(storage, &paths.epoch(epoch))?, names.only_commit(epoch)) {
         // No footer is readable, so the commit of the data is unknown. A single manifest is still used, so that
         // verification can report the corrupt parts. If there are two, the right one cannot be determined.
-        None => match manifest_commits(storage, paths, epoch)?.as_slice() {
-            [commit] => *commit,
-            _ => return Err(Error::corruption(&paths.epoch(epoch), "no part has a readable footer")),
-        },
+        (Some(commit), _) | (None, Some(commit)) => commit,
+        (None, None) => return Err(Error::corruption(&paths.epoch(epoch), "no part has a readable footer")),
     };
     read_manifest(storage, paths, descriptor, epoch, commit)
 }
@@ -99,8 +107,7 @@ pub(crate) struct ScanManifest {
 }
 
 /// Reads what a scan needs of an epoch's manifest: statistics of the key and of `columns`. Small manifests are read as
-/// a whole. No part is read unless several manifests of the epoch exist, so the first part need not wait for the
-/// manifest.
+/// a whole. No part is read if the epoch has one manifest by `names`, so the first part need not wait for the manifest.
 ///
 /// # Errors
 /// The errors of [`load_manifest`].
@@ -108,15 +115,19 @@ pub(crate) fn load_scan_manifest(
     storage: &dyn Storage,
     paths: &DatasetPaths,
     descriptor: &DatasetDescriptor,
+    names: &ManifestNames,
     epoch: u64,
     columns: &[usize],
 ) -> Result<ScanManifest> {
-    if let Some(commit) = only_commit(storage, paths, epoch)?.filter(|_| descriptor.format_version >= FormatVersion::V2)
-    {
+    let only = names.only_commit(epoch).filter(|_| descriptor.format_version >= FormatVersion::V2);
+    if let Some(commit) = only {
         let path = paths.manifest(epoch, commit);
         let file = storage.open(&path).at("open", &path);
         let read = file.and_then(|file| match file.bytes() {
-            0..=WHOLE_MANIFEST_BYTES => Ok((read_manifest(storage, paths, descriptor, epoch, commit)?, true)),
+            0..=WHOLE_MANIFEST_BYTES => {
+                let bytes = read_whole(&*file).at("read", &path)?;
+                Ok((decode_manifest(bytes, &path, descriptor, epoch, commit)?, true))
+            }
             _ => Ok((EpochManifest::read_for_scan(file, &path, &descriptor.schema, columns)?, false)),
         });
         if let Ok((manifest, is_whole)) = read
@@ -125,20 +136,8 @@ pub(crate) fn load_scan_manifest(
             return Ok(ScanManifest { manifest, is_whole, is_confirmed: false });
         }
     }
-    let manifest = load_manifest(storage, paths, descriptor, epoch)?;
+    let manifest = load_named_manifest(storage, paths, descriptor, names, epoch)?;
     Ok(ScanManifest { manifest, is_whole: true, is_confirmed: true })
-}
-
-/// Returns the commit of an epoch's only manifest. Returns `None` if there are several, or none.
-///
-/// # Errors
-/// [`Error::EpochMissing`], and I/O errors.
-fn only_commit(storage: &dyn Storage, paths: &DatasetPaths, epoch: u64) -> Result<Option<Uuid>> {
-    if !epoch_exists(storage, paths, epoch)? {
-        return Err(Error::EpochMissing { epoch, path: paths.root().to_owned() });
-    }
-    let commits = manifest_commits(storage, paths, epoch)?;
-    Ok(<[Uuid; 1]>::try_from(commits).ok().map(|[commit]| commit))
 }
 
 /// Returns whether the first part of a manifest exists and names its commit.
@@ -172,16 +171,26 @@ pub(super) fn read_manifest(
         }
         other => other.at("read", &path)?,
     };
-    let manifest = EpochManifest::decode(bytes, &path, &descriptor.schema)?;
+    decode_manifest(bytes, &path, descriptor, epoch, commit)
+}
+
+fn decode_manifest(
+    bytes: Vec<u8>,
+    path: &Path,
+    descriptor: &DatasetDescriptor,
+    epoch: u64,
+    commit: Uuid,
+) -> Result<EpochManifest> {
+    let manifest = EpochManifest::decode(bytes, path, &descriptor.schema)?;
     if (manifest.epoch, manifest.commit) != (epoch, commit) {
         let what = format!("it is the manifest of epoch {}, commit {}", manifest.epoch, manifest.commit);
-        return Err(Error::corruption(&path, what));
+        return Err(Error::corruption(path, what));
     }
     // Reports of ranks are decoded in the same way, and may have levels that their rank was not told of.
     let most = descriptor.schema.top_level();
     if let Some(part) = manifest.parts.iter().find(|part| part.level > most) {
         let what = format!("{} has the level {}, but the highest is {most}", part.part.file_name(), part.level);
-        return Err(Error::corruption(&path, what));
+        return Err(Error::corruption(path, what));
     }
     Ok(manifest)
 }

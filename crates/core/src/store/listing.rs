@@ -3,7 +3,9 @@
 use std::io;
 use std::path::Path;
 
-use super::paths::{DatasetPaths, REMOVED_INDEX, parse_epoch_folder};
+use uuid::Uuid;
+
+use super::paths::{DatasetPaths, REMOVED_INDEX, parse_epoch_folder, parse_manifest};
 use crate::error::{IoContext, Result};
 use crate::format::PartId;
 use crate::schema::parse_level_folder;
@@ -27,6 +29,51 @@ pub fn list_epochs(storage: &dyn Storage, paths: &DatasetPaths) -> Result<Vec<u6
     let mut epochs: Vec<u64> = folders.filter_map(|entry| parse_epoch_folder(&entry.name)).collect();
     epochs.sort_unstable();
     Ok(epochs)
+}
+
+/// The names of a dataset's manifests, listed once for any number of epochs. Commits that follow are missing.
+#[derive(Debug, Default)]
+pub struct ManifestNames {
+    /// Epochs and commits, in ascending order.
+    commits: Vec<(u64, Uuid)>,
+}
+
+impl ManifestNames {
+    /// Lists the manifests of a dataset.
+    ///
+    /// # Errors
+    /// If the folder cannot be read.
+    pub fn list(storage: &dyn Storage, paths: &DatasetPaths) -> Result<Self> {
+        let names = list_or_empty(storage, &paths.manifests())?;
+        let mut commits: Vec<(u64, Uuid)> = names.iter().filter_map(|entry| parse_manifest(&entry.name)).collect();
+        commits.sort_unstable();
+        Ok(Self { commits })
+    }
+
+    /// Returns the epoch and commit of each manifest of an epoch.
+    pub(crate) fn of_epoch(&self, epoch: u64) -> &[(u64, Uuid)] {
+        let first = self.commits.partition_point(|(other, _)| *other < epoch);
+        let rest = &self.commits[first..];
+        &rest[..rest.iter().take_while(|(other, _)| *other == epoch).count()]
+    }
+
+    /// Returns the commit of an epoch's only manifest. `None` if there are several, or none.
+    pub(super) fn only_commit(&self, epoch: u64) -> Option<Uuid> {
+        match self.of_epoch(epoch) {
+            [(_, commit)] => Some(*commit),
+            _ => None,
+        }
+    }
+
+    /// Returns whether there is a manifest of a commit.
+    pub(crate) fn has(&self, epoch: u64, commit: Uuid) -> bool {
+        self.commits.binary_search(&(epoch, commit)).is_ok()
+    }
+
+    /// Returns all manifests, by epoch.
+    pub(super) fn by_epoch(&self) -> impl Iterator<Item = &[(u64, Uuid)]> {
+        self.commits.chunk_by(|one, other| one.0 == other.0)
+    }
 }
 
 /// Returns the names of a dataset's indexes of entries, in ascending order. An index that cannot be read is listed,

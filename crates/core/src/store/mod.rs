@@ -37,6 +37,7 @@
 mod commit;
 mod commit_protocol;
 mod descriptor;
+mod epoch_set;
 mod epochs;
 mod files;
 mod findings;
@@ -60,13 +61,14 @@ pub(crate) use commit::discard_attempt;
 pub use commit::{EpochCommit, IfExists};
 pub use commit_protocol::{CommitProtocol, CommitStep, StepOutcome};
 pub use descriptor::DatasetDescriptor;
+pub use epoch_set::EpochSet;
 pub use epochs::load_manifest;
-pub(crate) use epochs::{ScanManifest, is_of_data, load_scan_manifest};
+pub(crate) use epochs::{ScanManifest, is_of_data, load_named_manifest, load_scan_manifest};
 pub use findings::{Finding, FindingKind, VerifyReport};
 pub(crate) use listing::epoch_exists;
 pub(crate) use listing::is_index;
 pub(crate) use listing::list_sidecar_indexes;
-pub use listing::{list_epochs, list_indexes};
+pub use listing::{ManifestNames, list_epochs, list_indexes};
 #[cfg(test)]
 pub(crate) use lock::forged;
 pub use lock::{LockHolder, LockNotice, WriterLock, lock_holder};

@@ -18,8 +18,8 @@ use super::commit_protocol::finish_replacement;
 use super::descriptor::DatasetDescriptor;
 use super::epochs::commit_of;
 use super::files::parent;
-use super::listing::{list_epochs, list_or_empty, list_parts};
-use super::paths::{DatasetPaths, Leftover, parse_leftover, parse_manifest};
+use super::listing::{ManifestNames, list_epochs, list_or_empty, list_parts};
+use super::paths::{DatasetPaths, Leftover, parse_leftover};
 use crate::error::{IoContext, Result};
 use crate::format::{PartReader, ends_with_run, has_seal};
 use crate::storage::{FileKind, Storage};
@@ -201,10 +201,7 @@ pub(crate) fn remove_useless(
 /// exists.
 fn remove_manifests(storage: &dyn Storage, paths: &DatasetPaths, recovery: &mut Recovery) -> Result<()> {
     let epochs = list_epochs(storage, paths)?;
-    let mut manifests: Vec<(u64, Uuid)> =
-        list_or_empty(storage, &paths.manifests())?.iter().filter_map(|entry| parse_manifest(&entry.name)).collect();
-    manifests.sort_unstable();
-    for of_epoch in manifests.chunk_by(|one, other| one.0 == other.0) {
+    for of_epoch in ManifestNames::list(storage, paths)?.by_epoch() {
         let epoch = of_epoch[0].0;
         let current = match (epochs.binary_search(&epoch), of_epoch) {
             (Err(_), _) => None,

@@ -4,7 +4,6 @@
 //! which appears by one rename. A folder of another commit than the records' is not used, so replacing or removing an
 //! epoch needs no change of its indexes.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -13,8 +12,8 @@ use uuid::Uuid;
 
 use super::descriptor::closing;
 use super::files::{create_dir_synced, write_synced};
-use super::listing::list_or_empty;
-use super::paths::{DatasetPaths, parse_manifest, parse_sidecars};
+use super::listing::{ManifestNames, list_or_empty};
+use super::paths::{DatasetPaths, parse_sidecars};
 use crate::error::{Error, IoContext, Result, UsageError};
 use crate::format::PartId;
 use crate::storage::{FileKind, Storage, read_all};
@@ -167,12 +166,17 @@ impl SidecarDescriptor {
 }
 
 impl SidecarEpoch {
+    /// Returns what [`SidecarEpoch::list`] orders by.
+    pub(crate) fn key(&self) -> (u64, Uuid) {
+        (self.epoch, self.commit)
+    }
+
     /// Returns the path of a part's sidecar in a folder of sidecars.
     pub(crate) fn part(folder: &Path, part: PartId) -> PathBuf {
         folder.join(part.file_name().replace(".parquet", ".bitmap"))
     }
 
-    /// Returns all folders of sidecars of an index, by epoch.
+    /// Returns all folders of sidecars of an index, by epoch and commit.
     ///
     /// # Errors
     /// If the index's folder cannot be read.
@@ -185,7 +189,7 @@ impl SidecarEpoch {
                 Some(Self { epoch, commit, folder: index.root().join(&entry.name) })
             })
             .collect();
-        found.sort_unstable_by_key(|sidecars| (sidecars.epoch, sidecars.commit));
+        found.sort_unstable_by_key(Self::key);
         Ok(found)
     }
 
@@ -220,9 +224,8 @@ impl SidecarEpoch {
     /// # Errors
     /// If storage fails.
     pub(crate) fn remove_stale(storage: &dyn Storage, index: &DatasetPaths, records: &DatasetPaths) -> Result<()> {
-        let names = list_or_empty(storage, &records.manifests())?;
-        let commits: BTreeSet<(u64, Uuid)> = names.iter().filter_map(|entry| parse_manifest(&entry.name)).collect();
-        Self::remove(storage, index, |sidecars| !commits.contains(&(sidecars.epoch, sidecars.commit)))
+        let names = ManifestNames::list(storage, records)?;
+        Self::remove(storage, index, |sidecars| !names.has(sidecars.epoch, sidecars.commit))
     }
 
     /// Makes the finished sidecars in `written` those of an epoch's commit. Only the holder of the index's lock may

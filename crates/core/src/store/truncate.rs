@@ -10,8 +10,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::descriptor::DatasetDescriptor;
-use super::epochs::manifest_commits;
-use super::listing::{list_epochs, list_indexes, list_sidecar_indexes, may_exist};
+use super::listing::{ManifestNames, list_epochs, list_indexes, list_sidecar_indexes, may_exist};
 use super::lock::{LockNotice, WriterLock};
 use super::paths::{DatasetPaths, Leftover};
 use super::recovery::recover;
@@ -117,9 +116,10 @@ fn remove_epochs(storage: &dyn Storage, paths: &DatasetPaths, epochs: &[u64]) ->
         storage.sync_dir(&paths.data()).at("sync", &paths.data())?;
         folders.push(target);
     }
+    let names = ManifestNames::list(storage, paths)?;
     for epoch in epochs {
-        for commit in manifest_commits(storage, paths, *epoch)? {
-            let manifest = paths.manifest(*epoch, commit);
+        for (epoch, commit) in names.of_epoch(*epoch) {
+            let manifest = paths.manifest(*epoch, *commit);
             storage.remove_file(&manifest).at("remove", &manifest)?;
         }
     }

@@ -10,12 +10,11 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::descriptor::DatasetDescriptor;
-use super::epochs::load_manifest;
+use super::epoch_set::{ChosenEpochs, EpochSet};
+use super::epochs::load_named_manifest;
 use super::findings::{Finding, FindingKind, VerifyReport};
-use super::listing::{list_epochs, list_files, list_indexes, list_or_empty, may_exist};
-use super::paths::{
-    DatasetPaths, EpochRange, Leftover, OVERVIEW_INDEX, parse_epoch_folder, parse_leftover, parse_manifest,
-};
+use super::listing::{ManifestNames, list_epochs, list_files, list_indexes, list_or_empty, may_exist};
+use super::paths::{DatasetPaths, Leftover, OVERVIEW_INDEX, parse_epoch_folder, parse_leftover, parse_manifest};
 use super::verify_part::verify_part;
 use super::verify_sidecars::verify_sidecars;
 use crate::error::{Error, Result};
@@ -27,8 +26,8 @@ use crate::storage::{FileSystem, Storage};
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct VerifyOptions {
-    /// Epochs to verify. Files that belong to no epoch are always checked.
-    pub epochs: EpochRange,
+    /// Epochs to verify: all, if there is no choice. Files that belong to no epoch are always checked.
+    pub epochs: Option<EpochSet>,
     /// Number of parts that are read at the same time.
     pub threads: usize,
 }
@@ -36,7 +35,7 @@ pub struct VerifyOptions {
 impl Default for VerifyOptions {
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { epochs: EpochRange::ALL, threads }
+        Self { epochs: None, threads }
     }
 }
 
@@ -50,6 +49,13 @@ pub struct VerifyProgress {
     pub total_bytes: u64,
 }
 
+/// The options of a verification, with the epochs that they choose among those that exist.
+#[derive(Debug)]
+struct Chosen {
+    epochs: ChosenEpochs,
+    threads: usize,
+}
+
 /// A part to verify.
 struct Task {
     manifest: Arc<EpochManifest>,
@@ -61,7 +67,7 @@ struct Task {
 /// Several threads call `progress`, after each row group.
 ///
 /// # Errors
-/// If there is no dataset, or its folders cannot be listed. An index that cannot be read is a finding.
+/// If there is no dataset or chosen epoch, or the folders cannot be listed. An index that cannot be read is a finding.
 pub fn verify(
     path: impl AsRef<Path>,
     options: &VerifyOptions,
@@ -81,6 +87,8 @@ pub fn verify_on(
     options: &VerifyOptions,
     progress: &(dyn Fn(VerifyProgress) + Sync),
 ) -> Result<VerifyReport> {
+    let chosen = options.epochs.as_ref().map(|set| set.among(&list_epochs(&**storage, paths)?, paths.root()));
+    let options = &Chosen { epochs: ChosenEpochs(chosen.transpose()?), threads: options.threads };
     let (descriptor, mut report) = match DatasetDescriptor::read(&**storage, paths) {
         Ok(descriptor) => {
             let report = verify_records(storage, paths, &descriptor, false, options, progress)?;
@@ -102,7 +110,7 @@ pub fn verify_on(
                 }
             }
             if let Some(descriptor) = &descriptor {
-                verify_sidecars(&**storage, (paths, descriptor), options.epochs, &mut report);
+                verify_sidecars(&**storage, (paths, descriptor), &options.epochs, &mut report);
             }
         }
         Err(error) => report.findings.push(Finding::from_error(error, &paths.indexes())),
@@ -115,7 +123,7 @@ fn verify_index(
     storage: &Arc<dyn Storage>,
     (records, of_records): (&DatasetPaths, Option<&DatasetDescriptor>),
     name: &str,
-    options: &VerifyOptions,
+    options: &Chosen,
     progress: &(dyn Fn(VerifyProgress) + Sync),
 ) -> Result<VerifyReport> {
     let index = records.index(name);
@@ -129,7 +137,7 @@ fn verify_index(
     if let Some(of_records) = of_records {
         let least_level = if name == OVERVIEW_INDEX { of_records.schema.top_level() } else { 0 };
         let (of_records, of_index) = ((records, of_records), (&index, &descriptor));
-        check_entries(&**storage, of_records, of_index, least_level, options.epochs, &mut report.findings)?;
+        check_entries(&**storage, of_records, of_index, least_level, &options.epochs, &mut report.findings)?;
     }
     Ok(report)
 }
@@ -141,21 +149,22 @@ fn check_entries(
     (records, of_records): (&DatasetPaths, &DatasetDescriptor),
     (index, of_index): (&DatasetPaths, &DatasetDescriptor),
     least_level: u8,
-    wanted: EpochRange,
+    chosen: &ChosenEpochs,
     findings: &mut Vec<Finding>,
 ) -> Result<()> {
     let built = list_epochs(storage, index)?;
     let existing = list_epochs(storage, records)?;
-    for epoch in built.into_iter().filter(|epoch| wanted.contains(*epoch)) {
+    let (names, names_of_index) = (ManifestNames::list(storage, records)?, ManifestNames::list(storage, index)?);
+    for epoch in built.into_iter().filter(|epoch| chosen.has(*epoch)) {
         if existing.binary_search(&epoch).is_err() {
             let what = "the records were removed, or are being committed; the next writer of the index removes stale \
                         entries";
             findings.push(Finding::new(FindingKind::Notice, &index.epoch(epoch), what));
             continue;
         }
-        let manifest = |paths, descriptor| load_manifest(storage, paths, descriptor, epoch).ok();
+        let manifest = |paths, descriptor, names| load_named_manifest(storage, paths, descriptor, names, epoch).ok();
         // Errors are findings already, and entries of replaced records are as good as none.
-        let pair = manifest(records, of_records).zip(manifest(index, of_index));
+        let pair = manifest(records, of_records, &names).zip(manifest(index, of_index, &names_of_index));
         let Some((records, entries)) = pair.filter(|(records, entries)| entries.indexed_commit == Some(records.commit))
         else {
             continue;
@@ -175,16 +184,17 @@ fn verify_records(
     paths: &DatasetPaths,
     descriptor: &DatasetDescriptor,
     is_index: bool,
-    options: &VerifyOptions,
+    options: &Chosen,
     progress: &(dyn Fn(VerifyProgress) + Sync),
 ) -> Result<VerifyReport> {
     let mut report = VerifyReport::default();
     let epochs = list_epochs(&**storage, paths)?;
     report.unfinished = check_folders(&**storage, paths, &epochs, is_index, &mut report.findings)?;
+    let names = ManifestNames::list(&**storage, paths)?;
     let mut tasks = Vec::new();
-    for epoch in epochs.into_iter().filter(|epoch| options.epochs.contains(*epoch)) {
+    for epoch in epochs.into_iter().filter(|epoch| options.epochs.has(*epoch)) {
         report.epochs += 1;
-        match load_manifest(&**storage, paths, descriptor, epoch) {
+        match load_named_manifest(&**storage, paths, descriptor, &names, epoch) {
             Ok(manifest) => {
                 let path = paths.manifest(epoch, manifest.commit);
                 check_figures(&path, &manifest, descriptor, &mut report.findings);

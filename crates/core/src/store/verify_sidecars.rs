@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use super::descriptor::DatasetDescriptor;
-use super::epochs::load_manifest;
+use super::epoch_set::ChosenEpochs;
+use super::epochs::load_named_manifest;
 use super::findings::{Finding, FindingKind, VerifyReport};
-use super::listing::{list_epochs, list_or_empty, list_sidecar_indexes, may_exist};
-use super::paths::{DatasetPaths, EpochRange};
+use super::listing::{ManifestNames, list_epochs, list_or_empty, list_sidecar_indexes, may_exist};
+use super::paths::DatasetPaths;
 use super::sidecar_index::{SidecarDescriptor, SidecarEpoch};
 use crate::error::{Error, Result};
 use crate::format::bitmap::sidecar::{SidecarIdentity, SidecarReader};
@@ -21,7 +22,7 @@ const METHOD: &str = "bitmap";
 pub(super) fn verify_sidecars(
     storage: &dyn Storage,
     (records, dataset): (&DatasetPaths, &DatasetDescriptor),
-    epochs: EpochRange,
+    chosen: &ChosenEpochs,
     report: &mut VerifyReport,
 ) {
     let names = match list_sidecar_indexes(storage, records) {
@@ -30,7 +31,7 @@ pub(super) fn verify_sidecars(
     };
     for name in names {
         let index = records.index(&name);
-        let found = verify_described(storage, records, (&index, dataset), epochs)
+        let found = verify_described(storage, records, (&index, dataset), chosen)
             .unwrap_or_else(|error| VerifyReport::of_error(error, &index.sidecar_index()));
         // Files of an index that is dropped meanwhile disappear.
         if may_exist(storage, index.root()) {
@@ -45,7 +46,7 @@ fn verify_described(
     storage: &dyn Storage,
     records: &DatasetPaths,
     (index, dataset): (&DatasetPaths, &DatasetDescriptor),
-    epochs: EpochRange,
+    chosen: &ChosenEpochs,
 ) -> Result<VerifyReport> {
     let mut report = VerifyReport::default();
     let found = match SidecarDescriptor::read(storage, index)? {
@@ -55,7 +56,7 @@ fn verify_described(
     };
     let columns = IndexedColumns::of(&found, dataset);
     let columns = columns.map_err(|what| Error::corruption(&index.sidecar_index(), what))?;
-    verify_index(storage, records, (index, &columns), epochs, &mut report)?;
+    verify_index(storage, records, (index, &columns), chosen, &mut report)?;
     Ok(report)
 }
 
@@ -83,7 +84,7 @@ fn verify_index(
     storage: &dyn Storage,
     records: &DatasetPaths,
     (index, columns): (&DatasetPaths, &IndexedColumns<'_>),
-    wanted: EpochRange,
+    chosen: &ChosenEpochs,
     report: &mut VerifyReport,
 ) -> Result<()> {
     let mut notice = |path: PathBuf, what: &str| report.findings.push(Finding::new(FindingKind::Notice, &path, what));
@@ -91,13 +92,13 @@ fn verify_index(
         let path = index.unfinished().join(&entry.name);
         notice(path, "unfinished sidecars, or some being written; the next writer of the index removes them");
     }
-    let epochs = list_epochs(storage, records)?;
+    let (epochs, names) = (list_epochs(storage, records)?, ManifestNames::list(storage, records)?);
     for sidecars in SidecarEpoch::list(storage, index)? {
-        if !wanted.contains(sidecars.epoch) {
+        if !chosen.has(sidecars.epoch) {
             continue;
         }
         let exists = epochs.binary_search(&sidecars.epoch).is_ok();
-        let manifest = exists.then(|| load_manifest(storage, records, columns.dataset, sidecars.epoch));
+        let manifest = exists.then(|| load_named_manifest(storage, records, columns.dataset, &names, sidecars.epoch));
         let manifest = match manifest {
             Some(Ok(manifest)) if manifest.commit == sidecars.commit => manifest,
             // Findings of the records.

@@ -50,7 +50,7 @@ fn a_replaced_epoch_has_no_index_until_it_is_built_again() {
 #[test]
 fn a_foreign_index_is_ignored_and_reported() {
     let storage = Arc::new(MemoryStorage::new());
-    let epochs = [(10, records(5, 30_000))];
+    let epochs = [(10, records(5, 60_000))];
     write(&storage, "energy", &epochs);
     add(&storage, "id");
     // The same records again, as another dataset at the same path.
@@ -59,7 +59,7 @@ fn a_foreign_index_is_ignored_and_reported() {
     storage.remove_dir_all(Path::new("/ds/data/epoch=10")).unwrap();
     write(&storage, "energy", &epochs);
     let dataset = Dataset::open_with(storage.clone(), "/ds").unwrap();
-    let (numbers, read_of) = read(&dataset, 10, "id = 4", Use::Automatic, false);
+    let (numbers, read_of) = read(&dataset, 10, "id = 40000", Use::Automatic, false);
     assert_eq!((numbers.len(), read_of.entries, read_of.corrupt), (1, 0, 1));
     let error = IndexBuild::open_with(storage, "/ds", &"id".parse().unwrap(), &threads(1)).unwrap_err();
     assert!(error.to_string().contains("index"), "{error}");
@@ -210,7 +210,7 @@ fn removals_are_killed_before_every_storage_operation() {
 /// Folders of indexes that cannot be read do not keep a dataset from being opened, read and truncated.
 #[test]
 fn indexes_that_cannot_be_read_are_ignored() {
-    let records = records(5, 30_000);
+    let records = records(5, 60_000);
     let (paths, index) = (DatasetPaths::new("/ds"), DatasetPaths::new("/ds").index("id"));
     for path in [paths.indexes(), index.descriptor(), index.data(), index.manifests()] {
         let place = path.display();
@@ -228,7 +228,7 @@ fn indexes_that_cannot_be_read_are_ignored() {
             }
         }
         let dataset = Dataset::open_with(storage.clone(), "/ds").unwrap();
-        let (numbers, read_of) = read(&dataset, 10, "id = 4", Use::Automatic, false);
+        let (numbers, read_of) = read(&dataset, 10, "id = 40000", Use::Automatic, false);
         assert_eq!((numbers.len(), read_of.entries), (1, 0), "{place}");
         // Without a folder of data, the index has no epochs.
         if path != index.data() {

@@ -25,6 +25,7 @@ mod index_order;
 mod kills;
 mod levels;
 mod machine;
+mod many_epochs;
 mod periods;
 mod simulation;
 mod space;

@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy
 
+from turbidite import _core
 from turbidite.errors import UsageError
 
-Epochs = int | range | slice | Iterable[int] | None
-"""The epochs of a query: a label, several, a slice of labels such as ``slice(100, 400)`` (both included), or all."""
+Epochs = int | range | slice | str | Iterable[int] | None
+"""The epochs of a query: a label, several, a slice of labels such as ``slice(100, 400)`` or ``slice(0, 4000, 100)`` (both ends
+included), a text as the command accepts it, such as ``"0..4000..100"``, ``"500,700"`` or ``"last"``, or all. ``-1`` is the last epoch."""
 
 Id = int | bytes | tuple[int | bytes, ...]
 """The id of a particle: a whole number, bytes as a column stores them, or a tuple of these if several columns identify it."""
@@ -140,19 +142,24 @@ def names(name: str, columns: Any) -> list[str] | None:
     return None if columns is None else texts(name, columns, "give a list of names, such as ['id', 'energy']")
 
 
-def selection(epochs: Epochs) -> list[int] | slice | None:
-    """Checks the epochs of a request. A slice stays one: each use applies it to the epochs that exist then."""
+def selection(epochs: Epochs) -> list[int] | str | None:
+    """Checks the epochs of a request. Returns labels, or text that each use applies to the epochs that exist then."""
     if epochs is None:
         return None
     if isinstance(epochs, slice):
-        if epochs.step is not None:
-            raise UsageError("epochs: a slice of labels has no step")
-        return slice(optional("epochs", epochs.start), optional("epochs", epochs.stop))
-    if isinstance(epochs, (str, bytes)):
-        raise UsageError(f"epochs: labels are numbers, not the text {epochs!r}")
-    if isinstance(epochs, Iterable):
-        return [natural("epochs", label) for label in epochs]
-    return [natural("epochs", epochs)]
+        first = "0" if epochs.start is None else str(whole("epochs", epochs.start))
+        last = "last" if epochs.stop is None else str(whole("epochs", epochs.stop))
+        chosen = f"{first}..{last}" if epochs.step is None else f"{first}..{last}..{whole('epochs', epochs.step)}"
+    elif isinstance(epochs, str):
+        chosen = epochs
+    else:
+        several = epochs if isinstance(epochs, Iterable) and not isinstance(epochs, bytes) else [epochs]
+        labels = [whole("epochs", label) for label in several]
+        if all(label >= 0 for label in labels):
+            return [natural("epochs", label) for label in labels]
+        chosen = ",".join(map(str, labels))
+    _core.check_epochs(chosen)
+    return chosen
 
 
 def column_named(name: str, known: Sequence[str]) -> str:

@@ -62,13 +62,12 @@ def of_dataset(dataset: Dataset) -> str:
     return f"<div><b>{escape(dataset.path)}</b>{of_schema(dataset.schema)}{_table(count, ('epoch', 'rows'), rows)}</div>"
 
 
-def of_query(path: str, arguments: Arguments, selection: list[int] | slice | None) -> str:
+def of_query(path: str, arguments: Arguments, selection: list[int] | str | None) -> str:
     """Returns what a query asks for as a table. The query is not run."""
     columns, limit = arguments["columns"], arguments["limit"]
     epochs = "all"
-    if isinstance(selection, slice):
-        first, last = ("" if end is None else str(end) for end in (selection.start, selection.stop))
-        epochs = " ".join(word for word in (first and f"from {first}", last and f"to {last}") if word) or "all"
+    if isinstance(selection, str):
+        epochs = selection
     elif selection is not None:
         epochs = ", ".join("…" if label is None else str(label) for label in _ends(selection))
     rows = [

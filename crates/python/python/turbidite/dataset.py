@@ -105,12 +105,9 @@ class Dataset:
     def _reopen(self) -> None:
         self._core = _core.Dataset(self.path)
 
-    def _labels(self, selection: list[int] | slice | None) -> list[int] | None:
+    def _labels(self, selection: list[int] | str | None) -> list[int] | None:
         """Returns the labels of a selection; None stands for all."""
-        if not isinstance(selection, slice):
-            return selection
-        first, last = selection.start, selection.stop
-        return [label for label in self.epochs if (first is None or first <= label) and (last is None or label <= last)]
+        return self._core.select(selection) if isinstance(selection, str) else selection
 
     def stats(self, epoch: int) -> dict[str, Any]:
         """Returns the statistics of an epoch: rows, files, load imbalance, and those of its writing.

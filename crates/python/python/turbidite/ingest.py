@@ -7,15 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from turbidite._boxes import Period, period_text
-from turbidite._checks import names, natural, selection, text
+from turbidite._checks import Epochs, names, selection, text
 from turbidite._command import run
 from turbidite._progress import Progress, checked, watching
 from turbidite._ranges import warn
-from turbidite.errors import UsageError
 
 __all__ = ["ingest"]
-
-_LAST_EPOCH = 2**64 - 1
 
 
 def ingest(
@@ -35,7 +32,7 @@ def ingest(
     derive: Sequence[str] = (),
     si: bool = False,
     epoch: int | None = None,
-    epochs: int | slice | None = None,
+    epochs: Epochs = None,
     if_repeated: Literal["first", "last", "error"] | None = None,
     nulls: Literal["nan", "fill", "error"] | None = None,
     source_ranks: int | None = None,
@@ -67,8 +64,8 @@ def ingest(
 
     `derive` adds columns, such as ``["energy = sqrt(1 + ux*ux + uy*uy + uz*uz) - 1"]``. With `si`, derivations see values in
     SI units; stored columns keep the values of the files. Derived columns are f32, with `si` f64, unless a type is given. A
-    `RuntimeWarning` counts the values that f32 cannot represent, as does `out_of_range` of the report. `epochs` restricts the epochs: ``100``, or ``slice(100, 400)`` with
-    both ends included.
+    `RuntimeWarning` counts the values that f32 cannot represent, as does `out_of_range` of the report. `epochs` restricts the epochs, as in queries: ``100``,
+    ``slice(100, 400)`` with both ends included, or ``"0..4000..100"``.
 
     With a key by space, a new dataset may have `levels` of detail, 1 to 6 or ``"auto"`` for as many as suit the largest epoch.
     With `level_weight`, the rows of a level are chosen in proportion to this column of numbers, and not evenly. `period` has the
@@ -118,14 +115,7 @@ def ingest(
     return report
 
 
-def _range(epochs: int | slice | None) -> str | None:
+def _range(epochs: Epochs) -> str | None:
     """Returns the command's text for the epochs."""
-    if isinstance(epochs, str):
-        raise UsageError(f"epochs: labels are numbers, not the text {epochs!r}; a range is slice(100, 400)")
-    if not (epochs is None or isinstance(epochs, slice)):
-        return str(natural("epochs", epochs))
     chosen = selection(epochs)
-    if not isinstance(chosen, slice):
-        return None
-    first = 0 if chosen.start is None else chosen.start
-    return f"{first}..{_LAST_EPOCH if chosen.stop is None else chosen.stop}"
+    return chosen if chosen is None or isinstance(chosen, str) else ",".join(map(str, chosen))

@@ -23,7 +23,7 @@ __all__ = ["Query"]
 class Query(Result):
     """A query. It is lazy, and can be run again: each use reads the dataset anew."""
 
-    def __init__(self, dataset: Dataset, selection: list[int] | slice | None, arguments: Arguments) -> None:
+    def __init__(self, dataset: Dataset, selection: list[int] | str | None, arguments: Arguments) -> None:
         self._dataset = dataset
         self._selection = selection
         self._arguments = arguments
@@ -86,11 +86,11 @@ class Query(Result):
         >>> hot.write("hot.csv")["rows"]
         2
         """
-        arguments, where = self._resolved(), self._arguments["where"]
-        if arguments["epochs"] is not None:
-            labels = f"epoch in ({', '.join(map(str, arguments['epochs']))})" if arguments["epochs"] else "false"
-            where = labels if where is None else f"({where}) and {labels}"
+        arguments, where, chosen = self._arguments, self._arguments["where"], self._selection
+        if chosen == []:
+            where, chosen = "false", None
         options = ["query", "--json", f"--output={os.path.abspath(os.fsdecode(path))}"]
+        options += [] if chosen is None else [f"--epoch={chosen if isinstance(chosen, str) else ','.join(map(str, chosen))}"]
         options += [] if where is None else [f"--where={where}"]
         options += [f"--{name}={arguments[name]}" for name in ("box", "period") if arguments[name] is not None]
         options += [] if arguments["columns"] is None else [f"--columns={','.join(arguments['columns'])}"]

@@ -29,7 +29,7 @@ __all__ = ["Tracks"]
 class Tracks(Result):
     """The trajectories of particles: rows ordered by particle, then by epoch."""
 
-    def __init__(self, dataset: Dataset, selection: list[int] | slice | None, arguments: TrackArguments) -> None:
+    def __init__(self, dataset: Dataset, selection: list[int] | str | None, arguments: TrackArguments) -> None:
         self._dataset = dataset
         self._selection = selection
         self._arguments = arguments

@@ -25,7 +25,7 @@ pub(super) fn find(
     options: &SourceOptions,
 ) -> Result<Listing, SourceError> {
     let (files, pattern) = group(root, layout_path, &layout.path, patterns, options)?;
-    let mut check = RankCheck::new(options);
+    let mut check = RankCheck::new(options, &files);
     let in_layout = |ranks| Expected { ranks: u64::from(ranks), origin: "that the layout states".to_owned() };
     for (&epoch, found) in &files {
         let stated = check.stated().or_else(|| layout.ranks.map(in_layout));

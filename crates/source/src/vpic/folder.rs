@@ -60,7 +60,7 @@ pub(crate) fn open_steps(
 ) -> Result<Source, SourceError> {
     let mut epochs = BTreeMap::new();
     let mut first: Option<(PathBuf, i32)> = None;
-    let mut rank_check = RankCheck::new(options);
+    let mut rank_check = RankCheck::new(options, steps);
     for (&step, dumps) in steps {
         let (files, element_bytes) = check_step(step, dumps, sibling, &mut rank_check)?;
         if let Some(path) = dumps.values().next() {

@@ -15,7 +15,8 @@ use crate::format::EpochManifest;
 use crate::index::Overview;
 use crate::index::RecordPlace;
 use crate::query::access::candidate::{Candidate, Finder};
-use crate::query::access::cost::{FEW_ROWS, ROWS_PER_RECORD_PAGE};
+use crate::query::access::cost::{FEW_ROWS, ROWS_PER_RECORD_PAGE, may_pay};
+use crate::query::access::path::AccessPath;
 use crate::query::catalog::Catalog;
 use crate::query::metrics::Counters;
 use crate::query::planning::pages::first_rows;
@@ -100,7 +101,8 @@ pub(in crate::query) fn narrow(
         return Ok(Narrowed { choices, ..Narrowed::default() });
     };
     let forced = resolved.access != Use::Automatic;
-    let allowed = paths.iter().map(|path| &**path).filter(|path| resolved.access.allows(path.name()));
+    let may_pay = |path: &&dyn AccessPath| forced || may_pay(rows, path.is_known(manifest));
+    let allowed = paths.iter().map(|path| &**path).filter(|path| resolved.access.allows(path.name()) && may_pay(path));
     let mut finder = Finder { predicate, manifest, counters, threads: resolved.threads, corrupt_indexes: 0 };
     let candidates = finder.candidates(&allowed.collect::<Vec<_>>())?;
     let alternative = |candidate: &Candidate<'_>| Alternative {

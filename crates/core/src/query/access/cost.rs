@@ -13,6 +13,10 @@ use crate::schema::{KeyOrder, Value};
 /// Number of rows up to which a scan is as fast as the first read of an index.
 pub(in crate::query) const FEW_ROWS: u64 = 4096;
 
+/// Number of rows that a thread tests in the time of opening an epoch of an index: reading its manifest, opening a part
+/// and confirming its commit.
+const ROWS_PER_OPENING: u64 = 1 << 14;
+
 /// Number of rows that a thread tests in the time of reading a page of entries. Fitted to forced plans, so that index
 /// and scan take the same time where the choice changes, in indexes of one run and of twelve.
 const ROWS_PER_ENTRY_PAGE: u64 = 1536;
@@ -29,6 +33,12 @@ const ROWS_PER_THREAD: u64 = 1 << 16;
 
 /// Rows of a page of entries, if the manifest does not state them.
 const ENTRIES_PER_PAGE: u64 = 512;
+
+/// Returns whether an index may pay that saves testing `rows` rows of an epoch, before its entries of the epoch are
+/// opened, which are in memory if they are `known`. With many small epochs, opening them takes longer than a scan.
+pub(in crate::query) fn may_pay(rows: u64, known: bool) -> bool {
+    rows > FEW_ROWS + if known { 0 } else { ROWS_PER_OPENING }
+}
 
 /// What it costs to find the records of a predicate by an index.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::expr::Predicate;
 use crate::format::EpochManifest;
 use crate::query::access::candidate::Finder;
-use crate::query::access::cost::FindingCost;
+use crate::query::access::cost::{FindingCost, may_pay};
 use crate::query::access::path::{AccessPath, IndexedRecords};
 use crate::query::catalog::Catalog;
 use crate::query::execution::column::array;
@@ -121,7 +121,8 @@ fn best<'a>(
     let predicate = resolved.predicate.as_ref()?;
     // A plan makes the same estimates, and counts indexes that cannot be read.
     let estimate = |path: &'a dyn AccessPath| Some((path, path.estimate(predicate, manifest).ok()??));
-    let estimated = covering(dataset, resolved).into_iter().filter_map(estimate);
+    let may_pay = |path: &&dyn AccessPath| resolved.access != Use::Automatic || may_pay(rows, path.is_known(manifest));
+    let estimated = covering(dataset, resolved).into_iter().filter(may_pay).filter_map(estimate);
     let (path, cost) = estimated.min_by_key(|(_, cost)| cost.of_entries(resolved.threads))?;
     let FindingCost { entries, matches_most: matches, .. } = cost;
     let others = columns(resolved).len() - resolved.predicate_columns().len();

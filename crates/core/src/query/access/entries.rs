@@ -137,11 +137,11 @@ impl EntryIndex {
         predicate: &Predicate,
         records: &EpochManifest,
     ) -> Result<Option<FindingCost>> {
+        let Some(resolved) = self.query(catalog, predicate, records, &[])? else { return Ok(None) };
         let Some(manifest) = catalog.manifest_of(records, &[])? else { return Ok(None) };
         if let Some(cost) = self.cost_of_list(catalog, predicate, &manifest) {
             return Ok(Some(cost));
         }
-        let Some(resolved) = self.query(catalog, predicate, records, &[])? else { return Ok(None) };
         let chosen = choose(catalog, &resolved, &manifest);
         if chosen.len() > JUDGED_GROUPS {
             let groups = chosen.iter().map(|choice| (&manifest.row_groups[choice.entry], choice.is_exact));
@@ -291,6 +291,10 @@ impl AccessPath for EntryIndex {
 
     fn listed(&self, predicate: &Predicate) -> Option<u64> {
         self.listed_values(predicate)
+    }
+
+    fn is_known(&self, records: &EpochManifest) -> bool {
+        self.entries.get(&|entries| self.fits(entries)).is_ok_and(|entries| entries.knows(records.epoch))
     }
 
     fn estimate(&self, predicate: &Predicate, records: &EpochManifest) -> Result<Option<FindingCost>> {

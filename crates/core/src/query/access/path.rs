@@ -38,6 +38,9 @@ pub(in crate::query) trait AccessPath: Debug + Send + Sync {
     /// Returns the number of values that a predicate lists of what is indexed. `None` if it lists none.
     fn listed(&self, predicate: &Predicate) -> Option<u64>;
 
+    /// Returns whether what the index has of an epoch is in memory, so that an estimate reads nothing.
+    fn is_known(&self, manifest: &EpochManifest) -> bool;
+
     /// Returns the cost of finding the records of a predicate. `None` if it cannot answer the predicate, or has no
     /// entries of this commit of the epoch.
     ///

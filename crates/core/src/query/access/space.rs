@@ -11,7 +11,7 @@ use crate::format::EpochManifest;
 use crate::index::{Overview, SpaceDefinition};
 use crate::query::access::candidate::readable;
 use crate::query::access::choice::Alternative;
-use crate::query::access::cost::FEW_ROWS;
+use crate::query::access::cost::{FEW_ROWS, may_pay};
 use crate::query::access::index_handle::IndexHandle;
 use crate::query::access::space_copy::SpaceCopy;
 use crate::query::catalog::Catalog;
@@ -139,8 +139,13 @@ pub(in crate::query) fn consider(
     let records = known.manifest;
     let chosen = choose(dataset, resolved, &records);
     let scanned_rows = rows_of(&records, chosen.iter().map(|choice| choice.entry));
+    let is_forced = resolved.access != Use::Automatic;
     let mut best: Option<(u64, ChosenCopy)> = None;
     for path in allowed(dataset, resolved) {
+        let is_known = || path.ask(|copy| Ok(Some(copy.knows(epoch)))).is_ok_and(|known| known == Some(true));
+        if !is_forced && !may_pay(scanned_rows, is_known()) {
+            continue;
+        }
         let found = readable(counters, copy_of(path, &records, columns), || dataset.ignore_corruption(1))?;
         let Some((copy, manifest)) = found else { continue };
         let of_copy = resolved.of_copy(&copy.schema, records.commit);
@@ -152,7 +157,6 @@ pub(in crate::query) fn consider(
             best = Some((rows, ChosenCopy { name: path, copy, resolved, scanned_groups }));
         }
     }
-    let is_forced = resolved.access != Use::Automatic;
     let pays = |rows: u64| {
         let is_less = scanned_rows > FEW_ROWS && rows.saturating_mul(LEAST_GAIN) <= scanned_rows;
         is_less && !an_index_reads_less(dataset, resolved, &records, rows)

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use crate::expr::TruthValue;
 use crate::format::EpochManifest;
 use crate::index::RecordPlace;
+use crate::query::access::cost::may_pay;
 use crate::query::access::path::AccessPath;
 use crate::query::catalog::Catalog;
 use crate::query::lookup::path::{Found, MOST_KEYS, is_cached, open_group};
@@ -68,10 +69,14 @@ impl<'a> IndexLookup<'a> {
         if manifest.row_groups.len() > MOST_ROW_GROUPS {
             return None;
         }
+        let is_forced = resolved.access != Use::Automatic;
+        if !is_forced && !may_pay(manifest.rows(), index.is_known(&manifest)) {
+            return None;
+        }
         // A plan tells what is wrong with the index.
         let cost = index.estimate(resolved.predicate.as_ref()?, &manifest).ok()??;
         let pays = cost.pays(manifest.rows(), resolved.threads);
-        (pays || resolved.access != Use::Automatic).then_some(Self { dataset, resolved, index, manifest })
+        (pays || is_forced).then_some(Self { dataset, resolved, index, manifest })
     }
 
     /// Finds the rows that may match. `None` if the epoch must be planned, which also tells what is wrong with an

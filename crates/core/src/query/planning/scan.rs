@@ -28,7 +28,7 @@ use crate::query::use_path::SCAN;
 pub(in crate::query) const PLAN_COST_BYTES: u64 = 64 << 10;
 
 /// Maximum number of parts that a plan opens ahead. Further parts are opened when they are read, which bounds the
-/// number of descriptors and footers. The default limit of a process is 1,024 descriptors.
+/// number of footers, and keeps most descriptors until the parts are read.
 const HELD_PARTS: usize = 256;
 
 /// Maximum number of parts opened ahead by queries with a row limit, which rarely need more.

@@ -48,7 +48,7 @@ fn a_whole_dataset_is_clean_and_fully_counted() {
     assert_eq!((report.epochs, report.parts, report.rows, report.pages), (3, 6, rows, pages));
     assert_eq!(done.into_inner(), report.bytes);
     assert_eq!(total.into_inner(), report.bytes);
-    let one = VerifyOptions { epochs: "2..29".parse().unwrap(), threads: 1 };
+    let one = VerifyOptions { epochs: Some("2..29".parse().unwrap()), threads: 1 };
     assert_eq!(verify_on(&storage, &paths(), &one, &|_| ()).unwrap().rows, rows / 3);
 }
 

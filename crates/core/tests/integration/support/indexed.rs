@@ -7,7 +7,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::UInt64Type;
 use turbidite::query::Use;
 use turbidite::random::Random;
-use turbidite::storage::MemoryStorage;
+use turbidite::storage::{MemoryStorage, Storage};
 use turbidite::store::IfExists;
 use turbidite::{
     Column, ColumnView, DataType, Dataset, IndexBuild, IndexOptions, LocalJob, Query, Schema, WriteOptions,
@@ -58,11 +58,16 @@ pub(crate) fn records(seed: u64, count: u32) -> Vec<Record> {
 }
 
 pub(crate) fn write(storage: &Arc<MemoryStorage>, key: &str, epochs: &[(u64, Vec<Record>)]) {
+    write_on(storage.clone(), key, epochs);
+}
+
+/// Writes epochs like [`write`], on any storage.
+pub(crate) fn write_on(storage: Arc<dyn Storage>, key: &str, epochs: &[(u64, Vec<Record>)]) {
     let mut options = WriteOptions::new(RANKS);
     options.if_exists = IfExists::Replace;
     options.memtable_bytes = 128 << 10;
     options.page_rows = 256;
-    let job = LocalJob::open_with(storage.clone(), "/ds", schema(key), options).unwrap();
+    let job = LocalJob::open_with(storage, "/ds", schema(key), options).unwrap();
     for (epoch, records) in epochs {
         job.begin_epoch(*epoch).unwrap();
         for (chunk, records) in records.chunks(1_000).enumerate() {

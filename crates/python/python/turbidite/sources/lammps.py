@@ -43,6 +43,8 @@ _TEXT = ("element", "typelabel")
 _OTHER_STYLES = "index a 'dump custom' or 'dump atom', or convert the rows to .npz or Parquet files"
 """What to do with dumps of other styles."""
 _CHUNK_BYTES = 8 << 20
+_LEAST_BYTES = 4096
+_LEEWAY = 1.125
 _LONGEST_LINE_BYTES = 1 << 20
 _EXACT = 2.0**53
 _SPACES = numpy.zeros(256, bool)
@@ -104,6 +106,7 @@ class _Scan:
         self._path = path
         self._line = 0
         self._of_text = ""
+        self._row_bytes = 0.0
 
     def sections(self, wanted: list[str] | None) -> list[_Section]:
         source = _plain(self._path)
@@ -174,13 +177,16 @@ class _Scan:
         begin = file.tell()
         offsets, seen, position, has_end = [begin], 0, begin, True
         while seen < records:
-            chunk = file.read(_CHUNK_BYTES)
+            # A file may have many small steps, so little is read beyond the end of one.
+            expected = int((records - seen) * self._row_bytes * _LEEWAY) + _LEAST_BYTES
+            asked = min(_CHUNK_BYTES, expected) if self._row_bytes else _CHUNK_BYTES
+            chunk = file.read(asked)
             ends = numpy.flatnonzero(numpy.frombuffer(chunk, numpy.uint8) == ord("\n"))
             rest = chunk[int(ends[-1]) + 1 if len(ends) else 0 :]
-            if rest.strip() and seen + len(ends) + 1 == records and len(chunk) < _CHUNK_BYTES:
+            if rest.strip() and seen + len(ends) + 1 == records and len(chunk) < asked:
                 # The end of the file stands for that of the line.
                 ends, has_end = numpy.append(ends, len(chunk)), False
-            if not chunk or (len(chunk) < _CHUNK_BYTES and not chunk.endswith(b"\n") and seen + len(ends) < records):
+            if not chunk or (len(chunk) < asked and not chunk.endswith(b"\n") and seen + len(ends) < records):
                 raise corrupt(
                     f"line {self._line + seen + len(ends) + 1}{self._of_text}: the file ends in step {step}, after {seen + len(ends)} of "
                     f"{records} atoms; is LAMMPS still writing it? Otherwise remove the step from the file",
@@ -194,6 +200,7 @@ class _Scan:
                 if records % block:
                     offsets.append(end)
                 file.seek(end)
+                self._row_bytes = (end - begin) / records
             seen, position = seen + used, position + len(chunk)
         self._line += records
         return offsets, has_end
