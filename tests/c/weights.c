@@ -81,7 +81,13 @@ static void read_dataset(const char *path) {
         }
         stream.release(&stream);
         CHECK(turbidite_cursor_complete_level(cursor) == level);
-        CHECK(turbidite_cursor_stands_for(cursor) == (level == 0));
+        CHECK(turbidite_cursor_stands_for(cursor) == (level == 0) && turbidite_cursor_density_ratio(cursor) == 1);
+        double *weights = malloc((size_t)count * sizeof *weights);
+        CHECK(turbidite_cursor_weights(cursor, weights, count) == TURBIDITE_OK);
+        for (uint64_t i = 0; i < count; i++) {
+            CHECK(level ? weights[i] >= 1 : weights[i] == 1);
+        }
+        free(weights);
         printf("%d %" PRIu64 " %.17g\n", level, count, sum);
     }
     turbidite_cursor_close(cursor);

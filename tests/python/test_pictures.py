@@ -250,6 +250,19 @@ def test_lines_have_gaps_and_lone_points(tmp_path):
     assert only(ax, LineCollection).colorbar.ax.get_ylabel() == "k"
 
 
+def test_lines_end_at_periodic_boundaries(tmp_path):
+    columns, places = {"id": "uint64", "x": "f8", "y": "f4"}, [(9.0, 0.0), (9.9, 1.0), (0.3, 2.0), (1.0, 9.5), (1.5, 0.5)]
+    with turbidite.Writer(tmp_path / "d.tbd", columns, key="space:x,y", period={"x": 10}) as writer:
+        for label, (x, y) in enumerate(places):
+            with writer.epoch(label):
+                writer.append({"id": numpy.uint64([1]), "x": numpy.array([x]), "y": numpy.array([y], "f4")})
+    found = turbidite.open(tmp_path / "d.tbd").tracks(of="id = 1", at=0, id="id")
+    ends = [[places[0], places[1]], [places[2], places[3]], [places[3], places[4]]]
+    # y is not periodic, and neither is the epoch.
+    assert lines(found.plot("x", "y")) == sorted([list(one) for one in segment] for segment in ends)
+    assert len(lines(found.plot("epoch", "y"))) == 4 and len(lines(found.plot("y", "X"))) == 3
+
+
 def test_tracks_over_time_are_limited(tmp_path):
     found = tracks(tmp_path / "d.tbd", (3, 7))
     ax = found.plot("epoch", "Y", limit=1)
@@ -339,7 +352,16 @@ def test_tables_are_short(tmp_path):
     table = query._repr_html_()
     assert "x &gt; 1" in table and "3..last" in table and "7" in table and str(dataset.path) in table
     assert "…" in dataset.histogram("x", bins=20)._repr_html_()
-    assert repr(query).startswith("<Query") and repr(dataset).startswith("<Dataset")
+    assert repr(query).startswith("<Query") and repr(dataset).startswith("<Dataset") and "key x;" in repr(dataset)
+
+
+def test_all_columns_of_a_key_are_named(tmp_path):
+    columns = {"id": "uint64", "y": "f4", "x": "f4"}
+    with turbidite.Writer(tmp_path / "d.tbd", columns, key="space:x,y") as writer, writer.epoch(1):
+        writer.append({name: numpy.ones(3, dtype) for name, dtype in columns.items()})
+    dataset = turbidite.open(tmp_path / "d.tbd")
+    assert (dataset.schema.key, dataset.schema.keys) == ("x", ("x", "y")) and "key space:x,y;" in repr(dataset)
+    assert dataset.schema._repr_html_().count(">key<") == 2
 
 
 # Packages

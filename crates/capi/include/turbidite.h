@@ -407,8 +407,7 @@ typedef struct turbidite_batch {
     uint32_t level;       /* rows of this level and above are a sample of one row in 8^level */
     uint64_t rows;
     uint32_t receiver;    /* the receiver that has stored the rows, and the number of its run: all levels of a run */
-    uint32_t run;         /* share it. Within the bounds, its rows of this level and above stand for 8^level each.
-                           * Both are UINT32_MAX for rows of the overview, which are of several runs */
+    uint32_t run;         /* share it. Both are UINT32_MAX for rows of the overview, which are of several runs */
     uint32_t coordinates; /* number of bounds; 0 for rows with a NaN coordinate */
     uint32_t reserved;
     double lower[3];      /* bounds of each coordinate, both included */
@@ -433,10 +432,24 @@ TURBIDITE_CHECKED turbidite_status turbidite_cursor_advance(turbidite_cursor *cu
 /* Describes the batch that the stream of the step has returned last. */
 TURBIDITE_CHECKED turbidite_status turbidite_cursor_batch(const turbidite_cursor *cursor, turbidite_batch *batch);
 
-/* Returns the number of rows that each row of all steps stands for: their counts and sums, times this number, are
- * unbiased estimates for any place and predicate. 0 if no estimate is possible: before the first step, and in the
- * middle of a level that is read from a point outwards. Also 0, up to the end, if levels are in proportion to a column:
- * rows then stand for different numbers, see turbidite_cursor_stand_for. */
+/* Writes the weights of the rows of all steps to `weights`, in the order in which the streams returned them: the number
+ * of rows that each one stands for after the last step. `count` is the number of these rows. Counts and sums with these
+ * weights are unbiased estimates for any place and predicate, except for rows with a NaN coordinate, which are all of
+ * level 0 and have the weight 1. Without a predicate and a box, the weights add up to the rows of the epoch that have
+ * coordinates, unless levels are in proportion to a column. Weights are NaN in the middle of the highest level that is
+ * read from a point outwards. The cursor keeps 8 bytes for each coordinate of the returned rows above level 0, and
+ * reads their coordinates even if the request does not return them. */
+TURBIDITE_CHECKED turbidite_status turbidite_cursor_weights(const turbidite_cursor *cursor, double *weights,
+                                                            uint64_t count);
+
+/* Returns the ratio of the highest to the lowest share of rows that have been returned in regions: 1 at the end of a
+ * level, 8 in the middle of one (more if levels are in proportion to a column), for which the weights compensate;
+ * infinity in the middle of the highest level, where regions have no rows. 0 before the first step. */
+double turbidite_cursor_density_ratio(const turbidite_cursor *cursor);
+
+/* Returns the number of rows that each row of all steps stands for, and their mean in the middle of a level. 0 if no
+ * estimate is possible: before the first step, and in the middle of a level that is read from a point outwards. Also 0,
+ * up to the end, if levels are in proportion to a column: see turbidite_cursor_weights. */
 double turbidite_cursor_stands_for(const turbidite_cursor *cursor);
 
 /* Returns the lowest level of detail of which all rows have been read, as have been those of all coarser levels. -1

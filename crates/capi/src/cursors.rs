@@ -17,6 +17,8 @@ use crate::structs::{self, CBatch, CRequest};
 struct Shared {
     cursor: Cursor,
     last: Option<CursorBatch>,
+    /// The batches of all steps without their columns: the weights of their rows change with each step.
+    taken: Vec<CursorBatch>,
     /// Bytes of pages that the cursor had read when they were last counted.
     counted: u64,
     bytes_read: Arc<AtomicU64>,
@@ -29,6 +31,7 @@ impl Shared {
         self.bytes_read.fetch_add(bytes - self.counted, Ordering::Relaxed);
         self.counted = bytes;
         self.last = next.as_ref().and_then(|batch| batch.as_ref().ok()).cloned();
+        self.taken.extend(self.last.as_ref().map(CursorBatch::without_columns));
         next.map(|batch| batch.map(|CursorBatch { rows, .. }| rows))
     }
 }
@@ -91,7 +94,7 @@ pub unsafe extern "C" fn turbidite_cursor_open(
         }
         let opened = reader.dataset.cursor(&wanted)?;
         let bytes_read = Arc::clone(&reader.bytes_read);
-        let shared = Shared { cursor: opened, last: None, counted: 0, bytes_read };
+        let shared = Shared { cursor: opened, last: None, taken: Vec::new(), counted: 0, bytes_read };
         let opened = Box::new(CCursor(Arc::new(Mutex::new(shared))));
         // SAFETY: as above.
         unsafe { cursor.write(Box::into_raw(opened)) };
@@ -185,6 +188,42 @@ pub unsafe extern "C" fn turbidite_cursor_stand_for(
         unsafe { std::slice::from_raw_parts_mut(numbers, rows) }.copy_from_slice(&found);
         Ok(OK)
     })
+}
+
+/// Writes the weights of the rows of all steps.
+///
+/// # Safety
+/// The caller fulfils the contract of turbidite.h.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn turbidite_cursor_weights(cursor: *const CCursor, weights: *mut c_double, count: u64) -> i32 {
+    answer(|| {
+        // SAFETY: the header requires a handle or NULL.
+        let CCursor(shared) = unsafe { cursor.as_ref() }.ok_or_else(|| argument("cursor", "is NULL"))?;
+        let locked = lock(shared);
+        let rows: usize = locked.taken.iter().map(|batch| batch.rows.num_rows()).sum();
+        if count != rows as u64 {
+            return Err(argument("count", format!("is {count}, but the steps have {rows} rows")));
+        }
+        if rows > 0 && weights.is_null() {
+            return Err(argument("weights", "is NULL"));
+        }
+        let found = locked.cursor.weights(&locked.taken);
+        if rows > 0 {
+            // SAFETY: the header requires memory for `count` numbers, which are as many as have been found.
+            unsafe { std::slice::from_raw_parts_mut(weights, rows) }.copy_from_slice(&found);
+        }
+        Ok(OK)
+    })
+}
+
+/// Returns the ratio of the highest to the lowest density of the rows returned so far, or 0 before the first one.
+///
+/// # Safety
+/// `cursor` is NULL or an open handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn turbidite_cursor_density_ratio(cursor: *const CCursor) -> c_double {
+    // SAFETY: guaranteed by the caller.
+    unsafe { cursor.as_ref() }.and_then(|cursor| lock(&cursor.0).cursor.density_ratio()).unwrap_or(0.0)
 }
 
 /// Returns the lowest level of detail of which all rows have been returned, or -1.

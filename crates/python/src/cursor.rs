@@ -25,6 +25,8 @@ const GONE: &str = "the cursor was interrupted: open a new one";
 struct Reading {
     /// `None` once an interrupt has dropped the cursor.
     cursor: Option<turbidite::query::Cursor>,
+    /// The batches of all steps without their columns: the weights of their rows change with each step.
+    taken: Vec<CursorBatch>,
     watch: Watch,
 }
 
@@ -56,7 +58,8 @@ impl Cursor {
         corruption: (CorruptionWarning, turbidite::Dataset),
     ) -> Self {
         let levels = cursor.levels();
-        Self { reading: Owned::new(Mutex::new(Reading { cursor: Some(cursor), watch })), levels, corruption }
+        let reading = Reading { cursor: Some(cursor), taken: Vec::new(), watch };
+        Self { reading: Owned::new(Mutex::new(reading)), levels, corruption }
     }
 
     /// Locks the cursor for one call.
@@ -103,6 +106,7 @@ impl Cursor {
         let schema = cursor.schema();
         reading.cursor = Some(cursor);
         let batches = taken.map_err(|error| exception(py, &error))?;
+        reading.taken.extend(batches.iter().map(CursorBatch::without_columns));
         let (warning, dataset) = &self.corruption;
         warning.raise(py, dataset)?;
         Ok(CursorStep { schema, batches })
@@ -124,6 +128,20 @@ impl Cursor {
     #[getter]
     fn complete_level(&self, py: Python<'_>) -> PyResult<Option<u8>> {
         self.state(py, turbidite::query::Cursor::complete_level)
+    }
+
+    /// What each row of all steps stands for: packed numbers of type f64.
+    fn weights<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let reading = self.locked(py)?;
+        let cursor = reading.cursor.as_ref().ok_or_else(|| usage(py, GONE))?;
+        let numbers: Vec<u8> = cursor.weights(&reading.taken).into_iter().flat_map(f64::to_le_bytes).collect();
+        Ok(PyBytes::new(py, &numbers))
+    }
+
+    /// The ratio of the highest to the lowest density of the returned rows.
+    #[getter]
+    fn density_ratio(&self, py: Python<'_>) -> PyResult<Option<f64>> {
+        self.state(py, turbidite::query::Cursor::density_ratio)
     }
 
     /// The maximum number of rows that further steps may return.

@@ -297,6 +297,11 @@ impl Dataset {
         Ok(self.opened(py)?.schema().cluster_key().columns)
     }
 
+    /// The key with its clustering, as it is given to `--key`.
+    fn cluster_key(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(self.opened(py)?.schema().cluster_key().to_string())
+    }
+
     /// The statistics of an epoch, as JSON.
     fn statistics(&self, py: Python<'_>, epoch: u64) -> PyResult<String> {
         let manifest = self.run(py, None, move |dataset| dataset.manifest(epoch))?;

@@ -5,7 +5,7 @@
 //! manifests. `feed`, `series` and `job` append records for `ingest` and `simulate`, `level_count` is an option of the
 //! former, and `ingest_report` its report. `trajectories` prints those that `tracks` and `get` find, `pairs` histograms
 //! of two columns, `hist_level` estimates from levels of detail, `hist_sums` those of sums, and `bar` a bar. `batch`
-//! implements `query --batch`, and `spooled` implements `salvage --spool`.
+//! implements `query --batch`, `sample` its `--quality` and `--rows`, and `spooled` implements `salvage --spool`.
 
 mod answers;
 mod bar;
@@ -34,6 +34,7 @@ pub(crate) mod query;
 mod rename;
 pub(crate) mod report;
 pub(crate) mod salvage;
+mod sample;
 mod series;
 pub(crate) mod simulate;
 mod spooled;

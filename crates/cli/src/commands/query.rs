@@ -10,7 +10,7 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::json;
 use turbidite::Error;
-use turbidite::query::{CursorRequest, Dataset, Query, QueryMetrics, QueryProgress, Step, Use};
+use turbidite::query::{Dataset, Query, QueryMetrics, QueryProgress, Use};
 use turbidite::store::EpochSet;
 
 use super::answers::{report_ignored, report_unlisted, say, say_json, to_json};
@@ -18,6 +18,7 @@ use super::batch;
 use super::boxes::{self, BoxOptions};
 use super::epochs::selection;
 use super::hist_level;
+use super::sample::{SampleOptions, Sampled, WeightColumn};
 use crate::failure::{Failure, complain};
 use crate::output::{FileFormat, RowWriter, TextFormat};
 use crate::progress::ProgressLines;
@@ -43,9 +44,10 @@ in no box. With --period, values are compared modulo the period.
   --box 'x=120:138,y=:,z=0:5' --period 128,, --where 'energy > 1.5'
 
 Levels of detail (in a dataset ingested with --levels, or with a spatial index): --quality and --rows return an even \
-sample of one epoch, from the coarsest level. At quality 0.1, each row stands for ten.
+sample of one epoch: whole levels, from the coarsest one. At quality 0.125, each row stands for eight; the column \
+'stands_for' has the number.
 
-  --epoch 400 --box 0:10,-5:5,: --quality 0.1
+  --epoch 400 --box 0:10,-5:5,: --quality 0.125
   --epoch 400 --rows 50000 --near 3,4,0
   --where 'energy > 10' --count --level 2
 
@@ -72,15 +74,8 @@ pub(crate) struct QueryCommand {
     /// Stop after N rows
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
-    /// Return a share of the matching rows, from 0 to 1, spread evenly: coarse levels of detail first
-    #[arg(long, value_name = "SHARE", conflicts_with_all = ["order", "limit", "rows"])]
-    quality: Option<f64>,
-    /// Return about N matching rows, spread evenly: coarse levels of detail first, and whole pages
-    #[arg(long, value_name = "N", conflicts_with_all = ["order", "limit"])]
-    rows: Option<u64>,
-    /// With --quality or --rows, return the pages of each level nearest to this point first
-    #[arg(long, value_name = "X,Y,…", value_delimiter = ',', allow_hyphen_values = true)]
-    near: Option<Vec<f64>>,
+    #[command(flatten)]
+    sample: SampleOptions,
     /// Print the number of matching rows instead of the rows
     #[arg(long, conflicts_with_all = ["columns", "order", "limit", "quality", "rows", "output", "explain"])]
     count: bool,
@@ -129,6 +124,8 @@ struct Answer {
     rows: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     output: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sample: Option<Sampled>,
     /// Size of the rows of the requested epochs, for comparison with the bytes read.
     bytes_of_epochs: u64,
     wall_s: f64,
@@ -141,9 +138,7 @@ impl QueryCommand {
         if let Some(path) = &self.output {
             FileFormat::of(path)?;
         }
-        if self.near.is_some() && self.quality.is_none() && self.rows.is_none() {
-            return Err(Failure::Usage("--near needs --quality or --rows, which say how much to return".to_owned()));
-        }
+        let is_sample = self.sample.is_stated()?;
         let dataset = Dataset::open(&self.dataset)?;
         if let Some(queries) = &self.batch {
             return batch::run(&dataset, queries, self.log.as_deref(), self.query(), as_json);
@@ -160,10 +155,9 @@ impl QueryCommand {
         if self.count {
             return self.count(&dataset, &query, as_json);
         }
-        let step = self.quality.map(Step::Quality).or(self.rows.map(Step::Rows));
-        match step {
-            Some(step) => self.sample(&dataset, query, step, as_json),
-            None => self.rows(&dataset, &query, as_json),
+        match is_sample {
+            true => self.sample(&dataset, query, as_json),
+            false => self.rows(&dataset, &query, as_json),
         }
     }
 
@@ -258,34 +252,28 @@ impl QueryCommand {
         if let Some(lines) = lines {
             lines.finish();
         }
-        self.conclude(&dataset, rows, begun, stream.metrics(), as_json)
+        self.conclude(&dataset, (rows, None), begun, stream.metrics(), as_json)
     }
 
-    /// Returns a step of a cursor.
-    fn sample(&self, dataset: &Dataset, query: Query, step: Step, as_json: bool) -> Result<(), Failure> {
+    /// Returns a sample of one epoch.
+    fn sample(&self, dataset: &Dataset, mut query: Query, as_json: bool) -> Result<(), Failure> {
         let begun = Instant::now();
-        let mut request = CursorRequest::new(query);
-        if let Some(point) = &self.near {
-            request = request.near(point.clone());
+        let mut columns = self.columns.clone();
+        let weights = WeightColumn::find(&mut columns, |name| dataset.schema().index_of(name).is_some());
+        if let Some(columns) = columns {
+            query = query.columns(columns.iter().map(|name| name.trim()));
         }
-        let mut cursor = dataset.cursor(&request).map_err(|error| self.wrong(error))?;
-        cursor.advance(step)?;
-        let mut writer = self.writer(&cursor.schema(), as_json)?;
-        for batch in &mut cursor {
-            writer.write(&batch?.rows)?;
-        }
+        let is_filtered = self.filter.is_some() || self.space.is_stated();
+        let mut cursor = dataset.cursor(&self.sample.request(query)).map_err(|error| self.wrong(error))?;
+        let schema = weights.add_to(&cursor.schema());
+        let mut writer = self.writer(&schema, as_json)?;
+        let sampled = self
+            .sample
+            .take(&mut cursor, is_filtered, |rows, found| writer.write(&weights.join(rows, found, &schema)?))?;
         let rows = writer.finish()?;
-        self.conclude(dataset, rows, begun, cursor.metrics(), as_json)?;
-        if as_json || !self.tells() {
-            return Ok(());
-        }
-        match (cursor.stands_for(), dataset.schema().level_weight_name()) {
-            (Some(number), _) => complain(&format!("each row stands for {number:.4} rows")),
-            (None, Some(weight)) => complain(&format!(
-                "rows were chosen in proportion to '{weight}', so each stands for a number of rows of its own: cursors in \
-                 Python and C return it"
-            )),
-            (None, None) => {}
+        self.conclude(dataset, (rows, Some(sampled)), begun, cursor.metrics(), as_json)?;
+        if !as_json && self.tells() {
+            complain(&sampled.in_words(rows, dataset.schema().level_weight_name()));
         }
         Ok(())
     }
@@ -305,7 +293,7 @@ impl QueryCommand {
     fn conclude(
         &self,
         dataset: &Dataset,
-        rows: u64,
+        (rows, sample): (u64, Option<Sampled>),
         begun: Instant,
         metrics: QueryMetrics,
         as_json: bool,
@@ -313,7 +301,7 @@ impl QueryCommand {
         if !as_json {
             report_ignored(dataset, &metrics);
         }
-        let answer = || self.answer(dataset, rows, begun, metrics);
+        let answer = || Ok::<_, Failure>(Answer { sample, ..self.answer(dataset, rows, begun, metrics)? });
         match &self.output {
             Some(_) if as_json => say_json(&answer()?)?,
             // Standard output contains the rows.
@@ -330,7 +318,7 @@ impl QueryCommand {
         for epoch in dataset.select(selection(self.epoch.as_ref()))? {
             bytes_of_epochs += dataset.page_bytes(epoch)?;
         }
-        Ok(Answer { rows, output: self.output.clone(), bytes_of_epochs, wall_s, metrics })
+        Ok(Answer { rows, output: self.output.clone(), sample: None, bytes_of_epochs, wall_s, metrics })
     }
 
     /// Returns whether result and cost are printed: they are requested, the rows go to a file or standard output is a

@@ -46,7 +46,10 @@ pub(super) struct Endpoint {
 
 /// Hears on rank 0 of a session's failure, before the other ranks do.
 #[derive(Default)]
-struct Failures(Option<Box<dyn Fn(&Failure, Option<u64>) + Send>>);
+struct Failures(Option<Box<Hear>>);
+
+/// Takes a failure, and the epoch if the session stores records.
+type Hear = dyn Fn(&Failure, Option<u64>) + Send;
 
 impl std::fmt::Debug for Failures {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

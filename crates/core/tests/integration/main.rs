@@ -10,6 +10,7 @@ mod copied_histograms;
 mod corpora;
 mod cursors;
 mod damage;
+mod even_samples;
 mod formats;
 mod hash;
 mod hash_keys;

@@ -43,7 +43,7 @@ def of_schema(schema: Schema) -> str:
 
     def remarks(name: str) -> str:
         period = [f"period {schema.periods[name]}"] if name in schema.periods else []
-        return ", ".join((["key"] if name == schema.key else []) + period)
+        return ", ".join((["key"] if name in schema.keys else []) + period)
 
     rows = [
         (column.name, column.type, unit_text(column.unit) if column.unit else "", remarks(column.name))

@@ -31,10 +31,10 @@ class CursorBatch:
     """The receiver that has stored the rows, and the number of its run. All levels of a run share it. `None` for rows of the
     overview, which are of several runs."""
     stands_for: int | None
-    """The number of rows that each of these rows stands for: ``8**level``.
+    """The number of rows that each of these rows stands for among those of its level and above: ``8**level``.
 
-    Rows of coarser levels of the same run that lie within the bounds stand for as many, once this batch is returned. `None` if
-    levels are in proportion to a column: see `CursorStep.stand_for`.
+    `None` if levels are in proportion to a column: see `CursorStep.stand_for`. `Cursor.weights` returns what rows stand for
+    among all rows of a cursor.
     """
 
 
@@ -49,7 +49,7 @@ class CursorStep(Result):
         )
         """What is known of each batch, in the order in which iteration returns the batches."""
         self.stands_for = stands_for
-        """The number of rows that each row of all steps so far stands for; see `Cursor.stands_for`."""
+        """The number of rows that each row of all steps up to this one stands for; see `Cursor.stands_for`."""
 
     def _start(self, tell: Tell | None = None) -> _core.Stream:
         return self._step.stream()
@@ -126,13 +126,36 @@ class Cursor:
             if len(step):
                 yield step
 
+    def weights(self) -> numpy.ndarray[Any, Any]:
+        """Returns the number of rows that each row of all steps stands for, in the order of the steps.
+
+        Counts and sums with these weights are unbiased estimates, for any box and predicate. Without a predicate and a box,
+        they add up to the rows of the epoch, unless levels are in proportion to a column. A further step changes the weights
+        of earlier rows. Rows with a NaN coordinate are all of level 0 and have the weight 1. Weights are NaN in the middle of
+        the highest level that is read from a point outwards.
+
+        >>> cursor = turbidite.open("space.tbd").cursor(7)
+        >>> _ = cursor.advance(rows=1000)
+        >>> round(float(cursor.weights().sum()))
+        4000
+        """
+        return numpy.frombuffer(self._cursor.weights(), dtype="<f8")
+
+    @property
+    def density_ratio(self) -> float | None:
+        """The ratio of the highest to the lowest share of rows that regions have returned; `None` before the first rows.
+
+        It is 1 at the end of a level, and 8 in the middle of one (more if levels are in proportion to a column), for which
+        `weights` compensates. It is infinite in the middle of the highest level, where regions have no rows.
+        """
+        return self._cursor.density_ratio
+
     @property
     def stands_for(self) -> float | None:
-        """The number of rows that each row of all steps so far stands for, wherever it is.
+        """The number of rows that each row of all steps so far stands for, and their mean in the middle of a level.
 
-        Counts and sums of the returned rows, times this number, are unbiased estimates, for any box and predicate. `None`
-        before the first rows, and in the middle of a level that is read from a point outwards. If levels are in proportion to
-        a column, it is `None` up to the end: rows stand for different numbers, which `CursorStep.stand_for` returns.
+        `None` before the first rows, and in the middle of a level that is read from a point outwards. If levels are in
+        proportion to a column, it is `None` up to the end: rows stand for different numbers, see `weights`.
         """
         return self._cursor.stands_for
 

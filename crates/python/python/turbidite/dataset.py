@@ -64,9 +64,8 @@ class Dataset:
         return Dataset, (self.path,)
 
     def __repr__(self) -> str:
-        schema = self.schema
-        columns = ", ".join(f"{column.name} {column.type}" for column in schema.columns)
-        return f"<Dataset {self.path}: {len(self.epochs)} epochs, key {schema.key}; {columns}>"
+        columns = ", ".join(f"{column.name} {column.type}" for column in self.schema.columns)
+        return f"<Dataset {self.path}: {len(self.epochs)} epochs, key {self._core.cluster_key()}; {columns}>"
 
     def _repr_html_(self) -> str:
         return _tables.of_dataset(self)
@@ -89,7 +88,7 @@ class Dataset:
     def schema(self) -> Schema:
         """The columns, the key and, if records are clustered by space, the periods."""
         columns, key, periods = self._core.schema()
-        return Schema(tuple(Column(*column) for column in columns), key, dict(periods))
+        return Schema(tuple(Column(*column) for column in columns), key, dict(periods), tuple(self._core.key_columns()))
 
     @property
     def indexes(self) -> Indexes:
@@ -455,7 +454,8 @@ class Dataset:
             for name in ("below", "above", "negative_infinity", "positive_infinity")
         )
         rows, least, most = counts[:, 1], counts[:, 0], counts[:, 2]
-        unit = next((one.unit for one in self.schema.columns if one.name.lower() == column.lower()), None)
+        units = {one.name.lower(): one.unit for one in self.schema.columns}
+        unit = units.get(column.lower())
         least_nan, nan, most_nan = found["nan"]
         total = found["rows"]
         others = (below, above, negative, positive, nan, (least_nan, most_nan), (total[0], total[1], total[2]))
@@ -465,7 +465,9 @@ class Dataset:
         sample, errors = found["sample"], numpy.array(found["errors"], dtype="f8")
         unplaced = (sample["unplaced"][0], sample["unplaced"][2])
         histogram = replace(histogram, errors=errors, level=sample["level"], sampled=sample["rows"], unplaced=unplaced)
-        return histogram if found["sums"] is None else with_sums(histogram, found["sums"])
+        if found["sums"] is None:
+            return histogram
+        return with_sums(histogram, found["sums"], units.get(found["sums"]["column"].lower()))
 
     def phase_space(
         self,

@@ -64,14 +64,18 @@ class Histogram:
     sums: numpy.ndarray[Any, Any] | None = None
     """The estimated sum of `summed` in each bin."""
     sum_errors: numpy.ndarray[Any, Any] | None = None
-    """The standard error of each sum; NaN where it is not known."""
+    """The standard error of each sum; NaN where it is not known, as for fewer than 30 sampled rows of even levels."""
     sum_samples: numpy.ndarray[Any, Any] | None = None
-    """The number of sampled rows of each sum. The error of few rows is known as badly as their values are typical."""
+    """The number of sampled rows of each sum."""
     sum_of_all: tuple[float, float] | None = None
     """The estimated sum over all rows that match, and its standard error."""
+    summed_unit: str | None = None
+    """The unit of `summed`."""
 
     def plot(self, ax: Axes | None = None, **options: Any) -> Axes:
-        """Draws the rows of each bin with their bounds or errors, and returns the axes. `options` are those of ``Axes.stairs``.
+        """Draws the rows of each bin with their bounds or errors, or the sums if there are any, and returns the axes.
+
+        `options` are those of ``Axes.stairs``.
 
         >>> dataset.histogram("energy", bins=10).plot().get_xlabel()
         'energy'
@@ -117,8 +121,8 @@ class Quantile:
     most: float
 
 
-def with_sums(histogram: Histogram, stated: dict[str, Any]) -> Histogram:
-    """Returns the histogram with sums of the core's JSON."""
+def with_sums(histogram: Histogram, stated: dict[str, Any], unit: str | None) -> Histogram:
+    """Returns the histogram with sums of the core's JSON, whose column has the unit."""
     sums = [(number(value), number(error), sampled) for value, error, sampled in [stated["rows"], *stated["bins"]]]
     values, errors, samples = zip(*sums, strict=True)
     return replace(
@@ -128,6 +132,7 @@ def with_sums(histogram: Histogram, stated: dict[str, Any]) -> Histogram:
         sum_errors=numpy.array(errors[1:], dtype="f8"),
         sum_samples=numpy.array(samples[1:], dtype="u8"),
         sum_of_all=(values[0], errors[0]),
+        summed_unit=unit,
     )
 
 

@@ -55,9 +55,50 @@ def _headline(ax: Axes, epochs: Sequence[int], *details: str | None) -> None:
 
 
 def draw_histogram(histogram: Histogram, ax: Axes | None = None, **options: Any) -> Axes:
-    """Draws the rows of each bin as steps, and their bounds or errors as a band. `options` are those of ``Axes.stairs``."""
+    """Draws the rows of each bin, or the sums if there are any, as steps, and their bounds or errors as a band.
+
+    `options` are those of ``Axes.stairs``.
+    """
     ax = axes_of(ax, 6.4, 4.0)
     edges = drawn_edges(histogram.edges, histogram.log)
+    if histogram.sums is None:
+        _draw_rows(histogram, edges, ax, options)
+    else:
+        _draw_sums(histogram, edges, ax, options)
+    if len(edges):
+        ax.set_xscale("log" if histogram.log else "linear")
+        ax.set_xlim(edges[0], edges[-1])
+    ax.set_xlabel(label(histogram.column, histogram.unit))
+    below, above, negative, positive = (
+        one[1] for one in (histogram.below, histogram.above, histogram.negative_infinity, histogram.positive_infinity)
+    )
+    excluded = _excluded(outside=below + above, infinite=negative + positive, NaN=histogram.nan)
+    _headline(ax, histogram.epochs, excluded)
+    return ax
+
+
+def _draw_sums(histogram: Histogram, edges: Array, ax: Axes, options: dict[str, Any]) -> None:
+    """Draws the sums of the bins, with a band of their errors where these are known."""
+    sums, errors = numpy.asarray(histogram.sums, "f8"), numpy.asarray(histogram.sum_errors, "f8")
+    finite = sums[numpy.isfinite(sums)]
+    if not len(finite):
+        say(ax, "no finite sums")
+    elif len(edges):
+        options = {"color": _BLUE, "linewidth": 1.3, **options}
+        if (errors > 0).any():
+            # An error of NaN leaves a gap.
+            band = {"color": options["color"], "alpha": 0.25, "linewidth": 0, "label": "± one standard error"}
+            ax.stairs(sums + errors, edges, baseline=sums - errors, fill=True, **band)
+            ax.stairs(sums, edges, baseline=None, **{"label": "estimate", **options})
+            ax.legend(frameon=False)
+        else:
+            ax.stairs(sums, edges, baseline=None, **{"label": "sums", **options})
+        ax.axhline(0, color=_GREY, linewidth=0.8)
+    ax.set_ylabel(f"{label(str(histogram.summed), histogram.summed_unit)}, summed per bin")
+
+
+def _draw_rows(histogram: Histogram, edges: Array, ax: Axes, options: dict[str, Any]) -> None:
+    """Draws the rows of the bins, with a band of their bounds or errors."""
     low, high, words = histogram.least, histogram.most, "guaranteed bounds"
     if histogram.errors is not None:
         rows = histogram.rows.astype("f8")
@@ -77,21 +118,12 @@ def draw_histogram(histogram: Histogram, ax: Axes | None = None, **options: Any)
         ax.stairs(histogram.rows, edges, **{"label": "rows" if is_exact else "estimate", **options})
         if not is_exact:
             ax.legend(frameon=False)
-        ax.set_xscale("log" if histogram.log else "linear")
-        ax.set_xlim(edges[0], edges[-1])
     if most > _LEAST_LOG_COUNT:
         ax.set_yscale("log")
         ax.set_ylim(0.7, most * 1.6)
     else:
         ax.set_ylim(0, max(most, 1) * 1.1)
-    ax.set_xlabel(label(histogram.column, histogram.unit))
     ax.set_ylabel("rows per bin")
-    below, above, negative, positive = (
-        one[1] for one in (histogram.below, histogram.above, histogram.negative_infinity, histogram.positive_infinity)
-    )
-    excluded = _excluded(outside=below + above, infinite=negative + positive, NaN=histogram.nan)
-    _headline(ax, histogram.epochs, excluded)
-    return ax
 
 
 def _norm(values: Array, is_count: bool) -> Any:
@@ -263,13 +295,15 @@ def draw_tracks(
     ax: Axes | None = None,
     *,
     is_cut: bool = False,
+    periods: Sequence[float | None] = (None, None),
     **options: Any,
 ) -> Axes:
     """Draws trajectories as lines. `is_cut` states that there are further ones.
 
     `rows` has the arrays ``id``, ``epoch``, ``x``, ``y`` and maybe ``color``, ordered by id, then by epoch. `columns`
     has the label of each array that is drawn. `epochs` are those at which a particle can be: a line has a gap where
-    the particle is missing at one, or has no finite coordinates. A particle at one epoch is a point. So are all rows of
+    the particle is missing at one, or has no finite coordinates, and where it moves by more than half a period of ``x`` or
+    ``y``, `periods`: it has left the domain at one side and entered at the other. A particle at one epoch is a point. So are all rows of
     an id that occurs twice in an epoch, since nothing tells which of them belong together. `options` are those of
     ``LineCollection``.
     """
@@ -277,6 +311,9 @@ def draw_tracks(
     positions = numpy.stack([rows["x"].astype("f8"), rows["y"].astype("f8")], axis=-1)
     finite = numpy.isfinite(positions).all(axis=1)
     joined = _joined(rows["id"], numpy.searchsorted(numpy.array(epochs, "u8"), rows["epoch"]), finite)
+    for along, period in enumerate(periods):
+        if period is not None:
+            joined &= ~(numpy.abs(numpy.diff(positions[:, along])) > period / 2)
     alone = finite.copy()
     alone[:-1] &= ~joined
     alone[1:] &= ~joined

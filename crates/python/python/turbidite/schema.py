@@ -26,6 +26,8 @@ class Schema:
     key: str
     periods: dict[str, float] = field(default_factory=dict, hash=False)
     """The periods of the coordinates that are periodic, modulo which boxes are compared."""
+    keys: tuple[str, ...] = ()
+    """All columns of the key, the most significant first; `key` is the first one."""
 
     @property
     def names(self) -> list[str]:

@@ -79,7 +79,8 @@ class Tracks(Result):
         """Draws the trajectories as lines, from epoch to epoch, and returns the axes.
 
         `x`, `y` and `color` are columns, or ``"epoch"``. A line has a gap where the particle is missing at an epoch; a
-        particle of one epoch is a point. Rows of an id that repeats within an epoch are points, too. The first `limit`
+        particle of one epoch is a point. A line also has a gap where the particle leaves a periodic domain at one side and
+        enters it at the other. Rows of an id that repeats within an epoch are points, too. The first `limit`
         particles are drawn. `options` are those of matplotlib's ``LineCollection``, such as ``cmap`` and ``norm``.
 
         >>> dataset.tracks(of="energy >= 9.99", at=200, id="id").plot("epoch", "energy").get_xlabel()
@@ -108,7 +109,8 @@ class Tracks(Result):
         for role, name in names.items():
             column = stated.get(name)
             labels[role] = label(name, None if column is None else column.unit)
-        return pictures.draw_tracks(rows, labels, self._epochs(), ax, is_cut=is_cut, **options)
+        periods = [schema.periods.get(names[role]) for role in ("x", "y")]
+        return pictures.draw_tracks(rows, labels, self._epochs(), ax, is_cut=is_cut, periods=periods, **options)
 
     def _id_name(self) -> str:
         """Returns the name of the id column as the dataset has it."""

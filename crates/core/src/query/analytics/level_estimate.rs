@@ -361,7 +361,8 @@ impl Stated {
         (level, of_edges): (u8, &[Value]),
     ) -> HistogramSums {
         let stands_for = self.most_of_row.unwrap_or(8f64.powi(level.into()));
-        let largest = LargestStep { stands_for, value: self.most_of_values, of_weight: self.most_of_weights };
+        let (value, of_weight) = (self.most_of_values, self.most_of_weights);
+        let largest = LargestStep { stands_for, is_even: self.most_of_row.is_none(), value, of_weight };
         // The bins begin at the third place.
         let at = |place: usize| {
             let ends = place.checked_sub(2).and_then(|bin| of_edges.get(bin).zip(of_edges.get(bin + 1)));

@@ -11,6 +11,9 @@
 //! * if the sample has no value other than 0: the largest magnitude that the values of the rows may have by manifests
 //!   and by the edges of the bin. If it is not known, neither is the error.
 //!
+//! Of fewer than 30 rows of even levels, the typical value may be that of no row of those that make up the sum: the
+//! error is then unknown.
+//!
 //! The column to which levels are in proportion needs no such v: a row adds at most the interval of the level times the
 //! mean weight of its run, whatever its value.
 //!
@@ -24,10 +27,11 @@ use crate::query::analytics::level_errors::WeighedRows;
 pub struct SumEstimate {
     /// The sum. A NaN or an infinity in the sample makes it one.
     pub sum: f64,
-    /// Standard error of the sum, 0 if the sample has all rows. `None` if it is not known: the sum is not finite, or
-    /// neither the sample nor the manifests tell how large values may be.
+    /// Standard error of the sum, 0 if the sample has all rows. `None` if it is not known: the sum is not finite,
+    /// levels are not in proportion to a column and the sample has fewer than 30 rows, or neither the sample nor the
+    /// manifests tell how large values may be.
     pub error: Option<f64>,
-    /// Number of rows of the sample. The error of few rows is known as badly as their values are typical.
+    /// Number of rows of the sample.
     pub sampled: u64,
 }
 
@@ -65,11 +69,16 @@ impl HistogramSums {
     }
 }
 
+/// Number of sampled rows of even levels from which values are known well enough for an error of their sum.
+const LEAST_ROWS: u64 = 30;
+
 /// How much a row may add to an estimated sum.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct LargestStep {
     /// The number of rows that a row of the sample stands for at most.
     pub(super) stands_for: f64,
+    /// Whether all rows of the sample stand for as many.
+    pub(super) is_even: bool,
     /// The largest magnitude of a value, if it is known.
     pub(super) value: Option<f64>,
     /// The most that a row adds, if levels are in proportion to the column that is summed.
@@ -122,7 +131,7 @@ impl SampledValues {
     }
 
     fn error(&self, most: LargestStep) -> Option<f64> {
-        if !self.sum.is_finite() {
+        if !self.sum.is_finite() || most.is_even && self.rows.matched < LEAST_ROWS {
             return None;
         }
         let step = match most.of_weight {
@@ -146,7 +155,7 @@ mod tests {
     use crate::query::analytics::level_errors::standard_error;
 
     fn even(stands_for: f64, value: Option<f64>) -> LargestStep {
-        LargestStep { stands_for, value, of_weight: None }
+        LargestStep { stands_for, is_even: true, value, of_weight: None }
     }
 
     fn of_values(stands_for: f64, values: &[f64]) -> SampledValues {
@@ -158,7 +167,7 @@ mod tests {
     #[test]
     fn errors_of_equal_values_are_those_of_the_count() {
         for stands_for in [8u64, 64, 512] {
-            for matched in [1usize, 2, 50, 1000] {
+            for matched in [30usize, 50, 1000] {
                 let weight = stands_for as f64;
                 let found = of_values(weight, &vec![-2.5; matched]).estimate(even(weight, Some(1e9)), false);
                 let expected = 2.5 * standard_error(matched as u64, stands_for);
@@ -166,11 +175,9 @@ mod tests {
                 assert_eq!((found.sum, found.sampled), (-2.5 * weight * matched as f64, matched as u64));
             }
             // Without a value, the largest one of the manifest is that of the row that is not in the sample.
-            for values in [&[][..], &[0.0, -0.0][..]] {
-                let found = of_values(8.0, values).estimate(even(stands_for as f64, Some(3.0)), false);
-                assert!((found.error.unwrap() / (3.0 * standard_error(0, stands_for)) - 1.0).abs() < 1e-12);
-                assert_eq!(of_values(8.0, values).estimate(even(8.0, None), false).error, None);
-            }
+            let found = of_values(8.0, &[0.0, -0.0].repeat(15)).estimate(even(stands_for as f64, Some(3.0)), false);
+            assert!((found.error.unwrap() / (3.0 * standard_error(0, stands_for)) - 1.0).abs() < 1e-12);
+            assert_eq!(of_values(8.0, &[0.0; 30]).estimate(even(8.0, None), false).error, None);
         }
     }
 
@@ -185,18 +192,30 @@ mod tests {
         let both = of_values(8.0, &[f64::INFINITY, f64::NEG_INFINITY]).estimate(even(8.0, Some(1.0)), false);
         assert!(both.sum.is_nan() && both.error.is_none());
         // The square of a value is not finite.
-        let large = of_values(8.0, &[1e200]).estimate(even(8.0, Some(1e200)), false);
-        assert!(large.sum == 8e200 && large.error.is_none(), "{large:?}");
+        let large = of_values(8.0, &[1e200; 30]).estimate(even(8.0, Some(1e200)), false);
+        assert!(large.sum.is_finite() && large.error.is_none(), "{large:?}");
         // Squares of small values are 0, which is no proof of a small error.
-        let small = of_values(8.0, &[1e-200]).estimate(even(8.0, Some(1e-200)), false);
+        let small = of_values(8.0, &[1e-200; 30]).estimate(even(8.0, Some(1e-200)), false);
         assert!(small.error.unwrap() > 8e-200, "{small:?}");
         assert_eq!(of_values(1.0, &[1.0, 2.0]).estimate(even(8.0, None), true).error, Some(0.0));
+    }
+
+    #[test]
+    fn errors_of_sums_from_few_rows_of_even_levels_are_unknown() {
+        let of = |matched: usize, is_even| {
+            let most = LargestStep { is_even, ..even(8.0, Some(9.0)) };
+            of_values(8.0, &vec![1.0; matched]).estimate(most, false).error
+        };
+        assert_eq!([0, 1, 29].map(|matched| of(matched, true)), [None; 3]);
+        assert!(of(30, true).is_some() && of(0, false).is_some() && of(1, false).is_some());
+        let whole = of_values(1.0, &[2.0; 3]).estimate(even(1.0, Some(9.0)), true);
+        assert_eq!((whole.sum, whole.error), (6.0, Some(0.0)));
     }
 
     /// Rows of the weight v stand for 16 / (v + 1) rows, so each adds less than 16.
     #[test]
     fn a_column_in_proportion_has_the_step_of_its_weight() {
-        let most = LargestStep { stands_for: 16.0, value: Some(1e9), of_weight: Some(16.0) };
+        let most = LargestStep { stands_for: 16.0, is_even: false, value: Some(1e9), of_weight: Some(16.0) };
         let mut found = SampledValues::default();
         let none = found.estimate(most, false);
         assert!((none.error.unwrap() - 16.0 * (1.0 + f64::sqrt(0.75))).abs() < 1e-12);

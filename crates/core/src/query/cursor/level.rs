@@ -5,8 +5,9 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::format::EpochManifest;
 use crate::query::catalog::Catalog;
-use crate::query::cursor::order::{beginning, delay, distance, tie, turns};
+use crate::query::cursor::order::{GROUP, beginning, delay, distance, tie, turns};
 use crate::query::cursor::overview::{LevelSource, selecting_columns};
+use crate::query::cursor::places::{ReadRows, UnitPlaces};
 use crate::query::cursor::units::{Unit, Work, bounds_of, units_of};
 use crate::query::metrics::Counters;
 use crate::query::planning::plan::RowGroupPlan;
@@ -29,9 +30,13 @@ pub(super) struct LevelPlan {
     touched: Vec<bool>,
     /// The units, in the order of their turns.
     units: Vec<Unit>,
+    /// The places of the units, in the order of row groups. Those of the coarsest level are not needed.
+    places: UnitPlaces,
     /// Number of visited units.
     visited: usize,
-    /// Number of rows that may match in the other units.
+    /// Number of rows that may match.
+    rows: u64,
+    /// Number of rows that may match in the units that have not been visited.
     rows_left: u64,
     work_rows: u64,
 }
@@ -53,11 +58,14 @@ impl LevelPlan {
             Error::EpochReplaced { .. } if !source.is_overview => replaced(dataset, epoch),
             other => other,
         })?;
-        let units = units_by_turns(dataset, resolved, &scan, beginning(seed, epoch, level), near)?;
-        let rows_left = units.iter().map(|unit| u64::from(unit.selected)).sum();
+        let mut places = UnitPlaces::new(resolved.schema.key_columns().len());
+        let of_places = (level < top).then_some(&mut places);
+        let units = units_by_turns(dataset, resolved, &scan, beginning(seed, epoch, level), (near, of_places))?;
+        let rows = units.iter().map(|unit| u64::from(unit.selected)).sum();
         let touched = vec![false; scan.choices.len()];
         let work_rows = (WORK_BYTES / resolved.row_bytes().max(1)).max(1) as u64;
-        Ok(Self { level, top, source, scan: Arc::new(scan), touched, units, visited: 0, rows_left, work_rows })
+        let (scan, visited, rows_left) = (Arc::new(scan), 0, rows);
+        Ok(Self { level, top, source, scan, touched, units, places, visited, rows, rows_left, work_rows })
     }
 
     /// Returns the number of rows that may match in the units to visit.
@@ -65,10 +73,43 @@ impl LevelPlan {
         self.rows_left
     }
 
-    /// Returns the share of the units that have been visited: the probability of a unit to be one of them, over the
-    /// seeds.
+    /// Returns the share of the rows that may match whose units have been visited: the probability of a row to be one
+    /// of them, over the seeds.
     pub(super) fn share(&self) -> f64 {
-        if self.is_done() { 1.0 } else { self.visited as f64 / self.units.len() as f64 }
+        if self.is_done() { 1.0 } else { 1.0 - self.rows_left as f64 / self.rows as f64 }
+    }
+
+    /// Returns the ratio of the shares of rows that have been read in visited and in other units, if all rows of higher
+    /// levels have been. If levels are in proportion to a column, it is that of rows of little weight, the largest one.
+    pub(super) fn density_ratio(&self) -> f64 {
+        let groups = &self.scan.manifest.row_groups;
+        let of_group = |choice: &GroupChoice| {
+            let intervals = groups[choice.entry].intervals.as_deref()?;
+            Some(intervals.interval(self.level + 1) / intervals.interval(self.level))
+        };
+        self.scan.choices.iter().filter_map(of_group).reduce(f64::max).unwrap_or(GROUP)
+    }
+
+    /// Returns the places of the units, in the order of row groups.
+    pub(super) fn places(&self) -> &UnitPlaces {
+        &self.places
+    }
+
+    /// Returns the number of rows that may match in each unit, and that of those which have been visited, in the order
+    /// of row groups.
+    pub(super) fn read_rows(&self) -> Vec<ReadRows> {
+        let of_unit = |(place, unit): (usize, &Unit)| {
+            let rows = u64::from(unit.selected);
+            ((unit.group, unit.start), (rows, if place < self.visited { rows } else { 0 }))
+        };
+        let mut found: Vec<_> = self.units.iter().enumerate().map(of_unit).collect();
+        found.sort_unstable();
+        found.into_iter().map(|(_, rows)| rows).collect()
+    }
+
+    /// Returns whether no unit has been visited.
+    pub(super) fn is_new(&self) -> bool {
+        self.visited == 0
     }
 
     /// Returns whether all units have been visited.
@@ -126,13 +167,13 @@ impl LevelPlan {
 }
 
 /// Returns the units of a level in the order of their turns, or by the distance of their boxes from a point, modulo the
-/// periods of the dataset.
+/// periods of the dataset. Adds their boxes to `places` in the order of row groups.
 fn units_by_turns(
     dataset: &Catalog,
     resolved: &ResolvedQuery,
     scan: &EpochScan,
     beginning: u64,
-    near: Option<&[f64]>,
+    (near, mut places): (Option<&[f64]>, Option<&mut UnitPlaces>),
 ) -> Result<Vec<Unit>> {
     let mut visits: Vec<(f64, u64, Unit)> = Vec::new();
     let mut receivers: Vec<u32> = Vec::new();
@@ -147,11 +188,15 @@ fn units_by_turns(
         for choice in choices {
             let plan = RowGroupPlan::new(dataset, resolved, scan, *choice)?;
             for unit in units_of(&plan, group, resolved)? {
-                let distance = match near {
-                    None => 0.0,
-                    Some(point) => bounds_of(&plan.group, resolved, &(unit.start..unit.end))?
-                        .map_or(f64::INFINITY, |bounds| distance(point, &bounds, &periods)),
+                let bounds = match (near, &places) {
+                    (None, None) => None,
+                    _ => bounds_of(&plan.group, resolved, &(unit.start..unit.end))?,
                 };
+                if let Some(places) = &mut places {
+                    places.push((receiver, run), bounds.as_deref());
+                }
+                let distance =
+                    near.map_or(0.0, |point| bounds.map_or(f64::INFINITY, |bounds| distance(point, &bounds, &periods)));
                 visits.push((distance, tie(run, beginning), unit));
             }
             group += 1;

@@ -8,21 +8,27 @@
 //! * Each row is returned once, and each page is read once, for any sequence of steps: no page extends beyond a unit,
 //!   and a cursor does not read through gaps.
 //! * After a share of the turns of a level, a row of the level has been returned with the probability of this share,
-//!   over the seeds of a dataset. [`Cursor::stands_for`] depends on it.
+//!   over the seeds of a dataset. [`Cursor::stands_for`] depends on it, and so do [`Cursor::weights`] in the middle of
+//!   the highest level.
 //! * A cursor reads one commit of its epoch. It does not keep all parts open: once a newer commit has replaced the
 //!   epoch, the next step that opens a part is an error.
-//! * Memory is bounded by 20 bytes for each unit of the level, and by the loads in flight.
+//! * Memory is bounded by 20 bytes for each unit of the level and 16 bytes for each of its coordinates, and by the
+//!   loads in flight.
 
+mod batch;
 mod level;
 mod order;
 mod overview;
+mod places;
 mod request;
 mod source;
 mod steps;
 mod units;
+mod weights;
 
+pub use batch::CursorBatch;
 pub use request::{CursorRequest, Step};
-pub use steps::{Cursor, CursorBatch};
+pub use steps::Cursor;
 
 pub(in crate::query) use source::coordinates;
 pub(in crate::query) use steps::open;

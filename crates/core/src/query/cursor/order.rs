@@ -44,7 +44,7 @@ pub(super) fn turns(units: u32, delay: u64, beginning: u64) -> Vec<u64> {
 }
 
 /// The number of groups of a level of which one row moves up, as a floating-point number.
-const GROUP: f64 = 8.0;
+pub(super) const GROUP: f64 = 8.0;
 
 /// Returns the probability that a row is at a level or above.
 fn probability(level: u8) -> f64 {

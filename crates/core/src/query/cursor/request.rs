@@ -24,12 +24,14 @@ use crate::schema::Schema;
 pub struct CursorRequest {
     pub(super) query: Query,
     pub(super) near: Option<Vec<f64>>,
+    /// Whether the coordinates of rows above level 0 are read, even if the query does not return them.
+    pub(super) reads_positions: bool,
 }
 
 impl CursorRequest {
     /// Creates a request for the rows of a query, which selects one epoch.
     pub fn new(query: Query) -> Self {
-        Self { query, near: None }
+        Self { query, near: None, reads_positions: true }
     }
 
     /// Orders the pages of each level by the distance of their boxes from a point, the nearest first. The point has one
@@ -37,6 +39,14 @@ impl CursorRequest {
     #[must_use]
     pub fn near(mut self, point: impl Into<Vec<f64>>) -> Self {
         self.near = Some(point.into());
+        self
+    }
+
+    /// Reads no coordinates, unless the query returns them. The weights of rows are then unknown in the middle of a
+    /// level (see [`Cursor::weights`](crate::query::Cursor::weights)).
+    #[must_use]
+    pub fn without_positions(mut self) -> Self {
+        self.reads_positions = false;
         self
     }
 

@@ -116,12 +116,21 @@ fn source_of(
     Ok(levels.map(|levels| Source { catalog, resolved, manifest, levels, overview: None }))
 }
 
-/// Resolves a request against what would be read. A box without names has the coordinates of the records, or those of
-/// the copy if the records have none, and the periods of the records, of which a copy may have fewer.
+/// Resolves a request against what would be read, with the columns from which weights follow as the last ones. A box
+/// without names has the coordinates of the records, or those of the copy if the records have none, and the periods of
+/// the records, of which a copy may have fewer.
 fn resolve(catalog: &Catalog, request: &CursorRequest, records: &Schema) -> Result<ResolvedQuery> {
     request.check(&catalog.schema)?;
     // Entries of indexes would be read again for each level.
-    ResolvedQuery::resolve_copy(&request.query.clone().using(Use::Scan), &catalog.schema, records)
+    let mut resolved = ResolvedQuery::resolve_copy(&request.query.clone().using(Use::Scan), &catalog.schema, records)?;
+    let positions = catalog.schema.key_columns().iter().filter(|_| request.reads_positions);
+    // Weights follow from the column to which levels are in proportion, and from the positions of rows.
+    for column in catalog.schema.level_weight().iter().chain(positions) {
+        if !resolved.stored.contains(column) {
+            resolved.stored.push(*column);
+        }
+    }
+    Ok(resolved)
 }
 
 /// Returns the only epoch of a request.

@@ -1,4 +1,4 @@
-//! A cursor and its batches.
+//! A cursor.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,21 +9,24 @@ use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
 
 use crate::error::{Error, Result};
-use crate::format::LevelIntervals;
+use crate::format::{EpochManifest, RunKind};
 use crate::query::access::candidate::readable;
 use crate::query::catalog::Catalog;
+use crate::query::cursor::batch::{CursorBatch, SampledRows};
 use crate::query::cursor::level::{LevelPlan, level_of};
 use crate::query::cursor::order::{goal_of, stands_for};
 use crate::query::cursor::overview::{HELD_BYTES, LevelSource, OverviewState};
 use crate::query::cursor::request::{CursorRequest, Step, unfit};
 use crate::query::cursor::source::{self, Source};
 use crate::query::cursor::units::{UnitRows, Work};
+use crate::query::cursor::weights::Progress;
 use crate::query::execution::batch_columns::BatchColumns;
 use crate::query::execution::pool::{Pool, Ticket};
+use crate::query::execution::read::PackedRows;
 use crate::query::metrics::{Counters, QueryMetrics, add, lap};
 use crate::query::piece::Piece;
 use crate::query::planning::scan::choose;
-use crate::query::request::ResolvedQuery;
+use crate::query::request::{Output, ResolvedQuery};
 use crate::schema::DataType;
 
 /// Number of units from which a step whose matching rows are estimated reads in several rounds.
@@ -32,54 +35,8 @@ const ROUND_UNITS: usize = 8;
 /// Share of the estimated units that a round reads, so that the step does not return many rows too many.
 const ROUND_SHARE: f64 = 0.875;
 
-/// Rows of one page, or of a few pages that follow each other.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct CursorBatch {
-    /// The matching rows.
-    pub rows: RecordBatch,
-    /// Level of detail of the rows. The rows of this level and above are a sample of one row in 8^level.
-    pub level: u8,
-    /// Lower and upper bound of each coordinate of the page's rows, both included. `None` for rows with a NaN
-    /// coordinate.
-    pub bounds: Option<Vec<(f64, f64)>>,
-    /// The receiver that has stored the rows, and the number of its run. All levels of a run share it. `None` if the
-    /// rows are read from the overview: they are of several runs.
-    pub run: Option<(u32, u32)>,
-    /// If levels are in proportion to a column: how this one was sampled, and the values of the rows in the column.
-    weights: Option<(Option<LevelIntervals>, Vec<f64>)>,
-}
-
-impl CursorBatch {
-    /// Returns the number of rows that each of these rows stands for: 8^level. Rows of coarser levels of the same run
-    /// that lie within the bounds stand for as many, once this batch is returned. Where the run of coarser rows is not
-    /// known, use [`Cursor::stands_for`].
-    ///
-    /// `None` if levels are in proportion to a column: see [`CursorBatch::stand_for`].
-    pub fn stands_for(&self) -> Option<u64> {
-        self.weights.is_none().then(|| 8u64.pow(self.level.into()))
-    }
-
-    /// Returns the number of rows that each of these rows stands for among the rows of a level and above: 8^level, or
-    /// numbers that follow from the column to which levels are in proportion. With the level of
-    /// [`Cursor::complete_level`], sums over the batches of this level and above are unbiased, for any place and
-    /// predicate.
-    ///
-    /// `None` if the rows are of a lower level.
-    pub fn stand_for(&self, level: u8) -> Option<Vec<f64>> {
-        if level > self.level {
-            return None;
-        }
-        Some(match &self.weights {
-            None => vec![8f64.powi(level.into()); self.rows.num_rows()],
-            // All rows of level 0 are returned, so none stands for others.
-            Some((None, weights)) => vec![1.0; weights.len()],
-            Some((Some(intervals), weights)) => {
-                weights.iter().map(|weight| intervals.stands_for(level, *weight)).collect()
-            }
-        })
-    }
-}
+/// A column that is read: its position among them, and its type.
+type ReadColumn = (usize, DataType);
 
 /// The rows of some units that are being loaded.
 struct Loading {
@@ -94,6 +51,8 @@ struct Loading {
 pub struct Cursor {
     /// The records, or a copy of them by space.
     records: LevelSource,
+    /// The same without columns that only weights of rows above level 0 need.
+    finest: LevelSource,
     /// Their overview, until the highest level has been read from it.
     overview: Option<OverviewState>,
     resolved: Arc<ResolvedQuery>,
@@ -120,8 +79,13 @@ pub struct Cursor {
     /// Rows that could match, and rows that matched, in the loaded units.
     tested_rows: (u64, u64),
     columns: BatchColumns,
-    /// Position of the column to which levels are in proportion among the columns that are read, and its type.
-    weight: Option<(usize, DataType)>,
+    /// The column to which levels are in proportion.
+    weight: Option<ReadColumn>,
+    /// The coordinates, if they are read of rows above level 0.
+    coordinates: Option<Vec<ReadColumn>>,
+    /// Rows of the epoch with coordinates, by level, if the query has all of them and levels are even: weights are
+    /// normalised to them.
+    placed_rows: Option<Vec<u64>>,
     has_failed: bool,
 }
 
@@ -137,7 +101,11 @@ pub(in crate::query) fn open(
     let Source { catalog, mut resolved, manifest, levels, overview } = source::find(dataset, request, &counters)?;
     resolved.by_page = true;
     resolved.piece = Some(Piece::of_epoch(&manifest));
-    let weight = read_weight(&mut resolved);
+    let read = |column: &usize| read_column(&resolved, *column);
+    let weight = resolved.schema.level_weight().as_ref().and_then(read);
+    let coordinates = resolved.schema.key_columns().iter().map(read).collect();
+    let placed_rows = (resolved.predicate.is_none() && weight.is_none()).then(|| placed_rows(&manifest, levels.count));
+    let finest = of_finest(&resolved, weight);
     let mut rows_of_levels = vec![0; usize::from(levels.count) + 1];
     for choice in choose(&catalog, &resolved, &manifest) {
         if let Some(rows) = rows_of_levels.get_mut(usize::from(level_of(&manifest, choice))) {
@@ -150,6 +118,7 @@ pub(in crate::query) fn open(
     let resolved = Arc::new(resolved);
     Ok(Cursor {
         pool: Pool::new(resolved.threads, &counters.recycler),
+        finest: LevelSource { catalog: catalog.clone(), resolved: Arc::new(finest), is_overview: false },
         records: LevelSource { catalog, resolved: resolved.clone(), is_overview: false },
         overview,
         resolved,
@@ -169,19 +138,39 @@ pub(in crate::query) fn open(
         tested_rows: (0, 0),
         columns: BatchColumns::default(),
         weight,
+        coordinates,
+        placed_rows,
         has_failed: false,
     })
 }
 
-/// Adds the column to which levels are in proportion to those that are read, unless the query returns it. Returns its
-/// position among them, and its type.
-fn read_weight(resolved: &mut ResolvedQuery) -> Option<(usize, DataType)> {
-    let weight = resolved.schema.level_weight()?;
-    let position = resolved.stored.iter().position(|column| *column == weight).unwrap_or_else(|| {
-        resolved.stored.push(weight);
-        resolved.stored.len() - 1
-    });
-    Some((position, resolved.schema.columns()[weight].data_type))
+/// Returns a column among those that are read.
+fn read_column(resolved: &ResolvedQuery, column: usize) -> Option<ReadColumn> {
+    let position = resolved.stored.iter().position(|stored| *stored == column)?;
+    Some((position, resolved.schema.columns()[column].data_type))
+}
+
+/// Returns the query of level 0, whose rows' weights do not depend on their coordinates: without the columns that come
+/// after those of the result and the column to which levels are in proportion.
+fn of_finest(resolved: &ResolvedQuery, weight: Option<ReadColumn>) -> ResolvedQuery {
+    let position = |output: &Output| match output {
+        Output::Stored(position) => Some(position + 1),
+        Output::Epoch => None,
+    };
+    let returned = resolved.output.iter().filter_map(position).chain(weight.map(|(position, _)| position + 1)).max();
+    let stored = resolved.stored[..returned.unwrap_or(0)].to_vec();
+    ResolvedQuery { by_page: true, piece: resolved.piece.clone(), ..resolved.unordered(stored) }
+}
+
+/// Returns the number of rows of each level that have coordinates.
+fn placed_rows(manifest: &EpochManifest, top: u8) -> Vec<u64> {
+    let mut found = vec![0; usize::from(top) + 1];
+    for group in manifest.row_groups.iter().filter(|group| group.kind != RunKind::NanKey) {
+        if let Some(rows) = found.get_mut(usize::from(group.level)) {
+            *rows += group.rows;
+        }
+    }
+    found
 }
 
 impl Cursor {
@@ -213,24 +202,100 @@ impl Cursor {
         self.counters.metrics()
     }
 
-    /// Returns the number of rows that each row of all batches so far stands for, wherever it is. Counts and sums of
-    /// returned rows, times this number, are unbiased estimates over the seeds of datasets, for any box and predicate,
-    /// except for rows with a NaN coordinate, which are all of level 0. Where the cursor is in the middle of a level,
-    /// estimates for small places vary; there, use the level and the bounds of batches.
+    /// Returns the weights of the rows of all batches so far, in their order: the number of rows that each one stands
+    /// for. Counts and sums with these weights are unbiased estimates for any region and predicate, except for rows
+    /// with a NaN coordinate, which are all of level 0 and have the weight 1. `batches` are those of all steps.
+    ///
+    /// The weights add up to the rows of the epoch that have coordinates, if the query has no predicate and no box, and
+    /// levels are not in proportion to a column. If the step ends at a whole level, the weights of some batches can be
+    /// computed before the others have been taken.
+    ///
+    /// Weights are NaN where no estimate is possible: in the middle of the highest level if it is read from a point
+    /// outwards, in the middle of a level if coordinates are not read, and after an error. In the middle of the highest
+    /// level, regions of pages that have not been read have no rows: there, estimates vary over the seeds.
+    pub fn weights(&self, batches: &[CursorBatch]) -> Vec<f64> {
+        let progress = self.progress();
+        let mut weights = progress.weights(batches);
+        let Some(placed_rows) = &self.placed_rows else { return weights };
+        let rows = placed_rows.iter().sum::<u64>() as f64;
+        let rows_of = |batch: &CursorBatch| std::iter::repeat_n(batch.has_places(), batch.rows.num_rows());
+        let is_placed: Vec<bool> = batches.iter().flat_map(rows_of).collect();
+        let sum = match progress {
+            Progress::Whole(level) => self.whole_rows(level),
+            _ => weights.iter().zip(&is_placed).map(|(weight, is_placed)| if *is_placed { *weight } else { 0.0 }).sum(),
+        };
+        if sum > 0.0 {
+            let placed = weights.iter_mut().zip(is_placed).filter(|(_, is_placed)| *is_placed);
+            placed.for_each(|(weight, _)| *weight *= rows / sum);
+        }
+        weights
+    }
+
+    /// Returns the number of rows that rows of a level and above stand for, if each stands for 8^level.
+    fn whole_rows(&self, level: u8) -> f64 {
+        let rows = self.placed_rows.iter().flatten().skip(level.into()).sum::<u64>();
+        rows as f64 * 8f64.powi(level.into())
+    }
+
+    /// Returns the ratio of the highest to the lowest share of rows that have been returned in regions, for rows of the
+    /// same kind: 1 at the end of a level, 8 in the middle of one (more if levels are in proportion to a column),
+    /// infinity in the middle of the highest level, where regions have no rows. [`Cursor::weights`] compensate for a
+    /// finite one. `None` before the first batch.
+    pub fn density_ratio(&self) -> Option<f64> {
+        self.progress().density_ratio()
+    }
+
+    /// Returns what the weights of rows follow from.
+    fn progress(&self) -> Progress<'_> {
+        let top = self.levels.1;
+        if self.has_failed {
+            return Progress::Unknown;
+        }
+        if self.is_finished() {
+            // Finer levels, which need not have been planned, have no rows.
+            return Progress::Whole(0);
+        }
+        let plan_level = self.plan.as_ref().map_or(top, |plan| plan.level);
+        if let Some(Step::Quality(quality)) = self.goal
+            && let (level, 1.0) = goal_of(quality, top)
+            && level <= plan_level
+        {
+            return Progress::Whole(level);
+        }
+        let Some(plan) = &self.plan else { return Progress::Unknown };
+        match plan.level {
+            level if plan.is_done() => Progress::Whole(level),
+            level if plan.is_new() && level < top => Progress::Whole(level + 1),
+            level if level < top => Progress::Within(plan),
+            _ if plan.is_new() => Progress::Unknown,
+            level => Progress::Begun(level, self.near.is_none().then(|| plan.share())),
+        }
+    }
+
+    /// Returns the number of rows that each row of all batches so far stands for, if it is the same for all, and their
+    /// mean in the middle of a level: there, [`Cursor::weights`] tells them apart. Counts and sums of returned rows,
+    /// times this number, are unbiased estimates over the seeds of datasets, for any box and predicate, except for rows
+    /// with a NaN coordinate, which are all of level 0.
     ///
     /// `None` if no estimate is possible: before the first batch, and in the middle of a level that is read from a
     /// point outwards. Also if levels are in proportion to a column, before everything has been returned: then, rows
-    /// stand for different numbers ([`CursorBatch::stand_for`]). The number is that of the goal, even if not all of its
-    /// batches have been taken.
+    /// stand for different numbers. The number is that of the goal, even if not all of its batches have been taken.
     pub fn stands_for(&self) -> Option<f64> {
-        if self.is_finished() {
-            // Finer levels, which need not have been planned, have no rows.
+        let progress = self.progress();
+        if let Progress::Whole(0) = progress {
             return Some(1.0);
         }
         let top = self.levels.1;
-        let (level, share) = self.plan.as_ref().map_or((top, 0.0), |plan| (plan.level, plan.share()));
-        let number = stands_for(level, share, top);
-        let is_random = self.near.is_none() || share == 0.0 || share == 1.0;
+        let number = match progress {
+            Progress::Unknown | Progress::Begun(_, None) => return None,
+            Progress::Whole(level) => match &self.placed_rows {
+                Some(rows) => 8f64.powi(level.into()) * rows.iter().sum::<u64>() as f64 / self.whole_rows(level),
+                None => 8f64.powi(level.into()),
+            },
+            Progress::Begun(level, Some(share)) => stands_for(level, share, top),
+            Progress::Within(plan) => stands_for(plan.level, plan.share(), top),
+        };
+        let is_random = self.near.is_none() || matches!(progress, Progress::Whole(_));
         (self.weight.is_none() && is_random && number.is_finite()).then_some(number)
     }
 
@@ -255,6 +320,19 @@ impl Cursor {
         let ready: usize = self.ready.iter().map(|batch| batch.rows.num_rows()).sum();
         let planned = self.plan.as_ref().map_or(0, LevelPlan::rows_left);
         self.rows_of_levels.iter().sum::<u64>() + planned + self.pending_rows + ready as u64
+    }
+
+    /// Returns the lowest level that a step can complete with at most this many rows, from statistics. The number of
+    /// rows is exact without a predicate and a box. `None` if the level at which the cursor is may have more.
+    pub fn level_within(&self, rows: u64) -> Option<u8> {
+        let planned = self.plan.as_ref().map_or(0, |plan| plan.rows_left() + self.pending_rows);
+        let at = self.plan.as_ref().map_or(self.levels.1, |plan| plan.level);
+        let mut needed = planned;
+        let fits = |level: &u8| {
+            needed += self.rows_of_levels[usize::from(*level)];
+            needed <= rows
+        };
+        (0..=at).rev().take_while(fits).last()
     }
 
     /// Returns whether all rows have been returned.
@@ -327,7 +405,7 @@ impl Cursor {
             Some(overview) if level == self.levels.1 => overview.source.clone(),
             _ => {
                 self.overview = None;
-                self.records.clone()
+                if level == 0 { self.finest.clone() } else { self.records.clone() }
             }
         }
     }
@@ -401,16 +479,29 @@ impl Cursor {
             if count == 0 {
                 continue;
             }
-            let weights = self.weight.map(|(slot, data_type)| (rows.intervals, rows.numbers(slot, data_type)));
+            let sampled = self.sampled(&rows, level);
             let columns = self.columns.of(&[rows], count, &self.resolved, &self.counters.recycler);
             let options = RecordBatchOptions::new().with_row_count(Some(count));
             let rows = RecordBatch::try_new_with_options(self.resolved.arrow.clone(), columns, &options)
                 .map_err(|cause| Error::internal(format!("a batch does not fit its schema: {cause}")))?;
-            self.ready.push_back(CursorBatch { rows, level, bounds, run, weights });
+            self.ready.push_back(CursorBatch { rows, level, bounds, run, sampled });
         }
         lap(&self.counters.merge_ns, &mut clock);
         Ok(())
     }
+
+    /// Returns what the weights of rows of a level follow from.
+    fn sampled(&self, rows: &PackedRows, level: u8) -> SampledRows {
+        let by_column = self.weight.map(|(slot, data_type)| (rows.intervals, rows.numbers(slot, data_type).into()));
+        let coordinates = self.coordinates.as_ref().filter(|_| level > 0);
+        SampledRows { by_column, positions: coordinates.map(|columns| interleaved(rows, columns)) }
+    }
+}
+
+/// Returns the coordinates of rows, one row after another.
+fn interleaved(rows: &PackedRows, coordinates: &[ReadColumn]) -> Arc<[f64]> {
+    let columns: Vec<Vec<f64>> = coordinates.iter().map(|(slot, of)| rows.numbers(*slot, *of)).collect();
+    (0..rows.rows).flat_map(|row| columns.iter().map(move |column| column[row])).collect()
 }
 
 /// Returns the number of units of a level to visit for this many matching rows. Of `tested` rows that could match, so

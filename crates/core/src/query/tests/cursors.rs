@@ -263,47 +263,41 @@ fn ten_steps_read_as_many_bytes_as_one_query() {
     }
 }
 
-/// Returns the weighted numbers of returned rows in 16 x 2 cells: the same weight for all rows, and that of the finest
-/// level or, for rows of coarser levels that no page of the finest level and the same run has within its bounds, eight
-/// times as much.
-pub(super) fn estimates(batches: &[CursorBatch], stands_for: f64, by_id: &BTreeMap<u64, Point>) -> [Vec<f64>; 2] {
+/// Returns the weighted numbers of returned rows in 16 x 2 cells: with the same weight for all rows, and with the
+/// weight of each row.
+fn estimates(cursor: &Cursor, batches: &[CursorBatch], by_id: &BTreeMap<u64, Point>) -> [Vec<f64>; 2] {
     let mut found = [vec![0.0; 32], vec![0.0; 32]];
-    let finest = batches.iter().map(|batch| batch.level).min().unwrap_or(0);
-    let is_complete = stands_for == 8f64.powi(finest.into());
-    for batch in batches {
-        for point in ids(&batch.rows).iter().map(|id| by_id[id]).filter(|point| !point.x.is_nan()) {
-            let cell = (point.x / 4.0) as usize * 2 + usize::from(point.y >= 4.0);
-            found[0][cell] += stands_for;
-            let is_within = |other: &&CursorBatch| {
-                let place = [f64::from(point.x), f64::from(point.y)];
-                let bounds = other.bounds.iter().flatten();
-                (other.run, other.level) == (batch.run, finest)
-                    && bounds.zip(place).all(|((low, high), at)| *low <= at && at <= *high)
-            };
-            let is_refined = is_complete || batches.iter().any(|other| is_within(&other));
-            let level = if is_refined { finest } else { finest + 1 };
-            found[1][cell] += 8f64.powi(level.into());
+    let stands_for = cursor.stands_for().unwrap();
+    let rows = batches.iter().flat_map(|batch| ids(&batch.rows)).zip(cursor.weights(batches));
+    for (id, weight) in rows {
+        let point = by_id[&id];
+        if point.x.is_nan() {
+            assert_eq!(weight, 1.0);
+            continue;
         }
+        let cell = (point.x / 4.0) as usize * 2 + usize::from(point.y >= 4.0);
+        found[0][cell] += stands_for;
+        found[1][cell] += weight;
     }
     found
 }
 
 #[test]
 fn estimates_have_no_bias_at_any_step() {
-    let errors = check_bias(|_| (), 2);
-    // In the middle of level 0, bounds tell where the rows that stand for eight are.
+    let errors = check_bias(|_| ());
+    // In the middle of level 0, weights tell where the rows that stand for eight are.
     assert!(errors[4][1] < 0.5 * errors[4][0], "{errors:?}");
 }
 
-/// Rows of an overview are of several runs, so the bounds of batches do not tell what they stand for.
+/// Rows of an overview are of several runs, whose units may have been read or not.
 #[test]
 fn estimates_that_begin_with_an_overview_have_no_bias() {
-    check_bias(|storage| assert_eq!(add_overview(storage, 1 << 20, 10), [1]), 1);
+    check_bias(|storage| assert_eq!(add_overview(storage, 1 << 20, 10), [1]));
 }
 
-/// Checks that the first `kinds` of estimates have no bias, at several qualities, of datasets to which `add` may have
-/// added an index. Returns the squared errors of each quality.
-fn check_bias(add: impl Fn(&Arc<dyn Storage>), kinds: usize) -> Vec<[f64; 2]> {
+/// Checks that estimates have no bias, at several qualities, of datasets to which `add` may have added an index.
+/// Returns the squared errors of each quality.
+fn check_bias(add: impl Fn(&Arc<dyn Storage>)) -> Vec<[f64; 2]> {
     let (seeds, shape) = (200u64, (2, 2, 1_500));
     let qualities = [0.01, 0.07, 0.125, 0.3, 0.6];
     let mut sums = vec![[0.0f64; 4]; qualities.len() * 32];
@@ -329,10 +323,13 @@ fn check_bias(add: impl Fn(&Arc<dyn Storage>), kinds: usize) -> Vec<[f64; 2]> {
         for (number, quality) in qualities.into_iter().enumerate() {
             batches.extend(take(&mut cursor, Step::Quality(quality)));
             let stands_for = cursor.stands_for().unwrap();
-            assert!((stands_for * quality - 1.0).abs() < 0.5, "{stands_for} at {quality}");
-            let [everywhere, by_bounds] = estimates(&batches, stands_for, &by_id);
+            // Runs have six pages, so the share that is read is not the quality.
+            assert!((0.4..2.5).contains(&(stands_for * quality)), "{stands_for} at {quality}");
+            let [everywhere, by_place] = estimates(&cursor, &batches, &by_id);
+            let placed = by_id.values().filter(|point| !point.x.is_nan()).count() as f64;
+            assert!((by_place.iter().sum::<f64>() / placed - 1.0).abs() < 1e-9);
             for cell in 0..32 {
-                let deviations = [everywhere[cell] - truth[cell], by_bounds[cell] - truth[cell]];
+                let deviations = [everywhere[cell] - truth[cell], by_place[cell] - truth[cell]];
                 let sum = &mut sums[number * 32 + cell];
                 for (kind, deviation) in deviations.into_iter().enumerate() {
                     sum[2 * kind] += deviation;
@@ -343,16 +340,75 @@ fn check_bias(add: impl Fn(&Arc<dyn Storage>), kinds: usize) -> Vec<[f64; 2]> {
         }
     }
     for (place, sum) in sums.iter().enumerate() {
-        // Bounds are a little smaller than the places of pages, whose coarse rows count as those of unread pages.
-        for (kind, slack) in [(0, 0.0), (1, 4.0)].into_iter().take(kinds) {
+        for kind in 0..2 {
             let mean = sum[2 * kind] / seeds as f64;
             let error = (sum[2 * kind + 1] / seeds as f64 / seeds as f64).sqrt();
-            // In the middle of the coarsest level, no coarser rows stand for those of pages that have not been read.
-            let applies = kind == 0 || place / 32 > 0;
-            assert!(!applies || mean.abs() < 4.5 * error + slack, "kind {kind}, place {place}: {mean} +- {error}");
+            assert!(mean.abs() < 4.5 * error, "kind {kind}, place {place}: {mean} +- {error}");
         }
     }
     errors
+}
+
+/// Returns the shares of rows that have been returned within and outside the boxes of read units of the lowest level.
+fn densities(batches: &[CursorBatch], by_id: &BTreeMap<u64, (u32, u32, Point)>) -> [f64; 2] {
+    let finest = batches.iter().map(|batch| batch.level).min().unwrap();
+    let read: Vec<&CursorBatch> = batches.iter().filter(|batch| batch.level == finest).collect();
+    let is_read = |(rank, run, point): &(u32, u32, Point)| {
+        let at = [f64::from(point.x), f64::from(point.y)];
+        let within = |batch: &&&CursorBatch| {
+            let bounds = batch.bounds.iter().flatten();
+            batch.run == Some((*rank, *run)) && bounds.zip(at).all(|((low, high), at)| *low <= at && at <= *high)
+        };
+        read.iter().any(|batch| within(&batch))
+    };
+    let placed = || by_id.values().filter(|(.., point)| !point.x.is_nan());
+    let returned: Vec<u64> = batches.iter().flat_map(|batch| ids(&batch.rows)).collect();
+    let counts = |inside: bool| {
+        let rows = placed().filter(|point| is_read(point) == inside).count() as f64;
+        returned.iter().filter(|id| !by_id[*id].2.x.is_nan() && is_read(&by_id[*id]) == inside).count() as f64 / rows
+    };
+    [counts(true), counts(false)]
+}
+
+#[test]
+fn the_density_ratio_is_that_of_regions() {
+    let storage = memory();
+    let runs = points(9, 2, (2, 2, 6_000));
+    write_pages(&storage, Some(Levels { count: 2, seed: 9 }), &runs, 64);
+    let by_id: BTreeMap<u64, (u32, u32, Point)> = runs
+        .iter()
+        .flat_map(|(rank, run, points)| points.iter().map(|point| (point.id, (*rank, *run, *point))))
+        .collect();
+    let at = |quality: f64, near: bool| {
+        let request = CursorRequest::new(Query::new().epochs(1).columns(["id"]));
+        let request = if near { request.near([40.0, 1.0]) } else { request };
+        let mut cursor = open(&storage).cursor(&request).unwrap();
+        assert_eq!(cursor.density_ratio(), None);
+        let batches = take(&mut cursor, Step::Quality(quality));
+        let is_known = cursor.weights(&batches).iter().all(|weight| weight.is_finite());
+        (cursor.density_ratio().unwrap(), densities(&batches, &by_id), is_known)
+    };
+    for near in [false, true] {
+        for quality in [0.07, 0.5] {
+            let (ratio, [read, other], is_known) = at(quality, near);
+            let found = read / other;
+            assert!(ratio == 8.0 && (6.5..9.5).contains(&found) && is_known, "{found} at {quality}");
+        }
+        for quality in [1.0 / 64.0, 0.125, 1.0] {
+            assert_eq!((at(quality, near).0, at(quality, near).2), (1.0, true));
+        }
+        let (ratio, [read, other], is_known) = at(0.005, near);
+        assert!(ratio.is_infinite() && read > 0.0 && other == 0.0, "{ratio}, {read}, {other}");
+        assert_eq!(is_known, !near, "nothing stands for what is far");
+    }
+    // Weights in the middle of a level need the positions of rows.
+    let request = CursorRequest::new(Query::new().epochs(1).columns(["id"])).without_positions();
+    let mut cursor = open(&storage).cursor(&request).unwrap();
+    let whole = take(&mut cursor, Step::Quality(0.125));
+    assert!((cursor.weights(&whole).iter().sum::<f64>() - 24_000.0).abs() < 1e-6);
+    let batches: Vec<CursorBatch> = whole.into_iter().chain(take(&mut cursor, Step::Quality(0.5))).collect();
+    let weights = cursor.weights(&batches);
+    assert!(weights.iter().any(|weight| weight.is_nan()) && weights.iter().any(|weight| weight.is_finite()));
 }
 
 #[test]

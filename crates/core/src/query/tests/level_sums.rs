@@ -45,6 +45,10 @@ fn check(found: &SumEstimate, truth: &[f64], sampled: &[f64], stands_for: f64, m
         assert_eq!(found.error, Some(0.0));
         return;
     }
+    if sampled.len() < 30 {
+        assert_eq!(found.error, None);
+        return;
+    }
     let unit = f64::sqrt(stands_for * (stands_for - 1.0));
     let squares: f64 = sampled.iter().map(|value| value * value).sum();
     if squares > 0.0 {
