@@ -101,7 +101,7 @@ install-libraries:
 	@install -m 755 '$(MPI_OUT)'/*.so '$(PREFIX)/lib/'
 	@mkdir -p '$(PREFIX)/lib/pkgconfig'
 	@for name in turbidite turbidite-mpi; do \
-		sed 's|@VERSION@|$(VERSION)|' "crates/capi/$$name.pc.in" \
+		sed 's|@PREFIX@|'"$$(cd '$(PREFIX)' && pwd)"'|; s|@VERSION@|$(VERSION)|' "crates/capi/$$name.pc.in" \
 			> '$(PREFIX)/lib/pkgconfig/'"$$name.pc"; done
 	@mkdir -p '$(PREFIX)/lib/cmake/Turbidite'
 	@install -m 644 crates/capi/TurbiditeConfig.cmake '$(PREFIX)/lib/cmake/Turbidite/'

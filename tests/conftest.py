@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import sys
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,9 @@ from support import vpic
 from support.command import answer, turbidite
 from support.preload import empty_spool
 from support.tools import NO_SKIPS, skips_are_forbidden
+
+# The command finds the readers of the package in the interpreter of the tests.
+os.environ.setdefault("TURBIDITE_PYTHON", sys.executable)
 
 # Structures so small that a few hundred thousand records fill many of them: merging, page pruning, rolling over to new
 # files and double buffering all happen. Tables made of eight points are wrong soon, which makes strays;

@@ -331,7 +331,7 @@ static void part_schemas(void) {
         memcpy(other, SCHEMA, sizeof other);
         if (rank == odd) other[2].type = 77;
         turbidite_status status = turbidite_open(dataset_path, other, COLUMNS, "energy", &options, transport, &dataset);
-        check_failure("impossible schema", status, TURBIDITE_USAGE, "77 is not one of");
+        check_failure("impossible schema", status, TURBIDITE_USAGE, "77 of column 'momentum' is not one of");
         CHECK(dataset == NULL);
     }
     dataset = open_dataset(TURBIDITE_IF_EXISTS_ERROR);

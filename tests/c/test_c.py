@@ -94,7 +94,7 @@ def test_the_installed_headers_are_those_of_the_checkout():
 def test_exported_names_of_the_c_library():
     """Those of the header, and those that refuse programs of ABI version 1."""
     names = declared(HEADER) - INLINE
-    assert VERSIONED | {"turbidite_query", "turbidite_get", "turbidite_tracks"} <= names and len(names) == 37
+    assert VERSIONED | {"turbidite_query", "turbidite_get", "turbidite_tracks"} <= names and len(names) == 39
     assert exported(library("libturbidite.so")) == names | {f"{name}_abi2" for name in VERSIONED}
 
 

@@ -216,7 +216,7 @@ static void mistakes(const char *path) {
     REFUSED(TURBIDITE_USAGE, "timesteps", wrong.id = "epoch");
     REFUSED(TURBIDITE_USAGE, "energie", wrong.columns = missing; wrong.column_count = 1);
     REFUSED(TURBIDITE_USAGE, "columns", wrong.columns = unnamed; wrong.column_count = 1);
-    REFUSED(TURBIDITE_USAGE, "'5..' is not a range", wrong.epochs = "5..");
+    REFUSED(TURBIDITE_USAGE, "'5..' is neither an epoch", wrong.epochs = "5..");
     REFUSED(TURBIDITE_FAILED, "epoch 9 does not exist", wrong.epochs = "9");
     REFUSED(TURBIDITE_USAGE, "'nothing'", wrong.use = "nothing");
     REFUSED(TURBIDITE_USAGE, "ids", wrong.of = "energy > 1");

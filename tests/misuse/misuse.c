@@ -40,7 +40,10 @@ static void tell(const char *call, turbidite_status status) {
     if (status == TURBIDITE_OK || status == TURBIDITE_SKIPPED) return;
     printf("%d %.*s: %s\n", (int)status, (int)strcspn(call, "("), call, turbidite_last_error());
 #ifdef WITH_MPI
-    if (all("aborts")) MPI_Abort(MPI_COMM_WORLD, 1);
+    if (all("aborts")) {
+        MPI_Abort(MPI_COMM_WORLD, 1);
+        exit(1);
+    }
 #endif
 }
 #define TRY(call) tell(#call, call)

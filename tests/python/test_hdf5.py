@@ -313,7 +313,7 @@ def test_openpmd_without_its_library(tmp_path):
     (tmp_path / "lean" / "openpmd_api.py").write_text("raise ImportError('openpmd_api')\n")
     code = (
         "from turbidite.sources.detect import source_class\nfrom turbidite.sources.catalogue import Options\nimport sys\n"
-        "kind = source_class(None, sys.argv[1])\ncatalogue = kind.scan(Options(sys.argv[1]))\n"
+        "options = Options(sys.argv[1])\nkind = source_class(None, options)\ncatalogue = kind.scan(options)\n"
         "print(*kind(catalogue).read(catalogue.epochs[0], 0, 9)[0])"
     )
     environment = {"PYTHONPATH": f"{tmp_path / 'lean'}:{':'.join(sys.path)}"}

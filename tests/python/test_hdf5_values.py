@@ -314,7 +314,7 @@ def filtered(file: h5py.File, name: str, values: numpy.ndarray, chunks: tuple[in
 
 def values_of(path, **options) -> tuple[dict[str, numpy.ndarray], int]:
     """The values of all epochs, read in this process, and the number of blocks."""
-    kind = source_class(None, str(path))
+    kind = source_class(None, Options(str(path)))
     catalogue = kind.scan(Options(str(path), **options))
     source = kind(catalogue)
     blocks = [

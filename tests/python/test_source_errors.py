@@ -49,19 +49,19 @@ def test_requests_that_are_none_are_refused(tmp_path):
             {"open": 3},
             {"close": {}},
             {"read": {"epoch": 1}},
-            {"open": {"version": 1, "path": "x", "colour": 1}},
+            {"open": {"version": 2, "path": "x", "colour": 1}},
         ):
             with pytest.raises(Refused) as caught:
                 reader.ask(request)
             assert caught.value.kind == "usage"
         with pytest.raises(Refused, match="different releases"):
-            reader.ask({"open": {"version": 2, "path": "x"}})
+            reader.ask({"open": {"version": 3, "path": "x"}})
         with pytest.raises(Refused, match="not one of an open source"):
-            reader.ask({"read": {"epoch": 1, "first": 0, "rows": 1}})
+            reader.ask({"read": {"epoch": 1, "rank": 0, "first": 0, "rows": 1}})
         reader.open(tmp_path / "p.npz", epoch=1)
         for epoch, first, rows in ((2, 0, 1), (1, 5, 10), (1, 0, 9999), (1, -1, 1), (1, 10_000, 1)):
             with pytest.raises(Refused) as caught:
-                reader.ask({"read": {"epoch": epoch, "first": first, "rows": rows}})
+                reader.ask({"read": {"epoch": epoch, "rank": 0, "first": first, "rows": rows}})
             assert caught.value.kind == "usage"
         assert reader.epoch(1)["x"].tolist() == list(range(10_000))
         with pytest.raises(Refused, match="index"):
@@ -70,8 +70,8 @@ def test_requests_that_are_none_are_refused(tmp_path):
 
 def test_a_command_that_is_gone_ends_the_reader(tmp_path):
     numpy.savez(tmp_path / "p.npz", x=numpy.arange(1_000_000))
-    stated = {"version": 1, "path": str(tmp_path / "p.npz"), "epoch": 1}
-    requests = [{"open": stated}, {"read": {"epoch": 1, "first": 0, "rows": 524_288}}]
+    stated = {"version": 2, "path": str(tmp_path / "p.npz"), "epoch": 1}
+    requests = [{"open": stated}, {"read": {"epoch": 1, "rank": 0, "first": 0, "rows": 524_288}}]
     process = subprocess.Popen([sys.executable, "-m", "turbidite.sources"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     process.stdin.write("".join(json.dumps(request) + "\n" for request in requests).encode())
     process.stdin.flush()
@@ -118,10 +118,10 @@ def test_two_files_of_one_epoch(tmp_path):
     check(refusal(tmp_path / "a_*.npz"), "failed", tmp_path / "a_01.npz", str(tmp_path / "a_1.npz"), "epoch 1")
     for name in ("x_1.h5", "y_1.h5"):
         write_openpmd(tmp_path / name, {1: rows_of(3)})
-    check(refusal(tmp_path / "?_1.h5"), "failed", tmp_path / "x_1.h5", str(tmp_path / "y_1.h5"), "epoch 1")
+    check(refusal(tmp_path, format="openpmd"), "failed", tmp_path / "x_1.h5", str(tmp_path / "y_1.h5"), "epoch 1", "{rank}", "last")
     for name in ("x.dump", "y.dump"):
         write_lammps(tmp_path / name, {7: rows_of(3)})
-    check(refusal(tmp_path / "?.dump"), "failed", tmp_path / "x.dump", str(tmp_path / "y.dump"), "epoch 7")
+    check(refusal(tmp_path, format="lammps"), "failed", tmp_path / "x.dump", str(tmp_path / "y.dump"), "epoch 7", "{rank}", "last")
     text = (tmp_path / "x.dump").read_text()
     (tmp_path / "x.dump").write_text(text + text)
     check(refusal(tmp_path / "x.dump"), "failed", tmp_path / "x.dump", "epoch 7 twice")

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy
 import pyarrow.dataset
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from support import lammps_texts
@@ -63,7 +63,9 @@ def expected(parts: list[str], which: str | None) -> tuple[dict[int, Read], list
         return {}, [*wrong.args]
     labels = [step.label for step in steps]
     repeated = sorted({label for label in labels if labels.count(label) > 1})
-    reasons = [f"epoch {repeated[0]}"] if repeated and which is None else []
+    reasons = ["--if-repeated last"] if repeated and which is None else []
+    # Files of the same single step are its parts, which test_parts.py reads.
+    assume(not reasons or len(parts) == 1 or len({*labels}) > 1)
     kept = dict(sorted({step.label: step for step in (steps if which == "last" else reversed(steps))}.items()))
     reasons += [word for step in kept.values() for word in step.wrong]
     filled = [step for step in steps if any(map(len, step.columns.values()))] or steps
@@ -83,7 +85,7 @@ def test_the_reader_agrees_with_the_text(reader, place, text, form):
             for epoch in catalogue["epochs"]:
                 reader.epoch(epoch["epoch"])
         message = str(caught.value)
-        assert any(word in message for word in reasons) or (text.defect == "cut" and "file ends" in message), (reasons, message)
+        assert any(word in message for word in reasons) or (text.defect == "cut" and ("file ends" in message or "the file is empty" in message)), (reasons, message)
         return
     catalogue = reader.open(source, format="LAMMPS", if_repeated=which)
     assert [epoch["epoch"] for epoch in catalogue["epochs"]] == list(wanted)

@@ -18,7 +18,7 @@ BLOCK_ROWS = 1_000
 
 READER = """\
 #!{python}
-import json, os, sys
+import json, os, signal, sys
 import numpy
 ROWS, BLOCK_ROWS, MODE, RELEASE = {rows}, {block_rows}, {mode!r}, {release!r}
 out = sys.stdout.buffer
@@ -47,6 +47,8 @@ for line in sys.stdin:
     values = (ids * 0.5 + read["epoch"]).astype("f8").tobytes() + ids.tobytes()
     if MODE == "crash" and read["first"] >= 4000:
         os.abort()
+    if MODE == "signal" and read["first"] == 4000:
+        os.kill(os.getppid(), signal.SIGTERM)
     if MODE == "short" and read["first"] == 4000:
         say(dict(rows=read["rows"] - 1))
     elif MODE == "refuse" and read["first"] == 4000:
@@ -152,6 +154,15 @@ def test_a_package_of_another_release_is_refused(reader, tmp_path, release, word
     assert words in said and f"this command is release {RELEASE}" in said and "TURBIDITE_PYTHON" in said, said
     assert str(tmp_path / "python3") in said and "file_%T.h5" in said
     assert '"read"' not in log.read_text() and not (tmp_path / "ds").exists()
+
+
+def test_a_signal_discards_the_open_epoch_of_a_command_that_follows(reader, tmp_path):
+    """The reader sends the signal, while it reads the first of two epochs."""
+    reader(mode="signal")
+    done = turbidite("ingest", "file_%T.h5", "--out", tmp_path / "ds", "--key", "x", "--follow")
+    assert "epoch 3" not in done.stdout, done.stdout
+    assert answer("inspect", tmp_path / "ds")["epochs"] == [] and answer("salvage", tmp_path / "ds")["unfinished"] == []
+    assert not list(tmp_path.glob("ds/data/*"))
 
 
 @pytest.mark.parametrize(

@@ -155,6 +155,54 @@ def test_folders_ranks_derivations_and_opaque_bytes(tmp_path):
     assert answer(*base, "--out", tmp_path / "defaults", "--columns", "f64", "--epochs", 100)["ranks"] == 3
 
 
+@pytest.mark.parametrize(
+    ("name", "pattern"),
+    [
+        ("step-{epoch}", "step-%T.parquet"),
+        ("step-{epoch:06}.{rank}", "step-%06T.{rank}.parquet"),
+        ("{epoch}/part-{rank:05}", "{epoch}/part-*.parquet"),
+        ("step-{epoch}", "step-*.parquet"),
+    ],
+)
+def test_patterns_need_no_layout(tmp_path, name, pattern):
+    """The columns of every second file are in another order."""
+    rows = table()
+    ranks = 3 if "rank" in name else 1
+    for epoch in (100, 200):
+        for rank in range(ranks):
+            path = tmp_path / "run" / f"{name.format(epoch=epoch, rank=rank)}.parquet"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            columns = rows.column_names[:: -1 if (epoch + rank) % 2 else 1]
+            share = ROWS // ranks
+            pyarrow.parquet.write_table(rows.select(columns).slice(rank * share, share), path)
+    report = answer("ingest", tmp_path / "run" / pattern, "--out", tmp_path / "ds", "--key", "f64", "--epochs", "100..200")
+    assert [epoch["rows"] for epoch in report["epochs"]] == [ROWS // ranks * ranks] * 2
+    with duckdb.connect() as connection:
+        found = connection.execute(
+            f"SELECT row, f64 FROM read_parquet('{tmp_path}/ds/data') WHERE epoch = 200 ORDER BY row"
+        ).fetchnumpy()
+    assert numpy.array_equal(found["f64"], rows.column("f64").to_numpy()[: len(found["f64"])])
+
+
+def test_parts_that_are_missing_or_broken(tmp_path):
+    for epoch in (1, 2):
+        for rank in range(3):
+            pyarrow.parquet.write_table(table(), tmp_path / f"s-{epoch}.{rank:02}.parquet")
+    arguments = ["ingest", tmp_path / "s-%T.{rank}.parquet", "--key", "f64", "--out"]
+    (tmp_path / "s-2.01.parquet").unlink()
+    said = turbidite(*arguments, tmp_path / "a", expect=FAILED).stderr
+    assert "s-2.01.parquet is missing: epoch 2 has 2 of 3 ranks" in said and "--allow-missing-ranks" in said
+    assert answer(*arguments, tmp_path / "a", "--allow-missing-ranks")["rows"] == 5 * ROWS
+    (tmp_path / "s-2.02.parquet").write_bytes(b"PAR1")
+    assert answer(*arguments, tmp_path / "b", "--epochs", 1)["rows"] == 3 * ROWS
+    said = turbidite(*arguments, tmp_path / "c", "--epochs", 3, expect=USAGE).stderr
+    assert "has no epoch 3; it has 1, 2" in said
+    said = turbidite("ingest", tmp_path / "s-*.parquet", "--key", "f64", "--out", tmp_path / "d", expect=USAGE).stderr
+    assert "put {epoch} into the pattern" in said and "{rank}" in said
+    said = turbidite("ingest", tmp_path / "t-%T.parquet", "--key", "f64", "--out", tmp_path / "d", expect=FAILED).stderr
+    assert "no file matches" in said
+
+
 def test_our_own_files_are_a_source_too(default_dataset, tmp_path):
     """A dataset's data folder, and the output of a query, whose epoch column has to be dropped."""
     epoch = max(default_dataset.epochs)

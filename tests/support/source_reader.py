@@ -54,14 +54,14 @@ class Reader:
 
     def open(self, path, **options) -> dict:
         stated = dict.fromkeys(("format", "species", "columns", "epoch", "index"))
-        self.catalogue = self.ask({"open": {"version": 1, "path": str(path), **stated, **options}})
-        assert sorted(self.catalogue) == ["columns", "epochs", "format", "index", "notes"]
-        labels = [epoch["epoch"] for epoch in self.catalogue["epochs"]]
-        assert labels == sorted(set(labels))
+        self.catalogue = self.ask({"open": {"version": 2, "path": str(path), **stated, **options}})
+        assert sorted(self.catalogue) == ["columns", "epochs", "format", "index", "labels", "left_out", "notes"]
+        parts = [(epoch["epoch"], epoch["rank"]) for epoch in self.catalogue["epochs"]]
+        assert parts == sorted(set(parts))
         return self.catalogue
 
-    def block(self, epoch: int, first: int, rows: int) -> dict[str, numpy.ndarray]:
-        assert self.ask({"read": {"epoch": epoch, "first": first, "rows": rows}}) == {"rows": rows}
+    def block(self, epoch: int, first: int, rows: int, rank: int = 0) -> dict[str, numpy.ndarray]:
+        assert self.ask({"read": {"epoch": epoch, "rank": rank, "first": first, "rows": rows}}) == {"rows": rows}
         found = {}
         for column in self.catalogue["columns"]:
             dtype = dtype_of(column["type"])
@@ -69,16 +69,16 @@ class Reader:
         return found
 
     def epoch(self, label: int) -> dict[str, numpy.ndarray]:
-        """The rows of an epoch, of which the blocks are read in a scattered order."""
-        [epoch] = [epoch for epoch in self.catalogue["epochs"] if epoch["epoch"] == label]
-        begins = list(range(0, epoch["records"], epoch["block_rows"]))
-        scattered = numpy.random.default_rng(label).permutation(begins).tolist()
-        blocks = {begin: self.block(label, begin, min(epoch["block_rows"], epoch["records"] - begin)) for begin in scattered}
+        """The rows of an epoch, of which the blocks are read in a scattered order, and the parts follow each other."""
         names = [(column["name"], dtype_of(column["type"])) for column in self.catalogue["columns"]]
-        return {
-            name: numpy.concatenate([numpy.empty(0, dtype), *(blocks[begin][name] for begin in begins)])
-            for name, dtype in names
-        }
+        rows = [{name: numpy.empty(0, dtype) for name, dtype in names}]
+        for part in (epoch for epoch in self.catalogue["epochs"] if epoch["epoch"] == label):
+            begins = list(range(0, part["records"], part["block_rows"]))
+            scattered = numpy.random.default_rng(label).permutation(begins).tolist()
+            counts = {begin: min(part["block_rows"], part["records"] - begin) for begin in begins}
+            blocks = {begin: self.block(label, begin, counts[begin], part["rank"]) for begin in scattered}
+            rows += [blocks[begin] for begin in begins]
+        return {name: numpy.concatenate([block[name] for block in rows]) for name, _ in names}
 
 
 def read(path, **options) -> tuple[dict, dict[int, dict[str, numpy.ndarray]]]:

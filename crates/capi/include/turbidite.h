@@ -71,8 +71,8 @@ uint32_t turbidite_abi_version(void);
 const char *turbidite_last_error(void);
 
 /* Turns off (0) or on (the default) that failed calls of turbidite_open to turbidite_close, and those of
- * turbidite_mpi.h, print their message on standard error. Of an error that all ranks return, rank 0 prints it,
- * before another rank returns it. A collective call that has waited for a minute without progress prints that, too. */
+ * turbidite_mpi.h, print their message on standard error. Of an error that all ranks return, rank 0 prints it, before
+ * another rank returns it. A collective call that has waited for a minute without progress prints that, too. */
 void turbidite_print_errors(int32_t print);
 
 /* For bindings and libraries between the program and this one: records the message of a failed call that did not reach

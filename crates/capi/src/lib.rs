@@ -5,9 +5,9 @@
 //! pointers are valid, or NULL where NULL is allowed, and one thread at a time uses a handle.
 //!
 //! Map: `abi` refuses programs of earlier headers, `status` converts results to statuses and stores the last error,
-//! `messages` prints errors before other ranks learn of them, `launch` detects ranks without a transport, `text` reads C
-//! strings, `structs` mirrors the header's structs, and `process` is what all datasets share. `opening`,
-//! `writing`, `reading`, `cursors`, `trajectories` and `histograms` export the functions, and `tests` calls them.
+//! `messages` prints errors before other ranks learn of them, `launch` detects ranks without a transport, `text` reads
+//! C strings, `structs` mirrors the header's structs, and `process` is what all datasets share. `opening`, `writing`,
+//! `reading`, `cursors`, `trajectories` and `histograms` export the functions, and `tests` calls them.
 
 pub mod abi;
 pub mod cursors;

@@ -1,8 +1,8 @@
 //! Converts results to status codes, stores the error message for `turbidite_last_error`, and prints it.
 //!
 //! Programs that ignore statuses are common, so that failed calls of the writing side print their message by default,
-//! as in HDF5. Of an error that all ranks return, rank 0 prints it, before the other ranks learn of it
-//! ([`Messages`](crate::messages::Messages)): programs call `MPI_Abort` when a call fails.
+//! as in HDF5. Of an error that all ranks return, rank 0 prints it, before the other ranks learn of it (`messages`):
+//! programs call `MPI_Abort` when a call fails.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
@@ -70,8 +70,8 @@ pub(crate) struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Runs the body of the call like [`answer`], and prints the message if it fails. An error that all ranks return has
-    /// been printed.
+    /// Runs the body of the call like [`answer`], and prints the message if it fails. An error that all ranks return
+    /// has been printed.
     pub(crate) fn answer(self, body: impl FnOnce() -> Result<i32, Error>) -> i32 {
         answer_and(self.dataset, body, |error, message| {
             let is_collective = matches!(error, Some(Error::Refused { .. } | Error::EpochFailed { .. }));

@@ -66,6 +66,7 @@ pub(crate) fn main() -> ExitCode {
 
 fn run(line: &CommandLine) -> Result<(), Failure> {
     match &line.command {
+        Command::Ingest(command) if command.follows() => commands::follow::run(command, line.json),
         Command::Ingest(command) => command.run(line.json),
         Command::Query(command) => command.run(line.json),
         Command::Get(command) => command.run(line.json),

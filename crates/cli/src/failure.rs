@@ -39,6 +39,9 @@ pub(crate) enum Failure {
     /// An internal invariant was violated.
     #[error("internal error: {0}; please report this with the command that was run")]
     Internal(String),
+    /// A signal has requested the end of the command.
+    #[error("interrupted by a signal")]
+    Interrupted,
     /// Standard output is closed.
     #[error("standard output is closed")]
     OutputClosed,
@@ -63,6 +66,7 @@ impl Failure {
             | Self::Unverified(_)
             | Self::Unplaced(_)
             | Self::Internal(_)
+            | Self::Interrupted
             | Self::OutputClosed => ErrorClass::Failed,
         }
     }

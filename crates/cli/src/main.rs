@@ -3,7 +3,7 @@
 //! `command_line` runs one of the `commands`, each of which is a module with its options, its work and its messages.
 //! `turbidite_source` reads records, and `output` writes rows. `report` creates HTML pages. `spool` finds files left by
 //! killed runs of the preload library. `progress` tells programs of the progress. `text` formats numbers, and `failure`
-//! defines exit codes and messages. `mpi` finds other ranks under mpiexec.
+//! defines exit codes and messages. `mpi` finds other ranks under mpiexec, and `interrupt` catches signals.
 //!
 //! Results are printed on standard output. Progress, notes and errors are printed on standard error. With `--json` both
 //! are machine-readable.
@@ -15,6 +15,7 @@ mod commands;
 #[cfg(test)]
 mod corpora;
 mod failure;
+mod interrupt;
 mod mpi;
 mod output;
 mod progress;

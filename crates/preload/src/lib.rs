@@ -22,10 +22,10 @@
 //! LAMMPS' doubles to the configured types. `pending` holds the open and closed files of each epoch, `past` holds the
 //! epochs that are already indexed, and `growing` follows files of several epochs. `spool` holds files until they are
 //! indexed, if the index replaces them. `config` reads the configuration, and `process` holds it from the first call
-//! on. `world` is the set of ranks. `notices`, `nearest`, `summary` and `advice` produce messages, and `printed` knows those of other ranks. `guard`
-//! distinguishes the program's calls from ours. `locking` lets a process end while another thread waits, `leaving`
-//! empties the spool before other ends, and `progress` counts its steps. `role` distinguishes this process from its
-//! children, and `own_descriptors` our descriptors from the program's.
+//! on. `world` is the set of ranks. `notices`, `nearest`, `summary` and `advice` produce messages, and `printed` knows
+//! those of other ranks. `guard` distinguishes the program's calls from ours. `locking` lets a process end while
+//! another thread waits, `leaving` empties the spool before other ends, and `progress` counts its steps. `role`
+//! distinguishes this process from its children, and `own_descriptors` our descriptors from the program's.
 
 mod advice;
 mod config;

@@ -1,10 +1,11 @@
 //! The catalogue of a source's files, in any format.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use turbidite::Column;
 
+use crate::epochs::LeftOut;
 use crate::field::Field;
 use crate::filler::Filler;
 #[cfg(feature = "package")]
@@ -62,9 +63,35 @@ pub struct Source {
     pub(crate) form: Form,
     pub(crate) record_bytes: usize,
     pub(crate) notes: Vec<String>,
+    /// All epochs of the files, whether they are read or not.
+    pub(crate) labels: BTreeSet<u64>,
+    pub(crate) left_out: Vec<LeftOut>,
 }
 
 impl Source {
+    /// Returns a source of which nothing can be read yet, and why.
+    pub(crate) fn without_epochs(reason: String) -> Self {
+        let form = RecordForm { fields: Vec::new(), filler: None, header_bytes: 0, constants: Vec::new() };
+        Self {
+            epochs: BTreeMap::new(),
+            form: Form::Records(form),
+            record_bytes: 0,
+            notes: Vec::new(),
+            labels: BTreeSet::new(),
+            left_out: vec![LeftOut { epoch: None, reason }],
+        }
+    }
+
+    /// Returns all epochs that the files have, whether they are read or not.
+    pub fn labels(&self) -> &BTreeSet<u64> {
+        &self.labels
+    }
+
+    /// Returns the epochs that are not read because they are not whole.
+    pub fn left_out(&self) -> &[LeftOut] {
+        &self.left_out
+    }
+
     /// Returns the epochs, ascending.
     pub fn epochs(&self) -> impl Iterator<Item = u64> {
         self.epochs.keys().copied()
@@ -79,12 +106,31 @@ impl Source {
     /// for epochs in one Parquet file, or in files that the package reads, the number of ranks that can read in
     /// parallel.
     pub fn ranks(&self) -> u32 {
+        // A rank holds a block of a file that the package reads, however many files there are.
+        let holds_blocks = self.holds_blocks();
         let ranks = |files: &Vec<RecordFile>| match files.as_slice() {
             [only] => only.row_groups.len().clamp(1, MOST_ASSUMED_RANKS),
+            files if holds_blocks => files.len().clamp(1, MOST_ASSUMED_RANKS),
             files => files.len(),
         };
         // The number of files fits u32, since the ranks do.
         self.epochs.values().map(|files| ranks(files) as u32).max().unwrap_or(0)
+    }
+
+    /// Returns the places from which the source may be read again, once its epochs have been read, if there are any.
+    #[cfg(feature = "package")]
+    pub fn resume(&self) -> Option<String> {
+        if let Form::Blocks(form) = &self.form { form.resume() } else { None }
+    }
+
+    #[cfg(feature = "package")]
+    fn holds_blocks(&self) -> bool {
+        matches!(self.form, Form::Blocks(_))
+    }
+
+    #[cfg(not(feature = "package"))]
+    fn holds_blocks(&self) -> bool {
+        false
     }
 
     /// Returns the number of records in an epoch.

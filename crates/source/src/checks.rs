@@ -155,6 +155,11 @@ impl Checks {
         })
     }
 
+    /// Returns whether headers state the number of records.
+    pub(crate) fn count_records(&self) -> bool {
+        self.records.is_some()
+    }
+
     /// Returns the number of header bytes that the checks need.
     pub fn header_bytes(&self) -> usize {
         let magic = self.magic.iter().map(|magic| magic.offset + magic.bytes.len());

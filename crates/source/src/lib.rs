@@ -11,11 +11,12 @@
 //!
 //! Map, from the bottom: `error`, `field`, `files` and `options` are used by all modules. [`checks`] checks headers,
 //! [`signature`] recognises files of other formats, `pattern` matches file names, `ranks` finds epochs that lack files,
-//! and `filler` generates bytes. `configuration` reads datasets of a preload configuration. `catalogue` is the data of
-//! a source, and `periods` the lengths of its box. `opening` chooses the module that creates it: `vpic`, `layout` (for
-//! raw records and Parquet files), `parquet`, or `package` for the formats that the Python package reads. `slices` and
-//! `shares` distribute a source over ranks, and `reader` reads a rank's share: fixed-size records with `records`, row
-//! groups with `parquet`, or blocks with `package`. [`lammps`] is independent of the other modules.
+//! `epochs` chooses the epochs that are read, `listing` their files, and `filler` generates bytes. `configuration`
+//! reads datasets of a preload configuration. `catalogue` is the data of a source, and `periods` the lengths of its
+//! box. `opening` chooses the module that creates it: `vpic`, `layout` (for raw records and Parquet files), `parquet`,
+//! or `package` for the formats that the Python package reads. `slices` and `shares` distribute a source over ranks,
+//! and `reader` reads a rank's share: fixed-size records with `records`, row groups with `parquet`, or blocks with
+//! `package`. [`lammps`] is independent of the other modules.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on has failed"))]
 
@@ -23,12 +24,14 @@ mod catalogue;
 pub mod checks;
 mod chunk;
 mod configuration;
+mod epochs;
 mod error;
 mod field;
 mod files;
 mod filler;
 pub mod lammps;
 mod layout;
+mod listing;
 mod opening;
 mod options;
 #[cfg(feature = "package")]
@@ -51,6 +54,7 @@ pub mod vpic;
 pub use catalogue::{RecordFile, Source};
 pub use chunk::Chunk;
 pub use configuration::{DatasetEntry, DumpFormat, Existing};
+pub use epochs::LeftOut;
 pub use error::SourceError;
 pub use field::{Field, FieldLayout};
 pub use filler::Filler;

@@ -10,14 +10,27 @@ use crate::package;
 use crate::{layout, vpic};
 
 impl Source {
-    /// Opens a folder, or a single file, and checks every file.
+    /// Opens a folder, a pattern or a single file, and checks every file of the epochs that are read.
     ///
     /// # Errors
     /// Returns an error for the first file that is missing, truncated or otherwise invalid, or for an option that does
-    /// not fit the source.
+    /// not fit the source. With [`SourceOptions::complete_only`], only options that do not fit are errors.
     pub fn open(path: &Path, options: &SourceOptions) -> Result<Self, SourceError> {
+        match Self::open_checked(path, options) {
+            // A running simulation may be about to write the first file.
+            Err(error) if options.complete_only && !error.is_usage() => Ok(Self::without_epochs(error.to_string())),
+            opened => opened,
+        }
+    }
+
+    fn open_checked(path: &Path, options: &SourceOptions) -> Result<Self, SourceError> {
+        if options.layout.is_none()
+            && options.format.is_none()
+            && let Some(source) = open_series(path, options)?
+        {
+            return Ok(source);
+        }
         if is_for_package(path, options) {
-            options.refuse_ranks("the Python package reads files of whole epochs")?;
             return open_by_package(path, options);
         }
         options.refuse_repeated()?;
@@ -39,6 +52,18 @@ impl Source {
             (None, true) => vpic::open(path, options),
         }
     }
+}
+
+/// Opens a pattern of Parquet files. Returns `None` for other sources.
+#[cfg(feature = "parquet")]
+fn open_series(path: &Path, options: &SourceOptions) -> Result<Option<Source>, SourceError> {
+    crate::parquet::open_series(path, options)
+}
+
+/// Returns `None`: this build does not read Parquet files.
+#[cfg(not(feature = "parquet"))]
+fn open_series(_path: &Path, _options: &SourceOptions) -> Result<Option<Source>, SourceError> {
+    Ok(None)
 }
 
 /// Opens a single file.

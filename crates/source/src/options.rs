@@ -1,5 +1,6 @@
 //! The options of a source besides its path.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use turbidite::store::EpochSet;
@@ -50,8 +51,14 @@ pub struct SourceOptions {
     pub if_repeated: Option<String>,
     /// What is read for absent values. They are an error by default.
     pub nulls: Option<Nulls>,
-    /// The epochs that must not lack files of ranks. All epochs by default.
+    /// The epochs that are read. Others are not checked. All epochs by default.
     pub epochs: Option<EpochSet>,
+    /// Epochs that have been read before, and are not read again, with the number of their files.
+    pub done: BTreeMap<u64, u32>,
+    /// The places from which a source of the Python package is read again ([`Source::resume`](crate::Source::resume)).
+    pub resume: Option<String>,
+    /// Whether epochs that are not whole are left out. They are an error by default.
+    pub complete_only: bool,
     /// The number of ranks that wrote each epoch, if the user states it.
     pub source_ranks: Option<u32>,
     /// Whether epochs may lack the files of some ranks.
@@ -59,6 +66,12 @@ pub struct SourceOptions {
 }
 
 impl SourceOptions {
+    /// Returns whether an epoch is read.
+    pub(crate) fn selects(&self, epoch: u64) -> bool {
+        let spans = self.epochs.as_ref().and_then(EpochSet::spans);
+        spans.is_none_or(|spans| spans.iter().any(|span| span.has(epoch))) && !self.done.contains_key(&epoch)
+    }
+
     /// Refuses a choice between occurrences of an epoch for a source whose files name it once.
     pub(crate) fn refuse_repeated(&self) -> Result<(), SourceError> {
         match self.if_repeated {

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::path::{Path, PathBuf};
-
-use turbidite::store::EpochSet;
+use std::path::PathBuf;
 
 use crate::catalogue::FilesByRank;
 use crate::error::SourceError;
@@ -17,7 +15,7 @@ const NAMED_FILES: usize = 3;
 const NAMED_EPOCHS: usize = 5;
 
 /// The number of ranks that wrote an epoch.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Expected {
     pub(crate) ranks: u64,
     /// The origin of the number, if it is not the epoch itself: `that --source-ranks states`.
@@ -44,18 +42,12 @@ struct Incomplete {
 #[derive(Debug)]
 pub(crate) struct RankCheck<'a> {
     options: &'a SourceOptions,
-    /// The epochs to check: all, if there is no choice.
-    wanted: Option<Vec<u64>>,
     incomplete: Vec<Incomplete>,
 }
 
 impl<'a> RankCheck<'a> {
-    /// Creates the check of the epochs that the options choose among those of a source.
-    pub(crate) fn new(options: &'a SourceOptions, files: &FilesByRank) -> Self {
-        let existing: Vec<u64> = files.keys().copied().collect();
-        // A choice that does not exist is refused when the records are read.
-        let among = |chosen: &EpochSet| chosen.among(&existing, Path::new("")).unwrap_or_default();
-        Self { options, wanted: options.epochs.as_ref().map(among), incomplete: Vec::new() }
+    pub(crate) fn new(options: &'a SourceOptions) -> Self {
+        Self { options, incomplete: Vec::new() }
     }
 
     /// Returns the number of ranks that the options state.
@@ -64,7 +56,7 @@ impl<'a> RankCheck<'a> {
         Some(Expected { ranks: u64::from(ranks), origin: "that --source-ranks states".to_owned() })
     }
 
-    /// Checks the files of an epoch, if the epoch is to be read. `path` returns the path of a missing rank's file.
+    /// Checks the files of an epoch. `path` returns the path of a missing rank's file.
     ///
     /// # Errors
     /// Returns the missing files unless the options allow them, or an error if there are files of more ranks.
@@ -75,9 +67,6 @@ impl<'a> RankCheck<'a> {
         expected: &Expected,
         path: impl Fn(u32) -> PathBuf,
     ) -> Result<(), SourceError> {
-        if self.wanted.as_ref().is_some_and(|wanted| wanted.binary_search(&epoch).is_err()) {
-            return Ok(());
-        }
         let ranks = expected.ranks;
         if let Some((last, file)) = files.last_key_value().filter(|(last, _)| u64::from(**last) >= ranks) {
             let what = format!("rank {last} of epoch {epoch} is beyond {expected}");
@@ -138,8 +127,8 @@ mod tests {
 
     fn checked(options: &SourceOptions, epochs: &[(u64, &[u32])]) -> Result<Option<String>, String> {
         let all: FilesByRank = epochs.iter().map(|(epoch, ranks)| (*epoch, files(ranks))).collect();
-        let mut check = RankCheck::new(options, &all);
-        for (&epoch, files) in &all {
+        let mut check = RankCheck::new(options);
+        for (&epoch, files) in all.iter().filter(|(epoch, _)| options.selects(**epoch)) {
             let expected = check.stated().unwrap_or_else(|| by_neighbours(epoch, &all));
             let path = |rank| PathBuf::from(format!("f.{rank}"));
             check.check(epoch, files, &expected, path).map_err(|error| error.to_string())?;

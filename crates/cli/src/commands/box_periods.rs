@@ -25,12 +25,31 @@ impl FromStr for StatedPeriods {
     }
 }
 
+/// Returns the schema with the periods that are stated, or else those of the box of the files, and a note on the
+/// latter.
+pub(super) fn added(
+    stated: Option<&StatedPeriods>,
+    schema: Schema,
+    source: &Source,
+    epochs: &[u64],
+    dataset: &Path,
+) -> Result<(Schema, Option<String>), Failure> {
+    match stated {
+        Some(StatedPeriods::Periods(periods)) => {
+            let schema = schema.with_periods(periods.clone());
+            Ok((schema.map_err(|error| Failure::Usage(format!("--period: {error}")))?, None))
+        }
+        Some(StatedPeriods::None) => Ok((schema, None)),
+        None => of_source(schema, source, epochs, dataset),
+    }
+}
+
 /// Returns the schema of a new dataset with the periods that its coordinates have in all of these epochs of the source,
 /// and a note on them. Existing datasets keep their periods.
 ///
 /// # Errors
 /// Returns an error if the dataset exists with another period than the box of an epoch has.
-pub(super) fn of_source(
+fn of_source(
     schema: Schema,
     source: &Source,
     epochs: &[u64],
@@ -101,7 +120,7 @@ fn common(source: &Source, epochs: &[u64], column: &str) -> Result<f64, String> 
     first.map(|(_, period)| period).ok_or_else(|| "no epoch is read".to_owned())
 }
 
-/// Returns the reasons why columns have no period. Columns that follow each other with the same reason share it.
+/// Returns the reasons why columns have no period. Neighbours among them with the same reason share it.
 fn reasons(columns: &[String], found: &[Result<f64, String>]) -> String {
     let mut shared: Vec<(Vec<&str>, &str)> = Vec::new();
     for (column, period) in columns.iter().zip(found) {
@@ -123,7 +142,7 @@ mod tests {
     fn columns_share_their_reasons() {
         let columns = ["x", "y", "z"].map(str::to_owned);
         let found = [Err("scaled".to_owned()), Ok(1.0), Err("scaled".to_owned())];
-        assert_eq!(reasons(&columns, &found), "x (scaled), z (scaled)");
+        assert_eq!(reasons(&columns, &found), "x, z (scaled)");
         let found = [Err("scaled".to_owned()), Err("scaled".to_owned()), Err("ff".to_owned())];
         assert_eq!(reasons(&columns, &found), "x, y (scaled), z (ff)");
         assert_eq!(reasons(&columns, &[Ok(1.0), Ok(1.0), Ok(1.0)]), "");

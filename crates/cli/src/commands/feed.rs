@@ -13,6 +13,7 @@ use turbidite::expr::DerivationSet;
 use turbidite::{Column, ColumnView, LocalJob, OutOfRange, RankJob};
 
 use crate::failure::Failure;
+use crate::interrupt;
 use turbidite_source::{Chunk, RankReader, Source};
 
 /// Number of records in a rank's first turn.
@@ -190,6 +191,9 @@ impl Worker<'_> {
         while let Some(mut turn) = share.pop_front() {
             if stop.load(Ordering::Relaxed) {
                 break;
+            }
+            if interrupt::is_requested() {
+                return Err(Failure::Interrupted);
             }
             let Some(chunk) = turn.reader.next(turn_records(turn.handed_over), &mut records)? else { continue };
             let append = |columns: &[ColumnView<'_>], out_of_range: &[OutOfRange]| {

@@ -1,10 +1,10 @@
 //! `turbidite ingest`: writes records of a source as epochs of a dataset.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use turbidite::expr::DerivationSet;
 use turbidite::format::EpochStatistics;
 use turbidite::store::EpochSet;
@@ -16,32 +16,28 @@ use turbidite::{
 
 use super::answers::{say, say_json};
 use super::box_periods::{self, StatedPeriods};
-use super::epoch_statistics::write_amplification;
 use super::epochs::Existing;
 use super::feed::{RecordMapping, WorkerPool};
 use super::index::{IndexReport, IndexRun};
-use super::ingest_report::{EpochReport, Report};
-use super::job::{Job, STALL_S};
+use super::ingest_report::{EpochReport, Report, left_out_notes};
+use super::job::{Job, STALL_S, refuse_world};
 use super::level_count::{self, LevelCount};
 use super::rename::{proposal, renamed};
-use super::series::Series;
+use super::series::{Series, progress_bar};
 use crate::failure::{Failure, complain};
 use crate::mpi::World;
 use crate::progress::ProgressLines;
 use crate::text::{self, shell_quoted};
-use turbidite_source::{DatasetEntry, Nulls, Source, SourceOptions, parse_columns};
-
-/// Number of epochs of a source that an error names.
-const NAMED_EPOCHS: usize = 20;
+use turbidite_source::{DatasetEntry, Nulls, Source, SourceError, SourceOptions, parse_columns};
 
 /// Index the records of dump files, epoch by epoch
 ///
 /// SOURCE is a folder of VPIC particle dumps, `T.{step}/{species}.{step}.{rank}`; a folder of raw fixed-size records or
-/// Parquet files, described by a TOML file (--layout); or one Parquet file (--epoch). With the Python package
-/// installed, SOURCE may also be openPMD, HDF5, LAMMPS text, .npz or Arrow files: a file, a folder or a pattern such as
-/// 'diags/openpmd_%T.h5'. The name, header and length of every file are checked before anything is written. Commits are
-/// atomic: readers see an epoch once all of it is durable. DATASET/data is a folder of plain Parquet files that other
-/// tools can read.
+/// Parquet files, described by a TOML file (--layout); one Parquet file (--epoch), or a pattern of them such as
+/// 'step-%T.{rank}.parquet'. With the Python package installed, SOURCE may also be openPMD, HDF5, LAMMPS text, .npz or
+/// Arrow files: a file, a folder or a pattern such as 'diags/openpmd_%T.h5'. The name, header and length of every file
+/// are checked before anything is written. Commits are atomic: readers see an epoch once all of it is durable.
+/// DATASET/data is a folder of plain Parquet files that other tools can read.
 #[derive(Debug, Clone, Args)]
 #[command(after_long_help = "\
 Derived columns are stored as f32, with --si as f64, unless a type is given. Integers are computed exactly, all other \
@@ -75,7 +71,7 @@ A layout for Parquet files has only these settings and, optionally, ranks:
   path = \"step-{epoch}/part-{rank}.parquet\"")]
 pub(crate) struct Ingest {
     /// A folder with the dumps of all epochs, a file, or a pattern of names
-    source: PathBuf,
+    pub(super) source: PathBuf,
     /// The dataset: created, or extended if it has the same columns and key
     #[arg(long, value_name = "DATASET")]
     out: PathBuf,
@@ -160,6 +156,14 @@ pub(crate) struct Ingest {
     /// Index epochs that lack the files of some ranks, as after a restart on fewer ranks
     #[arg(long)]
     allow_missing_ranks: bool,
+    /// Read only the epochs that are whole, and name the others. Whole are those whose files have all that their
+    /// headers state, or that a later epoch follows
+    #[arg(long)]
+    complete_only: bool,
+    /// Read epochs as a running simulation completes them, and print a line for each, until SIGINT or SIGTERM. Epochs
+    /// that exist in the dataset are skipped
+    #[arg(long, conflicts_with_all = ["progress", "epoch"])]
+    follow: bool,
     /// Ranks of the job [default: as many as wrote the source]; with another number, each rank reads a contiguous share
     /// of the files (whole row groups of Parquet files)
     #[arg(long, value_name = "N")]
@@ -182,7 +186,7 @@ pub(crate) struct Ingest {
     pivots: Option<u32>,
     /// What to do with an epoch that exists in the dataset [default: error]
     #[arg(long, value_enum)]
-    if_exists: Option<Existing>,
+    pub(super) if_exists: Option<Existing>,
     /// Take over the dataset's lock if its holder cannot be checked, as on another host, and is certainly gone
     #[arg(long)]
     break_lock: bool,
@@ -197,6 +201,14 @@ pub(crate) struct Ingest {
     /// The dataset of a configuration.
     #[arg(skip)]
     dataset: Option<Box<DatasetEntry>>,
+}
+
+/// A dataset that is open for the epochs of a source.
+pub(super) struct OpenJob {
+    pub(super) job: Job,
+    pub(super) ranks: u32,
+    pub(super) row_bytes: usize,
+    pub(super) notes: Vec<String>,
 }
 
 /// The epoch whose distribution an epoch begins with.
@@ -252,8 +264,13 @@ impl Ingest {
         self.configured()?.run_configured(as_json)
     }
 
+    /// Returns whether `follow` runs the command.
+    pub(crate) fn follows(&self) -> bool {
+        self.follow
+    }
+
     /// Returns the command with the settings of a preload configuration for the options that are not given.
-    fn configured(&self) -> Result<Self, Failure> {
+    pub(super) fn configured(&self) -> Result<Self, Failure> {
         let mut command = self.clone();
         let Some(path) = &self.layout else { return Ok(command) };
         let Some(entry) = DatasetEntry::choose(path, &self.source, &self.out)? else { return Ok(command) };
@@ -284,26 +301,13 @@ impl Ingest {
         let epochs = self.epochs(&source)?;
         let recipe = self.recipe(&source)?;
         let (schema, box_note) = self.with_periods(self.schema(&recipe)?, &source, &epochs)?;
-        let indexes = self.indexes()?;
-        for definition in &indexes {
-            definition.check_in_situ().map_err(turbidite::Error::from)?;
-            definition.check(&schema)?;
-        }
-        let row_bytes = schema.row_bytes();
         let world = World::find()?;
-        let mut options = self.options(&source, world.as_ref(), indexes)?;
-        let most_rows = epochs.iter().map(|epoch| source.records(*epoch)).max().unwrap_or(0);
-        let forecast = self.levels.and_then(|levels| levels.forecast(&options, most_rows, row_bytes));
-        options.levels_if_new = forecast.map_or(0, |forecast| forecast.levels);
-        let ranks = options.ranks;
-        let mut notes = source.notes().to_vec();
-        notes.extend(box_note);
         let leads = world.as_ref().is_none_or(|world| world.rank() == 0);
-        let mut job = Job::open(&self.out, schema, options, world.as_ref())?;
-        notes.extend(job.lock_notice());
-        if let Some(forecast) = forecast.filter(|_| leads) {
-            notes.push(level_count::note(&self.out, forecast)?);
+        if self.complete_only {
+            refuse_world("--complete-only", world.as_ref())?;
         }
+        let OpenJob { mut job, ranks, row_bytes, mut notes } = self.open_job(&source, schema, world.as_ref())?;
+        notes.extend(box_note);
         if !as_json && leads {
             notes.iter().for_each(|note| complain(&format!("turbidite: {note}")));
         }
@@ -312,15 +316,7 @@ impl Ingest {
         let workers = WorkerPool { ranks, threads: self.threads() };
         let series = Series { recipe: &recipe, epochs: &epochs, workers, progress: &progress };
         let written = job.write(&series)?;
-        let report = |(&epoch, statistics): (&u64, Option<EpochStatistics>)| EpochReport {
-            epoch,
-            skipped: statistics.is_none(),
-            load_imbalance: statistics.as_ref().map_or(0.0, EpochStatistics::load_imbalance),
-            write_amplification: statistics
-                .as_ref()
-                .map_or(0.0, |statistics| write_amplification(statistics, row_bytes)),
-            statistics,
-        };
+        let report = |(&epoch, statistics)| EpochReport::of(epoch, statistics, row_bytes);
         let done: Vec<EpochReport> = epochs.iter().zip(written).map(report).collect();
         job.close()?;
         progress.finish_and_clear();
@@ -341,15 +337,40 @@ impl Ingest {
         if as_json { say_json(&report) } else { say(&report.in_words()) }
     }
 
+    /// Opens the dataset for the epochs of a source.
+    pub(super) fn open_job(&self, source: &Source, schema: Schema, world: Option<&World>) -> Result<OpenJob, Failure> {
+        let indexes = self.indexes()?;
+        for definition in &indexes {
+            definition.check_in_situ().map_err(turbidite::Error::from)?;
+            definition.check(&schema)?;
+        }
+        let row_bytes = schema.row_bytes();
+        let mut options = self.options(source, world, indexes)?;
+        let most_rows = source.epochs().map(|epoch| source.records(epoch)).max().unwrap_or(0);
+        let forecast = self.levels.and_then(|levels| levels.forecast(&options, most_rows, row_bytes));
+        options.levels_if_new = forecast.map_or(0, |forecast| forecast.levels);
+        let ranks = options.ranks;
+        let mut notes = source.notes().to_vec();
+        if self.complete_only {
+            notes.extend(left_out_notes(source.left_out()));
+        }
+        let job = Job::open(&self.out, schema, options, world)?;
+        notes.extend(job.lock_notice());
+        if let Some(forecast) = forecast.filter(|_| world.is_none_or(|world| world.rank() == 0)) {
+            notes.push(level_count::note(&self.out, forecast)?);
+        }
+        Ok(OpenJob { job, ranks, row_bytes, notes })
+    }
+
     /// Makes the indexes of epochs that were skipped.
-    fn add_indexes(&self, epochs: &[u64], world: Option<&World>, shows: bool) -> Result<(), Failure> {
+    pub(super) fn add_indexes(&self, epochs: &[u64], world: Option<&World>, shows: bool) -> Result<(), Failure> {
         let threads = self.threads.map(|threads| u16::try_from(threads).unwrap_or(u16::MAX).max(1));
         let run = IndexRun { dataset: &self.out, epochs: Some(epochs), threads, break_lock: self.break_lock, shows };
         self.indexes()?.iter().try_for_each(|definition| run.add(definition, world).map(drop))
     }
 
     /// Returns what the indexes have of the epochs of the source.
-    fn indexed(&self, epochs: &[u64]) -> Result<Vec<IndexReport>, Failure> {
+    pub(super) fn indexed(&self, epochs: &[u64]) -> Result<Vec<IndexReport>, Failure> {
         if self.index.is_empty() {
             return Ok(Vec::new());
         }
@@ -365,7 +386,7 @@ impl Ingest {
         self.index.iter().map(parse).collect()
     }
 
-    fn source_options(&self) -> Result<SourceOptions, Failure> {
+    pub(super) fn source_options(&self) -> Result<SourceOptions, Failure> {
         let extra = self.extra.as_deref().map(parse_columns).transpose();
         Ok(SourceOptions {
             species: self.species.clone(),
@@ -384,26 +405,33 @@ impl Ingest {
             },
             source_ranks: self.source_ranks,
             allow_missing_ranks: self.allow_missing_ranks,
+            complete_only: self.complete_only || self.follow,
+            done: BTreeMap::new(),
+            resume: None,
         })
     }
 
-    /// Returns the requested epochs of the source.
+    /// Returns the epochs of the source that are read.
     fn epochs(&self, source: &Source) -> Result<Vec<u64>, Failure> {
-        let existing: Vec<u64> = source.epochs().collect();
-        let Some(wanted) = &self.epochs else { return Ok(existing) };
-        match wanted.among(&existing, &self.source) {
-            Ok(epochs) if !epochs.is_empty() => Ok(epochs),
-            _ => {
-                let known: Vec<String> = existing.iter().take(NAMED_EPOCHS).map(u64::to_string).collect();
-                let more = if existing.len() > NAMED_EPOCHS { ", …" } else { "" };
-                let (source, known) = (self.source.display(), known.join(", "));
-                Err(Failure::Usage(format!("{source} has no epoch {wanted}; it has {known}{more}")))
+        let epochs: Vec<u64> = source.epochs().collect();
+        if epochs.is_empty() {
+            let reasons = left_out_notes(source.left_out()).collect::<Vec<_>>().join("; ");
+            return Err(SourceError::Unfit {
+                path: self.source.clone(),
+                what: format!("there is no epoch that is whole: {reasons}"),
             }
+            .into());
+        }
+        match self.epochs.as_ref().map(|wanted| wanted.among(&epochs, &self.source)) {
+            None => Ok(epochs),
+            // Those that are not whole are named.
+            Some(Err(_)) if self.complete_only => Ok(epochs),
+            Some(chosen) => Ok(chosen?),
         }
     }
 
     /// Parses the derivations and determines the stored columns.
-    fn recipe<'a>(&self, source: &'a Source) -> Result<RecordMapping<'a>, Failure> {
+    pub(super) fn recipe<'a>(&self, source: &'a Source) -> Result<RecordMapping<'a>, Failure> {
         let known = |name: &str| source.constant(name).map(|_| 0.0);
         let sources = renamed(source.columns(), &self.rename)?;
         let parsed = if self.si {
@@ -427,7 +455,7 @@ impl Ingest {
         Ok(recipe)
     }
 
-    fn schema(&self, recipe: &RecordMapping<'_>) -> Result<Schema, Failure> {
+    pub(super) fn schema(&self, recipe: &RecordMapping<'_>) -> Result<Schema, Failure> {
         let all = recipe.columns();
         let mut columns: Vec<_> = recipe.stored.iter().map(|&index| all[index].clone()).collect();
         for unit in &self.unit {
@@ -464,22 +492,13 @@ impl Ingest {
         })
     }
 
-    /// Returns the schema with the periods that are stated, or else those of the box of the files, and a note on the
-    /// latter.
-    fn with_periods(
+    pub(super) fn with_periods(
         &self,
         schema: Schema,
         source: &Source,
         epochs: &[u64],
     ) -> Result<(Schema, Option<String>), Failure> {
-        match self.period.clone() {
-            Some(StatedPeriods::Periods(periods)) => {
-                let schema = schema.with_periods(periods);
-                Ok((schema.map_err(|error| Failure::Usage(format!("--period: {error}")))?, None))
-            }
-            Some(StatedPeriods::None) => Ok((schema, None)),
-            None => box_periods::of_source(schema, source, epochs, &self.out),
-        }
+        box_periods::added(self.period.as_ref(), schema, source, epochs, &self.out)
     }
 
     fn options(
@@ -522,7 +541,10 @@ impl Ingest {
         options.credit_batches = self.tuning.credit.unwrap_or(options.credit_batches);
         options.credit_timeout = self.tuning.patience.map_or(options.credit_timeout, Duration::from_millis);
         let configured = self.dataset.as_ref().map(|dataset| dataset.if_exists.into());
-        options.if_exists = self.if_exists.map(IfExists::from).or(configured).unwrap_or_default();
+        options.if_exists = match self.follow {
+            true => IfExists::Skip,
+            false => self.if_exists.map(IfExists::from).or(configured).unwrap_or_default(),
+        };
         options.break_lock = self.break_lock;
         options.threads = self.threads().saturating_mul(THREADS_PER_CORE);
         options.source = Some(self.source.display().to_string());
@@ -531,11 +553,11 @@ impl Ingest {
         Ok(options)
     }
 
-    fn threads(&self) -> usize {
+    pub(super) fn threads(&self) -> usize {
         self.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
     }
 
-    fn report(
+    pub(super) fn report(
         &self,
         epochs: Vec<EpochReport>,
         ranks: u32,
@@ -571,19 +593,4 @@ impl Ingest {
             notes,
         }
     }
-}
-
-/// Creates a progress bar with rate and time left on a terminal, and a hidden bar elsewhere.
-fn progress_bar(source: &Source, epochs: &[u64], as_json: bool) -> ProgressBar {
-    let records: u64 = epochs.iter().map(|&epoch| source.records(epoch)).sum();
-    let bytes = records * source.record_bytes() as u64;
-    if as_json {
-        return ProgressBar::with_draw_target(Some(bytes), ProgressDrawTarget::hidden());
-    }
-    let bar = ProgressBar::new(bytes);
-    let template = "{msg} {wide_bar} {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec}, {eta} left";
-    if let Ok(style) = ProgressStyle::with_template(template) {
-        bar.set_style(style);
-    }
-    bar
 }

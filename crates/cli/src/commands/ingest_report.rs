@@ -7,8 +7,13 @@ use serde::Serialize;
 use turbidite::OutOfRange;
 use turbidite::format::EpochStatistics;
 
+use super::epoch_statistics::write_amplification;
 use super::index::IndexReport;
 use crate::text;
+use turbidite_source::LeftOut;
+
+/// Maximum number of epochs that are left out of which each has a note.
+const NAMED_EPOCHS: usize = 8;
 
 /// The result of one epoch.
 #[derive(Debug, Serialize)]
@@ -20,6 +25,19 @@ pub(super) struct EpochReport {
     pub(super) statistics: Option<EpochStatistics>,
     pub(super) load_imbalance: f64,
     pub(super) write_amplification: f64,
+}
+
+impl EpochReport {
+    /// Returns the result of an epoch of rows of `row_bytes`, of which there are no statistics if it was skipped.
+    pub(super) fn of(epoch: u64, statistics: Option<EpochStatistics>, row_bytes: usize) -> Self {
+        Self {
+            epoch,
+            skipped: statistics.is_none(),
+            load_imbalance: statistics.as_ref().map_or(0.0, EpochStatistics::load_imbalance),
+            write_amplification: statistics.as_ref().map_or(0.0, |one| write_amplification(one, row_bytes)),
+            statistics,
+        }
+    }
 }
 
 /// Totals over all epochs.
@@ -90,4 +108,15 @@ impl Report {
         lines.push(format!("other tools:     {}", self.dataset.join("data").display()));
         lines.join("\n")
     }
+}
+
+/// Returns notes on the first epochs that are left out, and on the number of others.
+pub(super) fn left_out_notes(left_out: &[LeftOut]) -> impl Iterator<Item = String> {
+    let note = |LeftOut { epoch, reason }: &LeftOut| match epoch {
+        Some(epoch) => format!("epoch {epoch} is left out: {reason}"),
+        None => format!("left out: {reason}"),
+    };
+    let more = left_out.len().saturating_sub(NAMED_EPOCHS);
+    let rest = (more > 0).then(|| format!("{more} more epochs are left out"));
+    left_out.iter().take(NAMED_EPOCHS).map(note).chain(rest)
 }

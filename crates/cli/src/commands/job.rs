@@ -52,3 +52,11 @@ impl Job {
         }
     }
 }
+
+/// Refuses an option for a command that runs as several processes, which might see different files.
+pub(super) fn refuse_world(option: &str, world: Option<&World>) -> Result<(), Failure> {
+    match world {
+        None => Ok(()),
+        Some(_) => Err(Failure::Usage(format!("{option}: the ranks of mpiexec may see different files; omit mpiexec"))),
+    }
+}

@@ -3,9 +3,10 @@
 //!
 //! Shared modules: `answers` prints results, `epochs` chooses epochs, and `epoch_statistics` derives statistics from
 //! manifests. `feed`, `series` and `job` append records for `ingest` and `simulate`, `level_count` is an option of the
-//! former, and `ingest_report` its report. `trajectories` prints those that `tracks` and `get` find, `pairs` histograms
-//! of two columns, `hist_level` estimates from levels of detail, `hist_sums` those of sums, and `bar` a bar. `batch`
-//! implements `query --batch`, `sample` its `--quality` and `--rows`, and `spooled` implements `salvage --spool`.
+//! former, `ingest_report` its report, and `follow` its work on a running simulation with `file_watch`. `trajectories`
+//! prints those that `tracks` and `get` find, `pairs` histograms of two columns, `hist_level` estimates from levels of
+//! detail, `hist_sums` those of sums, and `bar` a bar. `batch` implements `query --batch`, `sample` its `--quality` and
+//! `--rows`, and `spooled` implements `salvage --spool`.
 
 mod answers;
 mod bar;
@@ -17,6 +18,8 @@ pub(crate) mod completions;
 pub(crate) mod epoch_statistics;
 mod epochs;
 mod feed;
+mod file_watch;
+pub(crate) mod follow;
 pub(crate) mod get;
 pub(crate) mod hist;
 mod hist_level;

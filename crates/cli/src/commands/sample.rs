@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn numbers_have_the_digits_that_rows_justify() {
         let printed = |number, rows| text::number(number, digits(rows));
-        assert_eq!(printed(63.8712, 3), "60");
+        assert_eq!(printed(63.8712, 3), "64");
         assert_eq!(printed(63.8712, 400), "64");
         assert_eq!(printed(63.8712, 50_000), "63.9");
         assert_eq!(printed(63.8712, 4_000_000), "63.87");

@@ -7,9 +7,10 @@
 
 use std::thread::{Scope, ScopedJoinHandle};
 
-use indicatif::ProgressBar;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use turbidite::format::EpochStatistics;
 use turbidite::{EpochStart, LocalJob, RankJob};
+use turbidite_source::Source;
 
 use super::feed::{RecordMapping, WorkerPool};
 use crate::failure::{Failure, complain};
@@ -155,4 +156,19 @@ pub(super) fn remove_failed(epoch: u64, remove: impl FnOnce() -> turbidite::Resu
             "turbidite: cannot remove the files of failed epoch {epoch}: {error}; 'turbidite salvage' lists them"
         ));
     }
+}
+
+/// Creates a progress bar with rate and time left on a terminal, and a hidden bar elsewhere.
+pub(super) fn progress_bar(source: &Source, epochs: &[u64], as_json: bool) -> ProgressBar {
+    let records: u64 = epochs.iter().map(|&epoch| source.records(epoch)).sum();
+    let bytes = records * source.record_bytes() as u64;
+    if as_json {
+        return ProgressBar::with_draw_target(Some(bytes), ProgressDrawTarget::hidden());
+    }
+    let bar = ProgressBar::new(bytes);
+    let template = "{msg} {wide_bar} {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec}, {eta} left";
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar
 }

@@ -158,8 +158,8 @@ impl Endpoint {
         }
     }
 
-    /// Calls `hear` on rank 0 when a session fails, with its epoch if it stores records, before the other ranks learn of
-    /// the failure.
+    /// Calls `hear` on rank 0 when a session fails, with its epoch if it stores records, before the other ranks learn
+    /// of the failure.
     pub(super) fn on_failure(&mut self, hear: impl Fn(&Failure, Option<u64>) + Send + 'static) {
         self.failures = Failures(Some(Box::new(hear)));
     }

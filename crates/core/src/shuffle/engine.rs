@@ -43,15 +43,15 @@ pub enum Event {
     },
     /// Every record of the epoch has been delivered. The driver seals the parts and calls [`Engine::sealed`].
     Closed,
-    /// All ranks have sealed their parts or failed; emitted on rank 0 only. The driver commits, or tells of the failure,
-    /// and calls [`Engine::committed`]. The other ranks do not know the outcome before that.
+    /// All ranks have sealed their parts or failed; emitted on rank 0 only. The driver commits, or tells of the
+    /// failure, and calls [`Engine::finish`]. The other ranks do not know the outcome before that.
     Gathered {
         /// One payload per rank, or per group of ranks whose payloads were merged ([`Engine::merge_payloads`]).
         payloads: Result<Payloads, Failure>,
     },
     /// The epoch has ended on this rank: committed or aborted.
     Over {
-        /// Rank 0's result of the committed epoch ([`Engine::committed`]), or the failure.
+        /// Rank 0's result of the committed epoch ([`Engine::finish`]), or the failure.
         outcome: Result<Vec<u8>, Failure>,
     },
 }

@@ -36,6 +36,29 @@ pub struct EpochSet {
     terms: Vec<Term>,
 }
 
+/// Epochs from `first` to `last`, a stride apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EpochSpan {
+    /// The first epoch.
+    pub first: u64,
+    /// The last epoch, which is included.
+    pub last: u64,
+    /// The distance between epochs, at least 1.
+    pub stride: u64,
+}
+
+impl EpochSpan {
+    /// Returns the first epoch, the last one and the stride.
+    pub fn parts(&self) -> [u64; 3] {
+        [self.first, self.last, self.stride]
+    }
+
+    /// Returns whether an epoch is one of the span.
+    pub fn has(&self, epoch: u64) -> bool {
+        (self.first..=self.last).contains(&epoch) && (epoch - self.first).is_multiple_of(self.stride)
+    }
+}
+
 impl EpochSet {
     /// Returns the epochs among those that exist, in ascending order. `existing` is ascending, `path` is that of the
     /// dataset.
@@ -76,6 +99,18 @@ impl EpochSet {
             _ => None,
         };
         self.terms.iter().map(label).collect()
+    }
+
+    /// Returns the spans that the choice consists of, or `None` if it depends on the last epoch that exists.
+    pub fn spans(&self) -> Option<Vec<EpochSpan>> {
+        let span = |term: &Term| match *term {
+            Term::One(End::Label(label)) => Some(EpochSpan { first: label, last: label, stride: 1 }),
+            Term::Range { first: End::Label(first), last: End::Label(last), stride } => {
+                Some(EpochSpan { first, last, stride })
+            }
+            _ => None,
+        };
+        self.terms.iter().map(span).collect()
     }
 
     fn too_few(&self, existing: &[u64]) -> Error {

@@ -61,7 +61,7 @@ pub(crate) use commit::discard_attempt;
 pub use commit::{EpochCommit, IfExists};
 pub use commit_protocol::{CommitProtocol, CommitStep, StepOutcome};
 pub use descriptor::DatasetDescriptor;
-pub use epoch_set::EpochSet;
+pub use epoch_set::{EpochSet, EpochSpan};
 pub use epochs::load_manifest;
 pub(crate) use epochs::{ScanManifest, is_of_data, load_named_manifest, load_scan_manifest};
 pub use findings::{Finding, FindingKind, VerifyReport};

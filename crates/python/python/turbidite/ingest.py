@@ -37,6 +37,7 @@ def ingest(
     nulls: Literal["nan", "fill", "error"] | None = None,
     source_ranks: int | None = None,
     allow_missing_ranks: bool = False,
+    complete_only: bool = False,
     ranks: int | None = None,
     threads: int | None = None,
     if_exists: str | None = None,
@@ -45,7 +46,7 @@ def ingest(
     """Indexes the files of a simulation.
 
     `source` is a folder of VPIC particle dumps; a folder of raw records or Parquet files that a `layout` describes; a
-    Parquet file; or openPMD, HDF5, LAMMPS text, ``.npz`` or Arrow files: a file, a folder, or a pattern such as
+    Parquet file, or a pattern of them; or openPMD, HDF5, LAMMPS text, ``.npz`` or Arrow files: a file, a folder, or a pattern such as
     ``"diags/openpmd_%T.h5"``. `format` names the format where the names do not show it. `species` is a species, or a group of
     HDF5 files, such as ``"PartType1"``, or ``"Step#{epoch}"`` for a group of each step.
 
@@ -58,7 +59,8 @@ def ingest(
     as null; with ``"fill"``, values of HDF5 files that were never written are read as HDF5's fill values. Otherwise both are errors.
 
     An epoch with fewer files than the epoch before or after it is refused, if each rank wrote a file. `source_ranks` states
-    how many ranks wrote each epoch. With `allow_missing_ranks`, the files that exist are read.
+    how many ranks wrote each epoch. With `allow_missing_ranks`, the files that exist are read. With `complete_only`, epochs that
+    are not whole are left out, as those that a running simulation is writing; `notes` of the report names them.
 
     `rename` gives columns of the files other names, such as ``{"epoch": "step"}``, which all other arguments but `columns` then use.
 
@@ -85,6 +87,7 @@ def ingest(
         f"--out={os.fsdecode(out)}",
         *([] if key is None else [f"--key={text('key', key, 'energy')}"]),
         *(["--allow-missing-ranks"] if allow_missing_ranks else []),
+        *(["--complete-only"] if complete_only else []),
         "--json",
     ]
     stated = {

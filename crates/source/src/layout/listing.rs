@@ -5,36 +5,24 @@ use std::path::Path;
 use super::document::Layout;
 use crate::catalogue::FilesByRank;
 use crate::error::SourceError;
+use crate::listing::Listing;
 use crate::options::SourceOptions;
 use crate::pattern::FolderPattern;
-use crate::ranks::{Expected, RankCheck, by_neighbours};
-
-/// The matching files of a layout, and notes to print for the user.
-#[derive(Debug)]
-pub(super) struct Listing {
-    pub(super) files: FilesByRank,
-    pub(super) notes: Vec<String>,
-}
+use crate::ranks::Expected;
 
 /// Returns the files that match the first pattern that any file matches, after checking that none of them is missing.
-pub(super) fn find(
+pub(super) fn find<'a>(
     root: &Path,
     layout_path: &Path,
     layout: &Layout,
     patterns: &[FolderPattern],
-    options: &SourceOptions,
-) -> Result<Listing, SourceError> {
+    options: &'a SourceOptions,
+) -> Result<Listing<'a>, SourceError> {
     let (files, pattern) = group(root, layout_path, &layout.path, patterns, options)?;
-    let mut check = RankCheck::new(options, &files);
     let in_layout = |ranks| Expected { ranks: u64::from(ranks), origin: "that the layout states".to_owned() };
-    for (&epoch, found) in &files {
-        let stated = check.stated().or_else(|| layout.ranks.map(in_layout));
-        let expected = stated.unwrap_or_else(|| by_neighbours(epoch, &files));
-        // A group of files has at least one.
-        let Some(example) = found.values().next() else { continue };
-        check.check(epoch, found, &expected, |rank| pattern.sibling(root, example, epoch, rank))?;
-    }
-    Ok(Listing { notes: check.note().into_iter().collect(), files })
+    let stated = layout.ranks.map(in_layout);
+    let sibling = |example: &Path, epoch, rank| pattern.sibling(root, example, epoch, rank);
+    Listing::of(root, files, pattern.names_ranks(), stated, &sibling, options)
 }
 
 /// Groups the matching files by epoch and rank. Returns them with their pattern.

@@ -5,9 +5,10 @@ use std::path::Path;
 use super::document::{Format, Layout};
 use super::listing::{find, group};
 use super::raw::RawRecords;
-use crate::catalogue::{FilesByRank, Source};
+use crate::catalogue::Source;
 use crate::configuration::{DatasetEntry, DumpFormat};
 use crate::error::SourceError;
+use crate::listing::Listing;
 use crate::options::SourceOptions;
 use crate::pattern::FolderPattern;
 use crate::vpic;
@@ -32,13 +33,9 @@ pub(crate) fn open(root: &Path, layout_path: &Path, options: &SourceOptions) -> 
         }
         Format::Raw => {
             let records = RawRecords::of(&layout).map_err(wrong)?;
-            let found = find()?;
-            records.open(found.files, found.notes)
+            records.open(find()?)
         }
-        Format::Parquet if !layout.describes_records() => {
-            let found = find()?;
-            open_parquet(root, found.files, options, found.notes)
-        }
+        Format::Parquet if !layout.describes_records() => open_parquet(root, find()?, options),
         Format::Parquet => Err(wrong(
             "Parquet files describe their own columns: omit all settings except format, path and ranks".into(),
         )),
@@ -67,8 +64,7 @@ fn open_configured(
         DumpFormat::Records => {
             let layout = Layout::from(entry);
             let records = RawRecords::of(&layout).map_err(wrong)?;
-            let found = find(root, path, &layout, &patterns, options)?;
-            records.open(found.files, found.notes)
+            records.open(find(root, path, &layout, &patterns, options)?)
         }
         DumpFormat::Vpic => {
             let (files, pattern) = group(root, path, &entry.files, &patterns, options)?;
@@ -85,22 +81,12 @@ fn open_configured(
 
 /// Opens the Parquet files of a layout.
 #[cfg(feature = "parquet")]
-fn open_parquet(
-    _root: &Path,
-    files: FilesByRank,
-    options: &SourceOptions,
-    notes: Vec<String>,
-) -> Result<Source, SourceError> {
-    crate::parquet::open(files, options, notes)
+fn open_parquet(_root: &Path, found: Listing<'_>, options: &SourceOptions) -> Result<Source, SourceError> {
+    crate::parquet::open(found, options)
 }
 
 /// Returns the error of a build without Parquet support.
 #[cfg(not(feature = "parquet"))]
-fn open_parquet(
-    root: &Path,
-    _files: FilesByRank,
-    _options: &SourceOptions,
-    _notes: Vec<String>,
-) -> Result<Source, SourceError> {
+fn open_parquet(root: &Path, _found: Listing<'_>, _options: &SourceOptions) -> Result<Source, SourceError> {
     Err(SourceError::Unfit { path: root.to_owned(), what: "this build does not read Parquet files".into() })
 }

@@ -1,6 +1,5 @@
 //! Checks files of raw fixed-size records, as described by a layout file.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -8,12 +7,13 @@ use std::path::{Path, PathBuf};
 use turbidite::{Column, DataType};
 
 use super::document::Layout;
-use crate::catalogue::{FilesByRank, Form, RecordFile, RecordForm, Source};
+use crate::catalogue::{Form, RecordFile, RecordForm, Source};
 use crate::checks::{Checks, Lengths, hexadecimal};
 use crate::error::{SourceContext, SourceError};
 use crate::field::{Field, FieldLayout};
 use crate::files::file_bytes;
 use crate::filler::Filler;
+use crate::listing::Listing;
 use crate::signature::{self, HEAD_BYTES};
 
 /// Maximum record size, in bytes.
@@ -50,13 +50,9 @@ impl RawRecords {
     }
 
     /// Checks the length of every file, and its header if the layout describes it.
-    pub(super) fn open(self, files: FilesByRank, notes: Vec<String>) -> Result<Source, SourceError> {
-        let epoch = |(epoch, files): (u64, BTreeMap<u32, PathBuf>)| {
-            let files = files.into_iter().map(|(rank, path)| self.file(rank, path));
-            Ok((epoch, files.collect::<Result<Vec<_>, SourceError>>()?))
-        };
-        let epochs = files.into_iter().map(epoch).collect::<Result<_, SourceError>>()?;
-        Ok(Source { epochs, form: Form::Records(self.records), record_bytes: self.record_bytes, notes })
+    pub(super) fn open(self, mut found: Listing<'_>) -> Result<Source, SourceError> {
+        let epochs = found.checked(self.checks.count_records(), |rank, path| self.file(rank, path))?;
+        Ok(found.source(epochs, Form::Records(self.records), self.record_bytes))
     }
 
     /// Checks a file's content and length, and computes its number of records.

@@ -65,7 +65,8 @@ impl<'a> BlockReader<'a> {
         // At most MOST_BLOCK_BYTES, checked when the source was opened.
         block.rows = group.records as usize;
         block.values.resize(block.rows * row_bytes, 0);
-        let wanted = Read { epoch: self.epoch, first: group.first, rows: group.records };
+        let rank = self.files[group.file].rank;
+        let wanted = Read { epoch: self.epoch, rank, first: group.first, rows: group.records };
         self.form.read(wanted, &mut block.values)?;
         self.returned = 0;
         self.current = Some((group, Arc::new(block)));

@@ -57,7 +57,10 @@ pub(crate) fn is_pattern(path: &Path) -> bool {
     let names_epoch = |(percent, _): (usize, &str)| {
         text[percent + 1..].trim_start_matches(|digit: char| digit.is_ascii_digit()).starts_with('T')
     };
-    text.contains(['*', '?']) || text.contains("{epoch}") || text.match_indices('%').any(names_epoch)
+    text.contains(['*', '?'])
+        || text.contains("{epoch}")
+        || text.contains("{rank}")
+        || text.match_indices('%').any(names_epoch)
 }
 
 /// Returns whether the package reads this file.

@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use crate::periods::StatedPeriod;
 
 /// Version of the protocol. The package refuses another one.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 
 /// The first line of a reader: the release of its package.
 #[derive(Debug, Deserialize)]
@@ -36,6 +36,13 @@ pub(super) struct Open<'a> {
     pub(super) epoch: Option<u64>,
     pub(super) if_repeated: Option<&'a str>,
     pub(super) nulls: Option<&'a str>,
+    /// The epochs that are read. All epochs if they depend on which exist.
+    pub(super) epochs: Option<Vec<[u64; 3]>>,
+    /// Epochs that have been read before.
+    pub(super) done: Vec<u64>,
+    pub(super) resume: Option<&'a str>,
+    pub(super) allow_missing_ranks: bool,
+    pub(super) complete_only: bool,
     /// The index from the first reader's catalogue, which spares further readers the search for epochs.
     pub(super) index: Option<&'a Json>,
 }
@@ -44,6 +51,7 @@ pub(super) struct Open<'a> {
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(super) struct Read {
     pub(super) epoch: u64,
+    pub(super) rank: u32,
     pub(super) first: u64,
     pub(super) rows: u64,
 }
@@ -56,8 +64,21 @@ pub(super) struct Catalogue {
     pub(super) epochs: Vec<StatedEpoch>,
     #[serde(default)]
     pub(super) notes: Vec<String>,
+    /// The epochs of the files, whether they are read or not.
+    #[serde(default)]
+    pub(super) labels: Vec<u64>,
+    #[serde(default)]
+    pub(super) left_out: Vec<StatedLeftOut>,
     #[serde(default)]
     pub(super) index: Json,
+}
+
+/// An epoch that is not whole.
+#[derive(Debug, Deserialize)]
+pub(super) struct StatedLeftOut {
+    pub(super) epoch: Option<u64>,
+    pub(super) path: PathBuf,
+    pub(super) message: String,
 }
 
 /// A column of a catalogue.
@@ -69,7 +90,7 @@ pub(super) struct StatedColumn {
     pub(super) unit: Option<String>,
 }
 
-/// An epoch of a catalogue.
+/// An epoch of a catalogue, or a part of one.
 #[derive(Debug, Deserialize)]
 pub(super) struct StatedEpoch {
     pub(super) epoch: u64,
@@ -79,6 +100,12 @@ pub(super) struct StatedEpoch {
     /// The periods of coordinates, by column.
     #[serde(default)]
     pub(super) periods: BTreeMap<String, StatedPeriod>,
+    #[serde(default)]
+    pub(super) rank: u32,
+    /// The path with `{rank}` in place of the part's number, if parts have numbers.
+    pub(super) numbered: Option<String>,
+    /// Number of parts that the file's header states.
+    pub(super) parts: Option<u64>,
 }
 
 /// The answer to [`Read`].

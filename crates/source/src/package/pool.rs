@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value as Json;
 use turbidite::Column;
+use turbidite::store::{EpochSet, EpochSpan};
 
 use super::messages::{Catalogue, Open, Read, Request, VERSION};
 use super::process::ReaderProcess;
@@ -37,11 +38,25 @@ pub(super) fn open_request<'a>(path: &'a PathBuf, options: &'a SourceOptions, in
         epoch: options.epoch,
         if_repeated: options.if_repeated.as_deref(),
         nulls: options.nulls.map(Nulls::name),
+        epochs: options
+            .epochs
+            .as_ref()
+            .and_then(EpochSet::spans)
+            .map(|spans| spans.iter().map(EpochSpan::parts).collect()),
+        done: options.done.keys().copied().collect(),
+        resume: options.resume.as_deref(),
+        allow_missing_ranks: options.allow_missing_ranks,
+        complete_only: options.complete_only,
         index,
     })
 }
 
 impl BlockForm {
+    /// Returns the places from which the source is read again.
+    pub(crate) fn resume(&self) -> Option<String> {
+        Some(self.index.get("details")?.get("resume")?.to_string())
+    }
+
     /// Reads a block by an idle reader, or by a new one.
     pub(super) fn read(&self, block: Read, values: &mut [u8]) -> Result<(), SourceError> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();

@@ -7,7 +7,9 @@ use super::detect::{is_pattern, reads_file, reads_folder};
 
 #[test]
 fn patterns_are_recognised() {
-    for pattern in ["diags/openpmd_%T.h5", "run_%06T.bp", "dump.*.npz", "dump_???.npz", "step-{epoch}.h5"] {
+    for pattern in
+        ["diags/openpmd_%T.h5", "run_%06T.bp", "dump.*.npz", "dump_???.npz", "step-{epoch}.h5", "snap.{rank}.h5"]
+    {
         assert!(is_pattern(Path::new(pattern)), "{pattern}");
     }
     for plain in ["diags/openpmd_100.h5", "100%.h5", "T.100", "a%20b"] {

@@ -21,7 +21,7 @@ mod reader;
 
 pub(crate) use columns::ParquetForm;
 pub(crate) use decoded::DecodedColumns;
-pub(crate) use open::{open, open_file};
+pub(crate) use open::{open, open_file, open_series};
 pub(crate) use reader::ParquetReader;
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use turbidite::Column;
 use super::header::{CONSTANTS, ELEMENT_BYTES, HEADER_BYTES, Header, PARTICLES, RANK, STEP};
 use super::particle::{PARTICLE_BYTES, particle_fields};
 use crate::catalogue::{FilesByRank, Form, RecordFile, RecordForm, Source};
+use crate::epochs::EpochChoice;
 use crate::error::{SourceContext, SourceError};
 use crate::field::Field;
 use crate::files::{file_bytes, names};
@@ -60,9 +61,14 @@ pub(crate) fn open_steps(
 ) -> Result<Source, SourceError> {
     let mut epochs = BTreeMap::new();
     let mut first: Option<(PathBuf, i32)> = None;
-    let mut rank_check = RankCheck::new(options, steps);
-    for (&step, dumps) in steps {
-        let (files, element_bytes) = check_step(step, dumps, sibling, &mut rank_check)?;
+    let mut rank_check = RankCheck::new(options);
+    let mut choice = EpochChoice::among(root, steps.keys().copied(), options)?;
+    for (&step, dumps) in steps.iter().filter(|(step, _)| options.selects(**step)) {
+        let checked = check_step(step, dumps, sibling, &mut rank_check);
+        let Some((files, element_bytes)) = choice.judge(step, checked)? else { continue };
+        if !choice.is_whole(step, !options.allow_missing_ranks, "--allow-missing-ranks allows any number of files") {
+            continue;
+        }
         if let Some(path) = dumps.values().next() {
             let (known_path, known) = first.get_or_insert_with(|| (path.clone(), element_bytes));
             if *known != element_bytes {
@@ -82,7 +88,8 @@ pub(crate) fn open_steps(
     notes.extend(rank_check.note());
     let constants = CONSTANTS.iter().map(|name| (*name).to_owned()).collect();
     let form = RecordForm { fields, filler: None, header_bytes: HEADER_BYTES as u64, constants };
-    Ok(Source { epochs, form: Form::Records(form), record_bytes: element_bytes, notes })
+    let EpochChoice { labels, left_out, .. } = choice;
+    Ok(Source { epochs, form: Form::Records(form), record_bytes: element_bytes, notes, labels, left_out })
 }
 
 /// Parses a number as VPIC prints it: digits without leading zeros.

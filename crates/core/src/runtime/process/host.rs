@@ -24,8 +24,8 @@ pub trait Host: Send + Sync + std::fmt::Debug {
     /// Tells the program of an error that all ranks of a dataset return. Called on rank 0, before the other ranks learn
     /// of the error: the job may end as soon as one of them returns it.
     fn failed(&self, _error: &Error) {}
-    /// Tells the program that a collective call has waited for a while without progress. `_stall` says where and for how
-    /// long. The call goes on to wait.
+    /// Tells the program that a collective call has waited for a while without progress. `_stall` says where and for
+    /// how long. The call goes on to wait.
     fn waits(&self, _stall: &Error) {}
     /// Runs background tasks until the returned guard is dropped.
     ///

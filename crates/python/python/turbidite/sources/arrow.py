@@ -18,6 +18,8 @@ from turbidite.sources.patterns import File
 from turbidite.sources.signatures import ARROW, ARROW_FILE_MAGIC
 from turbidite.sources.tables import Found, Member, TableSource
 
+_END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
+
 
 class Arrow(TableSource):
     """A series of Arrow files."""
@@ -32,9 +34,8 @@ class Arrow(TableSource):
         self._files: dict[str, _Batches] = {}
 
     @classmethod
-    def tables(cls, files: list[File], options: Options, notes: list[str]) -> Iterator[Found]:
-        for file in files:
-            yield Found(file, *cls._members(file.path, options))
+    def tables(cls, file: File, options: Options, notes: list[str], surveyed: Any) -> Iterator[Found]:
+        yield Found(file, *cls._members(file.path, options))
 
     @classmethod
     def _members(cls, path: str, options: Options) -> tuple[list[Member], Any]:
@@ -54,6 +55,15 @@ class Arrow(TableSource):
         chunk = lengths[0] if len(set(lengths[:-1])) == 1 else 0
         records = sum(lengths)
         return [_member(field, records, chunk) for field in schema], [path, options.nulls == "nan"]
+
+    @classmethod
+    def check_whole(cls, path: str) -> None:
+        # A file has its footer at the end.
+        with open(path, "rb") as file:
+            is_file = file.read(len(ARROW_FILE_MAGIC)) == ARROW_FILE_MAGIC
+            file.seek(max(0, os.fstat(file.fileno()).st_size - len(_END_OF_STREAM)))
+            if not is_file and file.read() != _END_OF_STREAM:
+                raise failed("the stream does not end; is another process still writing it?", path)
 
     @classmethod
     def prepare(cls, path: str, place: Any, members: Sequence[str]) -> Any:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from turbidite.schema import Column
 from turbidite.sources.errors import failed, listing, usage
+from turbidite.sources.patterns import pattern_of_parts
 
 Array = NDArray[Any]
 
@@ -24,6 +25,7 @@ LARGEST_BLOCK_BYTES = 32 << 20
 the command holds a block."""
 FEWEST_BLOCK_ROWS = 4096
 LARGEST_EPOCH = 2**63 - 1
+LARGEST_RANK = 2**32 - 1
 LARGEST_FIXED_BYTES = 65536
 """The largest payload of the core's `fixed_bytes`."""
 MOST_COMPONENTS = 16
@@ -43,11 +45,28 @@ class Options:
     nulls: str | None = None
     """Which values are read in place of absent ones: with ``nan``, NaN for nulls of Arrow's floats, and with ``fill``, HDF5's fill
     values for those that were never written. Otherwise they are an error."""
+    epochs: tuple[tuple[int, int, int], ...] | None = None
+    """Spans of the epochs that are read: the first, the last and the stride. Defects of others are no errors."""
+    done: frozenset[int] = frozenset()
+    """Epochs that have been read before and are not read again."""
+    resume: dict[str, Any] = field(default_factory=dict)
+    """The places of an earlier catalogue from which files are scanned again."""
+    allow_missing_ranks: bool = False
+    """Whether epochs may lack parts."""
+    complete_only: bool = False
+    """Whether epochs that are not whole are left out. Otherwise they are an error."""
+
+    def selects(self, epoch: int) -> bool:
+        """Returns whether an epoch is read."""
+        if epoch in self.done:
+            return False
+        spans = self.epochs
+        return spans is None or any(first <= epoch <= last and (epoch - first) % stride == 0 for first, last, stride in spans)
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """The records of one epoch."""
+    """The records of one epoch, or of one part of it."""
 
     epoch: int
     path: str
@@ -57,6 +76,22 @@ class Epoch:
     """A JSON value for the format's own use."""
     periods: dict[str, float | str] = field(default_factory=dict)
     """The periods of coordinates, by column, or the reason why one has none."""
+    rank: int = 0
+    """The number of the part."""
+    numbered: str | None = None
+    """The path with ``{rank}`` in place of the part's number, if parts have numbers."""
+    parts: int | None = None
+    """The number of parts that the file's header states."""
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """An epoch that is not whole."""
+
+    epoch: int | None
+    """The label, or `None` if the file does not show it."""
+    path: str
+    message: str
 
 
 @dataclass(frozen=True)
@@ -69,12 +104,23 @@ class Catalogue:
     notes: list[str] = field(default_factory=list)
     details: Any = None
     """A JSON value for the format's own use."""
+    labels: list[int] = field(default_factory=list)
+    """The epochs that the source has, whether they are read or not."""
+    left_out: list[LeftOut] = field(default_factory=list)
 
     def answer(self) -> dict[str, Any]:
         """Returns the answer to a request that opens the source."""
         epochs = [{name: value for name, value in asdict(epoch).items() if name != "details"} for epoch in self.epochs]
         columns = [asdict(column) for column in self.columns]
-        return {"format": self.format, "columns": columns, "epochs": epochs, "notes": self.notes, "index": asdict(self)}
+        return {
+            "format": self.format,
+            "columns": columns,
+            "epochs": epochs,
+            "notes": self.notes,
+            "labels": self.labels,
+            "left_out": [asdict(one) for one in self.left_out],
+            "index": asdict(self),
+        }
 
     @classmethod
     def of_index(cls, index: Any) -> Catalogue:
@@ -82,7 +128,8 @@ class Catalogue:
         try:
             columns = [Column(**column) for column in index["columns"]]
             epochs = [Epoch(**epoch) for epoch in index["epochs"]]
-            return cls(index["format"], columns, epochs, list(index["notes"]), index["details"])
+            left_out = [LeftOut(**one) for one in index["left_out"]]
+            return cls(index["format"], columns, epochs, list(index["notes"]), index["details"], index["labels"], left_out)
         except (KeyError, TypeError) as error:
             raise usage(f"the index is not one of this release ({error}); open the source without it") from None
 
@@ -180,34 +227,45 @@ def choose(known: Iterable[str], columns: list[str] | None, unreadable: dict[str
 
 
 def in_order(epochs: Iterable[Epoch], options: Options, notes: list[str]) -> list[Epoch]:
-    """Returns the epochs in ascending order, each once.
+    """Returns the epochs and their parts in ascending order, each once.
 
     Of an epoch that occurs several times, as after a restart, the one that `options` states is returned, and a note is
     added. Otherwise it is an error. Occurrences are in the order of files and steps.
     """
-    ordered = sorted(epochs, key=lambda epoch: epoch.epoch)
+    ordered = sorted(epochs, key=_place)
     remedy = "choose one by --if-repeated first or --if-repeated last"
     for one, other in pairwise(ordered):
-        if one.epoch == other.epoch and options.if_repeated is None:
+        if _place(one) == _place(other) and options.if_repeated is None:
             if one.path == other.path:
                 raise failed(f"the file has epoch {one.epoch} twice, as after a restart; {remedy}", one.path)
-            raise failed(f"this file and {other.path} both have epoch {one.epoch}; if they are repetitions, {remedy}", one.path)
+            pattern = pattern_of_parts(one.path, other.path)
+            parts = f"give the pattern '{pattern}'" if pattern else "put {rank} into the pattern in place of the part's number"
+            raise failed(
+                f"this file and {other.path} both have epoch {one.epoch}; if they are parts of it, {parts}; if they are repetitions, "
+                f"{remedy}",
+                one.path,
+            )
     for one in ordered:
         if not 0 <= one.epoch <= LARGEST_EPOCH:
             why = "negative" if one.epoch < 0 else f"larger than {LARGEST_EPOCH}, the largest"
             raise failed(f"epoch {one.epoch} is {why}; give the file another number", one.path)
-    kept: dict[int, Epoch] = {}
+        if one.rank > LARGEST_RANK:
+            raise failed(f"the part's number, {one.rank}, is larger than {LARGEST_RANK}, the largest", one.path)
+    kept: dict[tuple[int, int], Epoch] = {}
     for one in ordered if options.if_repeated == "last" else reversed(ordered):
-        kept[one.epoch] = one
-    repeated = len(ordered) - len(kept)
-    if repeated:
-        these = [epoch for epoch, times in Counter(one.epoch for one in ordered).items() if times > 1]
+        kept[_place(one)] = one
+    if len(ordered) > len(kept):
+        these = sorted({epoch for (epoch, _), times in Counter(map(_place, ordered)).items() if times > 1})
         notes.append(f"read the {options.if_repeated} occurrence of each epoch that is repeated: {listing(these)}")
-    return sorted(kept.values(), key=lambda epoch: epoch.epoch)
+    return sorted(kept.values(), key=_place)
+
+
+def _place(epoch: Epoch) -> tuple[int, int]:
+    return epoch.epoch, epoch.rank
 
 
 def same_columns(found: Iterable[tuple[int, str, list[Column]]], columns: list[str] | None) -> list[Column]:
-    """Returns the columns of all epochs. Columns that change between epochs are an error.
+    """Returns the columns of all epochs and parts, in the order of the first. Columns that change are an error.
 
     `found` has the label, path and columns of each epoch with records; with the option `columns` given, only the
     chosen ones.
@@ -226,8 +284,9 @@ def same_columns(found: Iterable[tuple[int, str, list[Column]]], columns: list[s
         changes += [f"'{name}' is {_kind(after[name])}, before {_kind(before[name])}" for name in both]
         same = [name for name in before if before[name] == after.get(name)]
         remedy = f"; choose columns that do not change: --columns {','.join(same)}" if same and columns is None else ""
+        where = "" if path == reference[1] else f" in {reference[1]}"
         raise failed(
-            f"the columns of epoch {label} differ from those of epoch {reference[0]}: {listing(changes)}{remedy}", path
+            f"the columns of epoch {label} differ from those of epoch {reference[0]}{where}: {listing(changes)}{remedy}", path
         )
     return [] if reference is None else [replace(column) for column in reference[2]]
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import zlib
+from contextlib import suppress
 from importlib import import_module
 
 from turbidite.sources import signatures
-from turbidite.sources.catalogue import Source
+from turbidite.sources.catalogue import Options, Source
 from turbidite.sources.compressed import decompressed
-from turbidite.sources.errors import failed, usage
+from turbidite.sources.errors import SourceError, absent, failed, usage
 from turbidite.sources.hdf5_files import errors, opened
 from turbidite.sources.patterns import files_of, is_dataset
 
@@ -23,10 +24,10 @@ _CLASSES = {
 _OF_ADIOS2 = ("openpmd", "OpenPMD")
 
 
-def source_class(stated: str | None, path: str) -> type[Source]:
+def source_class(stated: str | None, options: Options) -> type[Source]:
     """Returns the class that reads a source. `stated` is the name of a format, in any case."""
     if stated is None:
-        name = _detected(files_of(path, signatures.SUFFIXES)[0].path)
+        name = _of_files(options)
     else:
         names = {name.lower(): name for name in _CLASSES}
         if stated.lower() not in names:
@@ -34,11 +35,26 @@ def source_class(stated: str | None, path: str) -> type[Source]:
         name = names[stated.lower()]
     is_adios2 = False
     if name == "openPMD":
-        first = files_of(path, signatures.SUFFIXES)[0].path
+        first = files_of(options.path, signatures.SUFFIXES)[0].path
         is_adios2 = is_dataset(first) or first.endswith(signatures.ADIOS2)
     module, kind = _OF_ADIOS2 if is_adios2 else _CLASSES[name]
     found: type[Source] = getattr(import_module(f"turbidite.sources.{module}"), kind)
     return found
+
+
+def _of_files(options: Options) -> str:
+    """Returns the format of the first file, or of another one if the first may be broken, since it need not be read."""
+    files = files_of(options.path, signatures.SUFFIXES)
+    may_be_broken = options.complete_only or options.epochs is not None
+    try:
+        return _detected(files[0].path)
+    except (SourceError, OSError) as error:
+        for file in files[1:] if may_be_broken else ():
+            with suppress(SourceError, OSError):
+                return _detected(file.path)
+        if options.complete_only:
+            raise absent(str(error), files[0].path) from None
+        raise
 
 
 def _detected(path: str) -> str:
@@ -61,7 +77,9 @@ def _detected(path: str) -> str:
     if start.startswith((signatures.LAMMPS_MAGIC, signatures.LAMMPS_YAML_MAGIC)):
         return "LAMMPS"
     if start.startswith(signatures.PARQUET_MAGIC):
-        raise usage("the file is Parquet: the command reads one by --epoch, and several by --layout", path)
+        raise usage(
+            "the file is Parquet: the command reads one by --epoch, and several by a pattern such as 'step-%T.parquet'", path
+        )
     what = "is empty" if os.path.getsize(path) == 0 else "has none of the formats that can be read"
     raise usage(f"the file {what}: {', '.join(_CLASSES)}; convert it, or name its format by --format", path)
 

@@ -6,6 +6,9 @@ import re
 from collections.abc import Iterable
 from typing import Literal
 
+_WAIT = "--complete-only reads the epochs that are whole"
+INCOMPLETE = f"if the file is incomplete, copy it again; {_WAIT}"
+"""The remedy for a file that a library cannot open."""
 _OTHERS = {
     b"CDF": "netCDF-3: convert it to netCDF-4",
     b"\x0e\x03\x13\x01": "HDF4: convert it to HDF5",
@@ -29,6 +32,15 @@ class SourceError(Exception):
 def usage(message: str, path: str | None = None) -> SourceError:
     """Creates the error of options that do not fit the source."""
     return SourceError("usage", message, path)
+
+
+class Absent(SourceError):
+    """The error of a source without any file. A running simulation may be about to write the first."""
+
+
+def absent(message: str, path: str) -> SourceError:
+    """Creates the error of a source without any file."""
+    return Absent("usage", message, path)
 
 
 def failed(message: str, path: str | None = None) -> SourceError:
@@ -66,18 +78,18 @@ def of_hdf5(error: Exception, path: str) -> SourceError:
     if "truncated" in message:
         lengths = re.search(r"eof = (\d+).*stored_eof = (\d+)", message)
         extent = f"has {lengths[1]} of {lengths[2]} bytes" if lengths else message
-        return corrupt(f"is cut: it {extent}, as h5py found; copy it again or leave it out, or wait for its writer", path)
-    return failed(f"cannot be read by h5py: {message}", path)
+        return corrupt(f"is cut: it {extent}, as h5py found; copy it again, or wait for its writer: {_WAIT}", path)
+    return failed(f"cannot be read by h5py: {message}; {INCOMPLETE}", path)
 
 
 def _content(path: str) -> str:
     """Returns the content of a file that is not HDF5, with advice on it."""
     with open(path, "rb") as file:
         start = file.read(24)
+    if not start:
+        return f"empty: is its writer still running? {_WAIT}"
     known = (content for magic, content in _OTHERS.items() if start.startswith(magic))
-    return next(
-        known, f"begins with {start[:8]!r}; --format names its format" if start else "empty: is its writer still running?"
-    )
+    return next(known, f"begins with {start[:8]!r}; --format names its format")
 
 
 def missing(what: str, package: str, extra: str) -> SourceError:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy
 
+from turbidite.sources import gadget
 from turbidite.sources.catalogue import Options
 from turbidite.sources.errors import failed, listing, usage
 from turbidite.sources.hdf5_content import Gaps, Leaf, contents, followed, leaf_of_steps, member, tree
@@ -35,20 +36,21 @@ class HDF5(Hdf5Source):
     name = "HDF5"
 
     @classmethod
-    def tables(cls, files: list[File], options: Options, notes: list[str]) -> Iterator[Found]:
-        for file in files:
-            with errors(file.path), opened(file.path) as content:
-                pattern = options.species
-                if pattern is None and any(re.fullmatch(r"Step#\d+", name) for name in content):
-                    pattern = _H5PART
-                if pattern is not None and _PLACEHOLDER.search(pattern):
-                    yield from _of_groups(file, content, pattern, notes)
-                else:
-                    yield from _of_group(file, content, options, notes)
+    def tables(cls, file: File, options: Options, notes: list[str], surveyed: Any) -> Iterator[Found]:
+        with errors(file.path), opened(file.path) as content:
+            pattern = options.species
+            if pattern is None and any(re.fullmatch(r"Step#\d+", name) for name in content):
+                pattern = _H5PART
+            if pattern is not None and _PLACEHOLDER.search(pattern):
+                yield from _of_groups(file, content, pattern, options, notes)
+            elif pattern is not None and gadget.is_empty(content, pattern):
+                yield Found(file, [], {}, counts=gadget.counts(content, pattern))
+            else:
+                yield from _of_group(file, content, options, notes)
 
 
-def _of_groups(file: File, content: Any, pattern: str, notes: list[str]) -> Iterator[Found]:
-    """Yields the tables of a file that has a group for each step."""
+def _of_groups(file: File, content: Any, pattern: str, options: Options, notes: list[str]) -> Iterator[Found]:
+    """Yields the tables of a file that has a group for each step. Of steps that are not read, only their labels."""
     found: list[tuple[str, Any, int | None]] = [("", content, None)]
     for part in pattern.strip("/").split("/"):
         found = [new for place, group, label in found for new in _matching(place, group, label, part)]
@@ -59,6 +61,9 @@ def _of_groups(file: File, content: Any, pattern: str, notes: list[str]) -> Iter
         others = [name for name in content if not name.startswith("Step#")]
         notes.append(f"only the groups '{pattern}' are read; left out: {listing(others)}")
     for place, group, label in sorted(found, key=lambda one: one[2] or 0):
+        if label is not None and not options.selects(label):
+            yield Found(file, [], {}, label)
+            continue
         leaves, groups = contents(group, place)
         if groups and pattern == _H5PART:
             notes.append(f"groups of '{pattern}' are left out: {listing(groups)}")
@@ -86,7 +91,7 @@ def _of_group(file: File, content: Any, options: Options, notes: list[str]) -> I
     members, places = _arrays(file, content, place, leaves)
     timed = {name: leaf for name, leaf in leaves.items() if leaf.steps is not None}
     if not timed:
-        yield Found(file, members, places)
+        yield Found(file, members, places, counts=gadget.counts(content, place))
         return
     labels = {name: _steps(leaf, notes) for name, leaf in timed.items()}
     # The steps are those of the first array that is read.

@@ -58,6 +58,7 @@ class Hdf5Source(TableSource):
     suffixes = HDF5
     strict = False
     nulls = "fill"
+    may_state_epochs = True
 
     def __init__(self, catalogue: Catalogue) -> None:
         super().__init__(catalogue)

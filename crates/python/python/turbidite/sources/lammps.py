@@ -10,7 +10,8 @@ import os
 import shutil
 import warnings
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -26,14 +27,13 @@ from turbidite.sources.catalogue import (
     Source,
     block_rows,
     choose,
-    in_order,
     packed,
-    same_columns,
 )
 from turbidite.sources.compressed import decompressed
+from turbidite.sources.epochs import Epochs
 from turbidite.sources.errors import SourceError, corrupt, failed, usage
 from turbidite.sources.lammps_box import box_periods
-from turbidite.sources.patterns import files_of
+from turbidite.sources.patterns import File, files_of
 from turbidite.sources.signatures import COMPRESSED, GZIP_MAGIC, LAMMPS
 
 _I64 = ("id", "mol")
@@ -62,17 +62,19 @@ class Lammps(Source):
             raise usage("--species: a LAMMPS dump has no species; its column 'type' tells them apart", options.path)
         if options.epoch is not None:
             raise usage("--epoch: the epochs of LAMMPS dumps are the time steps in the files; omit the option", options.path)
-        epochs, found = [], []
         notes: list[str] = []
-        for file in files_of(options.path, LAMMPS, notes):
-            for section in _Scan(file.path).sections(options.columns):
-                epochs.append(section.epoch)
-                found.append((section.epoch.epoch, file.path, section.columns))
+        files = files_of(options.path, LAMMPS, notes)
+        epochs = Epochs(files, options, notes, files_have_steps=True)
+        places: dict[str, Any] = {}
+        for file in files:
+            scan = _Scan(file, options, epochs)
+            for section in scan.sections():
+                epochs.add(file, section.epoch, section.columns)
                 notes += [f"'{name}' is text; it is left out" for name in section.left_out] + section.notes
-        filled = [one for one, epoch in zip(found, epochs, strict=True) if epoch.records]
-        columns = same_columns(sorted(filled or found, key=lambda one: one[0]), options.columns)
-        ordered = in_order(epochs, options, notes)
-        return Catalogue(cls.name, columns, ordered, list(dict.fromkeys(notes)))
+            places |= scan.place()
+        ordered, columns = epochs.finish()
+        details = {"resume": places}
+        return Catalogue(cls.name, columns, ordered, list(dict.fromkeys(notes)), details, epochs.labels, epochs.left_out)
 
     def read(self, epoch: Epoch, first: int, rows: int) -> Sequence[Array]:
         details = epoch.details
@@ -102,35 +104,115 @@ class _Section:
 class _Scan:
     """Finds the time steps of a file."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self, file: File, options: Options, epochs: Epochs) -> None:
+        self._path, self._options, self._epochs = file.path, options, epochs
+        self._stated = file.stated_epoch
         self._line = 0
         self._of_text = ""
         self._row_bytes = 0.0
+        self._step: int | None = None
+        """The step that is being read, as soon as its number is known."""
+        self._last: int | None = None
+        self._passed: list[int] = []
+        """The steps up to the first that cannot be read."""
+        self._latest = 0, 0
+        """The offset of the last of them, and the lines before it."""
 
-    def sections(self, wanted: list[str] | None) -> list[_Section]:
-        source = _plain(self._path)
+    def sections(self) -> Iterator[_Section]:
+        """Yields the steps that are read. After a step that is broken and not read, goes on with the next one."""
+        source = None
+        with self._epochs.judged(self._stated, self._path):
+            source = _plain(self._path)
+        if source is None:
+            return
         self._of_text = " of the decompressed text" if source != self._path else ""
-        found: list[_Section] = []
         with open(source, "rb") as file:
-            while line := self._next(file):
-                if line.strip() == b"" and not file.peek(1):
-                    break
-                if line.strip() == b"---":
-                    raise usage(f"this is a 'dump yaml' of LAMMPS; {_OTHER_STYLES}", self._path)
-                # LAMMPS writes the units once, and the time before each step.
-                if line.startswith((b"ITEM: UNITS", b"ITEM: TIME")) and line.strip() != b"ITEM: TIMESTEP":
-                    self._next(file)
+            self._resume(file)
+            is_sound = True
+            place = 0, 0
+            while True:
+                try:
+                    self._step = None
+                    begin = file.tell(), self._line
+                    if not self._begins(file):
+                        break
+                    place = file.tell(), self._line
+                    section = self._section(file, source)
+                except SourceError:
+                    with self._epochs.judged(self._broken(), self._path):
+                        raise
+                    is_sound = False
+                    self._seek_next(file, *place)
                     continue
-                if line.strip() != b"ITEM: TIMESTEP":
-                    raise self._unexpected(line, "ITEM: TIMESTEP", found)
-                found.append(self._section(file, source, wanted))
-        if not found:
-            raise failed("the file is empty", self._path)
-        return found
+                self._last = self._step
+                if is_sound and self._step is not None:
+                    self._passed.append(self._step)
+                    self._latest = begin
+                if section is not None:
+                    yield section
 
-    def _section(self, file: Any, source: str, wanted: list[str] | None) -> _Section:
-        step = self._number(file, "time step")
+    def place(self) -> dict[str, Any]:
+        """Returns the last place before which nothing is to be read again, once all steps up to it have been read."""
+        return {self._path: [*self._latest, self._passed]} if self._passed and self._of_text == "" else {}
+
+    def _resume(self, file: Any) -> None:
+        """Goes to the place of an earlier scan, if all steps before it have been read and the last one is still there."""
+        offset, line, steps = self._options.resume.get(self._path, (0, 0, []))
+        if not steps or self._of_text or any(self._options.selects(step) for step in steps):
+            return
+        file.seek(offset)
+        with suppress(SourceError):
+            if self._begins(file) and self._number(file, "time step") == steps[-1]:
+                file.seek(offset)
+                self._line, self._passed = line, steps[:-1]
+                for step in steps:
+                    self._epochs.selects(step)
+                return
+        file.seek(0)
+        self._line = 0
+
+    def _broken(self) -> int | None:
+        """Returns the number of a step that cannot be read, or `None` if it is not known."""
+        if self._step is not None or self._last is None:
+            return self._stated if self._step is None else self._step
+        # Steps ascend, so that the next one is not read if the last one is the last that is.
+        is_last = self._options.epochs is not None and self._last >= max(last for _, last, _ in self._options.epochs)
+        return self._last + 1 if is_last else None
+
+    def _begins(self, file: Any) -> bool:
+        """Reads up to the number of the next step. Returns `False` at the end of the file."""
+        begin = file.tell()
+        while line := self._next(file):
+            if line.strip() == b"" and not file.peek(1) and begin > 0:
+                return False
+            if line.strip() == b"---":
+                raise usage(f"this is a 'dump yaml' of LAMMPS; {_OTHER_STYLES}", self._path)
+            # LAMMPS writes the units once, and the time before each step.
+            if line.startswith((b"ITEM: UNITS", b"ITEM: TIME")) and line.strip() != b"ITEM: TIMESTEP":
+                self._next(file)
+                continue
+            if line.strip() != b"ITEM: TIMESTEP":
+                raise self._unexpected(line, "ITEM: TIMESTEP")
+            return True
+        if begin == 0:
+            raise failed("the file is empty", self._path)
+        return False
+
+    def _seek_next(self, file: BinaryIO, offset: int, line: int) -> None:
+        """Goes to the first step after an offset, or to the end of the file."""
+        file.seek(offset)
+        self._line = line
+        while text := file.readline(_LONGEST_LINE_BYTES):
+            if text.strip() == b"ITEM: TIMESTEP" and text.endswith(b"\n"):
+                file.seek(-len(text), os.SEEK_CUR)
+                return
+            self._line += 1
+
+    def _section(self, file: Any, source: str) -> _Section | None:
+        """Returns a step, or `None` if it is not read."""
+        wanted = self._options.columns
+        step = self._step = self._number(file, "time step")
+        is_read = self._epochs.selects(step)
         records, box = -1, None
         while True:
             line = self._next(file)
@@ -149,10 +231,13 @@ class _Scan:
             elif line.startswith(b"ITEM: ATOMS"):
                 break
             else:
-                raise self._unexpected(line, "ITEM: ATOMS", [])
+                raise self._unexpected(line, "ITEM: ATOMS")
         names = line.decode(errors="replace").split()[2:]
         if records < 0:
             raise corrupt(f"line {self._line}{self._of_text}: step {step} does not state its number of atoms", self._path)
+        if not is_read:
+            self._skip(file, records, records or 1, step)
+            return None
         if not names or len(set(names)) != len(names):
             what = "names no columns" if not names else "names a column twice"
             raise failed(
@@ -168,6 +253,8 @@ class _Scan:
         details = {"file": source, "offsets": offsets, "width": len(names), "line": first, "fields": fields}
         left_out = list(texts) if wanted is None else []
         note = f"{self._path}: the last line has no line end; its last value may be cut"
+        if self._options.complete_only and not has_end:
+            raise failed(f"the last line of step {step} has no line end", self._path)
         periods = {} if box is None else box_periods(*box, chosen)
         epoch = Epoch(step, self._path, records, rows, details, periods=periods)
         return _Section(epoch, columns, left_out, [] if has_end else [note])
@@ -189,7 +276,7 @@ class _Scan:
             if not chunk or (len(chunk) < asked and not chunk.endswith(b"\n") and seen + len(ends) < records):
                 raise corrupt(
                     f"line {self._line + seen + len(ends) + 1}{self._of_text}: the file ends in step {step}, after {seen + len(ends)} of "
-                    f"{records} atoms; is LAMMPS still writing it? Otherwise remove the step from the file",
+                    f"{records} atoms; is LAMMPS still writing it? --complete-only reads the steps that are whole",
                     self._path,
                 )
             used = min(len(ends), records - seen)
@@ -203,7 +290,16 @@ class _Scan:
                 self._row_bytes = (end - begin) / records
             seen, position = seen + used, position + len(chunk)
         self._line += records
+        self._check_end(file, records, step)
         return offsets, has_end
+
+    def _check_end(self, file: Any, records: int, step: int) -> None:
+        """Raises an error if a step is followed by other than the next one, or the end of the file."""
+        if (following := file.peek(1)[:1]) not in (b"I", b""):
+            line = self._next(file)
+            if line.strip() or following != b"\n" or file.peek(1):
+                after = f" after the {records} atoms of step {step}"
+                raise self._unexpected(line, "ITEM: TIMESTEP", after)
 
     def _next(self, file: Any) -> bytes:
         line: bytes = file.readline(_LONGEST_LINE_BYTES)
@@ -216,16 +312,17 @@ class _Scan:
             number = int(line)
         except ValueError:
             number = -1
-        if number < 0 or not line.endswith(b"\n"):
+        if number >= 0 and not line.endswith(b"\n"):
+            raise corrupt(f"line {self._line}{self._of_text}: the file ends in the {what}", self._path)
+        if number < 0:
             raise corrupt(f"line {self._line}{self._of_text}: the {what} is '{_shown(line)}', not a number", self._path)
         return number
 
-    def _unexpected(self, line: bytes, expected: str, found: list[_Section]) -> SourceError:
+    def _unexpected(self, line: bytes, expected: str, after: str = "") -> SourceError:
         if not line:
             return corrupt(
                 f"line {self._line}{self._of_text}: the file ends before '{expected}'; is LAMMPS still writing it?", self._path
             )
-        after = f" after the {found[-1].epoch.records} atoms of step {found[-1].epoch.epoch}" if found else ""
         return corrupt(f"line {self._line}{self._of_text} is '{_shown(line)}', expected '{expected}'{after}", self._path)
 
 

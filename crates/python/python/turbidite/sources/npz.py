@@ -40,9 +40,8 @@ class Npz(TableSource):
         self._headers: dict[tuple[str, int], tuple[tuple[int, ...], bool, numpy.dtype[Any], int]] = {}
 
     @classmethod
-    def tables(cls, files: list[File], options: Options, notes: list[str]) -> Iterator[Found]:
-        for file in files:
-            yield Found(file, *cls._members(file.path, options))
+    def tables(cls, file: File, options: Options, notes: list[str], surveyed: Any) -> Iterator[Found]:
+        yield Found(file, *cls._members(file.path, options))
 
     @classmethod
     def _members(cls, path: str, options: Options) -> tuple[list[Member], Any]:
@@ -60,6 +59,21 @@ class Npz(TableSource):
                 return _archived(path)
             except _BAD as error:
                 raise corrupt(f"is not a complete file of NumPy: {error}; write it again", path) from None
+
+    @classmethod
+    def check_whole(cls, path: str) -> None:
+        # An archive has its directory at the end.
+        with open(path, "rb") as file:
+            if file.read(6) != b"\x93NUMPY":
+                return
+            file.seek(0)
+            try:
+                shape, _, dtype = _header(file)
+            except _BAD as error:
+                raise corrupt(f"is not a complete file of NumPy: {error}; write it again", path) from None
+            end = file.tell() + dtype.itemsize * int(numpy.prod(shape))
+            if os.fstat(file.fileno()).st_size < end:
+                raise corrupt(f"the file ends before offset {end}; is another process still writing it?", path)
 
     @classmethod
     def prepare(cls, path: str, place: Any, members: Sequence[str]) -> Any:

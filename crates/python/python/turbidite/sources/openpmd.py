@@ -22,13 +22,13 @@ from turbidite.sources.catalogue import (
     Source,
     block_rows,
     choose,
-    in_order,
     in_words,
     packed,
     same_columns,
 )
-from turbidite.sources.errors import SourceError, corrupt, failed, listing, missing, usage
-from turbidite.sources.patterns import files_of
+from turbidite.sources.epochs import Epochs
+from turbidite.sources.errors import INCOMPLETE, SourceError, corrupt, failed, listing, missing, usage
+from turbidite.sources.patterns import File, files_of
 from turbidite.sources.quiet import plain, quiet
 from turbidite.sources.signatures import ADIOS2
 from turbidite.sources.tables import axes_of
@@ -57,9 +57,13 @@ class _Component:
 @dataclass(frozen=True)
 class _Iteration:
     label: int
-    path: str
+    file: File
     species: dict[str, tuple[int, list[_Component], dict[str, str]]]
     """Of each species: records, components, and the reasons why others cannot be read."""
+
+    @property
+    def path(self) -> str:
+        return self.file.path
 
 
 class OpenPMD(Source):
@@ -71,10 +75,15 @@ class OpenPMD(Source):
     def scan(cls, options: Options) -> Catalogue:
         iterations: list[_Iteration] = []
         notes: list[str] = []
-        for file in files_of(options.path, ADIOS2, notes):
-            iterations += _iterations(file.path, options.species)
+        files = files_of(options.path, ADIOS2, notes)
+        epochs = Epochs(files, options, notes, files_have_steps=True)
+        for file in files:
+            with epochs.judged(file.stated_epoch, file.path):
+                iterations += _iterations(file, options.species, epochs)
+        if not iterations and (epochs.labels or epochs.left_out):
+            return Catalogue(cls.name, [], [], notes, labels=epochs.labels, left_out=epochs.left_out)
         species = _species(iterations, options)
-        return _catalogue(iterations, species, options, notes)
+        return _catalogue(iterations, species, options, notes, epochs)
 
     def __init__(self, catalogue: Catalogue) -> None:
         super().__init__(catalogue)
@@ -145,20 +154,21 @@ def _errors(path: str) -> Iterator[None]:
     except (SourceError, MemoryError):
         raise
     except Exception as error:  # noqa: BLE001 - the library raises whatever its backends throw
-        message = f"cannot be read by openpmd-api: {plain(error, path)}"
-        raise failed(f"{message}; if the file is incomplete, copy it again or leave it out", path) from None
+        raise failed(f"cannot be read by openpmd-api: {plain(error, path)}; {INCOMPLETE}", path) from None
     skipped = _SKIPPED.search(printed.text)
     if skipped:
         reason = "; ".join(line.strip() for line in skipped[2].splitlines() if line.strip())
         raise failed(f"openpmd-api: {skipped[1][0].lower()}{skipped[1][1:]}: {reason}", path)
 
 
-def _iterations(path: str, species: str | None) -> list[_Iteration]:
-    """Returns the iterations of one file."""
-    found = []
+def _iterations(file: File, species: str | None, epochs: Epochs) -> list[_Iteration]:
+    """Returns the iterations of one file that are read."""
+    found, path = [], file.path
     with _errors(path):
         series = _open(path)
         for label in series.iterations:
+            if not epochs.selects(int(label)):
+                continue
             iteration = series.iterations[label]
             iteration.open()
             names = [name for name in iteration.particles if species is None or name == species]
@@ -166,7 +176,7 @@ def _iterations(path: str, species: str | None) -> list[_Iteration]:
                 name: (0, [], {}) for name in iteration.particles if name not in names
             }
             read = {name: _components(iteration.particles[name], series, path, int(label)) for name in names}
-            found.append(_Iteration(int(label), path, {**others, **read}))
+            found.append(_Iteration(int(label), file, {**others, **read}))
         series.close()
     return found
 
@@ -230,7 +240,7 @@ def _species(iterations: list[_Iteration], options: Options) -> str:
     return options.species
 
 
-def _catalogue(iterations: list[_Iteration], species: str, options: Options, notes: list[str]) -> Catalogue:
+def _catalogue(iterations: list[_Iteration], species: str, options: Options, notes: list[str], epochs: Epochs) -> Catalogue:
     if options.epoch is not None:
         raise usage("--epoch: the epochs of openPMD are the iterations in its files; omit the option", options.path)
     filled = [iteration for iteration in iterations if _records(iteration, species)]
@@ -260,16 +270,15 @@ def _catalogue(iterations: list[_Iteration], species: str, options: Options, not
         labels = listing(sorted(iteration.label for iteration in empty))
         notes.append(f"the iterations without particles of the species '{species}' are empty epochs: {labels}")
     row_bytes = sum(numpy.dtype(_dtype(column.type)).itemsize for column in columns)
-    epochs = []
     for iteration in iterations:
         records = _records(iteration, species)
-        epochs.append(Epoch(iteration.label, iteration.path, records, block_rows(row_bytes)))
+        epochs.add(iteration.file, Epoch(iteration.label, iteration.path, records, block_rows(row_bytes)), [])
     reference = {one.column.name: one for one in chosen[id(filled[0])]}
     parts = [reference[column.name] for column in columns]
     places = [[part.record, part.component, part.axis] for part in parts]
     details = {"species": species, "components": places, "offsets": added}
-    ordered = in_order(epochs, options, notes)
-    return Catalogue(OpenPMD.name, columns, ordered, list(dict.fromkeys(notes)), details)
+    ordered, _ = epochs.finish()
+    return Catalogue(OpenPMD.name, columns, ordered, list(dict.fromkeys(notes)), details, epochs.labels, epochs.left_out)
 
 
 def _records(iteration: _Iteration, species: str) -> int:

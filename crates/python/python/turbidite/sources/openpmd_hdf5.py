@@ -13,11 +13,12 @@ from typing import Any
 import numpy
 
 from turbidite.sources.catalogue import Array, Epoch, Options
+from turbidite.sources.epochs import Epochs
 from turbidite.sources.errors import failed, usage
 from turbidite.sources.hdf5_content import Leaf, followed, member
 from turbidite.sources.hdf5_files import Hdf5Source, constant, errors, opened
 from turbidite.sources.patterns import File
-from turbidite.sources.tables import Found, Member
+from turbidite.sources.tables import Found, Member, named_epoch
 from turbidite.sources.units import number, si_unit, text
 
 _POSITION, _OFFSET, _PATCHES = "position", "positionOffset", "particlePatches"
@@ -35,32 +36,50 @@ class _Particles:
     """The path and the group of each species."""
 
 
+@dataclass(frozen=True)
+class _Survey:
+    """What the iterations that are read have in common."""
+
+    species: str
+    widened: set[str]
+    """The axes with a positionOffset in some iteration."""
+
+
 class OpenPMDInHDF5(Hdf5Source):
     """A series of openPMD files in HDF5."""
 
     name = "openPMD"
 
     @classmethod
-    def tables(cls, files: list[File], options: Options, notes: list[str]) -> Iterator[Found]:
+    def survey(cls, files: list[File], options: Options, epochs: Epochs) -> _Survey | None:
         known: set[str] = set()
         widened: set[str] = set()
+        is_read = False
         for file in files:
-            for one in _iterations(file):
-                known |= {*one.species}
-                chosen = one.species.get(options.species) if options.species else next(iter(one.species.values()), None)
-                widened |= set(_offsets(chosen[1])) if chosen else set()
-        species = _species(known, options)
-        has_records = False
-        for file in files:
-            for one in _iterations(file):
-                found = _table(file, one, species, widened)
-                has_records = has_records or bool(found.members)
-                if found.epoch is None and options.epoch is None and not file.numbers:
-                    notes.append(f"{file.path} has no iterations, and is epoch 0; --epoch states another one")
-                    found = replace(found, epoch=0)
-                yield found
-        if not has_records:
-            raise failed(f"no iteration has particles of the species '{species}'", options.path)
+            with epochs.judged(named_epoch(file, options, files), file.path):
+                for one in _iterations(file):
+                    if one.label is not None and not epochs.selects(one.label):
+                        continue
+                    is_read = True
+                    known |= {*one.species}
+                    chosen = one.species.get(options.species) if options.species else next(iter(one.species.values()), None)
+                    widened |= set(_offsets(chosen[1])) if chosen else set()
+        return _Survey(_species(known, options), widened) if is_read else None
+
+    @classmethod
+    def tables(cls, file: File, options: Options, notes: list[str], surveyed: _Survey | None) -> Iterator[Found]:
+        for one in _iterations(file):
+            if surveyed is None or (one.label is not None and not options.selects(one.label)):
+                continue
+            found = _table(file, one, surveyed.species, surveyed.widened)
+            if found.epoch is None and options.epoch is None and not file.numbers:
+                notes.append(f"{file.path} has no iterations, and is epoch 0; --epoch states another one")
+                found = replace(found, epoch=0)
+            yield found
+
+    @classmethod
+    def no_records(cls, surveyed: _Survey) -> str:
+        return f"no iteration has particles of the species '{surveyed.species}'"
 
     def _values(self, epoch: Epoch, where: dict[str, Any], member: str, first: int, rows: int) -> Array:
         values = super()._values(epoch, where, member, first, rows)

@@ -19,12 +19,12 @@ import numpy
 
 from turbidite._core import version
 from turbidite.sources import scratch
-from turbidite.sources.catalogue import Array, Catalogue, Epoch, Options, Source
+from turbidite.sources.catalogue import Array, Catalogue, Epoch, LeftOut, Options, Source
 from turbidite.sources.detect import source_class
-from turbidite.sources.errors import SourceError, corrupt, failed, usage
+from turbidite.sources.errors import Absent, SourceError, corrupt, failed, usage
 from turbidite.sources.read_ahead import ReadAhead
 
-VERSION = 1
+VERSION = 2
 _PIPE_BYTES = 1 << 20
 
 
@@ -55,7 +55,7 @@ class _Server:
     def __init__(self, answers: int) -> None:
         self._answers = answers
         self._source: Source | None = None
-        self._epochs: dict[int, Epoch] = {}
+        self._epochs: dict[tuple[int, int], Epoch] = {}
         self._read_ahead = ReadAhead([])
 
     def greet(self) -> None:
@@ -96,28 +96,35 @@ class _Server:
         index = given.pop("index", None)
         stated = given.pop("format", None)
         try:
-            options = Options(**given)
+            resume = json.loads(given.get("resume") or "{}")
+            options = Options(**{**given, "done": frozenset(given.get("done", ())), "resume": resume})
         except TypeError as error:
             raise usage(f"the request is not one of protocol version {VERSION}: {error}") from None
         if index is None:
-            kind = source_class(stated, options.path)
-            if options.nulls not in (None, kind.nulls):
-                raise usage(
-                    "--nulls nan is for Parquet and Arrow files, --nulls fill for HDF5 files; omit the option", options.path
-                )
-            catalogue = kind.scan(options)
+            try:
+                kind = source_class(stated, options)
+                if options.nulls not in (None, kind.nulls):
+                    raise usage(
+                        "--nulls nan is for Parquet and Arrow files, --nulls fill for HDF5 files; omit the option", options.path
+                    )
+                catalogue = kind.scan(options)
+            except Absent as error:
+                if not options.complete_only:
+                    raise
+                # A running simulation may be about to write the first file.
+                return Catalogue("", [], [], left_out=[LeftOut(None, error.path or options.path, str(error))]).answer()
         else:
             catalogue = Catalogue.of_index(index)
-            kind = source_class(catalogue.format, options.path)
+            kind = source_class(catalogue.format, options)
         self._source = kind(catalogue)
-        self._epochs = {epoch.epoch: epoch for epoch in catalogue.epochs}
+        self._epochs = {(epoch.epoch, epoch.rank): epoch for epoch in catalogue.epochs}
         self._read_ahead = ReadAhead(catalogue.epochs)
         return catalogue.answer()
 
-    def _read(self, epoch: int, first: int, rows: int) -> tuple[dict[str, Any], list[Array]]:
-        found = self._epochs.get(epoch)
+    def _read(self, epoch: int, rank: int, first: int, rows: int) -> tuple[dict[str, Any], list[Array]]:
+        found = self._epochs.get((epoch, rank))
         if self._source is None or found is None:
-            raise usage(f"epoch {epoch} is not one of an open source")
+            raise usage(f"part {rank} of epoch {epoch} is not one of an open source")
         expected = max(0, min(found.block_rows, found.records - first))
         if first < 0 or first % found.block_rows or rows != expected:
             raise usage(f"rows {first} to {first + rows} are not a block of epoch {epoch}")
@@ -140,7 +147,7 @@ def _parsed(line: bytes) -> tuple[str, dict[str, Any]]:
     """Returns the kind of a request and its arguments."""
     try:
         [(kind, arguments)] = json.loads(line).items()
-        if kind == "open" or (kind == "read" and {*arguments} == {"epoch", "first", "rows"}):
+        if kind == "open" or (kind == "read" and {*arguments} == {"epoch", "rank", "first", "rows"}):
             return kind, dict(arguments)
     except (AttributeError, TypeError, ValueError):
         pass

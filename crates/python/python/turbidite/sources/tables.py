@@ -1,6 +1,6 @@
 """Formats that hold arrays: the columns are whole arrays, components of two-dimensional ones, and fields of structured ones.
 
-A file has one epoch, which its name or the option `epoch` states, or several, which it states itself.
+A file has one epoch, or a part of one, which its name or the option `epoch` states, or several, which it states itself.
 """
 
 from __future__ import annotations
@@ -24,12 +24,11 @@ from turbidite.sources.catalogue import (
     block_rows,
     choose,
     component_names,
-    in_order,
     in_words,
     packed,
-    same_columns,
     type_of,
 )
+from turbidite.sources.epochs import Counts, Epochs
 from turbidite.sources.errors import failed, listing, usage
 from turbidite.sources.patterns import File, epoch_of, files_of
 
@@ -66,6 +65,8 @@ class Found:
     """The epoch, if the file states it."""
     named: str = "the file"
     """The object that states it."""
+    counts: Counts | None = None
+    """The numbers of records that the file's header states, if it has one."""
 
 
 @dataclass(frozen=True)
@@ -167,11 +168,28 @@ class TableSource(Source):
     suffixes: ClassVar[tuple[str, ...]]
     strict: ClassVar[bool]
     """Whether an array that cannot be read is an error, unless other columns are chosen; otherwise it is left out."""
+    may_state_epochs: ClassVar[bool] = False
+    """Whether the content of a file may state its epochs."""
+
+    @classmethod
+    def survey(cls, files: list[File], options: Options, epochs: Epochs) -> Any:
+        """Returns what `tables` has to know of all files."""
+        return None
+
+    @classmethod
+    def no_records(cls, surveyed: Any) -> str:
+        """Returns the message on a source without records."""
+        return "no epoch of the source has records"
 
     @classmethod
     @abstractmethod
-    def tables(cls, files: list[File], options: Options, notes: list[str]) -> Iterator[Found]:
-        """Yields the arrays of each epoch in the files: none of an epoch without records."""
+    def tables(cls, file: File, options: Options, notes: list[str], surveyed: Any) -> Iterator[Found]:
+        """Yields the arrays of each epoch in a file: none of an epoch without records."""
+
+    @classmethod
+    def check_whole(cls, path: str) -> None:
+        """Raises an error if a file is shorter than it is to be, which opening it does not show."""
+        return
 
     @classmethod
     def prepare(cls, path: str, place: Any, members: Sequence[str]) -> Any:
@@ -184,27 +202,58 @@ class TableSource(Source):
 
     @classmethod
     def scan(cls, options: Options) -> Catalogue:
-        epochs, columns, empty = [], [], []
         notes: list[str] = []
         files = files_of(options.path, cls.suffixes, notes)
-        for found in cls.tables(files, options, notes):
-            if found.epoch is not None and options.epoch is not None:
-                raise usage(f"--epoch: {found.named} states the epochs; omit the option", found.file.path)
-            label = epoch_of(found.file, options.epoch, len(files)) if found.epoch is None else found.epoch
-            if found.members:
-                these, epoch = cls._epoch(found, label, options, notes)
-                columns.append((label, found.file.path, these))
-                epochs.append(epoch)
-            else:
-                empty.append(Epoch(label, found.file.path, 0, 1, {"place": None, "parts": {}}))
-        if empty and not epochs:
-            raise failed("no epoch of the source has records", options.path)
+        epochs = Epochs(files, options, notes, files_have_steps=False)
+        surveyed = cls.survey(files, options, epochs)
+        unread: list[str] = []
+        for file in files:
+            named = named_epoch(file, options, files)
+            if not cls.may_state_epochs and not epochs.selects(epoch_of(file, options.epoch, files)):
+                continue
+            is_read = False
+            with epochs.judged(named, file.path):
+                if options.complete_only:
+                    cls.check_whole(file.path)
+                for found in cls.tables(file, options, notes, surveyed):
+                    cls._add(epochs, found, files, options, notes)
+                is_read = True
+            if not is_read and not file.states_epoch and named is not None and not options.selects(named):
+                unread.append(file.path)
+        for path in unread if epochs.files_have_steps else ():
+            with epochs.judged(None, path):
+                raise failed(
+                    "cannot be read, and its epochs are not known: other files state their epochs in their content", path
+                )
+        ordered, columns = epochs.finish()
+        if not columns:
+            # Columns are known once an epoch has records.
+            for epoch in ordered:
+                with epochs.judged(epoch.epoch, options.path):
+                    raise failed(cls.no_records(surveyed), options.path)
+            ordered = []
+        empty = {epoch.epoch for epoch in ordered} - {epoch.epoch for epoch in ordered if epoch.details["parts"]}
         if empty:
-            notes.append(f"epochs without records: {listing(sorted(epoch.epoch for epoch in empty))}")
-        ordered = in_order([*epochs, *empty], options, notes)
-        return Catalogue(
-            cls.name, same_columns(sorted(columns, key=lambda one: one[0]), options.columns), ordered, _unique(notes)
-        )
+            notes.append(f"epochs without records: {listing(sorted(empty))}")
+        return Catalogue(cls.name, columns, ordered, _unique(notes), labels=epochs.labels, left_out=epochs.left_out)
+
+    @classmethod
+    def _add(cls, epochs: Epochs, found: Found, files: list[File], options: Options, notes: list[str]) -> None:
+        """Adds an epoch of a file, if it is read."""
+        path = found.file.path
+        if found.epoch is not None:
+            if options.epoch is not None:
+                raise usage(f"--epoch: {found.named} states the epochs; omit the option", path)
+            epochs.files_have_steps = True
+        label = epoch_of(found.file, options.epoch, files) if found.epoch is None else found.epoch
+        if not epochs.selects(label):
+            return
+        with epochs.judged(label, path):
+            if found.members:
+                columns, epoch = cls._epoch(found, label, options, notes)
+            else:
+                columns, epoch = [], Epoch(label, path, 0, 1, {"place": None, "parts": {}})
+            epochs.add(found.file, epoch, columns, found.counts)
 
     @classmethod
     def _epoch(cls, found: Found, label: int, options: Options, notes: list[str]) -> tuple[list[Column], Epoch]:
@@ -258,6 +307,13 @@ class TableSource(Source):
             names = [name for name in chosen if why in table.remarks[name]]
             notes.append(f"{why}: {', '.join(names)}")
         return [table.parts[name] for name in chosen], notes
+
+
+def named_epoch(file: File, options: Options, files: list[File]) -> int | None:
+    """Returns the epoch of a file whose content cannot be read, as far as it is known."""
+    if options.epoch is not None:
+        return epoch_of(file, options.epoch, files)
+    return file.numbers[0] if len(file.numbers) == 1 else None
 
 
 def _records(path: str, used: dict[str, Member], parts: list[Part]) -> int:

@@ -154,3 +154,51 @@ fn ranks_that_all_refuse_to_open_are_told_of_the_first() {
     });
     assert_eq!(texts, ["rank 0: 0 refuses"; RANKS as usize]);
 }
+
+/// A host on which a minute passes in no time, and which records that `begin_epoch` waits. Other calls may wait as long
+/// on a busy machine.
+#[derive(Debug, Default)]
+struct Hurried {
+    process: Process,
+    stall: Arc<Mutex<Option<String>>>,
+}
+
+impl Host for Hurried {
+    fn now(&self) -> Duration {
+        self.process.now() * 1000
+    }
+
+    fn pause(&self, longest: Duration, background: &Background, seen: u64) {
+        self.process.pause(longest, background, seen);
+    }
+
+    fn start(&self, background: &Arc<Background>) -> std::io::Result<Box<dyn Send>> {
+        self.process.start(background)
+    }
+
+    fn waits(&self, stall: &Error) {
+        if stall.to_string().contains(" in begin_epoch ") {
+            *self.stall.lock().unwrap() = Some(stall.to_string());
+        }
+    }
+}
+
+#[test]
+fn a_call_that_waits_for_long_says_so_and_goes_on() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let stalls: [Arc<Mutex<Option<String>>>; 2] = Default::default();
+    run(2, |rank, transport| {
+        let host = Arc::new(Hurried { stall: Arc::clone(&stalls[rank as usize]), ..Hurried::default() });
+        let options = WriteOptions { stall_limit: None, ..options(2) };
+        let mut job = RankJob::open_on(host, Arc::clone(&storage), "ds", schema(), options, rank, transport).unwrap();
+        if rank == 0 {
+            while stalls[1].lock().unwrap().is_none() {
+                std::thread::yield_now();
+            }
+        }
+        job.begin_epoch(1).unwrap();
+        job.end_epoch().unwrap();
+    });
+    let said = stalls[1].lock().unwrap().clone().unwrap();
+    assert!(said.starts_with("rank 1 has waited ") && said.contains(" without progress"), "{said}");
+}
