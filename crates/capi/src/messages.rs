@@ -1,21 +1,16 @@
-//! The messages of one dataset that the core prints through its host: before the other ranks learn of an error.
+//! Prints the messages of one dataset while its calls run, before the other ranks learn of an error.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
 
 use turbidite::Error;
-use turbidite::runtime::{Background, Host, Process, ProcessResources};
+use turbidite::runtime::Listener;
 
 use crate::launch;
 use crate::status::{in_words, naming, print};
 
-/// The state that all datasets of the program share.
-static PROCESS: OnceLock<Arc<Process>> = OnceLock::new();
-
-/// The host of a dataset.
+/// The messages of a dataset.
 #[derive(Debug)]
 pub(crate) struct Messages {
-    process: Arc<Process>,
     path: String,
     rank: u32,
     /// Whether no transport was given.
@@ -25,12 +20,11 @@ pub(crate) struct Messages {
 }
 
 impl Messages {
-    /// Creates the host of the dataset at `path`, on behalf of the `call` that opens it. Without a `rank`, the process
-    /// opens it alone.
+    /// Creates the messages of the dataset at `path`, on behalf of the `call` that opens it. Without a `rank`, the
+    /// process opens it alone.
     pub(crate) fn new(call: &'static str, path: &str, rank: Option<u32>) -> Self {
-        let process = Arc::clone(PROCESS.get_or_init(Arc::default));
         let (path, is_alone) = (path.to_owned(), rank.is_none());
-        Self { process, path, rank: rank.unwrap_or(0), is_alone, call: Mutex::new(call) }
+        Self { path, rank: rank.unwrap_or(0), is_alone, call: Mutex::new(call) }
     }
 
     /// Names the call that runs.
@@ -66,23 +60,7 @@ impl Messages {
     }
 }
 
-impl Host for Messages {
-    fn now(&self) -> Duration {
-        self.process.now()
-    }
-
-    fn pause(&self, longest: Duration, background: &Background, seen: u64) {
-        self.process.pause(longest, background, seen);
-    }
-
-    fn resources(&self) -> Arc<ProcessResources> {
-        self.process.resources()
-    }
-
-    fn start(&self, background: &Arc<Background>) -> std::io::Result<Box<dyn Send>> {
-        self.process.start(background)
-    }
-
+impl Listener for Messages {
     fn failed(&self, error: &Error) {
         let advice =
             error.refusal().and_then(|_| self.advice()).map_or_else(String::new, |advice| format!("; {advice}"));

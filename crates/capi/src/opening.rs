@@ -4,12 +4,12 @@ use std::ffi::c_char;
 use std::path::Path;
 use std::sync::Arc;
 
-use turbidite::runtime::TransportTable;
+use turbidite::runtime::{Listener, TransportTable};
 use turbidite::storage::FileSystem;
 use turbidite::{Error, RankJob, Schema, SecondaryIndex, Topology, WriteOptions};
 
 use crate::messages::Messages;
-use crate::process::{TransportInUse, failed_opens};
+use crate::process::{TransportInUse, failed_opens, process};
 use crate::status::{Call, OK, argument};
 use crate::structs::{self, CColumn, COptions};
 use crate::text;
@@ -129,10 +129,11 @@ unsafe fn open_on_ranks<'a>(
     // SAFETY: `dataset` is not NULL.
     unsafe { dataset.write(std::ptr::null_mut()) };
     let storage = Arc::new(FileSystem::new());
-    let host = Arc::clone(&messages);
+    let listener = Some(Arc::clone(&messages) as Arc<dyn Listener>);
     let opened = if transports.is_null() {
-        let Wanted { path, schema, options } = wanted(1)?;
-        RankJob::open_alone_on(host, storage, path, schema.clone(), options)
+        let Wanted { path, schema, mut options } = wanted(1)?;
+        options.listener = listener;
+        RankJob::open_alone_on(process(), storage, path, schema.clone(), options)
             .map(|job| CDataset::new(job, schema, messages, Vec::new()))
     } else {
         let count = index_count.checked_add(1).ok_or_else(|| argument("index_count", "is too large"))?;
@@ -142,6 +143,7 @@ unsafe fn open_on_ranks<'a>(
         let transport = unsafe { tables[0].as_ref() }.ok_or_else(|| argument("transports", "has a NULL"))?;
         let in_use = TransportInUse::claim(transport)?;
         let mut known = WriteOptions::new(transport.ranks);
+        known.listener = listener.clone();
         // SAFETY: as above.
         known.topology = unsafe { transport.topology() }.unwrap_or_else(Topology::one_node);
         // SAFETY: as above.
@@ -168,11 +170,12 @@ unsafe fn open_on_ranks<'a>(
                 let transports = std::iter::once(in_use).chain(claims).collect();
                 let foreign = Box::new(foreign.with_further(further));
                 options.topology = known.topology;
-                RankJob::open_on(host, storage, path, schema.clone(), options, transport.rank, foreign)
+                options.listener = listener;
+                RankJob::open_on(process(), storage, path, schema.clone(), options, transport.rank, foreign)
                     .map(|job| CDataset::new(job, schema, messages, transports))
             }
             // The other ranks are about to wait for this rank.
-            Err(cause) => Err(RankJob::refuse_open(host, storage, known, transport.rank, Box::new(foreign), cause)),
+            Err(cause) => Err(RankJob::refuse_open(storage, known, transport.rank, Box::new(foreign), cause)),
         }
     }?;
     // SAFETY: `dataset` is not NULL and is the caller's variable.

@@ -1,9 +1,9 @@
 //! State that all datasets of the program share.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use turbidite::Error;
-use turbidite::runtime::TransportTable;
+use turbidite::runtime::{Process, TransportTable};
 
 use crate::status::argument;
 
@@ -39,4 +39,10 @@ static FAILED_OPENS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 pub(crate) fn failed_opens() -> MutexGuard<'static, Vec<String>> {
     FAILED_OPENS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns the state that all datasets of the program share.
+pub(crate) fn process() -> Arc<Process> {
+    static PROCESS: OnceLock<Arc<Process>> = OnceLock::new();
+    Arc::clone(PROCESS.get_or_init(Arc::default))
 }

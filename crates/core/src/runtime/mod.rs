@@ -9,12 +9,13 @@
 //!
 //! Other modules: `process` contains the resources shared by the ranks and datasets of a process, such as background
 //! threads. `endpoint` combines one rank's engine and writer. `opening` opens a dataset, and `epoch_report` creates an
-//! epoch's manifest, for all runtimes. `sidecars` makes bitmap indexes. `verdict` commits an epoch and its indexes
-//! together, or neither.
+//! epoch's manifest, for all runtimes. `listener` tells programs of errors while their calls run. `sidecars` makes
+//! bitmap indexes. `verdict` commits an epoch and its indexes together, or neither.
 
 mod endpoint;
 mod epoch_report;
 mod exchange_statistics;
+mod listener;
 pub mod local;
 pub mod machine;
 mod opening;
@@ -26,6 +27,7 @@ pub mod sim;
 mod verdict;
 
 pub use exchange_statistics::ExchangeStatistics;
+pub use listener::Listener;
 pub(crate) use opening::{Opened, clear_index, open_dataset};
 pub use options::{ENTRY_OUTBOX_BYTES, EpochStart, LevelForecast, MEMTABLES_PER_PART, WriteOptions};
 pub use process::host::{Host, Process};

@@ -1,7 +1,9 @@
 //! Write options: every option with its default and its validation.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::listener::Listener;
 use super::process::memory::MIN_MEMTABLE_BYTES;
 use crate::error::UsageError;
 use crate::format::{MAX_ROW_GROUPS, PartOptions};
@@ -73,6 +75,8 @@ pub struct WriteOptions {
     pub derivations: Vec<String>,
     /// Indexes to make while records are written. They are committed before the records.
     pub indexes: Vec<SecondaryIndex>,
+    /// Hears of errors before the other ranks do, and of long waits.
+    pub listener: Option<Arc<dyn Listener>>,
     /// What the job writes.
     pub(crate) content: Content,
 }
@@ -158,6 +162,7 @@ impl WriteOptions {
             level_weight: None,
             derivations: Vec::new(),
             indexes: Vec::new(),
+            listener: None,
             content: Content::Records,
         }
     }
@@ -194,6 +199,7 @@ impl WriteOptions {
             credit_batches: self.credit_batches,
             credit_timeout: self.credit_timeout,
             stall_limit: self.stall_limit,
+            listener: self.listener.clone(),
             ..Self::of_entries(self.ranks, records)
         }
     }

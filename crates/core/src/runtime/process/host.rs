@@ -6,7 +6,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::error::Error;
 use crate::runtime::process::resources::{Background, ProcessResources};
 
 /// The host of a rank.
@@ -21,12 +20,6 @@ pub trait Host: Send + Sync + std::fmt::Debug {
     fn resources(&self) -> Arc<ProcessResources> {
         Arc::default()
     }
-    /// Tells the program of an error that all ranks of a dataset return. Called on rank 0, before the other ranks learn
-    /// of the error: the job may end as soon as one of them returns it.
-    fn failed(&self, _error: &Error) {}
-    /// Tells the program that a collective call has waited for a while without progress. `_stall` says where and for
-    /// how long. The call goes on to wait.
-    fn waits(&self, _stall: &Error) {}
     /// Runs background tasks until the returned guard is dropped.
     ///
     /// # Errors

@@ -76,18 +76,17 @@ impl RankJob {
     }
 
     /// Takes part in the other ranks' [`RankJob::open`] when this rank cannot open the dataset, so that none of them
-    /// waits forever. All ranks return the same error, with the cause. Of the options, only the ranks, the topology and
-    /// the stall limit are used.
+    /// waits forever. All ranks return the same error, with the cause. Of the options, only the ranks, the topology,
+    /// the stall limit and the listener are used.
     #[doc(hidden)]
     pub fn refuse_open(
-        host: Arc<dyn Host>,
         storage: Arc<dyn Storage>,
         options: WriteOptions,
         rank: u32,
         transport: Box<dyn Transport + Send>,
         cause: Error,
     ) -> Error {
-        RankStage::refuse_open(host, storage, options, rank, transport, cause)
+        RankStage::refuse_open(storage, options, rank, transport, cause)
     }
 
     /// Opens a dataset for a program of one rank, on a host that may be shared with other datasets.

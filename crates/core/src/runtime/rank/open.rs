@@ -13,9 +13,10 @@ use super::stage::{RankStage, State, TABLE_TIMEOUT, objection, refusal};
 use crate::error::{Error, ErrorClass, Result, UsageError};
 use crate::runtime::WriteOptions;
 use crate::runtime::endpoint::Endpoint;
+use crate::runtime::listener::Listener;
 use crate::runtime::opening::{Opened, check_indexes, open_dataset, rows_of_greatest_epoch};
 use crate::runtime::process::feed::EntryFeed;
-use crate::runtime::process::host::Host;
+use crate::runtime::process::host::{Host, Process};
 use crate::runtime::process::resources::Background;
 use crate::runtime::process::resources::ProcessResources;
 use crate::runtime::sidecars::BitmapIndexes;
@@ -63,7 +64,7 @@ impl RankStage {
     ) -> Result<Self> {
         let bitmaps = || options.bitmap_indexes().try_for_each(|definition| definition.positions(&schema).map(drop));
         if let Err(cause) = options.check().map_err(Error::from).and_then(|()| bitmaps()) {
-            return Err(Self::refuse_open(host, storage, options, rank, connections.transport, cause));
+            return Err(Self::refuse_open(storage, options, rank, connections.transport, cause));
         }
         let further = connections.further;
         let mut stage = Self::unopened(host, storage, path, schema, options, rank, connections)?;
@@ -72,21 +73,21 @@ impl RankStage {
     }
 
     /// Takes part in the other ranks' [`RankStage::open`] when this rank cannot open the dataset, so that none of them
-    /// waits forever. All ranks return the same error, with the cause. Of the options, only the ranks, the topology and
-    /// the stall limit are used.
+    /// waits forever. All ranks return the same error, with the cause. Of the options, only the ranks, the topology,
+    /// the stall limit and the listener are used.
     pub(super) fn refuse_open(
-        host: Arc<dyn Host>,
         storage: Arc<dyn Storage>,
         options: WriteOptions,
         rank: u32,
         transport: Box<dyn Transport + Send>,
         cause: Error,
     ) -> Error {
-        let WriteOptions { ranks, topology, stall_limit, .. } = options;
-        let options = WriteOptions { topology, stall_limit, ..WriteOptions::new(ranks) };
+        let WriteOptions { ranks, topology, stall_limit, listener, .. } = options;
+        let options = WriteOptions { topology, stall_limit, listener, ..WriteOptions::new(ranks) };
         // No record will be appended, so any schema is sufficient.
         let refused =
             Schema::new(vec![Column::new("none", DataType::U8)], "none").map_err(Error::from).and_then(|schema| {
+                let host = Arc::new(Process::new());
                 let transport = Connections::of(transport, 0);
                 let mut job = Self::unopened(host, storage, Path::new(""), schema, options, rank, transport)?;
                 job.agree_on_refusal(cause)
@@ -123,8 +124,8 @@ impl RankStage {
             // Entries have a small budget of their own.
             let memory = if is_index { Arc::default() } else { Arc::clone(&resources.memory) };
             let mut endpoint = Endpoint::new(engine, schema, memory, timeouts);
-            if rank == 0 {
-                endpoint.on_failure(failures_to(Arc::clone(&host), is_index));
+            if let Some(listener) = options.listener.clone().filter(|_| rank == 0) {
+                endpoint.on_failure(failures_to(listener, is_index));
             }
             if is_index || options.index_connections() > 0 {
                 endpoint.hold_commits();
@@ -259,11 +260,12 @@ impl RankStage {
     }
 }
 
-/// Returns a function that tells the host of failures. The failure of an index's epoch is told as that of the records.
-fn failures_to(host: Arc<dyn Host>, is_index: bool) -> impl Fn(&Failure, Option<u64>) + Send {
+/// Returns a function that tells a listener of failures. The failure of an index's epoch is told as that of the
+/// records.
+fn failures_to(listener: Arc<dyn Listener>, is_index: bool) -> impl Fn(&Failure, Option<u64>) + Send {
     move |Failure { rank, cause }, epoch| match epoch {
         Some(_) if is_index => {}
-        Some(epoch) => host.failed(&Error::EpochFailed { epoch, rank: *rank, cause: cause.clone() }),
-        None => host.failed(&objection(Failure { rank: *rank, cause: cause.clone() })),
+        Some(epoch) => listener.failed(&Error::EpochFailed { epoch, rank: *rank, cause: cause.clone() }),
+        None => listener.failed(&objection(Failure { rank: *rank, cause: cause.clone() })),
     }
 }

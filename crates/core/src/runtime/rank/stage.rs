@@ -492,8 +492,8 @@ impl RankStage {
         call: &'static str,
         announcement: Option<Announcement>,
     ) -> Result<Announcement> {
-        if let Some(error) = announcement.clone().and_then(refusal) {
-            self.host.failed(&error);
+        if let (Some(listener), Some(error)) = (&self.options.listener, announcement.clone().and_then(refusal)) {
+            listener.failed(&error);
         }
         self.background.endpoint().begin(announcement.map(|announcement| announcement.encode()).unwrap_or_default());
         self.drive_until(call, Endpoint::has_announcement)?;
@@ -566,7 +566,7 @@ impl RankStage {
                 return Err(stall);
             } else if notice.is_some_and(|after| waited >= after) {
                 notice = None;
-                self.host.waits(&stall());
+                self.options.listener.iter().for_each(|listener| listener.waits(&stall()));
             }
         }
     }

@@ -1,40 +1,27 @@
-//! Tests of what rank 0's host hears of errors that all ranks return, and when.
+//! Tests of what a listener hears of errors that all ranks return, and when.
 
 use std::path::Path;
 use std::sync::Mutex;
 
 use super::*;
-use crate::runtime::{Background, Host, ProcessResources};
+use crate::runtime::{Background, Host, Listener};
 
 const RANKS: u32 = 3;
 
-/// A host that records the errors it hears of.
+/// Records the errors it hears of.
 #[derive(Debug, Default)]
-struct Listening {
-    process: Process,
-    heard: Arc<Mutex<Vec<String>>>,
+struct Heard(Mutex<Vec<String>>);
+
+impl Listener for Heard {
+    fn failed(&self, error: &Error) {
+        self.0.lock().unwrap().push(error.to_string());
+    }
+
+    fn waits(&self, _: &Error) {}
 }
 
-impl Host for Listening {
-    fn now(&self) -> Duration {
-        self.process.now()
-    }
-
-    fn pause(&self, longest: Duration, background: &Background, seen: u64) {
-        self.process.pause(longest, background, seen);
-    }
-
-    fn resources(&self) -> Arc<ProcessResources> {
-        self.process.resources()
-    }
-
-    fn start(&self, background: &Arc<Background>) -> std::io::Result<Box<dyn Send>> {
-        self.process.start(background)
-    }
-
-    fn failed(&self, error: &Error) {
-        self.heard.lock().unwrap().push(error.to_string());
-    }
+fn heard_by(heard: &Arc<Heard>) -> WriteOptions {
+    WriteOptions { listener: Some(Arc::clone(heard) as Arc<dyn Listener>), ..options(RANKS) }
 }
 
 /// Runs `program` on all ranks, which returns an error on each. Checks that a rank that returns has been heard of, that
@@ -44,17 +31,17 @@ fn heard(
     columns: impl Fn(u32) -> Schema + Sync,
     program: impl Fn(u32, &mut RankJob) -> Result<()> + Sync,
 ) -> String {
-    let all: Arc<Mutex<Vec<String>>> = Arc::default();
+    let of_ranks: [Arc<Heard>; RANKS as usize] = Default::default();
     let errors = run(RANKS, |rank, transport| {
-        let heard = if rank == 0 { Arc::clone(&all) } else { Arc::default() };
-        let host = Arc::new(Listening { heard: Arc::clone(&heard), ..Listening::default() });
-        let opened = RankJob::open_on(host, Arc::clone(storage), "ds", columns(rank), options(RANKS), rank, transport);
+        let (host, options) = (Arc::new(Process::new()), heard_by(&of_ranks[rank as usize]));
+        let opened = RankJob::open_on(host, Arc::clone(storage), "ds", columns(rank), options, rank, transport);
         let error = opened.and_then(|mut job| program(rank, &mut job)).unwrap_err().to_string();
-        assert!(all.lock().unwrap().contains(&error), "rank {rank} returns before rank 0 has heard of it: {error}");
-        assert!(rank == 0 || heard.lock().unwrap().is_empty());
+        let is_heard = of_ranks[0].0.lock().unwrap().contains(&error);
+        assert!(is_heard, "rank {rank} returns before rank 0 has heard of it: {error}");
         error
     });
-    let heard = all.lock().unwrap().clone();
+    assert!(of_ranks[1..].iter().all(|heard| heard.0.lock().unwrap().is_empty()));
+    let heard = of_ranks[0].0.lock().unwrap().clone();
     assert_eq!(heard, [errors[0].clone()]);
     assert!(errors.iter().all(|error| *error == errors[0]), "{errors:?}");
     errors.into_iter().next().unwrap()
@@ -146,39 +133,42 @@ fn ranks_that_all_refuse_to_open_are_told_of_the_first() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
     let texts = run(RANKS, |rank, transport| {
         let cause = Error::Refused { rank, class: ErrorClass::Usage, refusal: None, cause: format!("{rank} refuses") };
-        let host = Arc::new(Listening::default());
-        let heard = Arc::clone(&host.heard);
-        let error = RankJob::refuse_open(host, Arc::clone(&storage), options(RANKS), rank, transport, cause);
-        assert_eq!(heard.lock().unwrap().len(), usize::from(rank == 0));
+        let heard = Arc::default();
+        let error = RankJob::refuse_open(Arc::clone(&storage), heard_by(&heard), rank, transport, cause);
+        assert_eq!(heard.0.lock().unwrap().len(), usize::from(rank == 0));
         error.to_string()
     });
     assert_eq!(texts, ["rank 0: 0 refuses"; RANKS as usize]);
 }
 
-/// A host on which a minute passes in no time, and which records that `begin_epoch` waits. Other calls may wait as long
-/// on a busy machine.
+/// A host on which a minute passes in no time.
 #[derive(Debug, Default)]
-struct Hurried {
-    process: Process,
-    stall: Arc<Mutex<Option<String>>>,
-}
+struct Hurried(Process);
 
 impl Host for Hurried {
     fn now(&self) -> Duration {
-        self.process.now() * 1000
+        self.0.now() * 1000
     }
 
     fn pause(&self, longest: Duration, background: &Background, seen: u64) {
-        self.process.pause(longest, background, seen);
+        self.0.pause(longest, background, seen);
     }
 
     fn start(&self, background: &Arc<Background>) -> std::io::Result<Box<dyn Send>> {
-        self.process.start(background)
+        self.0.start(background)
     }
+}
+
+/// Records that `begin_epoch` waits. Other calls may wait as long on a busy machine.
+#[derive(Debug, Default)]
+struct Waited(Mutex<Option<String>>);
+
+impl Listener for Waited {
+    fn failed(&self, _: &Error) {}
 
     fn waits(&self, stall: &Error) {
         if stall.to_string().contains(" in begin_epoch ") {
-            *self.stall.lock().unwrap() = Some(stall.to_string());
+            *self.0.lock().unwrap() = Some(stall.to_string());
         }
     }
 }
@@ -186,19 +176,18 @@ impl Host for Hurried {
 #[test]
 fn a_call_that_waits_for_long_says_so_and_goes_on() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
-    let stalls: [Arc<Mutex<Option<String>>>; 2] = Default::default();
+    let waited: Arc<Waited> = Arc::default();
     run(2, |rank, transport| {
-        let host = Arc::new(Hurried { stall: Arc::clone(&stalls[rank as usize]), ..Hurried::default() });
-        let options = WriteOptions { stall_limit: None, ..options(2) };
+        let listener = (rank == 1).then(|| Arc::clone(&waited) as Arc<dyn Listener>);
+        let options = WriteOptions { stall_limit: None, listener, ..options(2) };
+        let host = Arc::new(Hurried::default());
         let mut job = RankJob::open_on(host, Arc::clone(&storage), "ds", schema(), options, rank, transport).unwrap();
-        if rank == 0 {
-            while stalls[1].lock().unwrap().is_none() {
-                std::thread::yield_now();
-            }
+        while rank == 0 && waited.0.lock().unwrap().is_none() {
+            std::thread::yield_now();
         }
         job.begin_epoch(1).unwrap();
         job.end_epoch().unwrap();
     });
-    let said = stalls[1].lock().unwrap().clone().unwrap();
+    let said = waited.0.lock().unwrap().clone().unwrap();
     assert!(said.starts_with("rank 1 has waited ") && said.contains(" without progress"), "{said}");
 }
