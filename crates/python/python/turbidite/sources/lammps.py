@@ -181,7 +181,7 @@ class _Scan:
 
     def _begins(self, file: Any) -> bool:
         """Reads up to the number of the next step. Returns `False` at the end of the file."""
-        begin = file.tell()
+        begin, is_cut = file.tell(), False
         while line := self._next(file):
             if line.strip() == b"" and not file.peek(1) and begin > 0:
                 return False
@@ -190,10 +190,13 @@ class _Scan:
             # LAMMPS writes the units once, and the time before each step.
             if line.startswith((b"ITEM: UNITS", b"ITEM: TIME")) and line.strip() != b"ITEM: TIMESTEP":
                 self._next(file)
+                is_cut = True
                 continue
             if line.strip() != b"ITEM: TIMESTEP":
                 raise self._unexpected(line, "ITEM: TIMESTEP")
             return True
+        if is_cut:
+            raise self._unexpected(b"", "ITEM: TIMESTEP")
         if begin == 0:
             raise failed("the file is empty", self._path)
         return False
