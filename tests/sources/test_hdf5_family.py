@@ -1,7 +1,5 @@
 """Random HDF5 files against h5py: each dataset is a column with equal values, or named as left out, or named by a refusal."""
 
-import shutil
-from pathlib import Path
 
 import numpy
 import pyarrow
@@ -13,7 +11,7 @@ from hypothesis import strategies as st
 from support import hdf5_oracle as oracle
 from support.command import attempt
 from support.hdf5_trees import Tree, trees, write
-from support.source_reader import Reader, Refused
+from support.source_reader import Refused
 from support.sweeps import generated
 
 SOMETIMES = st.sampled_from([True, False, False])
@@ -28,33 +26,13 @@ def requests(draw) -> tuple[Tree, dict]:
     return tree, {"species": species, "picks": draw(st.lists(st.integers(0, 99), max_size=3)) if draw(SOMETIMES) else None}
 
 
-@pytest.fixture(scope="module")
-def reader():
-    with Reader() as started:
-        yield started
-
-
-@pytest.fixture
-def place(tmp_path):
-    """Makes an empty folder for each example."""
-    numbers = iter(range(10**9))
-
-    def make() -> Path:
-        for old in tmp_path.iterdir():
-            shutil.rmtree(old)
-        folder = tmp_path / f"example-{next(numbers)}"
-        folder.mkdir()
-        return folder
-
-    return make
-
-
 def chosen(found: oracle.Contents, species: str | None, picks: list[int] | None) -> list[str] | None:
     """Some of the columns, if they are asked for: those of the group, or of the only one that has any."""
     groups = [species] if species is not None else found.with_columns()
     if picks is None or len(groups) != 1:
         return None
-    names = list(dict.fromkeys(name for one in found.groups[groups[0]] for name in one.columns))
+    group = found.aliases.get(groups[0], groups[0])
+    names = list(dict.fromkeys(name for one in found.groups[group] for name in one.columns))
     return list(dict.fromkeys(names[pick % len(names)] for pick in picks)) if names else None
 
 

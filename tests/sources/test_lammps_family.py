@@ -3,7 +3,6 @@
 import bz2
 import gzip
 import json
-import shutil
 from pathlib import Path
 
 import numpy
@@ -16,7 +15,7 @@ from support import lammps_texts
 from support.command import answer, attempt
 from support.lammps_texts import Read, Text, Wrong, texts
 from support.source_files import zstandard
-from support.source_reader import Reader, Refused
+from support.source_reader import Refused
 from support.sweeps import generated
 
 COMPRESSIONS = {"": lambda content: content, ".gz": lambda content: gzip.compress(content, 1), ".bz2": bz2.compress, ".zst": zstandard}
@@ -27,24 +26,6 @@ FORMS = st.fixed_dictionaries(
         "if_repeated": st.sampled_from([None, "first", "last"]),
     }
 )
-
-
-@pytest.fixture(scope="module")
-def reader():
-    with Reader() as started:
-        yield started
-
-
-@pytest.fixture
-def place(tmp_path):
-    """Makes an empty folder for each example."""
-
-    def make() -> Path:
-        shutil.rmtree(tmp_path)
-        tmp_path.mkdir()
-        return tmp_path
-
-    return make
 
 
 def write(text: Text, folder: Path, compression: str, is_split: bool) -> tuple[Path, list[str]]:

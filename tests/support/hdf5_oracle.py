@@ -43,13 +43,14 @@ class Contents:
 
 def contents(path: Path) -> Contents:
     """Walks a file, and follows its links."""
-    found, seen = Contents(), {}
+    found, seen, held = Contents(), {}, []
     with h5py.File(path, "r") as file:
-        _walk(file, "", found, seen)
+        _walk(file, "", found, seen, held)
     return found
 
 
-def _walk(group: h5py.Group, path: str, found: Contents, seen: dict) -> None:
+def _walk(group: h5py.Group, path: str, found: Contents, seen: dict, held: list) -> None:
+    """`held` keeps objects open: files of external links that are opened again get another number."""
     identity = _identity(group)
     if identity in seen:
         found.aliases[path] = seen[identity]
@@ -62,8 +63,9 @@ def _walk(group: h5py.Group, path: str, found: Contents, seen: dict) -> None:
         except (KeyError, OSError):
             found.dangling.append((path, name))
             continue
+        held.append(item)
         if isinstance(item, h5py.Group):
-            _walk(item, f"{path}/{name}".strip("/"), found, seen)
+            _walk(item, f"{path}/{name}".strip("/"), found, seen, held)
         else:
             found.groups[path].append(_dataset(name, item))
 
@@ -122,9 +124,21 @@ def judge_refusal(found: Contents, message: str, species: str | None, columns: l
         return "a crash"
     possible = found.with_columns() if species is None else [found.aliases.get(species, species)]
     reasons = []
-    if species is None and len(possible) != 1:
+    also = _also(found)
+
+    def is_named(name: str) -> bool:
+        # The root has no name.
+        return not name or any(says(message, one) for one in (name, *also.get(name, [])))
+
+    if species is None and not possible:
         # A null or scalar dataset in the way is a reason, too.
-        reasons.append(_own(found, possible)[:20] if possible else _left_out(found)[:1])
+        reasons.append(_left_out(found)[:1])
+    if species is None and len(possible) > 1:
+        # Of groups with links to the same datasets, one is enough.
+        identities = {group: {one.identity for one in found.groups[group] if one.columns} for group in possible}
+        named = set().union(*(own for group, own in identities.items() if is_named(group)))
+        if named == set().union(*identities.values()):
+            return None
     for group in possible or list(found.groups):
         chosen = [one for one in found.groups[group] if columns is None or {*columns} & {*one.columns, *one.left_out}]
         reasons += [[one.name] for one in chosen if not (one.is_whole and one.is_readable)]
@@ -137,12 +151,6 @@ def judge_refusal(found: Contents, message: str, species: str | None, columns: l
                 reasons += [[species]] if species else []
         names = [name for one in chosen for name in one.columns]
         reasons += [[name] for name in columns or names if names.count(name) > 1 or any(name in one.left_out for one in chosen)]
-    also = _also(found)
-
-    def is_named(name: str) -> bool:
-        # The root has no name.
-        return not name or any(says(message, one) for one in (name, *also.get(name, [])))
-
     if any(all(map(is_named, names)) for names in reasons):
         return None
     return f"a refusal without one of these reasons: {reasons}"
@@ -155,16 +163,6 @@ def _also(found: Contents) -> dict[str, list[str]]:
     for one in datasets:
         also.setdefault(one.name, []).extend(other.name for other in datasets if other.identity == one.identity)
     return also
-
-
-def _own(found: Contents, groups: list[str]) -> list[str]:
-    """Those of the groups that have columns which no group before has, by another link."""
-    own, seen = [], set()
-    for group in groups:
-        these = {one.identity for one in found.groups[group] if one.columns}
-        own += [group] if these - seen else []
-        seen |= these
-    return own
 
 
 def _left_out(found: Contents) -> list[str]:
@@ -229,12 +227,13 @@ def _judge_group(
 
 
 def _judge_others(found: Contents, group: str, notes: str) -> str | None:
-    """Returns the first thing in other groups that no note names: by its group or its own name."""
+    """Returns the first thing in other groups that no note names: by its group, or by one of its own names."""
     known = {one.identity for one in found.groups[group]}
+    known |= {one.identity for datasets in found.groups.values() for one in datasets if says(notes, one.name)}
     for other, datasets in found.groups.items():
         if other == group or (other and says(notes, other)):
             continue
-        silent = [one.name for one in datasets if one.identity not in known and not says(notes, one.name)]
+        silent = [one.name for one in datasets if one.identity not in known]
         silent += [name for place, name in found.dangling if place == other and not says(notes, name)]
         if silent:
             return f"{silent} of the group '{other}' are left out in silence"

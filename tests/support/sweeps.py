@@ -26,8 +26,8 @@ def taken_by_turns(cases: Sequence[Case], number: int) -> list[Case]:
 
 
 def generated(examples: int, parts: int) -> Callable[[Test], Test]:
-    """Decorates a test of Hypothesis: a run draws this many examples from the seed of its commit, and `make test-full`
-    those of `parts` commits."""
+    """Decorates a test of Hypothesis: a run draws this many examples from one of `parts` seeds, and `make test-full` as many
+    as from all of them from a seed of its own. A commit is judged by seeds that have been met before."""
     options = settings(
         max_examples=examples * parts if IS_WHOLE else examples,
         deadline=None,
@@ -35,4 +35,4 @@ def generated(examples: int, parts: int) -> Callable[[Test], Test]:
         suppress_health_check=list(HealthCheck),
         print_blob=True,
     )
-    return lambda test: seed(0 if IS_WHOLE else TURN)(options(test))
+    return lambda test: seed(parts if IS_WHOLE else TURN % parts)(options(test))
