@@ -97,6 +97,17 @@ def test_what_cannot_be_done_is_said_and_harms_nothing(scratch, in_process):
     assert rows(dataset) == in_process
 
 
+@pytest.mark.parametrize("option", ["--complete-only", "--follow"])
+def test_options_of_a_running_simulation_work_without_mpiexec(scratch, in_process, option):
+    """As the message advises. `--follow` is not ended here: it is refused before it reads anything."""
+    arguments = ["ingest", DUMPS, "--out", scratch / "mpi-running", *ARGUMENTS, option]
+    refused = under_mpiexec(2, *arguments, expected=2)
+    assert f"{option}: the ranks of mpiexec may see different files; omit mpiexec" in refused.stderr
+    if option == "--complete-only":
+        turbidite(*arguments)
+        assert rows(scratch / "mpi-running") == in_process
+
+
 def test_records_travel_through_one_rank_of_each_node_unless_they_are_sent_directly(scratch, in_process):
     forwarded = []
     for name, options in (("hops", ()), ("direct", ("--direct",))):

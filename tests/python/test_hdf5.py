@@ -57,7 +57,7 @@ def test_steps_of_h5part(tmp_path):
         assert sorted(found) == [0, 3, 7, 20] and len(found[7]["id"]) == 0
         assert all(same(found[label], rows) for label, rows in made.items())
     assert "epochs without records: 7" in catalogue["notes"]
-    catalogue, _ = read(tmp_path / "run.h5part")
+    catalogue, _ = read(tmp_path)
     assert {"only the groups 'Step#{epoch}' are read; left out: extra", "groups of 'Step#{epoch}' are left out: Block"} < {
         *catalogue["notes"]
     }

@@ -124,6 +124,27 @@ def test_records_whose_number_nothing_states_need_a_later_epoch(tmp_path):
     assert any("epoch 2 is left out" in note and "records.1 is missing" in note for note in notes)
 
 
+def test_a_layout_that_states_records_and_ranks_needs_no_later_epoch(tmp_path):
+    """As the note advises."""
+    run = tmp_path / "run"
+    raw.write_source(run, {1: [records(1, rank) for rank in range(2)]})
+    for rank in range(2):
+        path = run / "E.1" / f"records.{rank}"
+        path.write_bytes(ROWS.to_bytes(8, "little") + path.read_bytes())
+    layout = run / "layout.toml"
+    stated = layout.read_text().replace("header_bytes = 0", 'header_bytes = 8\nrecords = "i64@0"\nranks = 2')
+    arguments = raw.ingest_arguments(run, tmp_path / "ds", "x", "--complete-only")
+    for text in (stated.replace('records = "i64@0"\n', ""), stated.replace("ranks = 2\n", "")):
+        layout.write_text(text)
+        assert "there is no epoch that is whole" in turbidite(*arguments, expect=FAILED).stderr
+    layout.write_text(stated)
+    assert [epoch["rows"] for epoch in answer(*arguments)["epochs"]] == [2 * ROWS]
+    last = run / "E.1" / "records.1"
+    last.write_bytes(last.read_bytes()[: -DTYPE.itemsize])
+    said = turbidite(*arguments[:-1], "--complete-only", "--if-exists", "replace", expect=FAILED).stderr
+    assert "there is no epoch that is whole" in said and "records.1" in said, said
+
+
 def test_parts_without_a_stated_number_need_a_later_epoch(tmp_path):
     for epoch in (1, 2):
         for rank in range(2):

@@ -7,10 +7,12 @@ use std::path::Path;
 use crate::files::names;
 
 /// Endings of names in the package's formats, as its `signatures.py` has them.
-const ENDINGS: [&str; 24] = [
+const ENDINGS: [&str; 26] = [
     ".h5",
     ".hdf5",
     ".hdf",
+    ".h5part",
+    ".h5md",
     ".bp",
     ".bp4",
     ".bp5",

@@ -4,7 +4,7 @@ The formats themselves are imported when they are needed, since they import libr
 """
 
 ADIOS2 = (".bp", ".bp4", ".bp5")
-HDF5 = (".h5", ".hdf5", ".hdf")
+HDF5 = (".h5", ".hdf5", ".hdf", ".h5part", ".h5md")
 NPZ = (".npz", ".npy")
 ARROW = (".arrow", ".arrows", ".feather", ".ipc")
 LAMMPS = tuple(f"{name}{packed}" for name in (".lammpstrj", ".lammpsdump", ".dump") for packed in ("", ".gz", ".bz2", ".zst"))
