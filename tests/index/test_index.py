@@ -256,7 +256,7 @@ def test_a_corrupt_index_costs_time_and_no_row(indexed, dumps, tmp_path):
     turbidite("verify", dataset)
 
 
-def test_indexes_are_made_beside_a_writer_and_of_version_1(tmp_path):
+def test_indexes_are_made_beside_a_writer(tmp_path):
     path = tmp_path / "ds"
     rows = {"energy": numpy.linspace(0, 10, 20_000, dtype="f4"), "id": numpy.arange(20_000, dtype="u8")[::-1].copy()}
     with package.Writer(path, {"energy": "f4", "id": "uint64"}, key="energy") as writer:
@@ -278,13 +278,6 @@ def test_indexes_are_made_beside_a_writer_and_of_version_1(tmp_path):
     assert len(dataset.indexes) == 0
     with pytest.raises(package.UsageError, match="no index 'id'"):
         dataset.query("id = 17", use="id").count()
-    old = tmp_path / "old"
-    shutil.copytree(Path(__file__).parents[2] / "testdata" / "golden" / "version-1", old)
-    before = {file: file.read_bytes() for file in old.rglob("*") if file.is_file()}
-    column = package.open(old).schema.columns[0].name
-    turbidite("index", "add", old, column)
-    assert all(file.read_bytes() == content for file, content in before.items())
-    turbidite("verify", old)
 
 
 def test_requests_that_make_no_sense_are_refused(by_energy, indexed, tmp_path):

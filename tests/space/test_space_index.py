@@ -199,20 +199,6 @@ def test_records_answer_for_a_corrupt_copy(epochs, indexed, tmp_path):
     assert f"index/{NAME}/" in done.stderr, done.stderr
 
 
-def test_datasets_of_version_1_stay_so(tmp_path):
-    path = tmp_path / "old"
-    shutil.copytree(Path(__file__).parents[2] / "testdata" / "golden" / "version-1", path)
-    before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
-    numeric = [column.name for column in turbidite.open(path).schema.columns][:2]
-    name = f"space:{','.join(numeric)}"
-    command("index", "add", path, name, "--levels", 1)
-    assert all(file.read_bytes() == content for file, content in before.items())
-    command("verify", path)
-    dataset = turbidite.open(path)
-    for epoch in dataset.epochs:
-        assert len(dataset.cursor(epoch).advance(quality=1)) == dataset.query(epochs=epoch).count()
-
-
 def test_requests_that_make_no_sense_are_refused(by_energy, indexed, dumps, tmp_path):
     for arguments, words, code in (
         (["index", "add", by_energy, "space:x"], "two or three columns", USAGE),

@@ -58,7 +58,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         manifest.row_groups.to_mut().push(run);
     }
     manifest.statistics.rows_per_receiver = vec![1_000_000; parts as usize];
-    let bytes = manifest.encode(dataset.schema(), dataset.descriptor().format_version)?;
+    let bytes = manifest.encode(dataset.schema())?;
     let file = path.join(format!("_turbidite/manifest/1.{}.arrow", manifest.commit));
     std::fs::write(file, &bytes)?;
     println!("{parts} parts, {columns} columns: a manifest of {:.1} MB", bytes.len() as f64 / 1e6);

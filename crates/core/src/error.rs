@@ -59,14 +59,18 @@ pub enum Error {
         /// The obstacle, such as "is a file".
         what: String,
     },
-    /// The dataset was written by a newer release.
-    #[error("{} has format version {found}; this release reads up to {supported}: use a newer turbidite", path.display())]
+    /// The dataset was written by a release with another format.
+    #[error(
+        "{} has format version {found}, this release reads version {supported}: {}",
+        path.display(),
+        if found > supported { "use a newer turbidite" } else { "write the data again with this release" }
+    )]
     Version {
         /// The file with the version.
         path: PathBuf,
         /// The version found.
         found: u32,
-        /// The highest version that this release reads.
+        /// The version that this release reads.
         supported: u32,
     },
     /// The dataset needs a feature that this release does not know.

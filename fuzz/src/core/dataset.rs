@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use turbidite::format::{EpochManifest, FormatVersion, RunKind};
+use turbidite::format::{EpochManifest, RunKind};
 use turbidite::store::DatasetPaths;
 use turbidite::{Schema, Value};
 use xxhash_rust::xxh3::xxh3_64;
@@ -13,35 +13,29 @@ use super::damage::{Answers, ask_everything};
 use super::sample::{ROOT, Sample, schema};
 use super::script::Script;
 
-/// Returns the sample of new datasets, which is built once.
+/// Returns the sample, which is built once.
 pub fn sample() -> &'static Sample {
-    sample_of(FormatVersion::LATEST)
-}
-
-/// Returns the sample of a format version, which is built once.
-fn sample_of(version: FormatVersion) -> &'static Sample {
-    static SAMPLES: [OnceLock<Sample>; 2] = [const { OnceLock::new() }; 2];
-    SAMPLES[version as usize].get_or_init(|| Sample::of(version))
+    static SAMPLE: OnceLock<Sample> = OnceLock::new();
+    SAMPLE.get_or_init(Sample::new)
 }
 
 /// Returns the correct results.
-fn answers(version: FormatVersion) -> &'static Answers {
-    static ANSWERS: [OnceLock<Answers>; 2] = [const { OnceLock::new() }; 2];
-    ANSWERS[version as usize].get_or_init(|| Answers::of(&sample_of(version).files))
+fn answers() -> &'static Answers {
+    static ANSWERS: OnceLock<Answers> = OnceLock::new();
+    ANSWERS.get_or_init(|| Answers::of(&sample().files))
 }
 
 /// Returns the seeds of the corpus: one change of each kind, with and without recomputed checksums.
 pub fn seeds() -> Vec<Vec<u8>> {
-    let mut seeds = vec![vec![0], vec![1], vec![2], vec![3]];
-    // The second bit chooses format version 1.
-    for repair in [0u8, 1, 2, 3] {
+    let mut seeds = vec![vec![0], vec![1]];
+    for repair in [0u8, 1] {
         for kind in 0..6u8 {
             for file in [0u8, 2, 4, 6] {
                 seeds.push(vec![repair, kind, file, 0, 17, 3, 0, 0, 0x55, 9, 9, 9, 9, 9, 9, 9]);
             }
         }
         for field in 0..28u8 {
-            seeds.push(vec![repair | 1, 6, field % 2, 1, field, 7, 0, 0, 0, 0, 0, 0, 0x80]);
+            seeds.push(vec![1, 6, field % 2, 1, field, 7, 0, 0, 0, 0, 0, 0, 0x80]);
         }
         seeds.push(vec![repair, 1, 1, 0, 8, 0, 0, 0, 3, 2, 0, 5, 0, 0, 0, 0xff]);
     }
@@ -51,10 +45,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
 /// Runs all queries on a modified dataset.
 pub fn target(data: &[u8]) {
     let mut script = Script::new(data);
-    let choice = script.byte();
-    let repair = choice & 1 == 1;
-    let version = if choice & 2 == 2 { FormatVersion::V1 } else { FormatVersion::LATEST };
-    let sample = sample_of(version);
+    let repair = script.byte() & 1 == 1;
+    let sample = sample();
     let mut files = sample.files.clone();
     let mut manifests = sample.manifests.clone();
     for _ in 0..12 {
@@ -64,12 +56,12 @@ pub fn target(data: &[u8]) {
         change(&mut script, &mut files, &mut manifests);
     }
     if repair {
-        self::repair(&mut files, &mut manifests, version, &schema());
+        self::repair(&mut files, &mut manifests, &schema());
         // The results may be wrong, but every call must return.
         let _ = ask_everything(&files, false);
         let _ = ask_everything(&files, true);
     } else {
-        answers(version).compare(&ask_everything(&files, true));
+        answers().compare(&ask_everything(&files, true));
     }
 }
 
@@ -146,27 +138,17 @@ fn restate(script: &mut Script<'_>, manifest: &mut EpochManifest) {
         20 => manifest.row_groups.to_mut().reverse(),
         21 => manifest.row_groups.to_mut().iter_mut().for_each(|run| run.rows = value),
         22 => (manifest.statistics.strays, manifest.statistics.nan_keys) = (value, value),
-        23 => run.pages = None,
-        24..=27 => {
-            let pages = run.pages.get_or_insert_default();
-            match field {
-                24 => pages.page_rows = value as u32,
-                25 => (pages.index_offset, pages.index_bytes) = (value, value as u32),
-                26 => pages.first_keys = Some(vec![value; column]),
-                _ => (pages.page_rows, pages.first_keys) = (0, None),
-            }
-        }
+        23 => run.pages = Default::default(),
+        24 => run.pages.page_rows = value as u32,
+        25 => (run.pages.index_offset, run.pages.index_bytes) = (value, value as u32),
+        26 => run.pages.first_keys = Some(vec![value; column]),
+        27 => (run.pages.page_rows, run.pages.first_keys) = (0, None),
         _ => manifest.statistics.receivers = value as u32,
     }
 }
 
 /// Recomputes the checksums of manifests and dataset.json.
-pub(super) fn repair(
-    files: &mut [(PathBuf, Vec<u8>)],
-    manifests: &mut [EpochManifest],
-    version: FormatVersion,
-    schema: &Schema,
-) {
+pub(super) fn repair(files: &mut [(PathBuf, Vec<u8>)], manifests: &mut [EpochManifest], schema: &Schema) {
     let layout = DatasetPaths::new(ROOT);
     for manifest in manifests {
         for entry in &mut manifest.parts {
@@ -178,7 +160,7 @@ pub(super) fn repair(
         }
         let path = layout.manifest(manifest.epoch, manifest.commit);
         if let Some((_, content)) = files.iter_mut().find(|file| file.0 == path) {
-            *content = manifest.encode(schema, version).expect("the columns fit");
+            *content = manifest.encode(schema).expect("the columns fit");
         }
     }
     if let Some((_, content)) = files.iter_mut().find(|file| file.0 == layout.descriptor()) {

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use turbidite::format::FormatVersion;
 use turbidite::storage::{MemoryStorage, Storage};
 use turbidite::store::{
     DatasetDescriptor, DatasetPaths, EpochRange, VerifyOptions, WriterLock, lock_holder, recover, verify_on,
@@ -23,9 +22,9 @@ pub fn seeds() -> Vec<Vec<u8>> {
         [&[0], &text[..text.len() - signed(&[]).len()]].concat()
     };
     let names = b"\x03\x07epoch=5\x02\x0acrash.replaced\x01\x085.arrow";
-    let [old, new] = [FormatVersion::V1, FormatVersion::V2].map(|version| descriptor(&Sample::of(version).descriptor));
+    let by_range = descriptor(&Sample::new().descriptor);
     let of_space = descriptor(&levels::sample().descriptor);
-    vec![old, new, [&[1], LOCK.as_bytes()].concat(), names.to_vec(), of_space]
+    vec![by_range, [&[1], LOCK.as_bytes()].concat(), names.to_vec(), of_space]
 }
 
 /// Returns bytes followed by the checksum of dataset.json.

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use turbidite::format::{FormatVersion, PageLocation, PartEntry, PartId, PartReader};
+use turbidite::format::{PageLocation, PartEntry, PartId, PartReader};
 use turbidite::storage::{MemoryStorage, Storage};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -18,14 +18,13 @@ pub fn input(entry: &PartEntry, content: &[u8]) -> Vec<u8> {
 /// Returns the seeds of the corpus.
 pub fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
-    for sample in [FormatVersion::V1, FormatVersion::V2].map(Sample::of) {
-        for manifest in &sample.manifests {
-            for entry in &manifest.parts {
-                let name = entry.part.file_name();
-                let folder = format!("epoch={}", manifest.epoch);
-                let of_part = |path: &Path| path.ends_with(Path::new(&folder).join(&name));
-                seeds.extend(sample.files.iter().filter(|file| of_part(&file.0)).map(|file| input(entry, &file.1)));
-            }
+    let sample = Sample::new();
+    for manifest in &sample.manifests {
+        for entry in &manifest.parts {
+            let name = entry.part.file_name();
+            let folder = format!("epoch={}", manifest.epoch);
+            let of_part = |path: &Path| path.ends_with(Path::new(&folder).join(&name));
+            seeds.extend(sample.files.iter().filter(|file| of_part(&file.0)).map(|file| input(entry, &file.1)));
         }
     }
     seeds

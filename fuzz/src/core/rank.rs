@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use turbidite::format::{EpochManifest, FormatVersion};
+use turbidite::format::EpochManifest;
 use turbidite::partition::{CutPoint, PartitionTable};
 use turbidite::query::{Dataset, Query};
 use turbidite::runtime::Process;
@@ -67,7 +67,7 @@ fn report(script: &mut Script<'_>) -> Vec<u8> {
         4 => manifest.row_groups.to_mut().iter_mut().for_each(|run| run.rows = value),
         _ => {}
     }
-    manifest.encode(&schema(), FormatVersion::LATEST).expect("the columns fit")
+    manifest.encode(&schema()).expect("the columns fit")
 }
 
 impl Peers {

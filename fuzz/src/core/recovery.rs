@@ -3,9 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use turbidite::format::FormatVersion;
 use turbidite::storage::{ALIGNMENT, Storage};
-use turbidite::store::{DatasetDescriptor, DatasetPaths, salvage};
+use turbidite::store::{DatasetPaths, salvage};
 use uuid::Uuid;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -16,15 +15,12 @@ use super::space_sample::{EPOCH, SpaceSample};
 
 const SEAL_MAGIC: &[u8; 8] = b"TBDTSEAL";
 
-/// Offset of the number of row groups in a seal of version 1 (FORMAT.md).
-const COUNT_AT_1: usize = 88;
-
-/// Offset of the number of columns with bounds in a seal of version 2 (FORMAT.md). The bounds follow, 16 bytes a
-/// column, and then the number of row groups.
-const BOUNDED_AT_2: usize = 52;
+/// Offset of the number of columns with bounds in a seal (FORMAT.md). The bounds follow, 16 bytes a column, and then
+/// the number of row groups.
+const BOUNDED_AT: usize = 52;
 
 /// The choice of a part of a level of detail.
-const OF_LEVEL: u8 = 4;
+const OF_LEVEL: u8 = 2;
 
 const GROUP_BYTES: usize = 32;
 const TRAILER_BYTES: usize = 24;
@@ -32,12 +28,9 @@ const TRAILER_BYTES: usize = 24;
 /// Returns the seeds of the corpus.
 pub fn seeds() -> Vec<Vec<u8>> {
     let unfinished = DatasetPaths::new(ROOT).unfinished();
-    let mut seeds = Vec::new();
-    for (choice, version) in [(0, FormatVersion::V2), (2, FormatVersion::V1)] {
-        let sample = Sample::of(version);
-        let parts = sample.files.iter().filter(|(path, _)| path.starts_with(&unfinished));
-        seeds.extend(parts.map(|(_, content)| [&[choice][..], content].concat()));
-    }
+    let sample = Sample::new();
+    let parts = sample.files.iter().filter(|(path, _)| path.starts_with(&unfinished));
+    let mut seeds: Vec<Vec<u8>> = parts.map(|(_, content)| [&[0][..], content].concat()).collect();
     let (path, _) = of_level();
     let content = levels::sample().files.iter().find(|file| layout().epoch(EPOCH).join(&path) == file.0);
     seeds.extend(content.map(|(_, content)| [&[OF_LEVEL][..], content].concat()));
@@ -68,10 +61,7 @@ fn repair(content: &mut [u8]) {
         }
         let Some(length) = long_at(content, end - TRAILER_BYTES) else { continue };
         let Some(start) = end.checked_sub(length as usize).filter(|_| length as usize >= 96) else { continue };
-        let count_at = match (content[start], content[start + BOUNDED_AT_2]) {
-            (1, _) => COUNT_AT_1,
-            (_, columns) => BOUNDED_AT_2 + 4 + 16 * usize::from(columns & 1),
-        };
+        let count_at = BOUNDED_AT + 4 + 16 * usize::from(content[start + BOUNDED_AT] & 1);
         let count = long_at(content, start + count_at).unwrap_or(0).min(64) as usize;
         for group in 0..count {
             let at = start + count_at + 8 + group * GROUP_BYTES;
@@ -95,10 +85,9 @@ pub fn target(data: &[u8]) {
         repair(&mut content);
     }
     let layout = layout();
-    let format_version = if choice & 2 == 2 { FormatVersion::V1 } else { FormatVersion::V2 };
     let (path, descriptor) = if choice & OF_LEVEL == 0 {
         let path = layout.attempt(UNFINISHED, identity(UNFINISHED).commit).join("part-00000.parquet");
-        (path, DatasetDescriptor { format_version, ..super::dataset::sample().descriptor.clone() })
+        (path, super::dataset::sample().descriptor.clone())
     } else {
         let (path, commit) = of_level();
         (layout.attempt(EPOCH, commit).join(path), levels::sample().descriptor.clone())

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use turbidite::format::{
-    EpochManifest, EpochStatistics, FormatVersion, Memtable, PartEntry, PartId, PartIdentity, PartOptions, PartWriter,
-    RowGroupEntry, RunContext, RunKind,
+    EpochManifest, EpochStatistics, Memtable, PartEntry, PartId, PartIdentity, PartOptions, PartWriter, RowGroupEntry,
+    RunContext, RunKind,
 };
 use turbidite::storage::{FileKind, MemoryStorage, Storage};
 use turbidite::store::{DatasetDescriptor, DatasetPaths};
@@ -70,15 +70,10 @@ pub fn schema() -> Arc<Schema> {
     Arc::new(Schema::new(columns, "energy").expect("it is a schema"))
 }
 
-/// Returns the identity of a commit in a dataset of a format version.
-pub fn identity_in(version: FormatVersion, epoch: u64) -> PartIdentity {
-    let (dataset, commit) = (Uuid::from_u128(0xda7a), Uuid::from_u128(0xc0_0000 + u128::from(epoch)));
-    PartIdentity { dataset, commit, epoch, version }
-}
-
-/// Returns the identity of a commit in a new dataset.
+/// Returns the identity of a commit.
 pub fn identity(epoch: u64) -> PartIdentity {
-    identity_in(FormatVersion::LATEST, epoch)
+    let (dataset, commit) = (Uuid::from_u128(0xda7a), Uuid::from_u128(0xc0_0000 + u128::from(epoch)));
+    PartIdentity { dataset, commit, epoch }
 }
 
 /// Returns a pseudo-random number for a seed.
@@ -183,17 +178,11 @@ pub fn files_below(storage: &dyn Storage, folder: &Path) -> Vec<(PathBuf, Vec<u8
 }
 
 impl Sample {
-    /// Builds the dataset in the format version of new datasets.
+    /// Builds the dataset.
     pub fn new() -> Self {
-        Self::of(FormatVersion::LATEST)
-    }
-
-    /// Builds the dataset in a format version.
-    pub fn of(format_version: FormatVersion) -> Self {
         let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
         let layout = DatasetPaths::new(ROOT);
         let descriptor = DatasetDescriptor {
-            format_version,
             uuid: identity(0).dataset,
             derivations: vec!["energy = sqrt(1 + a * a) - 1".to_owned()],
             source: Some("a test".to_owned()),
@@ -206,9 +195,7 @@ impl Sample {
             storage.create_dir_all(&directory).expect("memory");
             let written: Vec<_> = (0..)
                 .zip(*parts)
-                .map(|(rank, plan)| {
-                    write_part(&storage, &directory, identity_in(format_version, *epoch), rank, plan, &mut records)
-                })
+                .map(|(rank, plan)| write_part(&storage, &directory, identity(*epoch), rank, plan, &mut records))
                 .collect();
             let (parts, runs): (Vec<_>, Vec<_>) = written.into_iter().unzip();
             let runs: Vec<RowGroupEntry> = runs.into_iter().flatten().collect();
@@ -223,7 +210,7 @@ impl Sample {
                 keys: Default::default(),
                 statistics,
             };
-            let bytes = manifest.encode(&schema(), format_version).expect("the columns fit");
+            let bytes = manifest.encode(&schema()).expect("the columns fit");
             put(&*storage, &layout.manifest(*epoch, manifest.commit), &bytes);
             manifests.push(manifest);
         }
@@ -231,7 +218,7 @@ impl Sample {
         let attempt = layout.attempt(UNFINISHED, identity(UNFINISHED).commit);
         storage.create_dir_all(&attempt).expect("memory");
         let plan: ExpressionPlan = &[(RunKind::Regular, 12), (RunKind::Regular, 9)];
-        write_part(&storage, &attempt, identity_in(format_version, UNFINISHED), 0, plan, &mut Vec::new());
+        write_part(&storage, &attempt, identity(UNFINISHED), 0, plan, &mut Vec::new());
         let files = files_below(&*storage, Path::new(ROOT));
         Self { files, manifests, descriptor, records }
     }

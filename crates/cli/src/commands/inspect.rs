@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::Serialize;
 use serde_json::json;
-use turbidite::format::{EpochManifest, PartId, RowGroupEntry, RunKind};
+use turbidite::format::{EpochManifest, FORMAT_VERSION, PartId, RowGroupEntry, RunKind};
 use turbidite::query::{Dataset, EpochSelection};
 use turbidite::store::{EpochSet, parse_epoch};
 use turbidite::{Clustering, DataType, Periods, Schema, Value, indexes};
@@ -140,7 +140,7 @@ impl Inspect {
         let descriptor = dataset.descriptor();
         Ok(json!({
             "dataset": target.dataset,
-            "format_version": descriptor.format_version.number(),
+            "format_version": FORMAT_VERSION,
             "uuid": descriptor.uuid.to_string(),
             "source": descriptor.source,
             "derivations": descriptor.derivations,
@@ -167,8 +167,7 @@ pub(crate) fn periods_in_words(schema: &Schema) -> Option<String> {
 /// Returns the description of the dataset without its epochs.
 fn describe(dataset: &Dataset, path: &Path) -> String {
     let (schema, descriptor) = (dataset.schema(), dataset.descriptor());
-    let mut lines =
-        vec![format!("{}: dataset {}, format version {}", path.display(), descriptor.uuid, descriptor.format_version)];
+    let mut lines = vec![format!("{}: dataset {}, format version {}", path.display(), descriptor.uuid, FORMAT_VERSION)];
     lines.extend(descriptor.source.iter().map(|source| format!("written from {source}")));
     let order = match schema.clustering() {
         Clustering::Range => "sorted by",

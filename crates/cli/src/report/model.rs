@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use turbidite::format::EpochStatistics;
+use turbidite::format::{EpochStatistics, FORMAT_VERSION};
 use turbidite::query::{BinScale, Bins, Dataset, Precision, ProfilePoint};
 use turbidite::store::EpochRange;
 use turbidite::{Clustering, Column, IndexSummary, Value, indexes_of_epochs};
@@ -192,7 +192,7 @@ impl ReportData {
         let mut model = Self {
             path: path.display().to_string(),
             uuid: descriptor.uuid.to_string(),
-            format_version: descriptor.format_version.number(),
+            format_version: FORMAT_VERSION,
             source: descriptor.source.clone(),
             derivations: descriptor.derivations.clone(),
             columns: schema.columns().to_vec(),

@@ -5,9 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use turbidite::Schema;
-use turbidite::format::{
-    EncodeBuffers, FormatVersion, Memtable, PartId, PartIdentity, PartOptions, PartWriter, RunContext, RunKind,
-};
+use turbidite::format::{EncodeBuffers, Memtable, PartId, PartIdentity, PartOptions, PartWriter, RunContext, RunKind};
 use turbidite::storage::{DirEntry, FileKind, FileSystem, ReadableFile, Storage, WritableFile};
 
 /// A file that accepts all writes and discards them.
@@ -93,7 +91,7 @@ pub(crate) fn sort_and_encode(
 ) -> turbidite::Result<()> {
     let storage: Arc<dyn Storage> = if keep { Arc::new(FileSystem::new()) } else { Arc::new(PartsNowhere::default()) };
     let (dataset, commit) = (uuid::Uuid::new_v4(), uuid::Uuid::new_v4());
-    let identity = PartIdentity { dataset, commit, epoch: 0, version: FormatVersion::LATEST };
+    let identity = PartIdentity { dataset, commit, epoch: 0 };
     let part = PartId { rank, roll: 0 };
     let mut writer = PartWriter::create(storage, folder, part, Arc::clone(schema), PartOptions::default(), identity)?;
     let mut buffers = EncodeBuffers::new();

@@ -51,7 +51,6 @@ fn describe_copy(source: &DatasetDescriptor) -> DatasetDescriptor {
         None => format!("sorted copy of dataset {}", source.uuid),
     };
     DatasetDescriptor {
-        format_version: source.format_version,
         derivations: source.derivations.clone(),
         source: Some(origin),
         ..DatasetDescriptor::new(Arc::clone(&source.schema))

@@ -54,4 +54,5 @@ pub use row_group::level_intervals::LevelIntervals;
 pub use row_group::level_sample::LevelSample;
 pub use row_group::memtable::{BucketBounds, Memtable};
 pub use row_group::tap::{ColumnTap, TappedGroup};
-pub use version::FormatVersion;
+pub use version::FORMAT_VERSION;
+pub(crate) use version::check_version;

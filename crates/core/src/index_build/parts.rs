@@ -13,9 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use super::division::{Divider, Division, Piece};
 use super::sample::IndexedRecords;
 use crate::error::{Error, Result};
-use crate::format::{
-    EncodeBuffers, EpochManifest, EpochStatistics, FormatVersion, KeyRangeCounts, MAX_RANGE_COUNTS, RunKind,
-};
+use crate::format::{EncodeBuffers, EpochManifest, EpochStatistics, KeyRangeCounts, MAX_RANGE_COUNTS, RunKind};
 use crate::runtime::WriteOptions;
 use crate::schema::Clustering;
 use crate::writer::{Completion, Outcome, PartFactory, Writer, WriterOptions};
@@ -254,7 +252,7 @@ impl<'a> PartSet<'a> {
             partitions: by_hash.then_some(self.division.parts()),
             ..EpochManifest::new(identity.epoch, identity.commit)
         };
-        manifest.encode(schema, FormatVersion::LATEST).map(Some)
+        manifest.encode(schema).map(Some)
     }
 }
 

@@ -17,7 +17,7 @@ use super::cache::Cache;
 use super::part_cache::PartCache;
 use super::request::EpochSelection;
 use crate::error::{Error, IoContext, Result};
-use crate::format::{EpochManifest, FormatVersion, PartFilters, PartId, PartIdentity, PartReader};
+use crate::format::{EpochManifest, PartFilters, PartId, PartIdentity, PartReader};
 use crate::query::execution::recycle::Recycler;
 use crate::query::planning::partition_groups::PartitionGroups;
 use crate::query::planning::pruning::KeyRanges;
@@ -475,14 +475,8 @@ impl Catalog {
         let path = self.paths.part(manifest.epoch, entry, &self.schema);
         let storage = self.storage.as_ref();
         let (epoch, commit, schema) = (manifest.epoch, manifest.commit, self.schema.clone());
-        let version = self.descriptor.format_version;
-        let open = Arc::new(match version {
-            FormatVersion::V1 => PartReader::open(storage, &path, entry, commit, schema)?,
-            FormatVersion::V2 => {
-                let identity = PartIdentity { dataset: self.descriptor.uuid, commit, epoch, version };
-                PartReader::open_sealed(storage, &path, entry, identity, schema)?
-            }
-        });
+        let identity = PartIdentity { dataset: self.descriptor.uuid, commit, epoch };
+        let open = Arc::new(PartReader::open_sealed(storage, &path, entry, identity, schema)?);
         // The pages of all row groups take about as much memory as the footer that states them.
         let footer_bytes = entry.bytes.saturating_sub(entry.footer_offset);
         self.parts.add_part((manifest.commit, part), open.clone(), footer_bytes);

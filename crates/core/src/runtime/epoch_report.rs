@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::exchange_statistics::ExchangeStatistics;
 use crate::error::{Error, Result};
-use crate::format::{EpochManifest, EpochStatistics, FormatVersion, MAX_RANGE_COUNTS, RunKind};
+use crate::format::{EpochManifest, EpochStatistics, MAX_RANGE_COUNTS, RunKind};
 use crate::schema::{Clustering, OutOfRange, Schema};
 use crate::shuffle::{Engine, EngineStatistics, MessageError, Payloads};
 use crate::writer::Outcome;
@@ -34,7 +34,7 @@ impl Report {
             bytes.extend_from_slice(&partition.to_le_bytes());
             bytes.extend_from_slice(&rows.to_le_bytes());
         }
-        bytes.extend(self.manifest.encode(schema, FormatVersion::LATEST)?);
+        bytes.extend(self.manifest.encode(schema)?);
         Ok(bytes)
     }
 
@@ -203,7 +203,7 @@ fn add(sum: &mut EpochStatistics, statistics: &EpochStatistics) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::{ColumnStatistics, PartEntry, PartId, RangeCount, RowGroupEntry};
+    use crate::format::{ColumnStatistics, PageDirectory, PartEntry, PartId, RangeCount, RowGroupEntry};
     use crate::schema::{Column, DataType, Value};
 
     fn payload(rank: u32, part: u32, epoch: u64, schema: &Schema) -> (u32, Vec<u8>) {
@@ -293,7 +293,7 @@ mod tests {
                 bounds: None,
                 checksum: 0,
                 columns: vec![ColumnStatistics { range, nan_count: 0 }].into(),
-                pages: None,
+                pages: PageDirectory::default(),
             });
             report.manifest.keys = keys.into();
             (rank, report.encode(&schema).unwrap())

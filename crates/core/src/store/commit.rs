@@ -119,7 +119,7 @@ impl EpochCommit {
             storage: Arc::clone(storage),
             paths: paths.clone(),
             schema: Arc::clone(&descriptor.schema),
-            identity: PartIdentity { dataset: descriptor.uuid, commit, epoch, version: descriptor.format_version },
+            identity: PartIdentity { dataset: descriptor.uuid, commit, epoch },
             replace: if_exists == IfExists::Replace,
             indexed_commit: None,
             sidecars: Vec::new(),
@@ -239,7 +239,7 @@ impl EpochCommit {
         self.check(manifest)?;
         let (epoch, commit) = (self.identity.epoch, self.identity.commit);
         let old_manifests = replaced.iter().map(|old| self.paths.manifest(epoch, *old)).collect();
-        let bytes = manifest.encode(&self.schema, self.identity.version)?;
+        let bytes = manifest.encode(&self.schema)?;
         let protocol =
             CommitProtocol::new(self.paths.clone(), epoch, commit, self.replace, bytes.into(), old_manifests);
         Ok(protocol.with_levels(level_folders(&self.directory(), &self.schema)))

@@ -14,7 +14,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::files::{create_dir_synced, write_synced};
 use super::paths::DatasetPaths;
 use crate::error::{Error, IoContext, Result};
-use crate::format::FormatVersion;
+use crate::format::{FORMAT_VERSION, check_version};
 use crate::schema::{ClusterKey, Clustering, Column, Levels, Periods, Schema, SchemaError};
 use crate::storage::{FileKind, Storage, read_all};
 
@@ -24,8 +24,6 @@ const MAX_BYTES: u64 = 16 << 20;
 /// The content of `dataset.json`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DatasetDescriptor {
-    /// Format version of all files of the dataset.
-    pub format_version: FormatVersion,
     /// Identifier of the dataset. The footer of every part contains it.
     pub uuid: Uuid,
     /// Columns with their units, and the key.
@@ -44,15 +42,12 @@ struct Fields {
     format_version: u32,
     uuid: String,
     created_by: String,
-    #[serde(flatten)]
-    features: Option<Features>,
+    #[serde(default)]
+    requires: Vec<String>,
+    #[serde(default)]
+    requires_to_write: Vec<String>,
     columns: Vec<Column>,
-    /// Name of the key in format version 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    key: Option<String>,
-    /// Order of the rows since format version 2.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    clustering: Option<StoredClustering>,
+    clustering: StoredClustering,
     /// Levels of detail, with the feature of this name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     levels: Option<StoredLevels>,
@@ -80,13 +75,6 @@ const PERIODS: &str = "periods";
 
 /// Features that `requires` may name.
 const KNOWN_FEATURES: [&str; 4] = [WIDE_KEYS, LEVELS, LEVEL_WEIGHTS, PERIODS];
-
-/// Names of the features that a dataset of format version 2 uses.
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct Features {
-    requires: Vec<String>,
-    requires_to_write: Vec<String>,
-}
 
 /// The method that partitions and orders the rows, and its columns.
 #[derive(Debug, Serialize, Deserialize)]
@@ -122,14 +110,7 @@ pub(super) fn closing(covered: &[u8]) -> String {
 impl DatasetDescriptor {
     /// Creates the descriptor of a new dataset.
     pub fn new(schema: Arc<Schema>) -> Self {
-        Self {
-            format_version: FormatVersion::LATEST,
-            uuid: Uuid::new_v4(),
-            schema,
-            derivations: Vec::new(),
-            source: None,
-            requires_to_write: Vec::new(),
-        }
+        Self { uuid: Uuid::new_v4(), schema, derivations: Vec::new(), source: None, requires_to_write: Vec::new() }
     }
 
     /// Encodes `dataset.json`.
@@ -137,30 +118,21 @@ impl DatasetDescriptor {
     /// # Errors
     /// Errors of the JSON encoder. No schema causes one.
     pub fn encode(&self) -> io::Result<Vec<u8>> {
-        let (features, key, clustering) = match self.format_version {
-            FormatVersion::V1 => (None, Some(self.schema.key().name.clone()), None),
-            FormatVersion::V2 => {
-                let requires_to_write = self.requires_to_write.clone();
-                let ClusterKey { clustering, columns } = self.schema.cluster_key();
-                let clustering = StoredClustering { method: clustering.name().to_owned(), columns };
-                let is_wide = clustering.method == Clustering::Hash.name() && !self.schema.has_numeric_key();
-                let (has_levels, is_weighted) = (self.schema.levels().is_some(), self.schema.level_weight().is_some());
-                let is_periodic = self.schema.periods().is_some();
-                let features =
-                    [(WIDE_KEYS, is_wide), (LEVELS, has_levels), (LEVEL_WEIGHTS, is_weighted), (PERIODS, is_periodic)];
-                let used = features.into_iter().filter(|(_, is_used)| *is_used);
-                let requires = used.map(|(name, _)| name.to_owned()).collect();
-                (Some(Features { requires, requires_to_write }), None, Some(clustering))
-            }
-        };
+        let ClusterKey { clustering, columns } = self.schema.cluster_key();
+        let is_wide = clustering == Clustering::Hash && !self.schema.has_numeric_key();
+        let (has_levels, is_weighted) = (self.schema.levels().is_some(), self.schema.level_weight().is_some());
+        let is_periodic = self.schema.periods().is_some();
+        let features =
+            [(WIDE_KEYS, is_wide), (LEVELS, has_levels), (LEVEL_WEIGHTS, is_weighted), (PERIODS, is_periodic)];
+        let requires = features.into_iter().filter(|(_, is_used)| *is_used).map(|(name, _)| name.to_owned()).collect();
         let fields = Fields {
-            format_version: self.format_version.number(),
+            format_version: FORMAT_VERSION,
             uuid: self.uuid.to_string(),
             created_by: concat!("turbidite ", env!("CARGO_PKG_VERSION")).to_owned(),
-            features,
+            requires,
+            requires_to_write: self.requires_to_write.clone(),
             columns: self.schema.columns().to_vec(),
-            key,
-            clustering,
+            clustering: StoredClustering { method: clustering.name().to_owned(), columns },
             levels: self.stored_levels(),
             periods: self.schema.periods().map(|periods| periods.as_slice().to_vec()),
             derivations: self.derivations.clone(),
@@ -183,7 +155,7 @@ impl DatasetDescriptor {
     /// Decodes `dataset.json`. `path` is the path of the file, for error messages.
     ///
     /// # Errors
-    /// [`Error::Corruption`] if a byte was changed; [`Error::Version`] or [`Error::Feature`] if a newer release wrote
+    /// [`Error::Corruption`] if a byte was changed; [`Error::Version`] or [`Error::Feature`] if another release wrote
     /// the file.
     pub fn decode(bytes: &[u8], path: &std::path::Path) -> Result<Self> {
         let corruption = |what: &str| Error::corruption(path, what);
@@ -194,21 +166,15 @@ impl DatasetDescriptor {
         }
         let header: Header =
             serde_json::from_slice(bytes).map_err(|error| corruption(&format!("it has no format version: {error}")))?;
-        let format_version = FormatVersion::stated(header.format_version, path)?;
+        check_version(header.format_version, path)?;
         let unknown = |feature: &String| Error::Feature { path: path.to_owned(), feature: feature.clone() };
         if let Some(feature) = header.requires.iter().find(|feature| !KNOWN_FEATURES.contains(&feature.as_str())) {
             return Err(unknown(feature));
         }
         let fields: Fields =
             serde_json::from_slice(bytes).map_err(|error| corruption(&format!("it cannot be decoded: {error}")))?;
-        let key = match (format_version, fields.key, fields.clustering) {
-            (FormatVersion::V1, Some(key), _) => ClusterKey::range(key),
-            (FormatVersion::V2, _, Some(StoredClustering { method, columns })) => {
-                let clustering = Clustering::named(&method).ok_or_else(|| unknown(&method))?;
-                ClusterKey { clustering, columns }
-            }
-            _ => return Err(corruption("it does not state its key")),
-        };
+        let StoredClustering { method, columns } = fields.clustering;
+        let key = ClusterKey { clustering: Clustering::named(&method).ok_or_else(|| unknown(&method))?, columns };
         let schema = Schema::clustered(fields.columns, &key).map_err(|error| match error {
             // A newer release may have keys that this one refuses.
             SchemaError::HashedType { .. } | SchemaError::KeyColumns { .. } | SchemaError::KeyBytes { .. }
@@ -249,12 +215,11 @@ impl DatasetDescriptor {
         };
         let uuid = Uuid::try_parse(&fields.uuid).map_err(|error| corruption(&error.to_string()))?;
         Ok(Self {
-            format_version,
             uuid,
             schema: Arc::new(schema),
             derivations: fields.derivations,
             source: fields.source,
-            requires_to_write: fields.features.unwrap_or_default().requires_to_write,
+            requires_to_write: fields.requires_to_write,
         })
     }
 
@@ -471,18 +436,15 @@ mod tests {
 
     #[test]
     fn it_round_trips_and_is_json() {
-        for format_version in [FormatVersion::V1, FormatVersion::V2] {
-            let descriptor = DatasetDescriptor { format_version, ..descriptor() };
-            let bytes = descriptor.encode().unwrap();
-            assert_eq!(decode(&bytes).unwrap(), descriptor);
-            let json: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
-            assert_eq!(json["format_version"], format_version.number());
-            assert_eq!(json["columns"][0]["unit"], "m c²");
-            assert_eq!(json["columns"][1]["type"]["fixed_bytes"], 56);
-            assert_eq!(json["checksum"].as_str().unwrap().len(), 16);
-            let key = json.get("key").or(json["clustering"]["columns"].get(0));
-            assert_eq!(key, Some(&serde_json::json!("energy")));
-        }
+        let descriptor = descriptor();
+        let bytes = descriptor.encode().unwrap();
+        assert_eq!(decode(&bytes).unwrap(), descriptor);
+        let json: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+        assert_eq!(json["format_version"], 2);
+        assert_eq!(json["columns"][0]["unit"], "m c²");
+        assert_eq!(json["columns"][1]["type"]["fixed_bytes"], 56);
+        assert_eq!(json["checksum"].as_str().unwrap().len(), 16);
+        assert_eq!(json["clustering"]["columns"][0], "energy");
     }
 
     #[test]
@@ -500,9 +462,14 @@ mod tests {
     }
 
     #[test]
-    fn newer_versions_are_named_and_unknown_fields_let_through() {
+    fn other_versions_are_named_and_unknown_fields_let_through() {
         let newer = signed("{\n  \"format_version\": 3, \"shape\": \"unknown\"");
         assert!(matches!(decode(&newer), Err(Error::Version { found: 3, supported: 2, .. })));
+        let first = decode(&signed("{\n  \"format_version\": 1, \"key\": \"energy\"")).unwrap_err();
+        assert_eq!(
+            first.to_string(),
+            "dataset.json has format version 1, this release reads version 2: write the data again with this release"
+        );
         let text = String::from_utf8(descriptor().encode().unwrap()).unwrap();
         let covered = text.split_once(",\n  \"checksum\"").unwrap().0;
         for (from, to) in [("\"requires\": []", "\"requires\": [\"planes\"]"), ("\"range\"", "\"planes\"")] {
@@ -515,7 +482,7 @@ mod tests {
         assert!(matches!(&error, Error::Feature { feature, .. } if feature == "the key hash:energy"), "{error}");
         assert!(matches!(decode(&signed(&covered.replace("\"range\"", "7"))), Err(Error::Corruption { .. })));
         decode(&signed(&format!("{covered},\n  \"later\": 1"))).unwrap();
-        let nonsense = signed("{\n  \"format_version\": 1");
+        let nonsense = signed("{\n  \"format_version\": 2");
         assert!(matches!(decode(&nonsense), Err(Error::Corruption { .. })));
     }
 

@@ -12,7 +12,7 @@ use super::descriptor::DatasetDescriptor;
 use super::listing::{ManifestNames, epoch_exists, list_parts};
 use super::paths::DatasetPaths;
 use crate::error::{Error, IoContext, Result};
-use crate::format::{EpochManifest, FormatVersion, PartReader};
+use crate::format::{EpochManifest, PartReader};
 use crate::schema::Schema;
 use crate::storage::{Storage, read_all, read_whole};
 
@@ -119,8 +119,7 @@ pub(crate) fn load_scan_manifest(
     epoch: u64,
     columns: &[usize],
 ) -> Result<ScanManifest> {
-    let only = names.only_commit(epoch).filter(|_| descriptor.format_version >= FormatVersion::V2);
-    if let Some(commit) = only {
+    if let Some(commit) = names.only_commit(epoch) {
         let path = paths.manifest(epoch, commit);
         let file = storage.open(&path).at("open", &path);
         let read = file.and_then(|file| match file.bytes() {

@@ -97,8 +97,7 @@ pub fn list(
             let file = storage.open(&path).at("open", &path)?;
             let mut runs = scan_seals(&*file, &path, &descriptor.schema)?;
             // File systems reuse the blocks of deleted files, so a file may contain seals of other attempts.
-            let version = descriptor.format_version;
-            let identity = PartIdentity { dataset: descriptor.uuid, commit, epoch, version };
+            let identity = PartIdentity { dataset: descriptor.uuid, commit, epoch };
             runs.retain(|run| run.identity == identity && (run.part, run.level) == (part, level));
             parts.push(UnfinishedPart { part, level, path, bytes: file.bytes(), runs });
         }
@@ -138,8 +137,7 @@ pub fn recover_into(
     let schema = &descriptor.schema;
     let levels = level_folders(&draft, schema);
     levels.iter().try_for_each(|level| create_dir_synced(&**storage, level))?;
-    let (commit, version) = (Uuid::new_v4(), descriptor.format_version);
-    let identity = PartIdentity { dataset: descriptor.uuid, commit, epoch, version };
+    let identity = PartIdentity { dataset: descriptor.uuid, commit: Uuid::new_v4(), epoch };
     let mut salvaged = SalvagedEpoch { epoch, directory, parts: 0, runs: 0, rows: 0, corrupt: Vec::new() };
     for part in unfinished.parts.iter().filter(|part| !part.runs.is_empty()) {
         let (source, target) = (&part.path, (part.part, part.level));

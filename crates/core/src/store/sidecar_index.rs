@@ -15,14 +15,11 @@ use super::files::{create_dir_synced, write_synced};
 use super::listing::{ManifestNames, list_or_empty};
 use super::paths::{DatasetPaths, parse_sidecars};
 use crate::error::{Error, IoContext, Result, UsageError};
-use crate::format::PartId;
+use crate::format::{FORMAT_VERSION, PartId, check_version};
 use crate::storage::{FileKind, Storage, read_all};
 
 /// Maximum size of `index.json` in bytes, sufficient for the largest schema.
 const MAX_BYTES: u64 = 16 << 20;
-
-/// Version of the format of `index.json` and of the sidecars.
-const FORMAT_VERSION: u32 = 2;
 
 /// The content of `index.json`. The checksum follows the fields.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,10 +86,7 @@ impl SidecarDescriptor {
         }
         let undecodable = |error: serde_json::Error| corruption(&format!("it cannot be decoded: {error}"));
         let header: Header = serde_json::from_slice(bytes).map_err(undecodable)?;
-        if header.format_version > FORMAT_VERSION {
-            let (path, found) = (path.to_owned(), header.format_version);
-            return Err(Error::Version { path, found, supported: FORMAT_VERSION });
-        }
+        check_version(header.format_version, path)?;
         if let Some(feature) = header.requires.first() {
             return Err(Error::Feature { path: path.to_owned(), feature: feature.clone() });
         }
@@ -102,7 +96,7 @@ impl SidecarDescriptor {
     /// Reads the description of an index. `None` if there is none.
     ///
     /// # Errors
-    /// [`Error::Corruption`] if a byte was changed; [`Error::Version`] or [`Error::Feature`] if a newer release wrote
+    /// [`Error::Corruption`] if a byte was changed; [`Error::Version`] or [`Error::Feature`] if another release wrote
     /// it; I/O errors.
     pub(crate) fn read(storage: &dyn Storage, index: &DatasetPaths) -> Result<Option<Self>> {
         let path = index.sidecar_index();

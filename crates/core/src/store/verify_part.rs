@@ -44,8 +44,7 @@ pub(super) fn verify_part(
         }
     };
     report.parts = 1;
-    let (dataset, version) = (descriptor.uuid, descriptor.format_version);
-    let expected = PartIdentity { dataset, commit: manifest.commit, epoch: manifest.epoch, version };
+    let expected = PartIdentity { dataset: descriptor.uuid, commit: manifest.commit, epoch: manifest.epoch };
     let hash = HashCheck::open(&reader, schema, manifest, entry, &mut report.findings);
     let mut check = PartCheck { path: &path, reader: &reader, schema, hash, nan_coordinates: 0, report: &mut report };
     if reader.identity() != expected {
@@ -190,7 +189,7 @@ impl PartCheck<'_> {
     fn filters(&mut self, runs: &[&RowGroupEntry], entry: &PartEntry) {
         let mut position = entry.filter_offset.unwrap_or(entry.footer_offset);
         for run in runs {
-            let bytes = run.pages.as_ref().map_or(0, |pages| u64::from(pages.filter_bytes));
+            let bytes = u64::from(run.pages.filter_bytes);
             let expected = (bytes > 0).then(|| position..position.saturating_add(bytes));
             position = position.saturating_add(bytes);
             for column in 0..self.schema.columns().len() {
@@ -439,7 +438,7 @@ fn expected_seal(identity: PartIdentity, run: &[&RowGroupEntry]) -> SealedRun {
         kind: first.kind,
         table_version: first.table_version,
         bounds: first.bounds,
-        page_rows: run.iter().filter_map(|run| run.pages.as_ref()).map(|pages| pages.page_rows).max().unwrap_or(0),
+        page_rows: run.iter().map(|run| run.pages.page_rows).max().unwrap_or(0),
         row_groups: run.iter().map(group).collect(),
     }
 }

@@ -42,7 +42,7 @@ impl PartFactory {
             directory: paths.attempt(epoch, commit),
             schema: Arc::clone(&descriptor.schema),
             options,
-            identity: PartIdentity { dataset: descriptor.uuid, commit, epoch, version: descriptor.format_version },
+            identity: PartIdentity { dataset: descriptor.uuid, commit, epoch },
             taps: Vec::new(),
         }
     }

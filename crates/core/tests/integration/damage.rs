@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::fuzz_targets::damage::{Answers, ask_everything, tells_of_damage};
 use crate::fuzz_targets::sample::{Record, Sample, mix};
 use crate::support::sweeps::{is_whole, part_of};
-use turbidite::format::FormatVersion;
 
 /// A change of one file.
 #[derive(Debug, Clone, Copy)]
@@ -28,8 +27,6 @@ struct Case<'a> {
 }
 
 type Files = Vec<(PathBuf, Vec<u8>)>;
-
-const VERSIONS: [FormatVersion; 2] = [FormatVersion::V1, FormatVersion::V2];
 
 /// Number of commits after which `make test` has tried every position.
 const PARTS: usize = 64;
@@ -104,43 +101,37 @@ fn judge(expected: &Answers, case: &Case<'_>) {
 
 #[test]
 fn the_sample_holds_what_it_should() {
-    for version in VERSIONS {
-        let sample = Sample::of(version);
-        let answers = Answers::of(&sample.files);
-        let rows = |index: usize| u64::from_le_bytes(*answers.answers[index].as_ref().unwrap().first_chunk().unwrap());
-        let count = |keep: fn(&Record) -> bool| sample.records.iter().filter(|record| keep(record)).count() as u64;
-        assert_eq!(rows(0), sample.records.len() as u64);
-        assert_eq!(rows(1), count(|record| record.epoch == 1 && record.energy > 0.25 && record.a < 50.0));
-        assert_eq!(rows(2), count(|record| record.energy.is_nan() || record.b > 0));
-        assert_eq!(rows(3), count(|record| record.epoch == 2 && (0.5..=0.75).contains(&record.energy)));
-        assert_eq!(rows(4), count(|record| record.id % 2 == 1 && !record.a.is_nan()));
-        assert_eq!(rows(5), 0);
-        let report = answers.report.unwrap();
-        assert!(report.is_clean(), "{:?}", report.findings);
-        assert_eq!((report.epochs, report.parts, report.rows), (3, 5, sample.records.len() as u64));
-    }
+    let sample = Sample::new();
+    let answers = Answers::of(&sample.files);
+    let rows = |index: usize| u64::from_le_bytes(*answers.answers[index].as_ref().unwrap().first_chunk().unwrap());
+    let count = |keep: fn(&Record) -> bool| sample.records.iter().filter(|record| keep(record)).count() as u64;
+    assert_eq!(rows(0), sample.records.len() as u64);
+    assert_eq!(rows(1), count(|record| record.epoch == 1 && record.energy > 0.25 && record.a < 50.0));
+    assert_eq!(rows(2), count(|record| record.energy.is_nan() || record.b > 0));
+    assert_eq!(rows(3), count(|record| record.epoch == 2 && (0.5..=0.75).contains(&record.energy)));
+    assert_eq!(rows(4), count(|record| record.id % 2 == 1 && !record.a.is_nan()));
+    assert_eq!(rows(5), 0);
+    let report = answers.report.unwrap();
+    assert!(report.is_clean(), "{:?}", report.findings);
+    assert_eq!((report.epochs, report.parts, report.rows), (3, 5, sample.records.len() as u64));
 }
 
 #[test]
 fn every_flipped_byte_is_found() {
-    for version in VERSIONS {
-        let sample = Sample::of(version);
-        let expected = Answers::of(&sample.files);
-        let changes =
-            |at: usize| vec![Change::Flip { at, mask: 0xff }, Change::Flip { at, mask: 1 << (mix(at as u64) % 8) }];
-        let cases = each_change(&sample, changes, |case| judge(&expected, &case));
-        println!("{cases} flips");
-        assert!(cases > if is_whole() { 8_000 } else { 1_000 }, "{cases}");
-    }
+    let sample = Sample::new();
+    let expected = Answers::of(&sample.files);
+    let changes =
+        |at: usize| vec![Change::Flip { at, mask: 0xff }, Change::Flip { at, mask: 1 << (mix(at as u64) % 8) }];
+    let cases = each_change(&sample, changes, |case| judge(&expected, &case));
+    println!("{cases} flips");
+    assert!(cases > if is_whole() { 8_000 } else { 1_000 }, "{cases}");
 }
 
 #[test]
 fn every_cut_is_found() {
-    for version in VERSIONS {
-        let sample = Sample::of(version);
-        let expected = Answers::of(&sample.files);
-        let cases = each_change(&sample, |bytes| vec![Change::Cut { bytes }], |case| judge(&expected, &case));
-        println!("{cases} cuts");
-        assert!(cases > if is_whole() { 4_000 } else { 500 }, "{cases}");
-    }
+    let sample = Sample::new();
+    let expected = Answers::of(&sample.files);
+    let cases = each_change(&sample, |bytes| vec![Change::Cut { bytes }], |case| judge(&expected, &case));
+    println!("{cases} cuts");
+    assert!(cases > if is_whole() { 4_000 } else { 500 }, "{cases}");
 }

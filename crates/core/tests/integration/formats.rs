@@ -1,36 +1,18 @@
-//! Datasets of every format version: `testdata/golden/version-1` was written by a release that knew only version 1.
+//! A dataset with every kind of run: reading, and everything that changes a dataset.
 
 mod sample;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type, Int16Type, UInt64Type};
 use sample::{Record, records, schema};
-use turbidite::format::FormatVersion;
 use turbidite::query::Precision;
 use turbidite::storage::{FileSystem, Storage};
 use turbidite::store::{DatasetPaths, Finding, FindingKind, IfExists, VerifyOptions, list_epochs, salvage, verify};
 use turbidite::{Column, ColumnView, CompactOptions, Compaction, Dataset, LocalJob, Query, WriteOptions};
-
-fn golden() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/golden/version-1")
-}
-
-fn copy_folder(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy_folder(&entry.path(), &target);
-        } else {
-            std::fs::copy(entry.path(), &target).unwrap();
-        }
-    }
-}
 
 /// A record in a form that can be compared: NaN equals itself.
 type Bits = (u64, u64, u32, u64, i16, Vec<u8>);
@@ -100,24 +82,23 @@ fn check_files(root: &Path, rows: usize, unfinished: u64) {
     assert_eq!((report.rows, report.unfinished), (rows as u64, unfinished));
 }
 
-/// Checks that every file of a dataset has the given format version.
-fn check_version(root: &Path, version: u8) {
+/// Checks that every file of a dataset states the format version.
+fn check_version(root: &Path) {
     let text = std::fs::read_to_string(root.join("_turbidite/dataset.json")).unwrap();
-    assert!(text.contains(&format!("\"format_version\": {version},")), "{text}");
-    let digit = b'0' + version;
+    assert!(text.contains("\"format_version\": 2,"), "{text}");
     let folder = root.join("data");
     let parts = std::fs::read_dir(folder).unwrap().flat_map(|epoch| std::fs::read_dir(epoch.unwrap().path()).unwrap());
     let mut files = 0;
     for part in parts {
         let content = std::fs::read(part.unwrap().path()).unwrap();
-        let stated = [b"turbidite.format_version\x18\x01", &[digit][..]].concat();
+        let stated = b"turbidite.format_version\x18\x012";
         assert!(content.windows(stated.len()).any(|window| window == stated));
         files += 1;
     }
     assert!(files > 0);
     for manifest in std::fs::read_dir(root.join("_turbidite/manifest")).unwrap() {
         let content = std::fs::read(manifest.unwrap().path()).unwrap();
-        assert!(content.ends_with(if version == 1 { b"TBDTMANI" } else { b"TBDTMAN2" }));
+        assert!(content.ends_with(b"TBDTMAN2"));
     }
 }
 
@@ -141,13 +122,13 @@ fn write_epoch(root: &Path, epoch: u64, records: &[Record]) {
     job.close().unwrap();
 }
 
-/// Checks reading, and then everything that changes a dataset.
-fn check_dataset(golden: &Path, version: u8) {
+#[test]
+fn a_dataset_with_every_kind_of_run_is_read_and_changed() {
     let folder = tempfile::tempdir().unwrap();
-    let root = folder.path().join("copy");
-    copy_folder(golden, &root);
+    let root = folder.path().join("new");
+    sample::write(&root).unwrap();
     let mut expected = records();
-    check_version(&root, version);
+    check_version(&root);
     check_files(&root, expected.len(), 1);
     let dataset = Dataset::open(&root).unwrap();
     check_answers(&dataset, &expected);
@@ -169,7 +150,7 @@ fn check_dataset(golden: &Path, version: u8) {
         compaction.compact_epoch(epoch, &|_| ()).unwrap().unwrap();
     }
     compaction.close().unwrap();
-    check_version(&target, version);
+    check_version(&target);
     check_files(&target, expected.len(), 0);
     check_answers(&Dataset::open(&target).unwrap(), &expected);
 
@@ -185,7 +166,7 @@ fn check_dataset(golden: &Path, version: u8) {
         expected.retain(|record| record.epoch != epoch);
         expected.extend(new);
     }
-    check_version(&root, version);
+    check_version(&root);
     check_files(&root, expected.len(), 1);
     check_answers(&Dataset::open(&root).unwrap(), &expected);
 
@@ -196,19 +177,4 @@ fn check_dataset(golden: &Path, version: u8) {
     check_files(&root, expected.len(), 1);
     check_answers(&Dataset::open(&root).unwrap(), &expected);
     assert_eq!(list_epochs(&*storage, &paths).unwrap(), [1, 2]);
-}
-
-#[test]
-fn a_dataset_of_version_1_is_used_as_before() {
-    check_dataset(&golden(), 1);
-}
-
-#[test]
-fn a_new_dataset_of_any_version_is_used_alike() {
-    for version in [FormatVersion::V1, FormatVersion::V2] {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().join("new");
-        sample::write(&root, version).unwrap();
-        check_dataset(&root, version.number() as u8);
-    }
 }

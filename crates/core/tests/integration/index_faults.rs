@@ -498,7 +498,7 @@ fn lacking(
     let lost = row_group(&manifest);
     manifest.row_groups.to_mut().remove(lost);
     let path = paths().manifest(1, manifest.commit);
-    overwrite(&*storage, &path, |_| manifest.encode(&descriptor.schema, descriptor.format_version).unwrap());
+    overwrite(&*storage, &path, |_| manifest.encode(&descriptor.schema).unwrap());
     (storage, path)
 }
 

@@ -218,7 +218,7 @@ fn wrong_intervals_of_a_manifest_are_found() {
         let mut changed = stated.clone();
         changed.row_groups.to_mut().iter_mut().filter(|group| group.level > 0).for_each(change);
         storage.remove_file(&path).unwrap();
-        let encoded = changed.encode(&descriptor.schema, descriptor.format_version).unwrap();
+        let encoded = changed.encode(&descriptor.schema).unwrap();
         storage.create(&path).unwrap().write_at(0, &encoded).unwrap();
         findings(&storage)
     };
@@ -360,7 +360,7 @@ fn parts_in_other_folders_are_found() {
     let path = paths.manifest(0, stated.commit);
     let replace = |stated: &EpochManifest| {
         storage.remove_file(&path).unwrap();
-        let encoded = stated.encode(&descriptor.schema, descriptor.format_version).unwrap();
+        let encoded = stated.encode(&descriptor.schema).unwrap();
         storage.create(&path).unwrap().write_at(0, &encoded).unwrap();
     };
     replace(&stated);

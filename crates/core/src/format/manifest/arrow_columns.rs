@@ -4,15 +4,16 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::types::{ArrowPrimitiveType, Int32Type};
-use arrow_array::{ArrayRef, PrimitiveArray, RecordBatch};
+use arrow_array::{Array, ArrayRef, PrimitiveArray, RecordBatch};
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{ArrowError, DataType as ArrowType, Field, Schema as ArrowSchema};
 
-use crate::error::Result;
+use crate::error::{IoContext, Result};
 use crate::format::manifest::arrow_values::{Number, with_arrow_type};
 use crate::format::manifest::container::{BEGINNING_BYTES, Container};
 use crate::schema::DataType;
@@ -267,13 +268,22 @@ impl Places {
     }
 }
 
+/// A column to encode: its name, whether rows may be null, and its values.
+pub(in crate::format) type NamedColumn = (String, bool, ArrayRef);
+
 /// Encodes columns as an Arrow IPC stream with one record batch.
 ///
 /// # Errors
 /// Errors of Arrow's encoder. Only a bug can cause one.
-pub(in crate::format) fn encode(fields: Vec<Field>, arrays: Vec<ArrayRef>) -> Result<Vec<u8>, ArrowError> {
-    let schema = Arc::new(ArrowSchema::new(fields));
-    let batch = RecordBatch::try_new(Arc::clone(&schema), arrays)?;
+pub(in crate::format) fn encode(columns: Vec<NamedColumn>) -> Result<Vec<u8>> {
+    let refused = |error: ArrowError| std::io::Error::other(error.to_string());
+    encode_stream(columns).map_err(refused).at("encode", Path::new("manifest"))
+}
+
+fn encode_stream(columns: Vec<NamedColumn>) -> Result<Vec<u8>, ArrowError> {
+    let field = |(name, nullable, values): &NamedColumn| Field::new(name, values.data_type().clone(), *nullable);
+    let schema = Arc::new(ArrowSchema::new(columns.iter().map(field).collect::<Vec<_>>()));
+    let batch = RecordBatch::try_new(Arc::clone(&schema), columns.into_iter().map(|column| column.2).collect())?;
     let mut out = Vec::new();
     let mut writer = StreamWriter::try_new(&mut out, &schema)?;
     writer.write(&batch)?;

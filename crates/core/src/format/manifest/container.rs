@@ -1,4 +1,4 @@
-//! The file of a manifest of format version 2: named sections, whose ranges can be read and verified apart.
+//! The file of a manifest: named sections, whose ranges can be read and verified apart.
 //!
 //! ```text
 //! section … section | directory (JSON) | xxh3-64 of each block of 64 KiB before | trailer
@@ -19,11 +19,13 @@ use uuid::Uuid;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::{Error, IoContext, Result};
-use crate::format::version::FormatVersion;
+use crate::format::version::{FORMAT_VERSION, check_version};
 use crate::storage::ReadableFile;
 
 /// Magic number at the end of the file.
 pub(in crate::format) const CONTAINER_MAGIC: &[u8; 8] = b"TBDTMAN2";
+/// Magic number at the end of manifests of format version 1, which are refused by name.
+const MAGIC_OF_VERSION_1: &[u8; 8] = b"TBDTMANI";
 /// Number of bytes that share a checksum.
 const BLOCK_BYTES: u64 = 64 << 10;
 /// Length of the trailer: the offset of the directory, the end of the directory, a checksum, and the magic number. The
@@ -85,9 +87,8 @@ impl ContainerBuilder {
         let Self { mut bytes, sections } = self;
         let StatedEpoch { epoch, commit, partitions, indexed_commit } = stated;
         let directory_offset = bytes.len() as u64;
-        let format_version = FormatVersion::V2.number();
         let mut directory = serde_json::json!({
-            "format_version": format_version, "epoch": epoch, "commit": commit.to_string(), "requires": [],
+            "format_version": FORMAT_VERSION, "epoch": epoch, "commit": commit.to_string(), "requires": [],
             "sections": sections,
         });
         if let Some(partitions) = partitions {
@@ -137,7 +138,7 @@ impl Container {
     /// Takes over the whole content of a file.
     ///
     /// # Errors
-    /// [`Error::Corruption`] on any checksum mismatch; [`Error::Version`] if a newer release wrote the manifest.
+    /// [`Error::Corruption`] on any checksum mismatch; [`Error::Version`] if another release wrote the manifest.
     pub(in crate::format) fn of_bytes(bytes: Vec<u8>, path: &Path) -> Result<Self> {
         let length = bytes.len() as u64;
         let (closing, covered, directory_offset) = take_trailer(&bytes, length, path)?;
@@ -266,6 +267,9 @@ fn no_trailer(path: &Path) -> Error {
 /// blocks in their encoding, the number of bytes they cover, and the offset of the directory.
 fn take_trailer(end: &[u8], length: u64, path: &Path) -> Result<(Vec<u8>, u64, u64)> {
     let corruption = |what: &str| Error::corruption(path, what);
+    if end.ends_with(MAGIC_OF_VERSION_1) {
+        return Err(Error::Version { path: path.to_owned(), found: 1, supported: FORMAT_VERSION });
+    }
     if !end.ends_with(CONTAINER_MAGIC) {
         return Err(no_trailer(path));
     }
@@ -313,9 +317,7 @@ fn take_directory(text: &[u8], path: &Path) -> Result<Directory> {
     }
     let undecodable = |error: serde_json::Error| Error::corruption(path, format!("its directory: {error}"));
     let version: Version = serde_json::from_slice(text).map_err(undecodable)?;
-    if FormatVersion::stated(version.format_version, path)? != FormatVersion::V2 {
-        return Err(Error::corruption(path, "its directory is of another format version"));
-    }
+    check_version(version.format_version, path)?;
     let directory: Directory = serde_json::from_slice(text).map_err(undecodable)?;
     match directory.requires.first() {
         Some(feature) => Err(Error::Feature { path: path.to_owned(), feature: feature.clone() }),

@@ -1,4 +1,4 @@
-//! What a manifest of format version 2 states about the pages of a row group.
+//! The pages of a row group, as a manifest states them.
 
 /// The places and the first keys of a row group's pages. Queries read pages by them, without the part's footer.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

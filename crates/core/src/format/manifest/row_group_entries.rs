@@ -25,19 +25,12 @@ enum Kept {
 }
 
 impl RowGroupEntries {
-    /// Creates the list from a manifest's batches.
-    pub(in crate::format) fn stored(batches: Vec<StoredRowGroups>) -> Self {
-        match <[StoredRowGroups; 1]>::try_from(batches) {
-            Ok([all]) => {
-                let blocks = all.len().div_ceil(BLOCK_ENTRIES);
-                // Not `vec![…]`: of the optimized clone of an empty cell, Valgrind reports that it reads the missing
-                // value.
-                let blocks = std::iter::repeat_with(OnceLock::new).take(blocks).collect();
-                Self(Kept::Stored { all: all.into(), blocks })
-            }
-            // Another program may have split the stream into several batches.
-            Err(batches) => batches.iter().flat_map(|all| (0..all.len()).map(|row| all.entry(row))).collect(),
-        }
+    /// Creates the list from a manifest's arrays.
+    pub(in crate::format) fn stored(all: StoredRowGroups) -> Self {
+        let blocks = all.len().div_ceil(BLOCK_ENTRIES);
+        // Not `vec![…]`: of the optimized clone of an empty cell, Valgrind reports that it reads the missing value.
+        let blocks = std::iter::repeat_with(OnceLock::new).take(blocks).collect();
+        Self(Kept::Stored { all: all.into(), blocks })
     }
 
     /// Returns the number of row groups.

@@ -38,6 +38,6 @@ pub struct RowGroupEntry {
     pub checksum: u64,
     /// Statistics of each schema column.
     pub columns: RowGroupStatistics,
-    /// Places and first keys of the pages. `None` in datasets of format version 1.
-    pub pages: Option<PageDirectory>,
+    /// Places and first keys of the pages.
+    pub pages: PageDirectory,
 }

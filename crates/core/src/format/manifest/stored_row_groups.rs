@@ -2,9 +2,6 @@
 
 use std::sync::Arc;
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::{ArrowPrimitiveType, UInt8Type, UInt32Type, UInt64Type};
-use arrow_array::{Array, ArrayRef, PrimitiveArray, RecordBatch};
 use arrow_buffer::ScalarBuffer;
 
 use crate::format::manifest::arrow_columns::Lists;
@@ -14,7 +11,7 @@ use crate::format::manifest::row_group_entry::RowGroupEntry;
 use crate::format::manifest::row_group_statistics::RowGroupStatistics;
 use crate::format::manifest::stored_statistics::{StoredColumn, StoredRange, StoredStatistics};
 use crate::format::row_group::level_intervals::LevelIntervals;
-use crate::schema::{KeyOrder, Schema};
+use crate::schema::KeyOrder;
 
 /// The location of a row group.
 #[derive(Debug, Clone, Copy)]
@@ -26,7 +23,7 @@ pub(in crate::format) struct Place {
     pub(in crate::format) rows: u64,
 }
 
-/// The row groups of one record batch.
+/// The row groups of a manifest.
 #[derive(Debug)]
 pub(in crate::format) struct StoredRowGroups {
     pub(in crate::format) ranks: ScalarBuffer<u32>,
@@ -45,8 +42,7 @@ pub(in crate::format) struct StoredRowGroups {
     /// `None` if a scan has not read it.
     pub(in crate::format) origin: Option<StoredOrigin>,
     pub(in crate::format) column_statistics: Arc<StoredStatistics>,
-    /// Places and first keys of pages. `None` in manifests of format version 1.
-    pub(in crate::format) pages: Option<StoredPages>,
+    pub(in crate::format) pages: StoredPages,
 }
 
 /// What queries do not use of row groups.
@@ -78,79 +74,29 @@ pub(in crate::format) struct StoredPages {
 }
 
 impl StoredPages {
-    /// Returns the pages of a row group. Returns `None` if neither their places nor their page indexes are known.
-    fn one(&self, row: usize) -> Option<PageDirectory> {
-        let page_rows = self.page_rows[row];
+    /// Returns the pages of a row group.
+    fn one(&self, row: usize) -> PageDirectory {
         let index = self.index.as_ref().map(|index| (index.offsets[row], index.bytes[row], index.checksums[row]));
         let (index_offset, index_bytes, index_checksum) = index.unwrap_or_default();
-        (page_rows > 0 || index_bytes > 0).then_some(())?;
         let ordinals = |keys: &[u8]| {
             let width = self.order.data_type().width();
             let mut ordinals = Vec::with_capacity(keys.len() / width);
             self.order.ordinals(keys, width, keys.len() / width, &mut ordinals);
             ordinals
         };
-        Some(PageDirectory {
-            page_rows,
+        PageDirectory {
+            page_rows: self.page_rows[row],
             index_offset,
             index_bytes,
             index_checksum,
             filter_bytes: self.filters.as_ref().map_or(0, |(bytes, _)| bytes[row]),
             filter_checksum: self.filters.as_ref().map_or(0, |(_, checksums)| checksums[row]),
             first_keys: self.first_keys.get(row).map(ordinals),
-        })
+        }
     }
 }
 
 impl StoredRowGroups {
-    /// Creates the row groups from a batch with the columns of a manifest, without copying its arrays. Returns `None`
-    /// if an array cannot be decoded.
-    pub(in crate::format) fn of(batch: &RecordBatch, schema: &Schema) -> Option<Self> {
-        // Row numbers are stored as `u32`.
-        u32::try_from(batch.num_rows()).ok()?;
-        let mut columns = batch.columns().iter();
-        let mut u32s = || numbers_of::<UInt32Type>(columns.next()?);
-        let (ranks, rolls, runs, row_groups) = (u32s()?, u32s()?, u32s()?, u32s()?);
-        let mut u64s = || numbers_of::<UInt64Type>(columns.next()?);
-        let (offsets, bytes, rows) = (u64s()?, u64s()?, u64s()?);
-        let kinds = numbers_of::<UInt8Type>(columns.next()?)?;
-        if kinds.iter().any(|kind| RunKind::from_code(u32::from(*kind)).is_none()) {
-            return None;
-        }
-        let table_versions = numbers_of::<UInt32Type>(columns.next()?)?;
-        let checksums = numbers_of::<UInt64Type>(columns.next()?)?;
-        let mut range =
-            |data_type| Some(StoredRange { data_type, least: columns.next()?.clone(), most: columns.next()?.clone() });
-        let origin = Some(StoredOrigin { table_versions, checksums, bounds: range(schema.key_value_type())? });
-        let mut column_statistics = Vec::with_capacity(schema.columns().len());
-        for index in 0..schema.columns().len() {
-            column_statistics.push(if let Some(data_type) = schema.statistics_type(index) {
-                let range = StoredRange { data_type, least: columns.next()?.clone(), most: columns.next()?.clone() };
-                let nan_counts =
-                    if data_type.is_float() { Some(numbers_of::<UInt64Type>(columns.next()?)?) } else { None };
-                StoredColumn::Known { range, nan_counts }
-            } else {
-                StoredColumn::Opaque
-            });
-        }
-        let column_statistics = Arc::new(StoredStatistics { columns: column_statistics });
-        Some(Self {
-            ranks,
-            rolls,
-            levels: None,
-            intervals: Vec::new(),
-            runs,
-            row_groups,
-            offsets,
-            bytes,
-            rows,
-            kinds,
-            origin,
-            column_statistics,
-            pages: None,
-        })
-    }
-
     /// Returns whether a row group has more NaN values than rows.
     pub(in crate::format) fn has_excess_nans(&self) -> bool {
         let counts = self.column_statistics.columns.iter().filter_map(|column| match column {
@@ -183,7 +129,7 @@ impl StoredRowGroups {
             bounds: origin.and_then(|origin| origin.bounds.one(row)),
             checksum: origin.map_or(0, |origin| origin.checksums[row]),
             columns: RowGroupStatistics::stored(Arc::clone(&self.column_statistics), row as u32),
-            pages: self.pages.as_ref().and_then(|pages| pages.one(row)),
+            pages: self.pages.one(row),
         }
     }
 
@@ -205,10 +151,4 @@ impl StoredRowGroups {
             _ => (vec![0; self.len()], vec![u64::MAX; self.len()]),
         }
     }
-}
-
-/// Returns the values of an array without nulls. Returns `None` for other arrays.
-fn numbers_of<T: ArrowPrimitiveType>(array: &ArrayRef) -> Option<ScalarBuffer<T::Native>> {
-    let numbers: &PrimitiveArray<T> = array.as_primitive_opt()?;
-    (numbers.null_count() == 0).then(|| numbers.values().clone())
 }

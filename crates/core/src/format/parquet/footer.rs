@@ -10,7 +10,7 @@ use crate::format::manifest::range_counts::RangeCount;
 use crate::format::parquet::page_header::{PLAIN, RLE, encode_statistics, number};
 use crate::format::parquet::physical::{PhysicalType, physical_type, physical_width};
 use crate::format::parquet::thrift::{Malformed, Reader, Writer};
-use crate::format::version::FormatVersion;
+use crate::format::version::{FORMAT_VERSION, check_version};
 use crate::schema::{ClusterKey, Column, DataType, Schema};
 
 /// Magic number at the start and the end of a Parquet file.
@@ -19,7 +19,7 @@ pub(in crate::format) const PARQUET_MAGIC: &[u8; 4] = b"PAR1";
 /// Maximum number of row groups in a Parquet file.
 pub const MAX_ROW_GROUPS: u32 = i16::MAX as u32;
 
-/// The dataset, commit and epoch that a part belongs to, and its format version.
+/// The dataset, commit and epoch that a part belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartIdentity {
     /// Identifier of the dataset.
@@ -28,8 +28,6 @@ pub struct PartIdentity {
     pub commit: Uuid,
     /// Label of the epoch.
     pub epoch: u64,
-    /// Format version of the dataset.
-    pub version: FormatVersion,
 }
 
 /// The location and statistics of a written column chunk.
@@ -136,15 +134,12 @@ pub(in crate::format) fn encode_footer(footer: &Footer<'_>, out: &mut Vec<u8>) {
 fn key_values(footer: &Footer<'_>) -> Vec<(&'static str, String)> {
     let ClusterKey { clustering, columns } = footer.schema.cluster_key();
     vec![
-        ("turbidite.format_version", footer.identity.version.to_string()),
+        ("turbidite.format_version", FORMAT_VERSION.to_string()),
         ("turbidite.dataset", footer.identity.dataset.to_string()),
         ("turbidite.commit", footer.identity.commit.to_string()),
         ("turbidite.epoch", footer.identity.epoch.to_string()),
         ("turbidite.part", footer.part.file_name()),
-        match footer.identity.version {
-            FormatVersion::V1 => ("turbidite.key", columns.join(",")),
-            FormatVersion::V2 => ("turbidite.clustering", format!("{}:{}", clustering.name(), columns.join(","))),
-        },
+        ("turbidite.clustering", format!("{}:{}", clustering.name(), columns.join(","))),
         // Columns have the same JSON as in dataset.json. Serializing strings cannot fail. If it did, the entry would be
         // empty, but no reader needs it.
         ("turbidite.columns", serde_json::to_string(footer.schema.columns()).unwrap_or_default()),
@@ -244,7 +239,7 @@ pub(in crate::format) struct ParsedRowGroup {
     pub(in crate::format) columns: Vec<ParsedChunk>,
 }
 
-/// The identity that a footer states. Its version may be that of a newer release.
+/// The identity that a footer states. Its version may be that of another release.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::format) struct StatedIdentity {
     dataset: Uuid,
@@ -257,10 +252,11 @@ impl StatedIdentity {
     /// Returns the identity of the part at `path`.
     ///
     /// # Errors
-    /// [`crate::Error::Version`] if a newer release wrote the part.
+    /// [`crate::Error::Version`] if another release wrote the part.
     pub(in crate::format) fn checked(self, path: &Path) -> crate::error::Result<PartIdentity> {
         let Self { dataset, commit, epoch, version } = self;
-        Ok(PartIdentity { dataset, commit, epoch, version: FormatVersion::stated(version, path)? })
+        check_version(version, path)?;
+        Ok(PartIdentity { dataset, commit, epoch })
     }
 }
 

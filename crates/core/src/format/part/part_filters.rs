@@ -32,7 +32,7 @@ impl PartFilters {
     ) -> Result<Self> {
         let start = part.filter_offset.unwrap_or(part.footer_offset);
         let corruption = |what: &str| Error::corruption_at(path, "filters", what);
-        let stated = |entry: &RowGroupEntry| entry.pages.as_ref().map_or(0, |pages| u64::from(pages.filter_bytes));
+        let stated = |entry: &RowGroupEntry| u64::from(entry.pages.filter_bytes);
         let total = entries.clone().fold(0u64, |total, entry| total.saturating_add(stated(entry)));
         let length = part.footer_offset.checked_sub(start);
         let length = length.filter(|length| *length == total && part.footer_offset <= file.bytes());
@@ -41,8 +41,7 @@ impl PartFilters {
         file.read_at(start, &mut bytes).at("read", path)?;
         let (mut groups, mut position) = (Vec::new(), 0usize);
         for entry in entries {
-            let (length, checksum) =
-                entry.pages.as_ref().map_or((0, 0), |pages| (pages.filter_bytes as usize, pages.filter_checksum));
+            let (length, checksum) = (entry.pages.filter_bytes as usize, entry.pages.filter_checksum);
             let range = position..position.saturating_add(length);
             let filter = bytes.get(range.clone()).ok_or_else(|| corruption("their place in the manifest is wrong"))?;
             position = range.end;

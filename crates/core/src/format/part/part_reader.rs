@@ -1,9 +1,8 @@
 //! Reads parts: the places of pages once, then any page by its location.
 //!
-//! The places come from the footer and the page indexes, which are the tail of the file, or from a manifest of format
-//! version 2. All input is checked before use: the tail and page indexes against the manifest's checksums, locations
-//! against the length of the file, pages against their own checksums. The page index of a column chunk is parsed on
-//! first access.
+//! The places come from the manifest, or from the footer and the page indexes, which are the tail of the file. All
+//! input is checked before use: the tail and page indexes against the manifest's checksums, locations against the
+//! length of the file, pages against their own checksums. The page index of a column chunk is parsed on first access.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -75,7 +74,7 @@ impl PartReader {
     ///
     /// # Errors
     /// - [`Error::Corruption`] if length, checksum, commit, schema or any location in the footer is wrong
-    /// - [`Error::Version`] if a newer release wrote the part
+    /// - [`Error::Version`] if another release wrote the part
     /// - I/O errors
     pub fn open(
         storage: &dyn Storage,
@@ -113,9 +112,8 @@ impl PartReader {
         Ok(Self { file, path: path.to_owned(), schema, identity, row_groups, confirmed: OnceLock::from(()) })
     }
 
-    /// Opens the part at `path` of a dataset of format version 2, whose manifest states the places of its pages,
-    /// without reading. `identity` is that of the manifest's commit. Nothing that is read may be used before
-    /// [`PartReader::confirm`] has succeeded.
+    /// Opens the part at `path`, whose manifest states the places of its pages, without reading. `identity` is that of
+    /// the manifest's commit. Nothing that is read may be used before [`PartReader::confirm`] has succeeded.
     ///
     /// # Errors
     /// - [`Error::Corruption`] if the length is another
@@ -169,7 +167,7 @@ impl PartReader {
     ///
     /// # Errors
     /// - [`Error::Corruption`] if the file has neither a seal where the manifest's `entry` says nor a complete footer
-    /// - [`Error::Version`] if a newer release wrote the part
+    /// - [`Error::Version`] if another release wrote the part
     /// - I/O errors
     pub fn commit_of(storage: &dyn Storage, path: &Path, entry: &PartEntry) -> Result<Uuid> {
         let file = open_file(storage, path, entry)?;
@@ -183,7 +181,7 @@ impl PartReader {
     ///
     /// # Errors
     /// - [`Error::Corruption`] if the file has no complete footer written by Turbidite
-    /// - [`Error::Version`] if a newer release wrote the part
+    /// - [`Error::Version`] if another release wrote the part
     /// - I/O errors
     pub fn identify(storage: &dyn Storage, path: &Path) -> Result<PartIdentity> {
         let file = storage.open(path).at("open", path)?;
@@ -316,8 +314,8 @@ impl PartReader {
             if lock(used).get(&entry.row_group).is_some_and(|found| found.has_index()) {
                 continue;
             }
-            let place = entry.pages.as_ref().and_then(|directory| {
-                let start = part.footer_offset.checked_add(directory.index_offset)?;
+            let directory = &entry.pages;
+            let place = part.footer_offset.checked_add(directory.index_offset).and_then(|start| {
                 start.checked_add(u64::from(directory.index_bytes)).filter(|end| *end <= self.file.bytes())?;
                 Some((start, entry, directory))
             });

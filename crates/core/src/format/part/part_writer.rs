@@ -27,7 +27,6 @@ use crate::format::row_group::pages::{PageBuffers, PartTail, Records, RowGroupEn
 use crate::format::row_group::sort::SortBuffers;
 use crate::format::row_group::space_order::LevelRows;
 use crate::format::row_group::tap::{ColumnTap, TappedGroup};
-use crate::format::version::FormatVersion;
 use crate::schema::{Clustering, Schema, Value};
 use crate::storage::{Storage, WritableFile};
 
@@ -465,13 +464,10 @@ impl PartWriter {
     }
 
     /// Returns the places and first keys of a row group's pages. Its page indexes are the last ones so far.
-    fn page_directory(&self, group: &mut WrittenRowGroup) -> Option<PageDirectory> {
-        if self.identity.version == FormatVersion::V1 {
-            return None;
-        }
+    fn page_directory(&self, group: &mut WrittenRowGroup) -> PageDirectory {
         let index = self.row_groups.last().map_or(0, WrittenRowGroup::indexes_end)..group.indexes_end();
         let filter = group.filters();
-        Some(PageDirectory {
+        PageDirectory {
             page_rows: group.page_rows,
             // A filter has at most 128 MiB.
             filter_bytes: filter.len() as u32,
@@ -481,7 +477,7 @@ impl PartWriter {
             index_bytes: index.len() as u32,
             index_checksum: xxh3_64(&self.tail.indexes[index]),
             first_keys: group.first_keys.take(),
-        })
+        }
     }
 
     /// Writes page indexes and footer, and makes the file durable. The caller must sync the folder.

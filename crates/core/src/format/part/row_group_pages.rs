@@ -1,8 +1,8 @@
 //! Places and statistics of the pages of one row group.
 //!
 //! They come from one of three sources: a part's footer and the page indexes it names, the page indexes of the row
-//! group alone, or the manifest. A manifest of format version 2 states the rows per page, from which the places follow,
-//! and the first key of each page. Everything is decoded on first access.
+//! group alone, or the manifest, which states the rows per page, from which the places follow, and the first key of
+//! each page. Everything is decoded on first access.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -85,9 +85,9 @@ impl RowGroupPages {
 
     /// Creates the pages of a row group from its manifest entry alone. Returns `None` if the entry does not state them.
     pub(crate) fn of_entry(entry: &RowGroupEntry, schema: &Schema) -> Option<Self> {
-        let directory = entry.pages.as_ref().filter(|directory| directory.page_rows > 0)?;
+        (entry.pages.page_rows > 0).then_some(())?;
         let sorted = entry.kind.is_sorted(schema);
-        let layout = PageLayout::new(schema, usize::try_from(entry.rows).ok()?, directory.page_rows, sorted);
+        let layout = PageLayout::new(schema, usize::try_from(entry.rows).ok()?, entry.pages.page_rows, sorted);
         // The sizes of pages follow from the number of rows. Any other entry is false, and its page index decides.
         (layout.bytes() as u64 == entry.bytes).then_some(())?;
         let columns: Vec<ColumnPages> =
@@ -191,7 +191,7 @@ impl RowGroupPages {
         self.layout.as_ref()?;
         // These bounds are known only if the first keys ascend.
         self.columns.get(key)?.ranges.get()?.as_ref()?;
-        let first_keys = entry.pages.as_ref()?.first_keys.as_ref()?;
+        let first_keys = entry.pages.first_keys.as_ref()?;
         let before = first_keys.partition_point(|first| *first < ordinal);
         Some(before..first_keys.partition_point(|first| *first <= ordinal) + 1)
     }
@@ -217,7 +217,7 @@ fn key_ranges(entry: &RowGroupEntry, schema: &Schema, pages: usize) -> PageRange
     let order: KeyOrder = schema.key_order();
     let statistics = entry.columns.one(schema.key_index()).filter(|statistics| statistics.nan_count == 0)?;
     let (least, most) = statistics.range?;
-    let first_keys = entry.pages.as_ref()?.first_keys.as_ref()?;
+    let first_keys = entry.pages.first_keys.as_ref()?;
     if first_keys.len() + 1 != pages || !first_keys.is_sorted() {
         return None;
     }

@@ -14,7 +14,7 @@ use crate::format::manifest::entries::{PartId, RunKind};
 use crate::format::parquet::footer::PartIdentity;
 use crate::format::parquet::physical::{Bound, decode_bound, encode_bound, physical_width};
 use crate::format::row_group::level_intervals::LevelIntervals;
-use crate::format::version::FormatVersion;
+use crate::format::version::FORMAT_VERSION;
 use crate::schema::{Schema, Value};
 use crate::storage::{ALIGNMENT, ReadableFile};
 
@@ -24,8 +24,6 @@ const SEAL_MAGIC: &[u8; 8] = b"TBDTSEAL";
 const TRAILER_BYTES: usize = 24;
 /// Maximum length of a seal in bytes, sufficient for Parquet's limit of 32,767 row groups.
 const MAX_SEAL_BYTES: usize = 1 << 21;
-/// Offset of the commit in a seal of version 1.
-const COMMIT_OFFSET_1: usize = 24;
 /// The number of a run's partition, if there is none or it is unknown.
 const NO_PARTITION: u32 = u32::MAX;
 /// Number of bytes per read while scanning.
@@ -51,7 +49,7 @@ pub struct SealedRun {
     pub identity: PartIdentity,
     /// Part to which the run was written.
     pub part: PartId,
-    /// Level of detail of the part. 0 in datasets without levels, and in format version 1.
+    /// Level of detail of the part. 0 in datasets without levels.
     pub level: u8,
     /// How the level was sampled, if it is above 0 and levels are in proportion to a column.
     pub intervals: Option<LevelIntervals>,
@@ -63,7 +61,7 @@ pub struct SealedRun {
     pub table_version: u32,
     /// The receiver's partition at that time. `None` if the receiver had no partition.
     pub bounds: Option<(Value, Value)>,
-    /// Rows per page that the writer was asked for. 0 in seals of format version 1, which do not state it.
+    /// Rows per page that the writer was asked for. 0 if the places of pages do not follow from it.
     pub page_rows: u32,
     /// Row groups of the run.
     pub row_groups: Vec<SealedRowGroup>,
@@ -79,23 +77,18 @@ impl SealedRun {
 /// Encodes a seal.
 pub(in crate::format) fn encode_seal(run: &SealedRun, schema: &Schema) -> Vec<u8> {
     let mut out = Vec::with_capacity(192 + 32 * run.row_groups.len());
-    out.extend_from_slice(&run.identity.version.number().to_le_bytes());
+    out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
     out.extend_from_slice(&(schema.columns().len() as u32).to_le_bytes());
-    match run.identity.version {
-        FormatVersion::V1 => encode_head_1(run, schema, &mut out),
-        FormatVersion::V2 => encode_head_2(run, schema, &mut out),
-    }
+    encode_head(run, schema, &mut out);
     out.extend_from_slice(&(run.row_groups.len() as u64).to_le_bytes());
     for group in &run.row_groups {
         for number in [group.offset, group.bytes, group.rows, group.checksum] {
             out.extend_from_slice(&number.to_le_bytes());
         }
     }
-    if run.identity.version == FormatVersion::V2 {
-        let intervals = run.intervals.iter().flat_map(LevelIntervals::numbers);
-        intervals.for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
-        out.extend_from_slice(&OwnerMark::of(run).encode());
-    }
+    let intervals = run.intervals.iter().flat_map(LevelIntervals::numbers);
+    intervals.for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
+    out.extend_from_slice(&OwnerMark::of(run).encode());
     let bytes = (out.len() + TRAILER_BYTES) as u64;
     out.extend_from_slice(&bytes.to_le_bytes());
     out.extend_from_slice(&xxh3_64(&out).to_le_bytes());
@@ -103,18 +96,7 @@ pub(in crate::format) fn encode_seal(run: &SealedRun, schema: &Schema) -> Vec<u8
     out
 }
 
-fn encode_head_1(run: &SealedRun, schema: &Schema, out: &mut Vec<u8>) {
-    out.extend_from_slice(run.identity.dataset.as_bytes());
-    out.extend_from_slice(run.identity.commit.as_bytes());
-    out.extend_from_slice(&run.identity.epoch.to_le_bytes());
-    for number in [run.part.rank, run.part.roll, run.run, u32::from(run.kind.code()), run.table_version] {
-        out.extend_from_slice(&number.to_le_bytes());
-    }
-    out.extend_from_slice(&u32::from(run.bounds.is_some()).to_le_bytes());
-    encode_bounds(run.bounds, schema, out);
-}
-
-fn encode_head_2(run: &SealedRun, schema: &Schema, out: &mut Vec<u8>) {
+fn encode_head(run: &SealedRun, schema: &Schema, out: &mut Vec<u8>) {
     out.extend_from_slice(run.identity.dataset.as_bytes());
     out.extend_from_slice(&run.identity.epoch.to_le_bytes());
     let bounded_columns = u32::from(run.bounds.is_some());
@@ -140,7 +122,7 @@ fn encode_bounds(bounds: Option<(Value, Value)>, schema: &Schema, out: &mut Vec<
     out.extend_from_slice(&encoded);
 }
 
-/// The commit and the part that a seal of version 2 states just before its trailer, at a fixed distance from its end.
+/// The commit and the part that a seal states just before its trailer, at a fixed distance from its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::format) struct OwnerMark {
     pub(in crate::format) commit: Uuid,
@@ -207,14 +189,10 @@ fn decode_seal(bytes: &[u8], start: u64, schema: &Schema) -> Option<SealedRun> {
         return None;
     }
     let mut cursor = Cursor(covered);
-    let version = FormatVersion::from_number(cursor.u32()?)?;
-    if cursor.u32()? as usize != schema.columns().len() {
+    if (cursor.u32()?, cursor.u32()? as usize) != (FORMAT_VERSION, schema.columns().len()) {
         return None;
     }
-    let mut run = match version {
-        FormatVersion::V1 => decode_head_1(&mut cursor, schema)?,
-        FormatVersion::V2 => decode_head_2(&mut cursor, covered, schema)?,
-    };
+    let mut run = decode_head(&mut cursor, covered, schema)?;
     let count = cursor.u64()?;
     let mut position = None;
     for _ in 0..count {
@@ -234,7 +212,7 @@ fn decode_seal(bytes: &[u8], start: u64, schema: &Schema) -> Option<SealedRun> {
         position = Some(group.offset.checked_add(group.bytes)?);
         run.row_groups.push(group);
     }
-    if version == FormatVersion::V2 && run.level > 0 && schema.level_weight().is_some() {
+    if run.level > 0 && schema.level_weight().is_some() {
         let numbers: Option<Vec<f64>> = (0..=run.level).map(|_| cursor.u64().map(f64::from_bits)).collect();
         run.intervals = Some(LevelIntervals::of_numbers(&numbers?)?);
     }
@@ -243,23 +221,11 @@ fn decode_seal(bytes: &[u8], start: u64, schema: &Schema) -> Option<SealedRun> {
     (gap < ALIGNMENT as u64).then_some(run)
 }
 
-fn decode_head_1(cursor: &mut Cursor<'_>, schema: &Schema) -> Option<SealedRun> {
-    let (dataset, commit) = (Uuid::from_bytes(cursor.take()?), Uuid::from_bytes(cursor.take()?));
-    let identity = PartIdentity { dataset, commit, epoch: cursor.u64()?, version: FormatVersion::V1 };
-    let part = PartId { rank: cursor.u32()?, roll: cursor.u32()? };
-    let (run, kind, table_version) = (cursor.u32()?, RunKind::from_code(cursor.u32()?)?, cursor.u32()?);
-    let bounded = cursor.u32()? == 1;
-    let bounds = decode_bounds(cursor, schema)?;
-    let bounds = if bounded { Some((bounds.0?, bounds.1?)) } else { None };
-    let (level, page_rows, row_groups) = (0, 0, Vec::new());
-    Some(SealedRun { identity, part, level, intervals: None, run, kind, table_version, bounds, page_rows, row_groups })
-}
-
-fn decode_head_2(cursor: &mut Cursor<'_>, covered: &[u8], schema: &Schema) -> Option<SealedRun> {
+fn decode_head(cursor: &mut Cursor<'_>, covered: &[u8], schema: &Schema) -> Option<SealedRun> {
     let mark_at = covered.len().checked_sub(OwnerMark::CLOSING_BYTES - 16)?;
     let OwnerMark { commit, part, level } = OwnerMark::decode(&mut Cursor(&covered[mark_at..]))?;
     let dataset = Uuid::from_bytes(cursor.take()?);
-    let identity = PartIdentity { dataset, commit, epoch: cursor.u64()?, version: FormatVersion::V2 };
+    let identity = PartIdentity { dataset, commit, epoch: cursor.u64()? };
     let (run, kind, table_version) = (cursor.u32()?, RunKind::from_code(cursor.u32()?)?, cursor.u32()?);
     let (_partition, page_rows) = (cursor.u32()?, cursor.u32()?);
     let bounds = match cursor.u32()? {
@@ -336,17 +302,8 @@ pub(in crate::format) fn last_commit(file: &dyn ReadableFile, end: u64) -> io::R
     let Some(begin) = end.checked_sub(ALIGNMENT as u64).filter(|_| end <= file.bytes()) else { return Ok(None) };
     let mut block = vec![0; ALIGNMENT];
     file.read_at(begin, &mut block)?;
-    let Some(start) = seal_bytes(&block, end).and_then(|length| end.checked_sub(length as u64)) else {
-        return Ok(None);
-    };
-    let mut head = [0; COMMIT_OFFSET_1 + 16];
-    file.read_at(start, &mut head)?;
-    let version = Cursor(&head).u32().and_then(FormatVersion::from_number);
-    Ok(match version {
-        Some(FormatVersion::V1) => head.last_chunk().map(|commit| Uuid::from_bytes(*commit)),
-        Some(FormatVersion::V2) => block.last_chunk().and_then(OwnerMark::find).map(|mark| mark.commit),
-        None => None,
-    })
+    let mark = block.last_chunk().filter(|_| seal_bytes(&block, end).is_some()).and_then(OwnerMark::find);
+    Ok(mark.map(|mark| mark.commit))
 }
 
 /// Calls `visit` with each seal of a file, in file order, until `visit` returns false.

@@ -1,4 +1,4 @@
-//! Compares the worked example of FORMAT.md with its bytes in `testdata/golden` and in the document, in every version.
+//! Compares the worked example of FORMAT.md with its bytes in `testdata/golden/range` and in the document.
 //!
 //! A difference means that the format has changed. If the change is intended, `TURBIDITE_WRITE_GOLDEN=1` rewrites the
 //! files.
@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use super::*;
-use crate::format::{ColumnStatistics, EpochManifest, EpochStatistics, FormatVersion};
+use crate::format::{ColumnStatistics, EpochManifest, EpochStatistics};
 use crate::schema::Value;
 use crate::storage::FileSystem;
 
@@ -22,16 +22,17 @@ fn example_schema() -> Arc<Schema> {
 /// The three records of the example, in append order.
 const EXAMPLE_ROWS: [(f32, u16); 3] = [(1.5, 7), (-0.0, 8), (0.25, 9)];
 
-/// The folders of the example's files in `testdata/golden`.
-const FOLDERS: [(FormatVersion, &str); 2] = [(FormatVersion::V1, "."), (FormatVersion::V2, "version-2")];
+/// The example's files in `testdata/golden`.
+const PART: &str = "range/part-00000.parquet";
+const MANIFEST: &str = "range/manifest.arrow";
 
-fn example_identity(version: FormatVersion) -> PartIdentity {
+fn example_identity() -> PartIdentity {
     let uuid = |last: u8| Uuid::from_u128(0x0011_2233_4455_4677_8899_aabb_ccdd_ee00 + u128::from(last));
-    PartIdentity { dataset: uuid(1), commit: uuid(2), epoch: 200, version }
+    PartIdentity { dataset: uuid(1), commit: uuid(2), epoch: 200 }
 }
 
 /// Returns the content of the example's part, and its entries in the manifest.
-fn example_part(version: FormatVersion) -> (Vec<u8>, PartEntry, Vec<RowGroupEntry>) {
+fn example_part() -> (Vec<u8>, PartEntry, Vec<RowGroupEntry>) {
     let (schema, storage) = (example_schema(), Arc::new(MemoryStorage::new()));
     let mut table = Memtable::new(Arc::clone(&schema), 1000);
     for (energy, tag) in EXAMPLE_ROWS {
@@ -40,7 +41,7 @@ fn example_part(version: FormatVersion) -> (Vec<u8>, PartEntry, Vec<RowGroupEntr
     let part = PartId { rank: 0, roll: 0 };
     let options = PartOptions::default();
     let mut writer =
-        PartWriter::create(Arc::clone(&storage) as _, Path::new("/"), part, schema, options, example_identity(version))
+        PartWriter::create(Arc::clone(&storage) as _, Path::new("/"), part, schema, options, example_identity())
             .unwrap();
     writer.created_by = "turbidite version 1.0.0".to_owned();
     let bounds = Some((Value::Float(-1.0), Value::Float(2.0)));
@@ -51,15 +52,15 @@ fn example_part(version: FormatVersion) -> (Vec<u8>, PartEntry, Vec<RowGroupEntr
     (read_all(&*storage, &path, 1 << 20).unwrap(), entry, runs)
 }
 
-fn example_manifest(version: FormatVersion) -> EpochManifest {
-    let (_, entry, runs) = example_part(version);
+fn example_manifest() -> EpochManifest {
+    let (_, entry, runs) = example_part();
     let statistics =
         EpochStatistics { ranks: 1, receivers: 1, rows: 3, rows_per_receiver: vec![3], ..Default::default() };
     EpochManifest {
         partitions: None,
         indexed_commit: None,
         epoch: 200,
-        commit: example_identity(version).commit,
+        commit: example_identity().commit,
         parts: vec![entry],
         row_groups: runs.into(),
         keys: Default::default(),
@@ -77,16 +78,13 @@ pub(super) fn stored(name: &str, fresh: &[u8]) -> Vec<u8> {
 
 #[test]
 fn the_example_has_the_golden_bytes() {
-    for (version, folder) in FOLDERS {
-        let (fresh, ..) = example_part(version);
-        let golden = stored(&format!("{folder}/part-00000.parquet"), &fresh);
-        assert!(fresh == golden, "the bytes of parts of version {version} have changed");
-    }
+    let (fresh, ..) = example_part();
+    assert!(fresh == stored(PART, &fresh), "the bytes of parts have changed");
 }
 
-/// Checks the contents of the example's part in `folder` against `manifest`.
-fn check_part(folder: &str, manifest: &EpochManifest, version: FormatVersion) {
-    let (path, identity) = (golden(folder).join("part-00000.parquet"), example_identity(version));
+#[test]
+fn the_golden_part_is_read() {
+    let (manifest, path, identity) = (example_manifest(), golden(PART), example_identity());
     let entry = &manifest.parts[0];
     let reader = PartReader::open(&FileSystem::new(), &path, entry, identity.commit, example_schema()).unwrap();
     assert_eq!(reader.identity(), identity);
@@ -100,52 +98,25 @@ fn check_part(folder: &str, manifest: &EpochManifest, version: FormatVersion) {
         ColumnStatistics { range: Some((Value::Int(7), Value::Int(9))), nan_count: 0 }
     );
     assert_eq!(PartReader::commit_of(&FileSystem::new(), &path, entry).unwrap(), identity.commit);
-    if version == FormatVersion::V2 {
-        let sealed = PartReader::open_sealed(&FileSystem::new(), &path, entry, identity, example_schema()).unwrap();
-        sealed.confirm().unwrap();
-        for by_index in [false, true] {
-            let pages = sealed.row_group(&manifest.row_groups[0], by_index).unwrap();
-            for column in 0..2 {
-                assert_eq!(sealed.locations(&pages, 0, column).unwrap(), reader.pages(0, column).unwrap());
-            }
-            assert_eq!(pages.range(0, 0), reader.page_range(0, 0, 0));
-            assert_eq!(pages.range(1, 0), reader.page_range(0, 1, 0).filter(|_| by_index));
+    let sealed = PartReader::open_sealed(&FileSystem::new(), &path, entry, identity, example_schema()).unwrap();
+    sealed.confirm().unwrap();
+    for by_index in [false, true] {
+        let pages = sealed.row_group(&manifest.row_groups[0], by_index).unwrap();
+        for column in 0..2 {
+            assert_eq!(sealed.locations(&pages, 0, column).unwrap(), reader.pages(0, column).unwrap());
         }
+        assert_eq!(pages.range(0, 0), reader.page_range(0, 0, 0));
+        assert_eq!(pages.range(1, 0), reader.page_range(0, 1, 0).filter(|_| by_index));
     }
-}
-
-#[test]
-fn the_golden_part_is_read() {
-    for (version, folder) in FOLDERS {
-        check_part(folder, &example_manifest(version), version);
-    }
-}
-
-/// Older releases wrote the checksum of a page header in as few bytes as possible. One checksum in 16 took four bytes.
-#[test]
-fn a_part_and_a_manifest_of_before_are_read() {
-    let bytes = std::fs::read(golden("short-crc/manifest.arrow")).unwrap();
-    let manifest = EpochManifest::decode(bytes, &golden("short-crc/manifest.arrow"), &example_schema()).unwrap();
-    // Only the bytes of the part differ from today's example. Statistics that the old manifest lacks are zero.
-    let mut expected = example_manifest(FormatVersion::V1);
-    let (mut parts, mut runs) = (expected.parts.clone(), expected.row_groups.iter().cloned().collect::<Vec<_>>());
-    runs[0].bytes -= 1;
-    (runs[0].checksum, parts[0].footer_checksum) = (0x2007_C31A_D44B_9D60, manifest.parts[0].footer_checksum);
-    (expected.parts, expected.row_groups) = (parts, runs.into());
-    assert_eq!(manifest, expected);
-    check_part("short-crc", &manifest, FormatVersion::V1);
 }
 
 /// Decodes the golden manifest. A newer Arrow encoder may lay out the stream differently, but must decode old files to
 /// the same content.
 #[test]
 fn the_golden_manifest_says_what_it_said() {
-    for (version, folder) in FOLDERS {
-        let (manifest, name) = (example_manifest(version), format!("{folder}/manifest.arrow"));
-        let bytes = stored(&name, &manifest.encode(&example_schema(), version).unwrap());
-        let decoded = EpochManifest::decode(bytes, &golden(&name), &example_schema()).unwrap();
-        assert_eq!(decoded, manifest);
-    }
+    let manifest = example_manifest();
+    let bytes = stored(MANIFEST, &manifest.encode(&example_schema()).unwrap());
+    assert_eq!(EpochManifest::decode(bytes, &golden(MANIFEST), &example_schema()).unwrap(), manifest);
 }
 
 /// Parses a hex dump of the document. A line has an offset, two spaces, bytes in hexadecimal, and optionally `;` and a
@@ -173,17 +144,13 @@ pub(super) fn compare(dump: &str, fresh: &[u8]) {
     assert_eq!(difference, None, "FORMAT.md differs from the file at this byte");
 }
 
-/// The document shows the whole part of version 2, and of version 1 what differs: the seal, and the footer's metadata.
 #[test]
 fn the_document_shows_the_golden_bytes() {
     let document = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../FORMAT.md")).unwrap();
     let dumps: Vec<&str> =
         document.split("```hexdump\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
-    let [whole, parts_of_1 @ ..] = dumps.as_slice() else { panic!("FORMAT.md has no hexdump") };
-    let (fresh, ..) = example_part(FormatVersion::V2);
+    let [whole] = dumps.as_slice() else { panic!("FORMAT.md has {} hexdumps", dumps.len()) };
+    let (fresh, ..) = example_part();
     compare(whole, &fresh);
     assert_eq!(documented(whole).len(), fresh.len(), "FORMAT.md shows another number of bytes");
-    let (fresh, ..) = example_part(FormatVersion::V1);
-    assert!(!parts_of_1.is_empty());
-    parts_of_1.iter().for_each(|dump| compare(dump, &fresh));
 }

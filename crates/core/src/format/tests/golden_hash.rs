@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::golden::{compare, stored};
 use super::*;
-use crate::format::{EpochManifest, EpochStatistics, FormatVersion, PartFilters};
+use crate::format::{EpochManifest, EpochStatistics, PartFilters};
 use crate::schema::{KeyHash, hash_of, partition_of_hash};
 use crate::storage::FileSystem;
 
@@ -23,7 +23,7 @@ fn schema() -> Arc<Schema> {
 
 fn identity() -> PartIdentity {
     let uuid = |last: u8| Uuid::from_u128(0x0011_2233_4455_4677_8899_aabb_ccdd_ee00 + u128::from(last));
-    PartIdentity { dataset: uuid(1), commit: uuid(2), epoch: 200, version: FormatVersion::V2 }
+    PartIdentity { dataset: uuid(1), commit: uuid(2), epoch: 200 }
 }
 
 /// Returns the content of the example's part, and the manifest of its epoch.
@@ -59,7 +59,7 @@ fn example() -> (Vec<u8>, EpochManifest) {
 fn the_example_clustered_by_hash_has_the_golden_bytes() {
     let (part, manifest) = example();
     assert!(stored(PART, &part) == part, "the bytes of parts have changed");
-    let bytes = stored(MANIFEST, &manifest.encode(&schema(), FormatVersion::V2).unwrap());
+    let bytes = stored(MANIFEST, &manifest.encode(&schema()).unwrap());
     let path = PathBuf::from(MANIFEST);
     assert_eq!(EpochManifest::decode(bytes, &path, &schema()).unwrap(), manifest);
 }
@@ -120,7 +120,7 @@ fn the_examples_of_wide_keys_have_the_golden_bytes() {
         let bytes = read_all(&*storage, &path, 1 << 20).unwrap();
         assert!(stored(&format!("{folder}/part-00003.parquet"), &bytes) == bytes, "the bytes of {folder} have changed");
         let manifest = EpochManifest { parts: vec![entry], row_groups, ..example().1 };
-        let encoded = manifest.encode(&schema, FormatVersion::V2).unwrap();
+        let encoded = manifest.encode(&schema).unwrap();
         let name = format!("{folder}/manifest.arrow");
         let decoded = EpochManifest::decode(stored(&name, &encoded), Path::new(&name), &schema).unwrap();
         assert_eq!(decoded, manifest);

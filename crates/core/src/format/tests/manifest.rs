@@ -3,14 +3,11 @@
 use std::path::Path;
 
 use proptest::prelude::*;
-use xxhash_rust::xxh3::xxh3_64;
 
 use super::*;
 use crate::error::Error;
 use crate::format::manifest::container::sealed;
-use crate::format::{
-    ColumnStatistics, EpochManifest, EpochStatistics, FormatVersion, PageDirectory, RangeCount, RowGroupStatistics,
-};
+use crate::format::{ColumnStatistics, EpochManifest, EpochStatistics, PageDirectory, RangeCount, RowGroupStatistics};
 use crate::schema::Value;
 
 const PATH: &str = "/ds/_turbidite/manifest/200.arrow";
@@ -23,9 +20,7 @@ fn value(data_type: DataType, bits: u64) -> Value {
     }
 }
 
-const VERSIONS: [FormatVersion; 2] = [FormatVersion::V1, FormatVersion::V2];
-
-fn manifest(schema: &Schema, runs: usize, seed: u64, version: FormatVersion) -> EpochManifest {
+fn manifest(schema: &Schema, runs: usize, seed: u64) -> EpochManifest {
     let mut noise = Noise(seed);
     let parts =
         (0..3).map(|rank| PartEntry::new(PartId { rank, roll: rank % 2 }, 1 << 40, (1 << 40) - 1, noise.next()));
@@ -64,7 +59,7 @@ fn manifest(schema: &Schema, runs: usize, seed: u64, version: FormatVersion) -> 
             bounds: (run % 3 > 0).then(|| (value(key, noise.next()), value(key, noise.next()))),
             checksum: noise.next(),
             columns,
-            pages: (version == FormatVersion::V2).then_some(directory),
+            pages: directory,
         }
     });
     let runs = runs.collect();
@@ -85,8 +80,7 @@ fn manifest(schema: &Schema, runs: usize, seed: u64, version: FormatVersion) -> 
     let keys = keys.into();
     EpochManifest {
         partitions: None,
-        indexed_commit: (version == FormatVersion::V2 && seed.is_multiple_of(3))
-            .then(|| Uuid::from_u128(!u128::from(seed))),
+        indexed_commit: seed.is_multiple_of(3).then(|| Uuid::from_u128(!u128::from(seed))),
         epoch: u64::MAX,
         commit: Uuid::from_u128(u128::from(seed)),
         parts,
@@ -108,13 +102,12 @@ proptest! {
         runs in 0usize..100,
         seed in 1u64..,
         cut in 0usize..100,
-        version in prop::sample::select(VERSIONS.to_vec()),
     ) {
         let mut types = types;
         types.push(DataType::U64);
         let schema = schema_of(&types, types.len() - 1);
-        let manifest = manifest(&schema, runs, seed, version);
-        let bytes = manifest.encode(&schema, version).unwrap();
+        let manifest = manifest(&schema, runs, seed);
+        let bytes = manifest.encode(&schema).unwrap();
         let found = decode(&bytes, &schema).unwrap();
         // Some values are read from the arrays before entries are created.
         prop_assert_eq!((found.row_groups.len(), found.rows(), found.row_groups.made()), (runs, manifest.rows(), 0));
@@ -123,12 +116,9 @@ proptest! {
         prop_assert_eq!(found.row_groups.get(cut), manifest.row_groups.get(cut));
         prop_assert!(found.row_groups.made() <= 32);
         prop_assert_eq!(&found, &manifest);
-        if version == FormatVersion::V1 {
-            prop_assert_eq!(decode(&in_two_batches(&bytes, cut.min(runs)), &schema).unwrap(), manifest);
-        }
     }
 
-    /// A scan reads a manifest of version 2 by column, from a file. What it reads is what the whole manifest says.
+    /// A scan reads a manifest by column, from a file. What it reads is what the whole manifest says.
     #[test]
     fn a_scan_reads_the_statistics_of_its_columns(
         types in prop::collection::vec(prop::sample::select(ALL_TYPES.to_vec()), 1..8),
@@ -140,10 +130,10 @@ proptest! {
         types.push(DataType::U64);
         let key = types.len() - 1;
         let schema = schema_of(&types, key);
-        let manifest = manifest(&schema, runs, seed, FormatVersion::V2);
+        let manifest = manifest(&schema, runs, seed);
         let storage = MemoryStorage::new();
         let path = Path::new("/1.arrow");
-        storage.create(path).unwrap().write_at(0, &manifest.encode(&schema, FormatVersion::V2).unwrap()).unwrap();
+        storage.create(path).unwrap().write_at(0, &manifest.encode(&schema).unwrap()).unwrap();
         let found = EpochManifest::read_for_scan(storage.open(path).unwrap(), path, &schema, &wanted).unwrap();
         prop_assert_eq!((found.epoch, found.commit, &found.parts), (manifest.epoch, manifest.commit, &manifest.parts));
         for (found, expected) in found.row_groups.iter().zip(&manifest.row_groups) {
@@ -160,9 +150,13 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_bytes_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..300), seal in any::<bool>()) {
+    fn arbitrary_bytes_are_refused(
+        bytes in prop::collection::vec(any::<u8>(), 0..300),
+        seal in any::<bool>(),
+        directory_offset in 0u64..300,
+    ) {
         let schema = schema_of(&[DataType::F32], 0);
-        let bytes = if seal { resealed(&bytes) } else { bytes };
+        let bytes = if seal { sealed(bytes, directory_offset) } else { bytes };
         prop_assert!(matches!(decode(&bytes, &schema), Err(Error::Corruption { .. })), "damage is what it is called");
     }
 }
@@ -171,8 +165,8 @@ proptest! {
 #[test]
 fn a_flipped_byte_is_damage_to_a_scan_or_not_read() {
     let schema = schema_of(&[DataType::F32, DataType::I64, DataType::F64], 0);
-    let manifest = manifest(&schema, 30_000, 11, FormatVersion::V2);
-    let bytes = manifest.encode(&schema, FormatVersion::V2).unwrap();
+    let manifest = manifest(&schema, 30_000, 11);
+    let bytes = manifest.encode(&schema).unwrap();
     let path = Path::new("/1.arrow");
     let read = |bytes: &[u8]| {
         let storage = MemoryStorage::new();
@@ -201,52 +195,25 @@ fn a_flipped_byte_is_damage_to_a_scan_or_not_read() {
     }
 }
 
-/// Splits the record batch of a manifest in two, as another program may write it.
-fn in_two_batches(bytes: &[u8], cut: usize) -> Vec<u8> {
-    let mut reader = arrow_ipc::reader::StreamReader::try_new(&bytes[..bytes.len() - 16], None).unwrap();
-    let whole = reader.next().unwrap().unwrap();
-    let mut out = Vec::new();
-    let mut writer = arrow_ipc::writer::StreamWriter::try_new(&mut out, &whole.schema()).unwrap();
-    for rows in [0..cut, cut..whole.num_rows()] {
-        writer.write(&whole.slice(rows.start, rows.len())).unwrap();
-    }
-    writer.finish().unwrap();
-    drop(writer);
-    resealed(&out)
-}
-
-/// Appends a valid trailer of version 1, so that only the bytes before the trailer can be refused.
-fn resealed(bytes: &[u8]) -> Vec<u8> {
-    [bytes, &xxh3_64(bytes).to_le_bytes(), b"TBDTMANI"].concat()
-}
-
 /// Returns the bytes of a manifest that checksums cover, and a function that appends a valid trailer to as many others.
-fn opened(bytes: &[u8], version: FormatVersion) -> (Vec<u8>, impl Fn(&[u8]) -> Vec<u8>) {
+fn opened(bytes: &[u8]) -> (Vec<u8>, impl Fn(&[u8]) -> Vec<u8>) {
     let number = |at: usize| u64::from_le_bytes(bytes[bytes.len() - at..][..8].try_into().unwrap());
-    let (covered, directory_offset) = match version {
-        FormatVersion::V1 => (bytes.len() - 16, 0),
-        FormatVersion::V2 => (number(24) as usize, number(32)),
-    };
-    let seal = move |covered: &[u8]| match version {
-        FormatVersion::V1 => resealed(covered),
-        FormatVersion::V2 => sealed(covered.to_vec(), directory_offset.min(covered.len() as u64)),
-    };
+    let (covered, directory_offset) = (number(24) as usize, number(32));
+    let seal = move |covered: &[u8]| sealed(covered.to_vec(), directory_offset.min(covered.len() as u64));
     (bytes[..covered].to_vec(), seal)
 }
 
 #[test]
 fn a_flipped_or_missing_byte_is_damage() {
     let schema = schema_of(&[DataType::F32, DataType::I64], 0);
-    for version in VERSIONS {
-        let bytes = manifest(&schema, 5, 11, version).encode(&schema, version).unwrap();
-        for offset in 0..bytes.len() {
-            let mut damaged = bytes.clone();
-            damaged[offset] ^= 0x20;
-            let error = decode(&damaged, &schema).unwrap_err();
-            assert!(matches!(error, Error::Corruption { .. }), "byte {offset}: {error}");
-            assert!(error.to_string().contains(PATH), "{error}");
-            assert!(decode(&bytes[..offset], &schema).is_err(), "cut to {offset} bytes");
-        }
+    let bytes = manifest(&schema, 5, 11).encode(&schema).unwrap();
+    for offset in 0..bytes.len() {
+        let mut damaged = bytes.clone();
+        damaged[offset] ^= 0x20;
+        let error = decode(&damaged, &schema).unwrap_err();
+        assert!(matches!(error, Error::Corruption { .. }), "byte {offset}: {error}");
+        assert!(error.to_string().contains(PATH), "{error}");
+        assert!(decode(&bytes[..offset], &schema).is_err(), "cut to {offset} bytes");
     }
 }
 
@@ -255,20 +222,18 @@ fn a_flipped_or_missing_byte_is_damage() {
 #[test]
 fn a_forged_stream_does_not_panic() {
     let schema = schema_of(&[DataType::F32, DataType::I64, DataType::FixedBytes(4)], 0);
-    for version in VERSIONS {
-        let bytes = manifest(&schema, 3, 11, version).encode(&schema, version).unwrap();
-        let (covered, seal) = opened(&bytes, version);
-        assert!(seal(&covered) == bytes);
-        for offset in 0..covered.len() {
-            for flip in [0x01u8, 0x08, 0x7f, 0x80, 0xff] {
-                let mut forged = covered.clone();
-                forged[offset] ^= flip;
-                if let Ok(found) = decode(&seal(&forged), &schema) {
-                    found.row_groups.iter().for_each(drop);
-                }
+    let bytes = manifest(&schema, 3, 11).encode(&schema).unwrap();
+    let (covered, seal) = opened(&bytes);
+    assert!(seal(&covered) == bytes);
+    for offset in 0..covered.len() {
+        for flip in [0x01u8, 0x08, 0x7f, 0x80, 0xff] {
+            let mut forged = covered.clone();
+            forged[offset] ^= flip;
+            if let Ok(found) = decode(&seal(&forged), &schema) {
+                found.row_groups.iter().for_each(drop);
             }
-            let _ = decode(&seal(&covered[..offset]), &schema);
         }
+        let _ = decode(&seal(&covered[..offset]), &schema);
     }
 }
 
@@ -276,7 +241,7 @@ fn a_forged_stream_does_not_panic() {
 #[test]
 fn more_rows_than_bytes_are_refused() {
     let schema = schema_of(&[DataType::F32, DataType::I64], 0);
-    let whole = manifest(&schema, 3, 11, FormatVersion::LATEST);
+    let whole = manifest(&schema, 3, 11);
     type Change = fn(&mut RowGroupEntry);
     let changes: [(Change, &str); 3] = [
         (|run| run.rows = run.bytes + 1, "more rows than its bytes"),
@@ -287,30 +252,28 @@ fn more_rows_than_bytes_are_refused() {
         let mut forged = whole.clone();
         change(&mut forged.row_groups.to_mut()[1]);
         forged.row_groups.to_mut()[1].offset = 0;
-        for version in VERSIONS {
-            let error = decode(&forged.encode(&schema, version).unwrap(), &schema).unwrap_err().to_string();
-            assert!(error.contains(complaint), "{error}");
-        }
+        let error = decode(&forged.encode(&schema).unwrap(), &schema).unwrap_err().to_string();
+        assert!(error.contains(complaint), "{error}");
     }
 }
 
 #[test]
 fn another_schema_or_version_is_refused() {
     let schema = schema_of(&[DataType::F32, DataType::I64], 0);
-    for version in VERSIONS {
-        let bytes = manifest(&schema, 3, 11, version).encode(&schema, version).unwrap();
-        let other = schema_of(&[DataType::F32, DataType::I32], 0);
-        assert!(matches!(decode(&bytes, &other), Err(Error::Corruption { .. })));
-        let again = manifest(&schema, 3, 11, version).encode(&schema, version).unwrap();
-        assert!(again == bytes, "equal manifests have equal bytes");
-    }
-    let bytes = manifest(&schema, 3, 11, FormatVersion::V2).encode(&schema, FormatVersion::V2).unwrap();
-    let (covered, seal) = opened(&bytes, FormatVersion::V2);
+    let bytes = manifest(&schema, 3, 11).encode(&schema).unwrap();
+    let other = schema_of(&[DataType::F32, DataType::I32], 0);
+    assert!(matches!(decode(&bytes, &other), Err(Error::Corruption { .. })));
+    let again = manifest(&schema, 3, 11).encode(&schema).unwrap();
+    assert!(again == bytes, "equal manifests have equal bytes");
+    let bytes = manifest(&schema, 3, 11).encode(&schema).unwrap();
+    let (covered, seal) = opened(&bytes);
     let changed = |from: &str, to: &str| {
         let at = covered.windows(from.len()).rposition(|window| window == from.as_bytes()).unwrap();
         decode(&seal(&[&covered[..at], to.as_bytes(), &covered[at + from.len()..]].concat()), &schema)
     };
     assert!(matches!(changed("\"format_version\":2", "\"format_version\":3"), Err(Error::Version { found: 3, .. })));
+    let first = decode(&[&covered[..], &[0; 8], b"TBDTMANI"].concat(), &schema).unwrap_err();
+    assert!(matches!(first, Error::Version { found: 1, supported: 2, .. }), "{first}");
     let error = changed("\"requires\":[]", "\"requires\":[\"levels\"]").unwrap_err();
     assert!(matches!(&error, Error::Feature { feature, .. } if feature == "levels"), "{error}");
     changed("\"epoch\"", "\"later\":1,\"epoch\"").expect("unknown fields are ignored");
@@ -319,31 +282,27 @@ fn another_schema_or_version_is_refused() {
 #[test]
 fn a_figure_that_is_no_number_does_not_spoil_the_manifest() {
     let schema = schema_of(&[DataType::F32], 0);
-    for version in VERSIONS {
-        let mut odd = manifest(&schema, 3, 11, version);
-        odd.statistics.wall_s = f64::NAN;
-        odd.statistics.sort_s = f64::INFINITY;
-        let decoded = decode(&odd.encode(&schema, version).unwrap(), &schema).unwrap();
-        assert_eq!((decoded.statistics.wall_s, decoded.statistics.sort_s), (0.0, 0.0));
-        assert_eq!((decoded.statistics.ranks, decoded.row_groups), (16, odd.row_groups));
-    }
+    let mut odd = manifest(&schema, 3, 11);
+    odd.statistics.wall_s = f64::NAN;
+    odd.statistics.sort_s = f64::INFINITY;
+    let decoded = decode(&odd.encode(&schema).unwrap(), &schema).unwrap();
+    assert_eq!((decoded.statistics.wall_s, decoded.statistics.sort_s), (0.0, 0.0));
+    assert_eq!((decoded.statistics.ranks, decoded.row_groups), (16, odd.row_groups));
 }
 
 #[test]
 fn runs_outside_the_parts_are_refused() {
     let schema = schema_of(&[DataType::F32], 0);
-    for version in VERSIONS {
-        let mut wrong = manifest(&schema, 3, 11, version);
-        wrong.row_groups.to_mut()[1].offset = 1 << 40;
-        assert!(decode(&wrong.encode(&schema, version).unwrap(), &schema).is_err());
-        let mut wrong = manifest(&schema, 3, 11, version);
-        wrong.row_groups.to_mut()[1].part.rank = 9;
-        assert!(decode(&wrong.encode(&schema, version).unwrap(), &schema).is_err());
-        let mut wrong = manifest(&schema, 3, 11, version);
-        wrong.row_groups.to_mut().iter_mut().for_each(|run| run.rows = u64::MAX);
-        assert!(decode(&wrong.encode(&schema, version).unwrap(), &schema).is_err());
-        let mut wrong = manifest(&schema, 3, 11, version);
-        wrong.row_groups.to_mut()[0].columns = RowGroupStatistics::default();
-        assert!(wrong.encode(&schema, version).is_err());
-    }
+    let mut wrong = manifest(&schema, 3, 11);
+    wrong.row_groups.to_mut()[1].offset = 1 << 40;
+    assert!(decode(&wrong.encode(&schema).unwrap(), &schema).is_err());
+    let mut wrong = manifest(&schema, 3, 11);
+    wrong.row_groups.to_mut()[1].part.rank = 9;
+    assert!(decode(&wrong.encode(&schema).unwrap(), &schema).is_err());
+    let mut wrong = manifest(&schema, 3, 11);
+    wrong.row_groups.to_mut().iter_mut().for_each(|run| run.rows = u64::MAX);
+    assert!(decode(&wrong.encode(&schema).unwrap(), &schema).is_err());
+    let mut wrong = manifest(&schema, 3, 11);
+    wrong.row_groups.to_mut()[0].columns = RowGroupStatistics::default();
+    assert!(wrong.encode(&schema).is_err());
 }

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::{
-    EncodeBuffers, FormatVersion, Memtable, PartEntry, PartId, PartIdentity, PartOptions, PartReader, PartWriter,
-    RowGroupEntry, RunContext, RunKind,
+    EncodeBuffers, Memtable, PartEntry, PartId, PartIdentity, PartOptions, PartReader, PartWriter, RowGroupEntry,
+    RunContext, RunKind,
 };
 use crate::schema::{Column, DataType, Schema};
 use crate::storage::{MemoryStorage, Storage, read_all};
@@ -38,7 +38,7 @@ pub(super) const ALL_TYPES: [DataType; 12] = [
 
 pub(super) fn identity() -> PartIdentity {
     let (dataset, commit) = (Uuid::from_u128(0xda7a), Uuid::from_u128(0xc0_3317));
-    PartIdentity { dataset, commit, epoch: 200, version: FormatVersion::LATEST }
+    PartIdentity { dataset, commit, epoch: 200 }
 }
 
 pub(super) fn context(run: u32) -> RunContext {

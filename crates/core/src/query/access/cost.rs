@@ -142,8 +142,7 @@ fn threads_of_scan(rows: u64, threads: usize) -> usize {
 
 /// Returns the number of rows of a page of entries.
 fn page_rows(run: &RowGroupEntry) -> u64 {
-    let stated = run.pages.as_ref().map_or(0, |pages| u64::from(pages.page_rows));
-    if stated == 0 { ENTRIES_PER_PAGE } else { stated }
+    if run.pages.page_rows == 0 { ENTRIES_PER_PAGE } else { u64::from(run.pages.page_rows) }
 }
 
 #[cfg(test)]
@@ -165,7 +164,7 @@ mod tests {
         let run = |number: u64| {
             let first = number / runs * of_part;
             let range = (first as f64, (first + of_part - 1) as f64);
-            let pages = Some(PageDirectory { page_rows: 512, ..PageDirectory::default() });
+            let pages = PageDirectory { page_rows: 512, ..PageDirectory::default() };
             RowGroupEntry { kind, pages, ..entry(of_part / runs, range, 0) }
         };
         let row_groups: Vec<RowGroupEntry> = (0..parts * runs).map(run).collect();

@@ -154,7 +154,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::format::{ColumnStatistics, EpochStatistics, RunKind};
+    use crate::format::{ColumnStatistics, EpochStatistics, PageDirectory, RunKind};
     use crate::schema::{Column, DataType, Value};
 
     fn manifest(runs: &[(f64, f64, u64)], receivers: u32) -> (EpochManifest, Schema) {
@@ -177,7 +177,7 @@ mod tests {
                 nan_count: if from.is_nan() { *rows } else { 0 },
             }]
             .into(),
-            pages: None,
+            pages: PageDirectory::default(),
         };
         let manifest = EpochManifest {
             partitions: None,

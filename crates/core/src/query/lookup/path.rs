@@ -227,9 +227,8 @@ pub(super) fn open_group(
 
 /// Returns whether the page index of a row group is needed, for statistics that the manifest does not have.
 fn needs_index(resolved: &ResolvedQuery, entry: &RowGroupEntry) -> bool {
-    let Some(pages) = &entry.pages else { return false };
     let key = resolved.schema.key_index();
-    pages.first_keys.is_none() || resolved.predicate_columns().iter().any(|column| *column != key)
+    entry.pages.first_keys.is_none() || resolved.predicate_columns().iter().any(|column| *column != key)
 }
 
 /// Returns the rows of a page.

@@ -93,7 +93,7 @@ pub(in crate::query) mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::format::{ColumnStatistics, PartId, RunKind};
+    use crate::format::{ColumnStatistics, PageDirectory, PartId, RunKind};
 
     pub(in crate::query) fn locations(lengths: &[u32]) -> Vec<PageLocation> {
         let mut first_row = 0;
@@ -121,7 +121,7 @@ pub(in crate::query) mod tests {
             checksum: 0,
             columns: vec![ColumnStatistics { range: Some((Value::Float(range.0), Value::Float(range.1))), nan_count }]
                 .into(),
-            pages: None,
+            pages: PageDirectory::default(),
         }
     }
 

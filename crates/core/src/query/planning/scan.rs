@@ -102,8 +102,7 @@ impl PageStatistics {
 
     /// Returns whether the page index of a row group must be read. The manifest may have the statistics of the key.
     fn need_index(self, choice: GroupChoice, entry: &RowGroupEntry) -> bool {
-        let has_keys = entry.pages.as_ref().is_none_or(|pages| pages.first_keys.is_some());
-        let lacks_keys = !has_keys && entry.kind != RunKind::NanKey;
+        let lacks_keys = entry.pages.first_keys.is_none() && entry.kind != RunKind::NanKey;
         self.others.applies(choice) || (lacks_keys && self.key.applies(choice))
     }
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::*;
-use crate::format::{PageDirectory, PartEntry};
+use crate::format::PartEntry;
 use crate::storage::{FaultStorage, ReadEvent};
 
 /// An epoch of four parts with a few row groups of a few pages.
@@ -124,18 +124,16 @@ fn first_keys_take_a_small_share_of_the_pages() {
     for (page_rows, has_keys) in [(2048, true), (512, true), (64, false)] {
         let fixture = Fixture::new(DataType::F32, page_rows, 2);
         let manifest = fixture.write(&partitioned(1, 2, 2, 9_000));
-        let encoded = |manifest: &EpochManifest| {
-            manifest.encode(fixture.schema(), fixture.descriptor.format_version).unwrap().len() as u64
-        };
+        let encoded = |manifest: &EpochManifest| manifest.encode(fixture.schema()).unwrap().len() as u64;
         let mut without = manifest.clone();
         for run in without.row_groups.to_mut() {
-            run.pages = run.pages.take().map(|pages| PageDirectory { first_keys: None, ..pages });
+            run.pages.first_keys = None;
         }
         let keys_bytes = encoded(&manifest) - encoded(&without);
         // A buffer of an Arrow stream is padded to 64 bytes.
         assert!(keys_bytes <= manifest.page_bytes() / 2000 + 64, "{keys_bytes} of {}", manifest.page_bytes());
         let stored = fixture.open().manifest(1).unwrap();
-        let keys = |run: &crate::format::RowGroupEntry| run.pages.as_ref().unwrap().first_keys.clone();
+        let keys = |run: &crate::format::RowGroupEntry| run.pages.first_keys.clone();
         assert!(stored.row_groups.iter().all(|run| keys(run).is_some() == has_keys), "{page_rows}");
         let query = Query::new().filter("energy between 0.5 and 1.5");
         check_rounds(&fixture, &manifest, &query, if has_keys { 1 } else { 2 });

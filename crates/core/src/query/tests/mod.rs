@@ -204,7 +204,7 @@ impl Fixture {
         let path = self.paths.manifest(manifest.epoch, manifest.commit);
         self.storage.remove_file(&path).unwrap();
         let mut file = self.storage.create(&path).unwrap();
-        file.write_at(0, &manifest.encode(self.schema(), self.descriptor.format_version).unwrap()).unwrap();
+        file.write_at(0, &manifest.encode(self.schema()).unwrap()).unwrap();
         file.sync().unwrap();
     }
 

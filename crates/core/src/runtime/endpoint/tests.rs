@@ -6,7 +6,7 @@ use std::path::Path;
 use uuid::Uuid;
 
 use super::*;
-use crate::format::{FormatVersion, PartId, PartOptions, scan_seals};
+use crate::format::{PartId, PartOptions, scan_seals};
 use crate::schema::{Column, ColumnView, DataType};
 use crate::shuffle::{Channel, EngineOptions, Sent};
 use crate::storage::{MemoryStorage, Storage};
@@ -73,7 +73,7 @@ fn a_table_that_is_there_before_the_writer_counts() {
         directory: "/epoch".into(),
         schema: Arc::clone(&schema),
         options: PartOptions::default(),
-        identity: PartIdentity { dataset: Uuid::nil(), commit: Uuid::nil(), epoch: 0, version: FormatVersion::LATEST },
+        identity: PartIdentity { dataset: Uuid::nil(), commit: Uuid::nil(), epoch: 0 },
         taps: Vec::new(),
     });
     storage.create_dir_all(Path::new("/epoch")).unwrap();

@@ -4,7 +4,7 @@ use uuid::Uuid;
 
 use crate::error::Result;
 use crate::format::{
-    ColumnStatistics, EpochManifest, EpochStatistics, FormatVersion, PageDirectory, PartEntry, PartId, RowGroupEntry,
+    ColumnStatistics, EpochManifest, EpochStatistics, PageDirectory, PartEntry, PartId, RowGroupEntry,
     RunKind,
 };
 use crate::schema::{Clustering, Schema};
@@ -56,7 +56,7 @@ fn encoded_bytes(schema: &Schema, parts: u32, row_groups: u32) -> Result<u64> {
         bounds: by_range.then(|| schema.key_order().extremes()),
         checksum: u64::MAX,
         columns: schema.columns().iter().map(summary).collect(),
-        pages: Some(pages.clone()),
+        pages: pages.clone(),
     };
     let entry = |number: u32| PartEntry {
         filter_offset: by_hash.then_some(62 << 20),
@@ -74,5 +74,5 @@ fn encoded_bytes(schema: &Schema, parts: u32, row_groups: u32) -> Result<u64> {
         keys: Default::default(),
         statistics,
     };
-    Ok(manifest.encode(schema, FormatVersion::LATEST)?.len() as u64)
+    Ok(manifest.encode(schema)?.len() as u64)
 }

@@ -12,7 +12,7 @@ use super::super::{
 };
 use super::{PARTS, RUN_ROWS, contents, dataset, ids, open, paths, schema, write_parts};
 use crate::error::Error;
-use crate::format::{EpochManifest, FormatVersion, RunKind};
+use crate::format::{EpochManifest, RunKind};
 use crate::schema::{Column, ColumnView, DataType, Schema, Value};
 use crate::storage::{Fault, FaultStorage, MemoryStorage, Storage, read_all};
 use crate::{LocalJob, WriteOptions};
@@ -245,7 +245,7 @@ fn filters_that_the_footer_misplaces_are_found() {
     assert_eq!(places.len(), 1);
     content[places[0] + 1] ^= 0x04;
     entry.footer_checksum = xxh3_64(&content[footer..]);
-    let encoded = manifest.encode(&schema, FormatVersion::LATEST).unwrap();
+    let encoded = manifest.encode(&schema).unwrap();
     for (path, content) in [(path, content), (paths().manifest(1, manifest.commit), encoded)] {
         memory.remove_file(&path).unwrap();
         memory.create(&path).unwrap().write_at(0, &content).unwrap();
@@ -265,7 +265,7 @@ fn a_manifest_with_levels_that_the_dataset_lacks_is_corrupt() {
     let part = manifest.parts[1].part;
     manifest.parts[1].level = 2;
     manifest.row_groups.to_mut().iter_mut().filter(|group| group.part == part).for_each(|group| group.level = 2);
-    let encoded = manifest.encode(&schema(), FormatVersion::LATEST).unwrap();
+    let encoded = manifest.encode(&schema()).unwrap();
     let path = paths().manifest(1, manifest.commit);
     memory.remove_file(&path).unwrap();
     memory.create(&path).unwrap().write_at(0, &encoded).unwrap();

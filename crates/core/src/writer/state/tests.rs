@@ -5,7 +5,7 @@ use std::path::Path;
 use uuid::Uuid;
 
 use super::*;
-use crate::format::{EncodeBuffers, FormatVersion, PartIdentity, PartOptions};
+use crate::format::{EncodeBuffers, PartIdentity, PartOptions};
 use crate::schema::{Column, DataType};
 use crate::storage::{MemoryStorage, Storage};
 use crate::writer::factory::PartFactory;
@@ -40,12 +40,7 @@ impl Fixture {
             directory: "/epoch".into(),
             schema: Arc::clone(&schema),
             options: PartOptions::default(),
-            identity: PartIdentity {
-                dataset: Uuid::nil(),
-                commit: Uuid::nil(),
-                epoch: 0,
-                version: FormatVersion::LATEST,
-            },
+            identity: PartIdentity { dataset: Uuid::nil(), commit: Uuid::nil(), epoch: 0 },
             taps: Vec::new(),
         };
         Self { writer: Writer::new(options, schema), factory }

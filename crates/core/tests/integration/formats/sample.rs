@@ -6,8 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use turbidite::format::{
-    EpochManifest, EpochStatistics, FormatVersion, KeyRangeCounts, Memtable, PartId, PartOptions, PartWriter,
-    RunContext, RunKind,
+    EpochManifest, EpochStatistics, KeyRangeCounts, Memtable, PartId, PartOptions, PartWriter, RunContext, RunKind,
 };
 use turbidite::storage::{FileSystem, Storage};
 use turbidite::store::{DatasetDescriptor, DatasetPaths, EpochCommit, IfExists};
@@ -105,11 +104,10 @@ pub(crate) fn records() -> Vec<Record> {
 }
 
 /// Writes the sample at `root`, with a last epoch 40 that was never committed.
-pub(crate) fn write(root: &Path, format_version: FormatVersion) -> turbidite::Result<()> {
+pub(crate) fn write(root: &Path) -> turbidite::Result<()> {
     let storage: Arc<dyn Storage> = Arc::new(FileSystem::new());
     let paths = DatasetPaths::new(root);
     let wanted = DatasetDescriptor {
-        format_version,
         derivations: vec!["energy = sqrt(1 + a * a) - 1".to_owned()],
         source: Some("a test".to_owned()),
         ..DatasetDescriptor::new(Arc::new(schema()))

@@ -466,6 +466,6 @@ fn left_by_key(resolved: &ResolvedQuery, entry: &RowGroupEntry) -> f64 {
 
 /// Returns the number of rows of a page of a row group, if all columns have pages of the same number of rows.
 fn page_rows(entry: &RowGroupEntry) -> f64 {
-    let stated = entry.pages.as_ref().map_or(0, |pages| pages.page_rows);
+    let stated = entry.pages.page_rows;
     f64::from(if stated == 0 { PAGE_ROWS } else { stated }).min(entry.rows.max(1) as f64)
 }

@@ -1,4 +1,4 @@
-//! Manifests of format version 2: row groups and parts as Arrow IPC streams among the sections of a [`Container`].
+//! Decodes manifests in place, without copies, so no length in a file leads to an allocation.
 //!
 //! Columns are read apart, so a scan reads the places of the row groups and the statistics of the columns it tests.
 
@@ -6,50 +6,30 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow_array::types::{Float64Type, UInt8Type, UInt32Type, UInt64Type};
-use arrow_array::{Array, ArrayRef, ListArray, PrimitiveArray};
-use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
-use arrow_schema::{DataType as ArrowType, Field};
+use arrow_array::types::{UInt8Type, UInt32Type, UInt64Type};
+use arrow_buffer::ScalarBuffer;
+use arrow_schema::DataType as ArrowType;
 
 use crate::error::{Error, Result};
-use crate::format::manifest::arrow_columns::{self, ArrowColumns, ColumnPlace, Lists, array, nullable, plain};
-use crate::format::manifest::arrow_values::{numbers, with_arrow_type};
-use crate::format::manifest::container::{Container, ContainerBuilder, StatedEpoch};
+use crate::format::manifest::arrow_columns::{ArrowColumns, ColumnPlace, Lists, array, nullable, plain};
+use crate::format::manifest::container::{Container, StatedEpoch};
+use crate::format::manifest::encoding::{
+    FILTER_BYTES, FILTER_CHECKSUM, FILTER_OFFSET, KEY_COUNTS, LEVEL, LEVEL_INTERVALS, PARTITION, PARTS, ROW_GROUPS,
+    STATISTICS, bounds, first_keys_type, intervals_type,
+};
 use crate::format::manifest::entries::{PartEntry, PartId, RunKind};
 use crate::format::manifest::epoch_manifest::{EpochManifest, EpochStatistics};
 use crate::format::manifest::range_counts::KeyRangeCounts;
 use crate::format::manifest::row_group_entries::RowGroupEntries;
-use crate::format::manifest::row_group_entry::RowGroupEntry;
 use crate::format::manifest::stored_row_groups::{StoredIndexes, StoredOrigin, StoredPages, StoredRowGroups};
 use crate::format::manifest::stored_statistics::{StoredColumn, StoredRange, StoredStatistics};
-use crate::format::manifest::version_1::{self, refused};
 use crate::format::row_group::level_intervals::LevelIntervals;
-use crate::schema::{Clustering, Column, MAX_LEVELS, Schema};
-
-/// Names of the sections.
-const ROW_GROUPS: &str = "row_groups";
-const PARTS: &str = "parts";
-const KEY_COUNTS: &str = "key_counts";
-const STATISTICS: &str = "statistics";
-
-/// Names of columns of datasets that are clustered by hash.
-const FILTER_OFFSET: &str = "filter_offset";
-const PARTITION: &str = "partition";
-const FILTER_BYTES: &str = "filter_bytes";
-const FILTER_CHECKSUM: &str = "filter_checksum";
-
-/// Name of a column of datasets with levels of detail.
-const LEVEL: &str = "level";
-
-/// Name of a column of datasets whose levels of detail are in proportion to a column.
-const LEVEL_INTERVALS: &str = "level_intervals";
-
-/// First keys of pages are stored if they take at most this share of the pages' bytes.
-const FIRST_KEYS_SHARE: u64 = 500;
+use crate::schema::{Column, MAX_LEVELS, Schema};
+use crate::storage::ReadableFile;
 
 /// What to read of a manifest.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Wanted<'a> {
+enum Wanted<'a> {
     Everything,
     /// Parts, row groups, and the statistics of the key and of these columns.
     Scan(&'a [usize]),
@@ -64,157 +44,75 @@ impl Wanted<'_> {
     }
 }
 
-/// Returns the names of the columns of the key's bounds.
-fn bounds(schema: &Schema) -> [String; 2] {
-    let key = &schema.key().name;
-    [format!("lower:{key}"), format!("upper:{key}")]
-}
-
-/// Returns the type of the column of first keys: lists of keys.
-fn first_keys_type(schema: &Schema) -> ArrowType {
-    ArrowType::List(Arc::new(Field::new_list_field(schema.key_value_type().arrow(), false)))
-}
-
-/// Encodes a manifest, whose row groups have statistics of all columns.
-pub(super) fn encode(manifest: &EpochManifest, schema: &Schema) -> Result<Vec<u8>> {
-    let [lower, upper] = bounds(schema);
-    let (mut fields, mut arrays) = (version_1::fields(schema, [&lower, &upper]), version_1::arrays(manifest, schema));
-    for (name, data_type, nullable, values) in page_columns(manifest, schema) {
-        fields.push(Field::new(name, data_type, nullable));
-        arrays.push(values);
+impl EpochManifest {
+    /// Decodes a manifest. `path` is the path of its file, for error messages.
+    ///
+    /// # Errors
+    /// - [`crate::Error::Corruption`] if the bytes are not a manifest, do not match the schema, or contradict each
+    ///   other
+    /// - [`crate::Error::Version`] if another release wrote the manifest
+    pub fn decode(bytes: Vec<u8>, path: &Path, schema: &Schema) -> Result<Self> {
+        decode(Container::of_bytes(bytes, path)?, path, schema, Wanted::Everything)
     }
-    let has_levels = schema.levels().is_some() || manifest.parts.iter().any(|part| part.level > 0);
-    if has_levels {
-        let levels = manifest.row_groups.places().map(|group| Some(group.level));
-        fields.push(Field::new(LEVEL, ArrowType::UInt8, false));
-        arrays.push(Arc::new(levels.collect::<PrimitiveArray<UInt8Type>>()));
-    }
-    let is_weighted = |entry: &RowGroupEntry| entry.intervals.is_some();
-    if schema.level_weight().is_some() || has_levels && manifest.row_groups.iter().any(is_weighted) {
-        fields.push(Field::new(LEVEL_INTERVALS, intervals_type(), false));
-        arrays.push(interval_lists(manifest));
-    }
-    let row_groups = arrow_columns::encode(fields, arrays).map_err(|error| refused(&error))?;
-    let mut builder = ContainerBuilder::default();
-    builder.append(ROW_GROUPS, &row_groups);
-    builder.append(PARTS, &encode_parts(&manifest.parts, schema.clustering() == Clustering::Hash, has_levels)?);
-    builder.append(STATISTICS, manifest.statistics.text().as_bytes());
-    if let Some(text) = manifest.keys.text(manifest.row_groups.len()) {
-        builder.append(KEY_COUNTS, text.as_bytes());
-    }
-    let &EpochManifest { epoch, commit, partitions, indexed_commit, .. } = manifest;
-    Ok(builder.finish(&StatedEpoch { epoch, commit, partitions, indexed_commit }))
-}
 
-/// Encodes the list of parts, with filters and partitions if records are clustered by hash, and with levels of detail
-/// if there are any.
-fn encode_parts(parts: &[PartEntry], by_hash: bool, has_levels: bool) -> Result<Vec<u8>> {
-    let u32s = |pick: fn(&PartEntry) -> u32| -> ArrayRef {
-        Arc::new(parts.iter().map(|part| Some(pick(part))).collect::<PrimitiveArray<UInt32Type>>())
-    };
-    let u64s = |pick: fn(&PartEntry) -> u64| -> ArrayRef {
-        Arc::new(parts.iter().map(|part| Some(pick(part))).collect::<PrimitiveArray<UInt64Type>>())
-    };
-    let columns = [
-        ("rank", u32s(|part| part.part.rank)),
-        ("roll", u32s(|part| part.part.roll)),
-        ("bytes", u64s(|part| part.bytes)),
-        ("footer_offset", u64s(|part| part.footer_offset)),
-        ("footer_checksum", u64s(|part| part.footer_checksum)),
-    ];
-    let mut fields: Vec<Field> =
-        columns.iter().map(|(name, values)| Field::new(*name, values.data_type().clone(), false)).collect();
-    let mut arrays: Vec<ArrayRef> = columns.iter().map(|(_, values)| Arc::clone(values)).collect();
-    if by_hash {
-        let filter_offsets = parts.iter().map(|part| part.filter_offset);
-        let partitions = parts.iter().map(|part| part.partition);
-        fields.push(Field::new(FILTER_OFFSET, ArrowType::UInt64, true));
-        arrays.push(Arc::new(filter_offsets.collect::<PrimitiveArray<UInt64Type>>()));
-        fields.push(Field::new(PARTITION, ArrowType::UInt32, true));
-        arrays.push(Arc::new(partitions.collect::<PrimitiveArray<UInt32Type>>()));
+    /// Reads from a manifest what a scan needs: parts and row groups with statistics of the key and of `columns` only.
+    /// Range counts and statistics of the epoch are empty. Row groups have neither checksums nor bounds nor versions of
+    /// the partition table.
+    ///
+    /// # Errors
+    /// As for [`EpochManifest::decode`], and I/O errors.
+    pub(crate) fn read_for_scan(
+        file: Arc<dyn ReadableFile>,
+        path: &Path,
+        schema: &Schema,
+        columns: &[usize],
+    ) -> Result<Self> {
+        decode(Container::open(file, path)?, path, schema, Wanted::Scan(columns))
     }
-    if has_levels {
-        fields.push(Field::new(LEVEL, ArrowType::UInt8, false));
-        arrays.push(Arc::new(parts.iter().map(|part| Some(part.level)).collect::<PrimitiveArray<UInt8Type>>()));
+
+    /// Checks that row groups and parts are consistent.
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
+        let end = |part: &PartEntry| (part.part, part.footer_offset, part.level);
+        let mut ends: Vec<(PartId, u64, u8)> = self.parts.iter().map(end).collect();
+        // Parts are in order unless another program wrote the manifest.
+        if !ends.is_sorted() {
+            ends.sort_unstable();
+        }
+        if ends.windows(2).any(|pair| pair[0].0 == pair[1].0) {
+            return Err("it lists a part twice");
+        }
+        if self.parts.iter().any(|part| part.footer_offset >= part.bytes) {
+            return Err("a part's footer lies outside the part");
+        }
+        let (mut rows, mut bytes) = (0u64, 0u64);
+        // Row groups are usually in the order of the parts, so the search begins at the part of the previous row group.
+        let mut at = 0;
+        for run in self.row_groups.places() {
+            let end = run.offset.checked_add(run.bytes).ok_or("a row group has an invalid offset or size")?;
+            let beside =
+                [at, at + 1].into_iter().find(|place| ends.get(*place).is_some_and(|entry| entry.0 == run.part));
+            at = beside
+                .or_else(|| ends.binary_search_by_key(&run.part, |entry| entry.0).ok())
+                .ok_or("a row group lies outside the listed parts")?;
+            if end > ends[at].1 {
+                return Err("a row group lies outside the listed parts");
+            }
+            if run.level != ends[at].2 {
+                return Err("a row group has another level than its part");
+            }
+            // A record takes at least one byte. This limits counts and allocations by rows to the size of the files.
+            if run.rows > run.bytes || u32::try_from(run.rows).is_err() {
+                return Err("a row group has more rows than its bytes can hold");
+            }
+            rows = rows.checked_add(run.rows).ok_or("the total number of rows overflows")?;
+            bytes = bytes.checked_add(run.bytes).ok_or("the total number of bytes overflows")?;
+        }
+        Ok(())
     }
-    arrow_columns::encode(fields, arrays).map_err(|error| refused(&error))
-}
-
-/// Returns the field of the numbers in the lists of intervals.
-fn interval_field() -> Arc<Field> {
-    Arc::new(Field::new_list_field(ArrowType::Float64, false))
-}
-
-/// Returns the type of the column of intervals: lists of the numbers of a row group.
-fn intervals_type() -> ArrowType {
-    ArrowType::List(interval_field())
-}
-
-/// Returns the numbers that tell how each row group was sampled. Lists of level 0 are empty.
-fn interval_lists(manifest: &EpochManifest) -> ArrayRef {
-    let numbers = |entry: &RowGroupEntry| entry.intervals.iter().flat_map(|found| found.numbers()).collect();
-    let lists: Vec<Vec<f64>> = manifest.row_groups.iter().map(numbers).collect();
-    let offsets = OffsetBuffer::from_lengths(lists.iter().map(Vec::len));
-    let values = PrimitiveArray::<Float64Type>::from_iter_values(lists.into_iter().flatten());
-    Arc::new(ListArray::new(interval_field(), offsets, Arc::new(values), None))
-}
-
-/// Returns the columns that version 1 lacks: the places and the first keys of pages.
-fn page_columns(manifest: &EpochManifest, schema: &Schema) -> Vec<(&'static str, ArrowType, bool, ArrayRef)> {
-    let directories = || manifest.row_groups.iter().map(|entry| entry.pages.as_ref());
-    let page_rows = directories().map(|pages| Some(pages.map_or(0, |pages| pages.page_rows)));
-    let index_offsets = directories().map(|pages| Some(pages.map_or(0, |pages| pages.index_offset)));
-    let index_bytes = directories().map(|pages| Some(pages.map_or(0, |pages| pages.index_bytes)));
-    let index_checksums = directories().map(|pages| Some(pages.map_or(0, |pages| pages.index_checksum)));
-    let mut columns: Vec<(_, _, _, ArrayRef)> = vec![
-        ("page_rows", ArrowType::UInt32, false, Arc::new(page_rows.collect::<PrimitiveArray<UInt32Type>>())),
-        ("index_offset", ArrowType::UInt64, false, Arc::new(index_offsets.collect::<PrimitiveArray<UInt64Type>>())),
-        ("index_bytes", ArrowType::UInt32, false, Arc::new(index_bytes.collect::<PrimitiveArray<UInt32Type>>())),
-        ("index_checksum", ArrowType::UInt64, false, Arc::new(index_checksums.collect::<PrimitiveArray<UInt64Type>>())),
-        ("first_keys", first_keys_type(schema), true, first_keys(manifest, schema)),
-    ];
-    if schema.clustering() == Clustering::Hash {
-        let filter_bytes = directories().map(|pages| Some(pages.map_or(0, |pages| pages.filter_bytes)));
-        let filter_checksums = directories().map(|pages| Some(pages.map_or(0, |pages| pages.filter_checksum)));
-        let filter_bytes = Arc::new(filter_bytes.collect::<PrimitiveArray<UInt32Type>>());
-        let filter_checksums = Arc::new(filter_checksums.collect::<PrimitiveArray<UInt64Type>>());
-        columns.push((FILTER_BYTES, ArrowType::UInt32, false, filter_bytes));
-        columns.push((FILTER_CHECKSUM, ArrowType::UInt64, false, filter_checksums));
-    }
-    columns
-}
-
-/// Returns the lists of the pages' first keys. All of them are null if they would take too much space.
-fn first_keys(manifest: &EpochManifest, schema: &Schema) -> ArrayRef {
-    let keys_of = |entry: &RowGroupEntry| entry.pages.as_ref().and_then(|pages| pages.first_keys.clone());
-    let mut lists: Vec<Option<Vec<u64>>> = manifest.row_groups.iter().map(keys_of).collect();
-    let keys: usize = lists.iter().flatten().map(Vec::len).sum();
-    let bytes = (keys * schema.key_value_type().width()) as u64;
-    if bytes.saturating_mul(FIRST_KEYS_SHARE) > manifest.page_bytes() {
-        // A single page needs no first key, since the row group's own range is that of the page.
-        lists.iter_mut().for_each(|list| *list = list.take().filter(Vec::is_empty));
-    }
-    let order = schema.key_order();
-    let ordinals = lists.iter().flatten().flatten();
-    let values: Option<ArrayRef> = with_arrow_type!(
-        schema.key_value_type(),
-        T => Some(numbers::<T>(ordinals.map(|ordinal| Some(order.value(*ordinal))))),
-        otherwise None
-    );
-    let values = values.unwrap_or_else(|| arrow_array::new_empty_array(&schema.key_value_type().arrow()));
-    let offsets = OffsetBuffer::from_lengths(lists.iter().map(|list| list.as_ref().map_or(0, Vec::len)));
-    let nulls = NullBuffer::from_iter(lists.iter().map(Option::is_some));
-    let field = Arc::new(Field::new_list_field(values.data_type().clone(), false));
-    Arc::new(ListArray::new(field, offsets, values, Some(nulls)))
 }
 
 /// Decodes a manifest. `path` is the path of its file, for error messages.
-pub(super) fn decode(
-    mut container: Container,
-    path: &Path,
-    schema: &Schema,
-    wanted: Wanted<'_>,
-) -> Result<EpochManifest> {
+fn decode(mut container: Container, path: &Path, schema: &Schema, wanted: Wanted<'_>) -> Result<EpochManifest> {
     let corruption = |what: &str| Error::corruption(path, what);
     let section = |container: &Container, name: &str| {
         container.section(name).ok_or_else(|| corruption(&format!("it has no section '{name}'")))
@@ -259,7 +157,7 @@ pub(super) fn decode(
         partitions,
         indexed_commit,
         parts: part_places.take(&container, parts.rows()).ok_or_else(|| corruption("a part cannot be decoded"))?,
-        row_groups: RowGroupEntries::stored(vec![stored]),
+        row_groups: RowGroupEntries::stored(stored),
         keys: text(texts.get(1)).map(KeyRangeCounts::stored).unwrap_or_default(),
         statistics,
     };
@@ -524,7 +422,7 @@ impl<'a> GroupPlaces<'a> {
             kinds,
             origin,
             column_statistics: Arc::new(StoredStatistics { columns }),
-            pages: Some(StoredPages {
+            pages: StoredPages {
                 page_rows: u32s(page_rows)?,
                 index,
                 first_keys: Lists::of(container, self.first_keys, key.width())?,
@@ -533,7 +431,7 @@ impl<'a> GroupPlaces<'a> {
                     None => None,
                 },
                 order: schema.key_order().of_values(),
-            }),
+            },
         })
     }
 }
