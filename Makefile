@@ -335,11 +335,11 @@ build-bench: build
 
 .PHONY: bench-balance
 bench-balance: ## Compare load imbalance with CARP's method at 512 partitions
-	$(CARGO) run $(RELEASE) --package turbidite --example balance_study -- '$(DUMPS)' $(ARGS)
+	$(CARGO) run $(RELEASE) --package turbidite-studies --example balance_study -- '$(DUMPS)' $(ARGS)
 
 .PHONY: bench-drift
 bench-drift: ## Measure 200 epochs that drift, alternate, jump or change their volume, with and without the last epoch (minutes)
-	$(CARGO) run $(RELEASE) --package turbidite --example drift_study -- $(ARGS)
+	$(CARGO) run $(RELEASE) --package turbidite-studies --example drift_study -- $(ARGS)
 
 .PHONY: bench-output
 bench-output: build libraries ## Compare the output of a parallel program with and without Turbidite (ARGS='--ranks 4 --rounds 5')
@@ -350,8 +350,8 @@ scale: ## Run the engines of 64 to 131,072 virtual ranks, and planning over 131,
 	$(CARGO) run $(RELEASE) --package turbidite --example scale_study -- ranks=64,512,4096,32768,131072 per-node=64 tables=9 $(ARGS)
 	$(CARGO) run $(RELEASE) --package turbidite --example scale_study -- ranks=64,512,4096,32768,131072 per-node=64 tables=0 epochs=2 part-bytes=192000
 	$(CARGO) run $(RELEASE) --package turbidite --example scale_study -- key=hash ranks=64,512,4096,32768,131072 per-node=64 tables=0 records=100
-	$(CARGO) run $(RELEASE) --package turbidite --example table_study -- ranks=4096,16384
-	$(CARGO) run $(RELEASE) --package turbidite --example table_study -- routing
+	$(CARGO) run $(RELEASE) --package turbidite-studies --example table_study -- ranks=4096,16384
+	$(CARGO) run $(RELEASE) --package turbidite-studies --example table_study -- routing
 	$(CARGO) run $(RELEASE) --package turbidite --example plan_speed
 
 .PHONY: bench-renegotiation

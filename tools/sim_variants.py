@@ -114,7 +114,8 @@ def apply(variants: list[Variant]) -> dict[str, str]:
 def copy_tree(copy: Path, files: dict[str, str]) -> None:
     """Brings the copy to the state of the tree with these files in place of its own; files that are equal keep their time."""
     wanted = [Path(name) for name in ("Cargo.toml", "Cargo.lock")]
-    wanted += [path.relative_to(ROOT) for path in (ROOT / "crates").rglob("*") if path.is_file()]
+    for folder in ("crates", "bench/studies"):
+        wanted += [path.relative_to(ROOT) for path in (ROOT / folder).rglob("*") if path.is_file()]
     for path in wanted:
         content = files[str(path)].encode() if str(path) in files else (ROOT / path).read_bytes()
         target = copy / path

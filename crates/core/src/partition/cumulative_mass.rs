@@ -30,7 +30,7 @@ pub struct CumulativeMass {
 
 /// A builder that collects the pieces of a distribution.
 #[derive(Debug, Default)]
-pub(crate) struct CumulativeMassBuilder {
+pub struct CumulativeMassBuilder {
     scale: Scale,
     extremes: Option<(u64, u64)>,
     /// Positions at which the slope changes, with the change.
@@ -78,7 +78,7 @@ impl CumulativeMassBuilder {
     }
 
     /// Adds mass that is spread evenly between two keys. If they are equal, the mass is added to that key.
-    pub(crate) fn add_interval(&mut self, from: u64, to: u64, mass: u64) {
+    pub fn add_interval(&mut self, from: u64, to: u64, mass: u64) {
         let mass = self.admit(mass) as f64;
         self.widen(from, to);
         let end = if to > from { self.scale.place(to) } else { self.scale.end(from) };
@@ -112,7 +112,7 @@ impl CumulativeMassBuilder {
     }
 
     /// Sums all pieces and returns the distribution.
-    pub(crate) fn build(mut self) -> CumulativeMass {
+    pub fn build(mut self) -> CumulativeMass {
         // The pieces of a summary are in order. A stable sort merges such sequences.
         self.changes.sort_by_key(|change| change.0);
         let mut model = CumulativeMass {

@@ -15,7 +15,6 @@
 //! - [`planner`]: computes the next table from pivots and balances the loads so far; runs at the root
 //! - `profile`: a rank's keys of one epoch, for the comparison with those of the next
 //! - [`sample_order()`]: a reading order for files, by which tables are planned from samples of the whole file
-//! - [`carp`]: CARP's published method, for comparison only
 //!
 //! Invariants:
 //!
@@ -23,7 +22,6 @@
 //! - A routed key lies in the closed bounds of its partition.
 //! - All randomness comes from seeds and phases passed by the caller, so runs are reproducible.
 
-pub mod carp;
 pub mod cumulative_mass;
 mod curve;
 mod cut_point;

@@ -3,7 +3,6 @@
 
 use proptest::prelude::*;
 
-use super::carp::{Histogram, HistogramPivots};
 use super::*;
 use crate::random::Random;
 use crate::schema::{DataType, KeyOrder};
@@ -378,48 +377,4 @@ fn the_planner_evens_out_loads_that_it_is_told() {
     let table = planner.plan_with_loads(&pivots, &[1300, 900, 900, 900]);
     let loads: Vec<usize> = (0..4).map(|p| (0..4000).filter(|key| table.destination(*key, 0) == p).count()).collect();
     assert!(loads[0].abs_diff(700) < 20 && loads[1..].iter().all(|load| load.abs_diff(1100) < 20), "{loads:?}");
-}
-
-#[test]
-fn carp_balances_what_it_can_and_no_point_mass() {
-    let order = KeyOrder::new(DataType::F32).unwrap();
-    let single = |value: f32| order.ordinal(&value.to_le_bytes());
-    let run = |key: &dyn Fn(usize) -> f32| {
-        let mut ranks = vec![Histogram::default(); 16];
-        let mut loads = vec![0u64; 16];
-        let mut table = None;
-        for round in 0..3 {
-            for (number, rank) in ranks.iter_mut().enumerate() {
-                for step in 0..512 {
-                    if let Some(partition) =
-                        rank.observe(single(key(number * 512 + step + round * 8192)), table.as_ref())
-                    {
-                        loads[partition as usize] += 1;
-                    }
-                }
-            }
-            let pivots: Vec<HistogramPivots> =
-                ranks.iter().map(|rank| rank.pivots(256, table.as_ref(), order)).collect();
-            assert!(round > 0 || ranks[0].is_full());
-            assert!(pivots[0].message_bytes() <= 8 * 257);
-            let inner: Vec<HistogramPivots> =
-                pivots.chunks(8).map(|group| HistogramPivots::union(group, 256)).collect();
-            let next = HistogramPivots::table(&inner, round as u32, 16, order).expect("there are keys");
-            assert_eq!(next.destination(single(f32::INFINITY)), None);
-            assert_eq!(next.unbounded().destination(single(f32::INFINITY), 0), 15);
-            for rank in &mut ranks {
-                for key in rank.reset() {
-                    let partition = next.destination(key).expect("buffered keys lie within the new table");
-                    loads[partition as usize] += 1;
-                }
-            }
-            table = Some(next);
-        }
-        assert_eq!(loads.iter().sum::<u64>(), 3 * 8192);
-        largest(&loads)
-    };
-    let smooth = run(&|index| (index * 7919 % 8192) as f32 + 1.0);
-    assert!(smooth < 1.02, "{smooth}");
-    let zeros = run(&|index| if index % 10 == 0 { index as f32 } else { 0.0 });
-    assert!(zeros > 10.0, "a tie-less table cannot split one key: {zeros}");
 }

@@ -3,11 +3,11 @@
 
 use turbidite::{Topology, WriteOptions};
 
+use super::RECORDS;
 use super::inputs::{
     EQUAL_KEYS, EXTREMES, Hostile, Input, NEIGHBOURS, Random, SCALES, SORTED, SPECIAL_VALUES, Size, UNEVEN_RANKS,
 };
 use super::job::{check_balance, ingest, ingest_as, ingest_expecting};
-use super::{RECORDS, carp};
 use crate::support::sweeps::taken_by_turns;
 
 /// Numbers of ranks. `make test` tries one of them with each input, another one with the next commit.
@@ -60,16 +60,9 @@ fn every_type_and_its_extremes() {
     balanced(&EXTREMES);
 }
 
-/// Past keys do not predict future keys here. The test prints the imbalance with that of CARP's method.
+/// Past keys do not predict future keys here.
 #[test]
 fn sorted_and_reversed() {
-    for (number, input) in SORTED.iter().enumerate() {
-        for ranks in taken_by_turns(RANKS, number) {
-            let keys = input.epoch(Size { records: RECORDS, ranks }, &mut Random(0));
-            let imbalance = carp::imbalance(&keys) * 100.0;
-            println!("{:28} {ranks:3} ranks: imbalance {imbalance:5.1} % by CARP's method", input.name);
-        }
-    }
     balanced(&SORTED);
 }
 

@@ -4,7 +4,6 @@
 //! before and after benign ones in several situations (`situations`). Every record has a unique ID. The tests read each
 //! epoch back, which must contain each ID exactly once, with its key.
 
-mod carp;
 mod first_epochs;
 mod inputs;
 mod job;

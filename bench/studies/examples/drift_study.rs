@@ -2,7 +2,7 @@
 //! distribution.
 //!
 //! ```text
-//! cargo run --release --example drift_study -- [epochs=200] [ranks=16] [records=250000] [part-bytes=2000000] [rounds=1]
+//! cargo run --release -p turbidite-studies --example drift_study -- [epochs=200] [ranks=16] [records=250000] [part-bytes=2000000] [rounds=1]
 //! ```
 //!
 //! Records have 36 bytes. All ranks append 1,000 records in turn. Parts are discarded, so that the time is that of the
@@ -16,10 +16,11 @@ use std::sync::Arc;
 use turbidite::random::Random;
 use turbidite::{Column, ColumnView, DataType, LocalJob, Prior, Schema, WriteOptions};
 
-#[allow(dead_code, reason = "examples share it, and each uses a part")]
-mod support;
+#[allow(dead_code, reason = "programs share it, and each uses a part")]
+#[path = "../../../crates/core/examples/support/nowhere.rs"]
+mod nowhere;
 
-use support::nowhere::PartsNowhere;
+use nowhere::PartsNowhere;
 
 type Failure = Box<dyn std::error::Error>;
 

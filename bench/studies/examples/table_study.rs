@@ -2,7 +2,7 @@
 //! with explicit cuts.
 //!
 //! ```text
-//! cargo run --release --example table_study -- [ranks=4096,16384] [records=20000] [pivots=512] [tables=7] [routing]
+//! cargo run --release -p turbidite-studies --example table_study -- [ranks=4096,16384] [records=20000] [pivots=512] [tables=7] [routing]
 //! ```
 //!
 //! The study runs the partitioner alone, without messages: each rank's sketch, the tree of pivots with square-root

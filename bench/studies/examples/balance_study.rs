@@ -1,6 +1,6 @@
 //! Measures load imbalance and read amplification of range partitioning, at 512 virtual ranks on the VPIC distribution.
 //!
-//! `cargo run --release -p turbidite --example balance_study -- DIRECTORY`
+//! `cargo run --release -p turbidite-studies --example balance_study -- DIRECTORY`
 //!
 //! DIRECTORY contains VPIC dumps (`T.<step>/eparticle.<step>.<rank>`). Each step is replicated to 25 million records
 //! with jitter, appended in units of 1,000. The algorithms run in lockstep: ranks append in turn, and tables change
@@ -15,10 +15,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use turbidite::partition::carp::{BoundedTable, Histogram, HistogramPivots};
 use turbidite::partition::{CutPoint, PartitionTable, Pivots, Sketch, TablePlanner, TablePlannerOptions, TieSequence};
 use turbidite::random;
 use turbidite::{DataType, KeyOrder};
+use turbidite_studies::{BoundedTable, Histogram, HistogramPivots, OUT_OF_BOUNDS_CAPACITY};
 
 const RANKS: usize = 512;
 const RECORDS: usize = 25_000_000;
@@ -234,7 +234,7 @@ fn run_carp(epoch: &Epoch, pivots: usize, renegotiations: usize) -> Outcome {
     // The first 512 keys of every rank fill its out-of-bounds buffer. The first table routes the rest of the first
     // append.
     for (rank, state) in ranks.iter_mut().enumerate() {
-        for &key in epoch.append(rank, 0).iter().take(turbidite::partition::carp::OUT_OF_BOUNDS_CAPACITY) {
+        for &key in epoch.append(rank, 0).iter().take(OUT_OF_BOUNDS_CAPACITY) {
             state.observe(key, None);
         }
     }
@@ -248,7 +248,7 @@ fn run_carp(epoch: &Epoch, pivots: usize, renegotiations: usize) -> Outcome {
         }
         fresh = false;
         for (rank, state) in ranks.iter_mut().enumerate() {
-            let seen = if round == 0 { turbidite::partition::carp::OUT_OF_BOUNDS_CAPACITY } else { 0 };
+            let seen = if round == 0 { OUT_OF_BOUNDS_CAPACITY } else { 0 };
             for &key in epoch.append(rank, round).iter().skip(seen) {
                 if let Some(partition) = state.observe(key, table.as_ref()) {
                     outcome.add(partition, key);

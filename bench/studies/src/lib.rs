@@ -7,12 +7,9 @@
 //! reset after every renegotiation. No part of this implementation is weaker than the published method, and sums are
 //! exact.
 
-use crate::schema::{KeyOrder, Value};
-
-use super::cumulative_mass::{CumulativeMass, CumulativeMassBuilder};
-use super::cut_point::CutPoint;
-use super::scale::Scale;
-use super::table::PartitionTable;
+use turbidite::partition::cumulative_mass::{CumulativeMass, CumulativeMassBuilder};
+use turbidite::partition::{CutPoint, PartitionTable};
+use turbidite::{DataType, KeyOrder, Value};
 
 /// Number of keys that a rank buffers before it requests a renegotiation.
 pub const OUT_OF_BOUNDS_CAPACITY: usize = 512;
@@ -143,7 +140,7 @@ impl HistogramPivots {
             .iter()
             .map(|value| CutPoint { ordinal: at_least(order, *value, extremes), tie: 0 })
             .collect();
-        Some(BoundedTable { boundaries, extremes, table: PartitionTable::sorted(version, cuts) })
+        Some(BoundedTable { boundaries, extremes, table: PartitionTable::with_every_cut(version, cuts) })
     }
 }
 
@@ -232,7 +229,7 @@ impl Sum {
         let scale = if high > low { GRID / (high / 2.0 - low / 2.0) } else { 0.0 };
         let place = |value: f64| ((value / 2.0 - low / 2.0) * scale) as u64;
         let mass: f64 = known.iter().map(|pivots| pivots.mass).sum();
-        let mut builder = CumulativeMassBuilder::new(Scale::Even);
+        let mut builder = CumulativeMassBuilder::default();
         for pivots in &known {
             let step_mass = (pivots.mass / mass / (pivots.points.len() - 1) as f64 * SUM_MASS) as u64;
             for pair in pivots.points.windows(2) {
@@ -270,7 +267,6 @@ fn value_of(order: KeyOrder, ordinal: u64) -> f64 {
 
 /// Returns the ordinal of the key nearest to a value, within the precision of f64.
 fn nearest(order: KeyOrder, value: f64) -> u64 {
-    use crate::schema::DataType;
     match order.data_type() {
         DataType::F32 => order.ordinal(&(value as f32).to_le_bytes()),
         DataType::F64 => order.ordinal(&value.to_le_bytes()),
@@ -290,4 +286,59 @@ fn at_least(order: KeyOrder, value: f64, (mut low, mut high): (u64, u64)) -> u64
         }
     }
     low
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the largest load divided by the mean.
+    fn largest(loads: &[u64]) -> f64 {
+        let total: u64 = loads.iter().sum();
+        loads.iter().copied().max().unwrap_or(0) as f64 * loads.len() as f64 / total as f64
+    }
+
+    #[test]
+    fn carp_balances_what_it_can_and_no_point_mass() {
+        let order = KeyOrder::new(DataType::F32).unwrap();
+        let single = |value: f32| order.ordinal(&value.to_le_bytes());
+        let run = |key: &dyn Fn(usize) -> f32| {
+            let mut ranks = vec![Histogram::default(); 16];
+            let mut loads = vec![0u64; 16];
+            let mut table = None;
+            for round in 0..3 {
+                for (number, rank) in ranks.iter_mut().enumerate() {
+                    for step in 0..512 {
+                        if let Some(partition) =
+                            rank.observe(single(key(number * 512 + step + round * 8192)), table.as_ref())
+                        {
+                            loads[partition as usize] += 1;
+                        }
+                    }
+                }
+                let pivots: Vec<HistogramPivots> =
+                    ranks.iter().map(|rank| rank.pivots(256, table.as_ref(), order)).collect();
+                assert!(round > 0 || ranks[0].is_full());
+                assert!(pivots[0].message_bytes() <= 8 * 257);
+                let inner: Vec<HistogramPivots> =
+                    pivots.chunks(8).map(|group| HistogramPivots::union(group, 256)).collect();
+                let next = HistogramPivots::table(&inner, round as u32, 16, order).expect("there are keys");
+                assert_eq!(next.destination(single(f32::INFINITY)), None);
+                assert_eq!(next.unbounded().destination(single(f32::INFINITY), 0), 15);
+                for rank in &mut ranks {
+                    for key in rank.reset() {
+                        let partition = next.destination(key).expect("buffered keys lie within the new table");
+                        loads[partition as usize] += 1;
+                    }
+                }
+                table = Some(next);
+            }
+            assert_eq!(loads.iter().sum::<u64>(), 3 * 8192);
+            largest(&loads)
+        };
+        let smooth = run(&|index| (index * 7919 % 8192) as f32 + 1.0);
+        assert!(smooth < 1.02, "{smooth}");
+        let zeros = run(&|index| if index % 10 == 0 { index as f32 } else { 0.0 });
+        assert!(zeros > 10.0, "a tie-less table cannot split one key: {zeros}");
+    }
 }
