@@ -347,9 +347,9 @@ bench-output: build libraries ## Compare the output of a parallel program with a
 
 .PHONY: scale
 scale: ## Run the engines of 64 to 131,072 virtual ranks, and planning over 131,072 parts (15 GB of memory, an hour)
-	$(CARGO) run $(RELEASE) --package turbidite --example scale_study -- ranks=64,512,4096,32768,131072 per-node=64 tables=9 $(ARGS)
-	$(CARGO) run $(RELEASE) --package turbidite --example scale_study -- ranks=64,512,4096,32768,131072 per-node=64 tables=0 epochs=2 part-bytes=192000
-	$(CARGO) run $(RELEASE) --package turbidite --example scale_study -- key=hash ranks=64,512,4096,32768,131072 per-node=64 tables=0 records=100
+	$(CARGO) run $(RELEASE) --package turbidite-forecast --example scale_study -- ranks=64,512,4096,32768,131072 per-node=64 tables=9 $(ARGS)
+	$(CARGO) run $(RELEASE) --package turbidite-forecast --example scale_study -- ranks=64,512,4096,32768,131072 per-node=64 tables=0 epochs=2 part-bytes=192000
+	$(CARGO) run $(RELEASE) --package turbidite-forecast --example scale_study -- key=hash ranks=64,512,4096,32768,131072 per-node=64 tables=0 records=100
 	$(CARGO) run $(RELEASE) --package turbidite-studies --example table_study -- ranks=4096,16384
 	$(CARGO) run $(RELEASE) --package turbidite-studies --example table_study -- routing
 	$(CARGO) run $(RELEASE) --package turbidite --example plan_speed

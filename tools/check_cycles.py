@@ -13,7 +13,7 @@ from pathlib import Path
 from check_layers import ROOT, leaves, test_files, without_comments_and_strings, without_tests
 
 # All crates of the workspace.
-CRATES = ("core", "capi", "cli", "preload", "source", "python")
+CRATES = ("core", "capi", "cli", "forecast", "preload", "source", "python")
 REEXPORT = re.compile(r"\bpub(?:\([^)]*\))?\s+use\s+([^;]+);")
 USE = re.compile(r"\buse\s+([^;]+);")
 ITEM = re.compile(r"^\s*(?:pub(?:\([^)]*\))? )?(?:unsafe |const )?(?:fn|struct|enum|impl|trait|static|type|const|macro_rules!)\b", re.MULTILINE)

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use serde_json::json;
 use turbidite::{Error, ErrorClass, Refusal, SchemaError};
-
+use turbidite_forecast::ForecastError;
 use turbidite_source::SourceError;
 
 /// The failure of a command.
@@ -45,6 +45,15 @@ pub(crate) enum Failure {
     /// Standard output is closed.
     #[error("standard output is closed")]
     OutputClosed,
+}
+
+impl From<ForecastError> for Failure {
+    fn from(error: ForecastError) -> Self {
+        match error {
+            ForecastError::Dataset(error) => Self::Dataset(error),
+            ForecastError::Machine(error) => Self::Internal(error.to_string()),
+        }
+    }
 }
 
 impl From<SchemaError> for Failure {

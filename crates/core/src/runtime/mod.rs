@@ -4,8 +4,6 @@
 //! - [`rank`]: one rank of a parallel program. A transport such as MPI carries its messages.
 //! - [`sim`]: thousands of virtual ranks on one thread, reproducible from a seed, over an adversarial network. Used for
 //!   tests.
-//! - [`machine`]: hundreds of thousands of virtual ranks in the simulated time of a modelled machine. Used for
-//!   forecasts.
 //!
 //! Other modules: `process` contains the resources shared by the ranks and datasets of a process, such as background
 //! threads. `endpoint` combines one rank's engine and writer. `opening` opens a dataset, and `epoch_report` creates an
@@ -17,7 +15,6 @@ mod epoch_report;
 mod exchange_statistics;
 mod listener;
 pub mod local;
-pub mod machine;
 mod opening;
 mod options;
 mod process;

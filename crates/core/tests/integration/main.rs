@@ -25,7 +25,6 @@ mod index_in_situ;
 mod index_order;
 mod kills;
 mod levels;
-mod machine;
 mod many_epochs;
 mod periods;
 mod simulation;

@@ -3,24 +3,23 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use turbidite::expr::DerivationSet;
-use turbidite::runtime::machine::{Costs, Link, Machine, StorageModel};
 use turbidite::{ClusterKey, Clustering, DataType, Routing, SecondaryIndex, WriteOptions};
+use turbidite_forecast::machine::{Costs, Link, Machine, StorageModel};
+use turbidite_forecast::{
+    Distribution, Forecast, Keys, MOST_TRACED, Measurement, Plan, PlannedIndexes, Records, RunForecast, TracedColumn,
+    advise,
+};
 
-use super::forecast::RunForecast;
-use super::indexes::PlannedIndexes;
-use super::measure::Measurement;
-use super::plan::Plan;
-use super::program::{Distribution, Keys, MOST_TRACED, Records, TracedColumn};
-use super::{advice, words};
+use super::words::{self, Recommendation};
 use crate::commands::answers::{say, say_json};
-use crate::commands::feed::RecordMapping;
+use crate::commands::feed::{FIRST_TURN, RecordMapping, TURN_SHARE, turn_records};
 use crate::commands::ingest::PriorEpoch;
 use crate::failure::{Failure, FileContext};
 use crate::output::PendingFile;
-use crate::report::render_forecast;
+use crate::report::{ForecastPlots, render_forecast};
 use crate::text;
 use turbidite_source::{Source, SourceOptions};
 
@@ -63,7 +62,7 @@ pub(crate) struct Simulate {
     index: Vec<String>,
     /// Distribution of the keys, without a trace [default: lognormal]
     #[arg(long, value_enum, conflicts_with_all = ["source", "key"])]
-    distribution: Option<Distribution>,
+    distribution: Option<NamedDistribution>,
     /// Factor by which keys grow from the beginning of the epoch to its end
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     drift: f64,
@@ -116,6 +115,30 @@ pub(crate) struct Simulate {
     model: MachineModel,
 }
 
+/// Distributions of keys.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum NamedDistribution {
+    /// Uniform from 0 to 1
+    Uniform,
+    /// Normal around 0
+    Normal,
+    /// Lognormal, like particle energies: most are small, with a thin tail of large ones
+    Lognormal,
+    /// Half of all keys are 0, the others lognormal
+    HalfZero,
+}
+
+impl From<NamedDistribution> for Distribution {
+    fn from(named: NamedDistribution) -> Self {
+        match named {
+            NamedDistribution::Uniform => Self::Uniform,
+            NamedDistribution::Normal => Self::Normal,
+            NamedDistribution::Lognormal => Self::Lognormal,
+            NamedDistribution::HalfZero => Self::HalfZero,
+        }
+    }
+}
+
 /// The model of the machine.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "The machine")]
@@ -166,11 +189,12 @@ impl Simulate {
         bar.set_message("the run");
         let run = RunForecast::of(&plan, ranks, &records, &indexes, &mut |done| bar.set_position(done))?;
         bar.set_message("advice");
-        let advice = if self.no_advice { Vec::new() } else { advice::advise(&plan, ranks, &records, &run.first)? };
+        let advice = if self.no_advice { Vec::new() } else { advise(&plan, ranks, &records, &run.first)? };
+        let advice: Vec<Recommendation> = advice.iter().map(Recommendation::from).collect();
         bar.finish_and_clear();
         if let Some(output) = &self.output {
             let mut file = PendingFile::create(output)?;
-            file.write_all(render_forecast(&run.first.plots()).as_bytes()).on_file("write", output)?;
+            file.write_all(render_forecast(&plots(&run.first)).as_bytes()).on_file("write", output)?;
             file.complete()?;
         }
         if as_json {
@@ -187,7 +211,7 @@ impl Simulate {
     fn measured(&self, plan: Plan, records: &Records) -> Result<(Plan, Option<Measurement>), Failure> {
         let Some(folder) = &self.model.measure else { return Ok((plan, None)) };
         // The speed of a plan that is to be measured is 1.
-        let measured = Measurement::of(folder, records, &plan, plan.costs)?;
+        let measured = Measurement::of(folder, records, &plan, plan.costs, turn_records)?;
         let storage = StorageModel {
             node_bytes_per_s: measured.node_storage_gb_per_s * 1e9,
             commit_ns: measured.commit_ms * 1e6,
@@ -274,6 +298,8 @@ impl Simulate {
             prior: self.prior.into(),
             routing: if self.direct { Routing::Direct } else { Routing::ByNode },
             rate: self.rate,
+            first_turn: FIRST_TURN as u32,
+            turn_share: TURN_SHARE,
             records: self.records,
             most_records: self.most_records,
             seed: self.seed,
@@ -288,16 +314,16 @@ impl Simulate {
             return Err(Failure::Usage("--drift: keys that are ids do not grow".into()));
         }
         let records = |keys, others: &[DataType]| {
-            Records::new(keys, clustering, self.record_bytes, others, self.drift, self.seed)
+            Records::new(keys, clustering, self.record_bytes, others, self.drift, self.seed).map_err(Failure::from)
         };
         let definitions = self.index.iter().map(|text| text.parse()).collect::<Result<Vec<SecondaryIndex>, _>>()?;
         let Some(path) = &self.source else {
             let unknown = |_: &str, is_indexed| {
                 let data_type = if is_indexed { DataType::U64 } else { DataType::F32 };
-                Ok(TracedColumn { data_type, values: Vec::new() })
+                Ok::<_, Failure>(TracedColumn { data_type, values: Vec::new() })
             };
             let keys = match key {
-                None => Keys::Named(self.distribution.unwrap_or(Distribution::Lognormal)),
+                None => Keys::Named(self.distribution.map_or(Distribution::Lognormal, Distribution::from)),
                 Some(key) if clustering == Clustering::Hash && key.columns.len() == 1 => Keys::Ids,
                 Some(_) => {
                     let what = "--key: a key other than hash:id needs a trace of its values; name its folder or file, \
@@ -403,6 +429,15 @@ impl Trace {
             types.push(columns[index].data_type);
         }
         Ok((recipe, types))
+    }
+}
+
+/// Returns the data for the page's plots.
+fn plots(forecast: &Forecast) -> ForecastPlots {
+    ForecastPlots {
+        title: format!("{} ranks on {} nodes", forecast.ranks, forecast.nodes),
+        loads: forecast.loads.clone(),
+        rounds: (!forecast.is_by_hash()).then(|| forecast.rounds.clone()),
     }
 }
 

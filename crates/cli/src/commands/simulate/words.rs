@@ -3,15 +3,73 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::advice::Advice;
-use super::forecast::{Forecast, RunForecast};
-use super::measure::Measurement;
-use super::plan::Plan;
+use serde::Serialize;
+use turbidite_forecast::{Advice, Forecast, Measurement, Plan, RunForecast};
+
 use crate::commands::answers::aligned;
 use crate::text;
 
+/// A recommended setting, in words.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Recommendation {
+    /// Name of the option of `ingest`, or of the field of the C interface.
+    option: &'static str,
+    value: String,
+    reason: String,
+}
+
+impl From<&Advice> for Recommendation {
+    fn from(advice: &Advice) -> Self {
+        match advice {
+            Advice::Pivots { value, ranks, records, tries } => {
+                let stated: Vec<String> =
+                    tries.iter().map(|(pivots, found)| format!("{pivots}: {}", text::percent(*found))).collect();
+                let reason = format!(
+                    "load imbalance of {ranks} ranks with {} records each, by pivots: {}; {value} is the smallest \
+                     number close to the best",
+                    text::count(*records),
+                    stated.join(", ")
+                );
+                Self { option: "pivots", value: value.to_string(), reason }
+            }
+            Advice::Renegotiate { value, adaptive, fixed } => {
+                let reason = format!(
+                    "with {} ranks, adaptive renegotiation makes {} tables, with {} imbalance and {} strays; seven \
+                     equal intervals make {}, with {} and {}",
+                    adaptive.ranks,
+                    adaptive.tables,
+                    text::percent(adaptive.load_imbalance),
+                    text::percent(adaptive.strays),
+                    fixed.tables,
+                    text::percent(fixed.load_imbalance),
+                    text::percent(fixed.strays),
+                );
+                let value = value.map_or("adaptive".to_owned(), |every| every.to_string());
+                Self { option: "renegotiate", value, reason }
+            }
+            Advice::PartBytes { value, files, file_bytes } => {
+                let file_bytes = text::bytes(*file_bytes);
+                let reason = match value {
+                    Some(_) => {
+                        let files = text::count(*files);
+                        format!(
+                            "an epoch would have {files} files of {file_bytes}, which makes its folder slow to list"
+                        )
+                    }
+                    None => {
+                        let files = text::counted(*files, "file", "files");
+                        format!("an epoch has {files} of {file_bytes} on average")
+                    }
+                };
+                let value = value.map_or("default".to_owned(), text::bytes);
+                Self { option: "part bytes", value, reason }
+            }
+        }
+    }
+}
+
 /// Returns the forecast as text: a column for the first epoch, and one for the later epochs if they differ.
-pub(super) fn of(plan: &Plan, run: &RunForecast, advice: &[Advice], page: Option<&Path>) -> String {
+pub(super) fn of(plan: &Plan, run: &RunForecast, advice: &[Recommendation], page: Option<&Path>) -> String {
     let forecast = &run.first;
     let mut rows = rows(forecast);
     if let Some(steady) = &run.steady {
@@ -52,7 +110,7 @@ pub(super) fn of(plan: &Plan, run: &RunForecast, advice: &[Advice], page: Option
             text::count(forecast.simulated_per_rank)
         ));
     }
-    for Advice { option, value, reason } in advice {
+    for Recommendation { option, value, reason } in advice {
         lines.push(format!("recommended: {option} = {value}: {reason}"));
     }
     if let Some(page) = page {

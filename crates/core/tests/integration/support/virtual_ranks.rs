@@ -12,12 +12,8 @@ pub(crate) fn schema() -> Arc<Schema> {
     clustered_by("key")
 }
 
-/// Returns the schema of the same records, clustered by the hash of their ids.
-pub(crate) fn schema_by_hash() -> Arc<Schema> {
-    clustered_by("hash:id")
-}
-
-fn clustered_by(key: &str) -> Arc<Schema> {
+/// Returns the schema of the records, clustered by this key.
+pub(crate) fn clustered_by(key: &str) -> Arc<Schema> {
     let columns = vec![Column::new("key", DataType::F32), Column::new("id", DataType::U64)];
     Arc::new(Schema::new(columns, key).unwrap())
 }

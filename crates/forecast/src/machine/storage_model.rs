@@ -7,8 +7,7 @@
 use std::collections::VecDeque;
 
 use super::options::{MachineOptions, StorageModel, Time, nanoseconds};
-use crate::format::RunKind;
-use crate::schema::{Clustering, Schema};
+use turbidite::{Clustering, RunKind, Schema};
 
 /// Maximum number of sampled keys of the current run.
 const REMEMBERED: usize = 32;
@@ -86,7 +85,7 @@ impl Store {
             filter_bits: if schema.clustering() == Clustering::Hash { FILTER_BITS } else { 0 },
             // A memtable with buckets is flushed when its first bucket is full, shortly before the memtable is full.
             capacity_rows: (options.memtable_bytes as u64 * 19 / 20 / row_bytes)
-                .clamp(1, crate::writer::MAX_RUN_ROWS as u64),
+                .clamp(1, turbidite::writer::MAX_RUN_ROWS as u64),
             receivers: vec![Receiver::default(); options.ranks as usize],
             node_free: vec![0; options.nodes() as usize],
             free: 0,

@@ -1,6 +1,7 @@
 //! Options of a modelled machine and of the job that runs on it.
 
-use crate::shuffle::{Channel, EngineOptions, Prior, Renegotiation, Routing};
+use turbidite::shuffle::EngineOptions;
+use turbidite::{Channel, Prior, Renegotiation, Routing};
 
 /// A connection's latency and bandwidth.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -1,10 +1,10 @@
 //! Discrete-event simulation of a job on a modelled machine: the real engines of up to hundreds of thousands of virtual
 //! ranks, in simulated time.
 //!
-//! [`super::sim`] is for tests: it delays messages at random to find bugs. This driver is for forecasts. [`Machine`]
-//! models processors, network and storage, and simulated time follows from these models. A rank acts when a message
-//! arrives or when its program has more rows. Partitioner, renegotiation, routing and quiescence are the product's
-//! code. A cost model (`storage_model`) replaces the writer: no data is stored.
+//! [`turbidite::runtime::sim`] is for tests: it delays messages at random to find bugs. This driver is for forecasts.
+//! [`Machine`] models processors, network and storage, and simulated time follows from these models. A rank acts when a
+//! message arrives or when its program has more rows. Partitioner, renegotiation, routing and quiescence are the
+//! product's code. A cost model (`storage_model`) replaces the writer: no data is stored.
 //!
 //! Runs are deterministic: the same seed, machine and program give the same events. A heap orders events by time. An
 //! event for a busy rank is deferred until the rank is free. Partition tables and the messages that carry them are

@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use super::options::{Machine, MachineOptions, Time, nanoseconds};
 use super::report::MessageTotals;
-use crate::shuffle::{Channel, ControlPurpose, Sent, Transport};
+use turbidite::shuffle::ControlPurpose;
+use turbidite::{Channel, Sent, Transport};
 
 /// Minimum size of a control message that is stored once for all of its recipients, in bytes.
 const SHARED_BYTES: usize = 2048;

@@ -1,15 +1,13 @@
 //! Simulates a job's first epoch and a later one, and forecasts the planned run from them.
 
 use serde::Serialize;
-use turbidite::format::EpochStatistics;
-use turbidite::runtime::machine::{MachineJob, MachineOptions, MachineReport, manifest_bytes};
-use turbidite::{Clustering, Schema};
+use turbidite::{Clustering, EpochStatistics, Schema};
 
-use super::indexes::{IndexForecast, PlannedIndexes};
-use super::plan::{Plan, runs_of};
-use super::program::Records;
-use crate::failure::Failure;
-use crate::report::ForecastPlots;
+use crate::error::Result;
+use crate::indexes::{IndexForecast, PlannedIndexes};
+use crate::machine::{MachineJob, MachineOptions, MachineReport, manifest_bytes};
+use crate::plan::{Plan, runs_of};
+use crate::program::Records;
 
 /// Size of a full batch, in bytes.
 const BATCH_BYTES: u64 = 32 << 10;
@@ -19,21 +17,25 @@ const ROW_GROUPS_PER_RUN: u64 = 1;
 
 /// The forecast of a run.
 #[derive(Debug)]
-pub(super) struct RunForecast {
-    pub(super) first: Forecast,
+pub struct RunForecast {
+    /// The first epoch.
+    pub first: Forecast,
     /// The second epoch, which stands for all later ones, unless each epoch is like the first.
-    pub(super) steady: Option<Forecast>,
+    pub steady: Option<Forecast>,
 }
 
 impl RunForecast {
     /// Forecasts a run. `advance` receives the number of records appended so far.
-    pub(super) fn of(
+    ///
+    /// # Errors
+    /// If the engines do not end an epoch, which only a bug can cause.
+    pub fn of(
         plan: &Plan,
         ranks: u32,
         records: &Records,
         indexes: &PlannedIndexes,
         advance: &mut dyn FnMut(u64),
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self> {
         let mut simulation = Simulation::new(plan, ranks, records);
         let first = simulation.next_epoch(indexes, advance)?;
         let before = plan.simulated_records(ranks) * u64::from(ranks);
@@ -46,54 +48,77 @@ impl RunForecast {
 
 /// The forecast of an epoch. Times are seconds on the modelled machine.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Forecast {
-    pub(super) ranks: u32,
-    pub(super) nodes: u32,
-    pub(super) receivers: u32,
-    pub(super) record_bytes: usize,
-    pub(super) records_per_rank: u64,
+pub struct Forecast {
+    /// Number of ranks.
+    pub ranks: u32,
+    /// Number of nodes.
+    pub nodes: u32,
+    /// Number of ranks that receive the epoch.
+    pub receivers: u32,
+    /// Size of a record in bytes.
+    pub record_bytes: usize,
+    /// Records per rank.
+    pub records_per_rank: u64,
     /// Number of simulated records per rank. If it is smaller than planned, the results are scaled.
-    pub(super) simulated_per_rank: u64,
-    pub(super) load_imbalance: f64,
-    pub(super) largest_load: f64,
-    pub(super) strays: f64,
-    pub(super) spills: f64,
+    pub simulated_per_rank: u64,
+    /// Standard deviation of the receivers' records over their mean.
+    pub load_imbalance: f64,
+    /// Records of the largest receiver over the mean.
+    pub largest_load: f64,
+    /// Share of the records that were stray.
+    pub strays: f64,
+    /// Share of the records that were spilled.
+    pub spills: f64,
     /// Number of partition tables, including one that the epoch began with.
-    pub(super) tables: u32,
-    pub(super) messages: u64,
-    pub(super) negotiation_messages_per_table: u64,
-    pub(super) tree_depth: u32,
-    pub(super) negotiation_s_mean: f64,
-    pub(super) negotiation_s_most: f64,
-    pub(super) table_bytes: usize,
+    pub tables: u32,
+    /// Messages of the epoch.
+    pub messages: u64,
+    /// Control messages of a renegotiation.
+    pub negotiation_messages_per_table: u64,
+    /// Ranks that a control message passes from the deepest rank to rank 0.
+    pub tree_depth: u32,
+    /// Mean time of a renegotiation.
+    pub negotiation_s_mean: f64,
+    /// Maximum time of a renegotiation.
+    pub negotiation_s_most: f64,
+    /// Size of a partition table as a message, in bytes.
+    pub table_bytes: usize,
     /// Size of a rank's open batches if all are full and records are sent through representatives.
-    pub(super) buffer_bytes_three_hops: u64,
+    pub buffer_bytes_three_hops: u64,
     /// Size of a rank's open batches if all are full and records are sent directly to every other rank.
-    pub(super) buffer_bytes_one_hop: u64,
+    pub buffer_bytes_one_hop: u64,
     /// Maximum size of any rank's buffers in the simulation: batches, keys and pivots, the partition table, and records
     /// and batches that wait for a table.
-    pub(super) buffer_bytes_seen: usize,
-    pub(super) files: u64,
-    pub(super) runs: u64,
-    pub(super) manifest_bytes: u64,
-    pub(super) stored_bytes: u64,
+    pub buffer_bytes_seen: usize,
+    /// Part files.
+    pub files: u64,
+    /// Runs.
+    pub runs: u64,
+    /// Size of the manifest in bytes.
+    pub manifest_bytes: u64,
+    /// Size of the records in bytes.
+    pub stored_bytes: u64,
     /// Method by which the records are clustered: `range`, `hash` or `space`.
-    pub(super) clustering: &'static str,
+    pub clustering: &'static str,
     /// Size of the Bloom filters of a dataset that is clustered by hash.
-    pub(super) filter_bytes: u64,
-    pub(super) ingest_s: f64,
+    pub filter_bytes: u64,
+    /// Time of the epoch.
+    pub ingest_s: f64,
     /// Time in which every rank would write the same records unsorted to its own file and sync the file.
-    pub(super) plain_s: f64,
-    pub(super) processor_s: f64,
+    pub plain_s: f64,
+    /// Processor time of all ranks.
+    pub processor_s: f64,
     /// The indexes that are made while records are written. Messages and times above include theirs.
-    pub(super) indexes: Vec<IndexForecast>,
+    pub indexes: Vec<IndexForecast>,
     /// Time from the arrival of the last record to the end of the epoch.
     #[serde(skip)]
     tail_s: f64,
+    /// Records of each receiver, by partition.
     #[serde(skip)]
-    loads: Vec<u64>,
+    pub loads: Vec<u64>,
+    /// Begin and duration of each renegotiation.
     #[serde(skip)]
-    rounds: Vec<(f64, f64)>,
+    pub rounds: Vec<(f64, f64)>,
 }
 
 /// The planned job on the modelled machine.
@@ -112,14 +137,11 @@ impl<'a> Simulation<'a> {
         Self { plan, records, options, job: MachineJob::new(options, records.schema.clone()), epochs: 0 }
     }
 
-    fn next_epoch(&mut self, indexes: &PlannedIndexes, advance: &mut dyn FnMut(u64)) -> Result<Forecast, Failure> {
+    fn next_epoch(&mut self, indexes: &PlannedIndexes, advance: &mut dyn FnMut(u64)) -> Result<Forecast> {
         let ranks = self.options.ranks;
         let mut records = self.records.of_job(self.epochs, ranks, self.plan.simulated_records(ranks));
         self.epochs += 1;
-        let report = self
-            .job
-            .run(&mut records, &mut |_, _, _| {}, advance)
-            .map_err(|error| Failure::Internal(error.to_string()))?;
+        let report = self.job.run(&mut records, &mut |_, _, _| {}, advance)?;
         let indexes = indexes.forecast(self.plan, ranks, &report)?;
         let forecast = Forecast::from_report(self.plan, &self.options, &self.records.schema, &report)?;
         Ok(forecast.with_indexes(self.plan, indexes))
@@ -128,7 +150,7 @@ impl<'a> Simulation<'a> {
 
 impl Forecast {
     /// Forecasts a job's first epoch without indexes.
-    pub(super) fn of(plan: &Plan, ranks: u32, records: &Records) -> Result<Self, Failure> {
+    pub(crate) fn of(plan: &Plan, ranks: u32, records: &Records) -> Result<Self> {
         Simulation::new(plan, ranks, records).next_epoch(&PlannedIndexes::default(), &mut |_| {})
     }
 
@@ -158,12 +180,7 @@ impl Forecast {
         }
     }
 
-    fn from_report(
-        plan: &Plan,
-        options: &MachineOptions,
-        schema: &Schema,
-        report: &MachineReport,
-    ) -> Result<Self, Failure> {
+    fn from_report(plan: &Plan, options: &MachineOptions, schema: &Schema, report: &MachineReport) -> Result<Self> {
         let (ranks, loads) = (options.ranks, report.loads());
         let receivers = loads.len() as u32;
         let (row_bytes, simulated) = (schema.row_bytes(), plan.simulated_records(ranks));
@@ -226,17 +243,8 @@ impl Forecast {
     }
 
     /// Returns whether the records are clustered by hash, so that no partition tables are negotiated.
-    pub(super) fn is_by_hash(&self) -> bool {
+    pub fn is_by_hash(&self) -> bool {
         self.clustering == Clustering::Hash.name()
-    }
-
-    /// Returns the data for the page's plots.
-    pub(super) fn plots(&self) -> ForecastPlots {
-        ForecastPlots {
-            title: format!("{} ranks on {} nodes", self.ranks, self.nodes),
-            loads: self.loads.clone(),
-            rounds: (!self.is_by_hash()).then(|| self.rounds.clone()),
-        }
     }
 }
 

@@ -1,48 +1,63 @@
 //! The run to forecast.
 
 use turbidite::runtime::MEMTABLES_PER_PART;
-use turbidite::runtime::machine::{Costs, Machine, MachineOptions, MachineReport};
 use turbidite::writer::THREADS_PER_CORE;
 use turbidite::{Clustering, Prior, Renegotiation, Routing};
 
-use super::program::Records;
-use crate::commands::feed::{FIRST_TURN, TURN_SHARE};
+use crate::machine::{Costs, Machine, MachineOptions, MachineReport};
+use crate::program::Records;
 
 /// The run to forecast.
 #[derive(Debug, Clone)]
-pub(super) struct Plan {
-    pub(super) machine: Machine,
-    pub(super) costs: Costs,
+pub struct Plan {
+    /// The model of the machine.
+    pub machine: Machine,
+    /// The costs of computation.
+    pub costs: Costs,
     /// Speed of a core, relative to the one that costs were fitted on.
-    pub(super) speed: f64,
+    pub speed: f64,
     /// Time of an ingest over its time in the model.
-    pub(super) time_factor: f64,
+    pub time_factor: f64,
     /// Size of a memtable of records in bytes.
-    pub(super) memtable_bytes: usize,
-    pub(super) receivers: Option<u32>,
-    pub(super) part_bytes: Option<u64>,
-    pub(super) pivots: u32,
-    pub(super) renegotiate: Option<u64>,
-    pub(super) prior: Prior,
-    pub(super) routing: Routing,
-    pub(super) rate: Option<f64>,
-    pub(super) records: u64,
-    pub(super) most_records: u64,
-    pub(super) seed: u64,
+    pub memtable_bytes: usize,
+    /// Number of ranks that receive an epoch. `None` for as many as its volume needs.
+    pub receivers: Option<u32>,
+    /// Size of a receiver's share of an epoch in bytes. `None` for that of some memtables.
+    pub part_bytes: Option<u64>,
+    /// Number of pivots per rank in a negotiation.
+    pub pivots: u32,
+    /// Records of a rank between two renegotiations. `None` for adaptive renegotiation.
+    pub renegotiate: Option<u64>,
+    /// The distribution of keys that an epoch begins with.
+    pub prior: Prior,
+    /// The routing of records.
+    pub routing: Routing,
+    /// Records per second that each rank appends. `None` if all exist at the start.
+    pub rate: Option<f64>,
+    /// Records of a rank's first append.
+    pub first_turn: u32,
+    /// Divisor of the records that a rank has appended, for the size of its next append.
+    pub turn_share: u64,
+    /// Records per rank and epoch.
+    pub records: u64,
+    /// Maximum number of records to simulate, over all ranks.
+    pub most_records: u64,
+    /// Seed of the random numbers.
+    pub seed: u64,
 }
 
 impl Plan {
     /// Returns the number of records per rank to simulate.
-    pub(super) fn simulated_records(&self, ranks: u32) -> u64 {
+    pub fn simulated_records(&self, ranks: u32) -> u64 {
         self.records.min((self.most_records / u64::from(ranks)).max(1))
     }
 
     /// Returns the number of epochs to simulate. Receivers that follow from a hash need no earlier epoch.
-    pub(super) fn epochs(&self, records: &Records) -> u64 {
+    pub fn epochs(&self, records: &Records) -> u64 {
         if self.prior == Prior::Last && records.clustering() != Clustering::Hash { 2 } else { 1 }
     }
 
-    pub(super) fn options(&self, ranks: u32, row_bytes: usize) -> MachineOptions {
+    pub(crate) fn options(&self, ranks: u32, row_bytes: usize) -> MachineOptions {
         let mut options = MachineOptions::new(self.machine, ranks, row_bytes, self.seed);
         options.costs = self.costs;
         options.memtable_bytes = self.memtable_bytes;
@@ -56,9 +71,9 @@ impl Plan {
         options.prior = self.prior;
         options.routing = self.routing;
         options.rows_per_s = self.rate.unwrap_or(f64::INFINITY);
-        options.append_rows = FIRST_TURN as u32;
+        options.append_rows = self.first_turn;
         if self.rate.is_none() {
-            options.append_share = TURN_SHARE;
+            options.append_share = self.turn_share;
         }
         if options.nodes() == 1 {
             // A job on one node is one process, in which only the receivers' mailboxes are bounded.
@@ -72,7 +87,7 @@ impl Plan {
 
 /// Returns the number of runs of `rows` records, of which the first part was simulated. A run is a full memtable, so
 /// the number of runs grows with the number of records. Every receiver has at least one run.
-pub(super) fn runs_of(
+pub(crate) fn runs_of(
     report: &MachineReport,
     options: &MachineOptions,
     row_bytes: usize,

@@ -5,22 +5,21 @@
 //! which is the measured time of its epochs over the modelled one. Storage is measured by itself, by plain writes and
 //! by epochs without records.
 
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
-use turbidite::random;
-use turbidite::runtime::machine::{Costs, Machine, Program, StorageModel};
 use turbidite::storage::{ALIGNMENT, FileSystem, Storage};
-use turbidite::{LocalJob, Prior, Schema, WriteOptions};
+use turbidite::{LocalJob, Prior, Schema, WriteOptions, random};
 
-use super::forecast::RunForecast;
-use super::indexes::PlannedIndexes;
-use super::plan::Plan;
-use super::program::Records;
-use crate::commands::feed::turn_records;
-use crate::failure::{Failure, FileContext};
+use crate::error::{FileContext, ForecastError, Result};
+use crate::forecast::RunForecast;
+use crate::indexes::PlannedIndexes;
+use crate::machine::{Costs, Machine, Program, StorageModel};
+use crate::plan::Plan;
+use crate::program::Records;
 
 /// Maximum size of an epoch for each core in bytes. The time of a record hardly depends on the size of larger epochs.
 const CORE_BYTES: u64 = 128 << 20;
@@ -49,33 +48,42 @@ const WRITES: usize = 3;
 
 /// What was measured on this machine.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Measurement {
+pub struct Measurement {
     /// Number of cores that took part.
-    pub(super) cores: usize,
+    pub cores: usize,
     /// Number of ranks of the measured job.
-    pub(super) ranks: u32,
+    pub ranks: u32,
     /// Speed of a core, relative to the one that the costs were fitted on.
-    pub(super) speed: f64,
+    pub speed: f64,
     /// Bandwidth of plain writes by all cores, in GB/s.
-    pub(super) node_storage_gb_per_s: f64,
+    pub node_storage_gb_per_s: f64,
     /// Time of a commit in milliseconds.
-    pub(super) commit_ms: f64,
+    pub commit_ms: f64,
     /// Size of the records of a measured epoch in bytes.
-    pub(super) epoch_bytes: u64,
+    pub epoch_bytes: u64,
     /// Median time of a measured epoch in seconds.
-    pub(super) epoch_s: f64,
+    pub epoch_s: f64,
     /// Median processor time of a measured epoch in seconds.
-    pub(super) processor_s: f64,
+    pub processor_s: f64,
     /// Time of the same epoch in the model, with the measured speed and storage, in seconds.
-    pub(super) model_s: f64,
+    pub model_s: f64,
     /// Time of the epoch over its time in the model.
-    pub(super) time_factor: f64,
+    pub time_factor: f64,
 }
 
 impl Measurement {
     /// Measures this machine in a folder of its own below `folder`, with records like those of the run. `costs` are
-    /// those of a core of speed 1.
-    pub(super) fn of(folder: &Path, records: &Records, plan: &Plan, costs: Costs) -> Result<Self, Failure> {
+    /// those of a core of speed 1. `turn_records` returns the size of a rank's next append after so many records.
+    ///
+    /// # Errors
+    /// If the folder cannot be written to.
+    pub fn of(
+        folder: &Path,
+        records: &Records,
+        plan: &Plan,
+        costs: Costs,
+        turn_records: fn(u64) -> usize,
+    ) -> Result<Self> {
         let scratch = Scratch::create(folder)?;
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let (ranks_per_node, cores_per_node) = (plan.machine.ranks_per_node, plan.machine.cores_per_node.max(1));
@@ -85,7 +93,7 @@ impl Measurement {
         let (ranks, rows) = (ranks as u32, plan.records.min(most_rows).max(1));
         let bytes_per_s = write_bytes_per_s(scratch.path(), cores)?;
         let commit_s = commit_s(scratch.path(), &records.schema)?;
-        let job = MeasuredJob::run(scratch.path(), records, (ranks, rows), cores)?;
+        let job = MeasuredJob::run(scratch.path(), records, (ranks, rows), cores, turn_records)?;
         let machine = Machine {
             cores_per_node: cores as u32,
             storage: StorageModel {
@@ -112,7 +120,7 @@ impl Measurement {
         };
         let forecast = |plan: &Plan| {
             let run = RunForecast::of(plan, ranks, records, &PlannedIndexes::default(), &mut |_| {})?;
-            Ok::<_, Failure>(run.steady.unwrap_or(run.first))
+            Ok::<_, ForecastError>(run.steady.unwrap_or(run.first))
         };
         let speed = forecast(&modelled)?.processor_s / job.processor_s;
         let model_s = forecast(&Plan { costs: costs.faster(speed), speed, ..modelled })?.ingest_s;
@@ -135,7 +143,7 @@ impl Measurement {
 struct Scratch(PathBuf);
 
 impl Scratch {
-    fn create(folder: &Path) -> Result<Self, Failure> {
+    fn create(folder: &Path) -> Result<Self> {
         let path = folder.join(format!("turbidite-measure-{}", std::process::id()));
         std::fs::create_dir(&path).on_file("create", &path)?;
         Ok(Self(path))
@@ -162,7 +170,13 @@ struct MeasuredJob {
 }
 
 impl MeasuredJob {
-    fn run(folder: &Path, records: &Records, (ranks, rows): (u32, u64), cores: usize) -> Result<Self, Failure> {
+    fn run(
+        folder: &Path,
+        records: &Records,
+        (ranks, rows): (u32, u64),
+        cores: usize,
+        turn_records: fn(u64) -> usize,
+    ) -> Result<Self> {
         let schema = &*records.schema;
         let shares = fill(records, (ranks, rows), cores);
         let job = LocalJob::open(folder.join("dataset"), schema.clone(), WriteOptions::new(ranks))?;
@@ -173,7 +187,7 @@ impl MeasuredJob {
             job.expect_rows(rows * u64::from(ranks));
             let (begun, before) = (Instant::now(), processor_time());
             job.begin_epoch(epoch)?;
-            append(&job, schema, &shares, cores)?;
+            append(&job, &shares, cores, turn_records)?;
             job.end_epoch()?;
             if epoch > 0 {
                 epoch_s.push(begun.elapsed().as_secs_f64());
@@ -186,7 +200,7 @@ impl MeasuredJob {
 }
 
 /// Measures the time of an epoch of one rank without records, in seconds: a part, a manifest, and a commit.
-fn commit_s(folder: &Path, schema: &Schema) -> Result<f64, Failure> {
+fn commit_s(folder: &Path, schema: &Schema) -> Result<f64> {
     let job = LocalJob::open(folder.join("commits"), schema.clone(), WriteOptions::new(1))?;
     let times = (0..EMPTY_EPOCHS).map(|epoch| {
         let begun = Instant::now();
@@ -194,7 +208,7 @@ fn commit_s(folder: &Path, schema: &Schema) -> Result<f64, Failure> {
         job.end_epoch()?;
         Ok(begun.elapsed().as_secs_f64())
     });
-    let times = times.collect::<Result<Vec<_>, Failure>>()?;
+    let times = times.collect::<Result<Vec<_>>>()?;
     job.close()?;
     Ok(median(times))
 }
@@ -231,7 +245,8 @@ fn scramble(seed: u64, bytes: &mut [u8]) {
 }
 
 /// Appends an epoch. The ranks take turns on as many threads as there are cores, as in `ingest`.
-fn append(job: &LocalJob, schema: &Schema, shares: &[Vec<u8>], cores: usize) -> Result<(), Failure> {
+fn append(job: &LocalJob, shares: &[Vec<u8>], cores: usize, turn_records: fn(u64) -> usize) -> Result<()> {
+    let schema = &job.descriptor().schema;
     let row_bytes = schema.row_bytes();
     let append_shares = |thread: usize| {
         let mut rests: Vec<(u32, &[u8])> =
@@ -242,7 +257,7 @@ fn append(job: &LocalJob, schema: &Schema, shares: &[Vec<u8>], cores: usize) -> 
             for (rank, rest) in &mut rests {
                 let (turn, later) = rest.split_at(turn_bytes.min(rest.len()));
                 *rest = later;
-                job.append(*rank, &schema.views(turn)?)?;
+                job.append(*rank, &schema.views(turn).map_err(turbidite::Error::from)?)?;
             }
             appended += (turn_bytes / row_bytes) as u64;
         }
@@ -251,14 +266,12 @@ fn append(job: &LocalJob, schema: &Schema, shares: &[Vec<u8>], cores: usize) -> 
     std::thread::scope(|scope| {
         let append_shares = &append_shares;
         let threads: Vec<_> = (0..cores).map(|thread| scope.spawn(move || append_shares(thread))).collect();
-        threads.into_iter().try_for_each(|thread| {
-            thread.join().unwrap_or_else(|_| Err(Failure::Internal("a thread that appends records panicked".into())))
-        })
+        threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
     })
 }
 
 /// Measures the bandwidth of plain writes by one thread a core, each to a file of its own, as parts are written.
-fn write_bytes_per_s(folder: &Path, cores: usize) -> Result<f64, Failure> {
+fn write_bytes_per_s(folder: &Path, cores: usize) -> Result<f64> {
     let blocks = ((CORE_WRITE_BYTES * cores as u64).min(MOST_BYTES) / cores as u64).div_ceil(BLOCK_BYTES as u64);
     let mut memory = vec![0; BLOCK_BYTES + ALIGNMENT];
     scramble(1, &mut memory);
@@ -278,9 +291,7 @@ fn write_bytes_per_s(folder: &Path, cores: usize) -> Result<f64, Failure> {
         std::thread::scope(|scope| {
             let write_file = &write_file;
             let threads: Vec<_> = paths.iter().map(|path| scope.spawn(move || write_file(path))).collect();
-            threads.into_iter().try_for_each(|thread| {
-                thread.join().unwrap_or_else(|_| Err(Failure::Internal("a thread that writes panicked".into())))
-            })
+            threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
         })?;
         rates.push((blocks * BLOCK_BYTES as u64 * cores as u64) as f64 / begun.elapsed().as_secs_f64());
         paths.iter().try_for_each(|path| std::fs::remove_file(path).on_file("remove", path))?;

@@ -1,13 +1,10 @@
 //! Extrapolates the size of a manifest from an encoded sample.
 
-use uuid::Uuid;
-
-use crate::error::Result;
-use crate::format::{
-    ColumnStatistics, EpochManifest, EpochStatistics, PageDirectory, PartEntry, PartId, RowGroupEntry,
-    RunKind,
+use turbidite::format::{
+    ColumnStatistics, EpochManifest, EpochStatistics, PageDirectory, PartEntry, PartId, RowGroupEntry, RunKind,
 };
-use crate::schema::{Clustering, Schema};
+use turbidite::{Clustering, Column, KeyOrder, Result, Schema};
+use uuid::Uuid;
 
 /// Number of parts and row groups in the encoded sample.
 const SAMPLED: u32 = 256;
@@ -31,8 +28,8 @@ pub fn manifest_bytes(schema: &Schema, parts: u64, row_groups: u64) -> Result<u6
 fn encoded_bytes(schema: &Schema, parts: u32, row_groups: u32) -> Result<u64> {
     // The list of parts is text, so the sample's numbers have as many digits as those of large jobs.
     let part = |number: u32| PartId { rank: 100_000 + number, roll: 0 };
-    let summary = |column: &crate::schema::Column| ColumnStatistics {
-        range: crate::schema::KeyOrder::new(column.data_type).map(crate::schema::KeyOrder::extremes),
+    let summary = |column: &Column| ColumnStatistics {
+        range: KeyOrder::new(column.data_type).map(KeyOrder::extremes),
         nan_count: 0,
     };
     let by_hash = schema.clustering() == Clustering::Hash;

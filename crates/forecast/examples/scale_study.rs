@@ -1,7 +1,7 @@
 //! Measures how the product's engines scale on a modelled cluster, with up to 131,072 virtual ranks.
 //!
 //! ```text
-//! cargo run --release --example scale_study -- [ranks=64,512,4096] [records=2000] [per-node=128] [row=12] [tables=7]
+//! cargo run --release -p turbidite-forecast --example scale_study -- [ranks=64,512,4096] [records=2000] [per-node=128] [row=12] [tables=7]
 //!     [pivots=512] [receivers=all] [part-bytes=0] [routing=hops|direct] [millis=40] [key=range|hash] [epochs=1]
 //!     [prior=last|none] [json]
 //! ```
@@ -15,11 +15,10 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use turbidite::format::EpochStatistics;
-use turbidite::random;
-use turbidite::runtime::machine::{Machine, MachineJob, MachineOptions, MachineReport, Program};
-use turbidite::shuffle::{Channel, Prior};
-use turbidite::{Clustering, Column, DataType, Renegotiation, Routing, Schema};
+use turbidite::{
+    Channel, Clustering, Column, DataType, EpochStatistics, Prior, Renegotiation, Routing, Schema, random,
+};
+use turbidite_forecast::machine::{Machine, MachineJob, MachineOptions, MachineReport, Program};
 
 struct Study {
     ranks: Vec<u32>,

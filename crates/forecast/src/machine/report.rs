@@ -1,7 +1,8 @@
 //! The results of an epoch on a modelled machine.
 
 use super::storage_model::Stored;
-use crate::shuffle::{Channel, ControlPurpose, EngineStatistics};
+use turbidite::Channel;
+use turbidite::shuffle::{ControlPurpose, EngineStatistics};
 
 /// Numbers of messages and their bytes, over all ranks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -4,16 +4,18 @@
 //! that they have stored, as fast as the records were stored. The engines of both stages run one after the other here,
 //! and their processor time is added up.
 
-use serde::Serialize;
-use turbidite::format::EpochStatistics;
-use turbidite::random;
-use turbidite::runtime::ENTRY_OUTBOX_BYTES;
-use turbidite::runtime::machine::{Costs, MachineJob, MachineReport, Program};
-use turbidite::{Clustering, Column, DataType, IndexDefinition, Schema, SecondaryIndex, WriteOptions};
+use std::sync::Arc;
 
-use super::plan::{Plan, runs_of};
-use super::program::{Keys, TracedColumn};
-use crate::failure::Failure;
+use serde::Serialize;
+use turbidite::runtime::ENTRY_OUTBOX_BYTES;
+use turbidite::{
+    Clustering, Column, DataType, EpochStatistics, IndexDefinition, Schema, SecondaryIndex, WriteOptions, random,
+};
+
+use crate::error::{Result, refused};
+use crate::machine::{Costs, MachineJob, MachineReport, Program};
+use crate::plan::{Plan, runs_of};
+use crate::program::{Keys, TracedColumn};
 
 /// Number of entries that a rank appends at a time, as it receives them.
 const PIECE_ROWS: u32 = 2048;
@@ -32,7 +34,7 @@ const FEED_BYTES: u64 = 512 << 10;
 
 /// The indexes to forecast, with the values that they are made of.
 #[derive(Debug, Default)]
-pub(super) struct PlannedIndexes {
+pub struct PlannedIndexes {
     planned: Vec<PlannedIndex>,
 }
 
@@ -40,40 +42,50 @@ pub(super) struct PlannedIndexes {
 struct PlannedIndex {
     definition: SecondaryIndex,
     /// The values and the schema of the entries. Absent for a bitmap index.
-    entries: Option<(Keys, std::sync::Arc<Schema>)>,
+    entries: Option<(Keys, Arc<Schema>)>,
 }
 
 /// The forecast of one index of an epoch.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct IndexForecast {
-    pub(super) definition: String,
+pub struct IndexForecast {
+    /// The definition, as for `ingest`.
+    pub definition: String,
     /// Number of entries: of rows, in a bitmap index.
-    pub(super) entries: u64,
+    pub entries: u64,
     /// Size of the index in files.
-    pub(super) bytes: u64,
-    pub(super) files: u64,
-    pub(super) runs: u64,
-    pub(super) messages: u64,
-    pub(super) tables: u32,
-    pub(super) load_imbalance: f64,
+    pub bytes: u64,
+    /// Files of the index.
+    pub files: u64,
+    /// Runs of entries.
+    pub runs: u64,
+    /// Messages of the second stage.
+    pub messages: u64,
+    /// Partition tables of the second stage.
+    pub tables: u32,
+    /// Standard deviation of the receivers' entries over their mean.
+    pub load_imbalance: f64,
     /// Memory of a rank.
-    pub(super) memory_bytes: u64,
-    pub(super) processor_s: f64,
+    pub memory_bytes: u64,
+    /// Processor time of all ranks.
+    pub processor_s: f64,
     /// Time from a rank's last entry to the end of the index's epoch.
     #[serde(skip)]
-    pub(super) tail_s: f64,
+    pub(crate) tail_s: f64,
 }
 
 impl PlannedIndexes {
     /// Plans indexes of the columns that `column` returns: their values if there is a trace, or else their types.
-    pub(super) fn new(
+    ///
+    /// # Errors
+    /// If an index is named twice or is not built during ingest; the errors of `column`.
+    pub fn new<E: From<turbidite::Error>>(
         definitions: &[SecondaryIndex],
-        mut column: impl FnMut(&str, bool) -> Result<TracedColumn, Failure>,
-    ) -> Result<Self, Failure> {
+        mut column: impl FnMut(&str, bool) -> Result<TracedColumn, E>,
+    ) -> Result<Self, E> {
         let mut planned = Vec::new();
         for definition in definitions {
             if planned.iter().any(|other: &PlannedIndex| other.definition.name() == definition.name()) {
-                return Err(Failure::Usage(format!("--index: '{}' is named twice", definition.name())));
+                return Err(refused("--index", format!("'{}' is named twice", definition.name())).into());
             }
             definition.check_in_situ().map_err(turbidite::Error::from)?;
             let entries = match definition {
@@ -81,7 +93,7 @@ impl PlannedIndexes {
                 SecondaryIndex::Entries(entries) => {
                     let values = column(entries.column(), true)?;
                     let carried = entries.carried().iter().map(|name| Ok(column(name, false)?.data_type));
-                    let schema = schema_of(entries, values.data_type, &carried.collect::<Result<Vec<_>, Failure>>()?)?;
+                    let schema = schema_of(entries, values.data_type, &carried.collect::<Result<Vec<_>, E>>()?)?;
                     Some((values.keys(), schema))
                 }
                 SecondaryIndex::Bitmap(bitmap) => {
@@ -95,19 +107,14 @@ impl PlannedIndexes {
     }
 
     /// Returns the options of a job with these indexes, from which the memory of each follows.
-    pub(super) fn options(&self, ranks: u32) -> WriteOptions {
+    pub fn options(&self, ranks: u32) -> WriteOptions {
         let mut options = WriteOptions::new(ranks);
         options.indexes = self.planned.iter().map(|planned| planned.definition.clone()).collect();
         options
     }
 
     /// Forecasts the indexes of an epoch whose records have been simulated.
-    pub(super) fn forecast(
-        &self,
-        plan: &Plan,
-        ranks: u32,
-        records: &MachineReport,
-    ) -> Result<Vec<IndexForecast>, Failure> {
+    pub(crate) fn forecast(&self, plan: &Plan, ranks: u32, records: &MachineReport) -> Result<Vec<IndexForecast>> {
         let options = self.options(ranks);
         let rows = plan.records * u64::from(ranks);
         let of_index = |planned: &PlannedIndex| match (&planned.definition, &planned.entries) {
@@ -115,7 +122,7 @@ impl PlannedIndexes {
                 let values = rows * bitmap.columns().len() as u64;
                 let mut alone = WriteOptions::new(ranks);
                 alone.indexes.push(planned.definition.clone());
-                Ok(IndexForecast {
+                Some(Ok(IndexForecast {
                     definition: planned.definition.to_string(),
                     entries: rows,
                     bytes: (values as f64 * BIN_BYTES) as u64,
@@ -127,37 +134,34 @@ impl PlannedIndexes {
                     memory_bytes: alone.index_memory_bytes() as u64,
                     processor_s: values as f64 * Costs::BIN_NS / plan.speed / 1e9,
                     tail_s: 0.0,
-                })
+                }))
             }
             (definition, Some((keys, schema))) => {
                 let entries = Entries { keys, schema, records, seed: plan.seed };
-                entries.forecast(definition.to_string(), plan, ranks, &options)
+                Some(entries.forecast(definition.to_string(), plan, ranks, &options))
             }
-            (definition, None) => Err(Failure::Internal(format!("index {definition} has no entries"))),
+            // Not built during ingest, and refused above.
+            (_, None) => None,
         };
-        self.planned.iter().map(of_index).collect()
+        self.planned.iter().filter_map(of_index).collect()
     }
 }
 
 /// Returns the schema of the entries of an index, like that of its dataset.
-fn schema_of(
-    definition: &IndexDefinition,
-    value: DataType,
-    carried: &[DataType],
-) -> Result<std::sync::Arc<Schema>, Failure> {
+fn schema_of(definition: &IndexDefinition, value: DataType, carried: &[DataType]) -> turbidite::Result<Arc<Schema>> {
     let mut columns =
         vec![Column::new("key", value), Column::new("part", DataType::U32), Column::new("row", DataType::U32)];
     let carried = carried.iter().enumerate();
     columns.extend(carried.map(|(number, data_type)| Column::new(format!("carried{number}"), *data_type)));
     let by_hash = definition.clustering() == Clustering::Hash;
     let schema = Schema::new(columns, if by_hash { "hash:key" } else { "key" });
-    Ok(std::sync::Arc::new(schema.map_err(turbidite::Error::from)?))
+    Ok(Arc::new(schema.map_err(turbidite::Error::from)?))
 }
 
 /// The entries that ranks make of the records that they have stored.
 struct Entries<'a> {
     keys: &'a Keys,
-    schema: &'a std::sync::Arc<Schema>,
+    schema: &'a Arc<Schema>,
     records: &'a MachineReport,
     seed: u64,
 }
@@ -180,14 +184,8 @@ impl Program for Entries<'_> {
 }
 
 impl Entries<'_> {
-    fn forecast(
-        mut self,
-        definition: String,
-        plan: &Plan,
-        ranks: u32,
-        stages: &WriteOptions,
-    ) -> Result<IndexForecast, Failure> {
-        let schema = std::sync::Arc::clone(self.schema);
+    fn forecast(mut self, definition: String, plan: &Plan, ranks: u32, stages: &WriteOptions) -> Result<IndexForecast> {
+        let schema = Arc::clone(self.schema);
         let row_bytes = schema.row_bytes();
         let scale = plan.records as f64 / plan.simulated_records(ranks) as f64;
         let most = (0..ranks).map(|rank| self.rows(rank)).max().unwrap_or(0);
@@ -204,9 +202,8 @@ impl Entries<'_> {
         // Entries come as the records are stored.
         options.rows_per_s = most as f64 / self.records.arrived_s.max(1e-9);
         (options.append_rows, options.append_share) = (PIECE_ROWS, 0);
-        let mut job = MachineJob::new(options, std::sync::Arc::clone(&schema));
-        let report =
-            job.run(&mut self, &mut |_, _, _| {}, &mut |_| {}).map_err(|error| Failure::Internal(error.to_string()))?;
+        let mut job = MachineJob::new(options, Arc::clone(&schema));
+        let report = job.run(&mut self, &mut |_, _, _| {}, &mut |_| {})?;
         let entries = plan.records * u64::from(ranks);
         let pages = entries.div_ceil(PAGE_ROWS[usize::from(by_hash)]) * schema.columns().len() as u64;
         let filters = (report.stored.filter_bytes as f64 * scale) as u64;

@@ -108,7 +108,7 @@ impl Background {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::machine::Machine;
+    use crate::machine::Machine;
 
     fn background(ranks: u32, per_node: u32, threads: u32) -> Background {
         let options = MachineOptions::new(Machine::cluster(per_node), ranks, 12, 1);

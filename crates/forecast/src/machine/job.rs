@@ -12,12 +12,9 @@ use super::processors::Processors;
 use super::report::{MachineReport, RankBytes, Round};
 use super::storage_model::Store;
 use super::virtual_rank::{Arrivals, Awaited, VirtualRank};
-use crate::format::RunKind;
-use crate::partition::TableCache;
-use crate::schema::{Schema, SchemaError};
-use crate::shuffle::{
-    Action, Engine, EngineOptions, EngineStatistics, Event, MessageError, Progress, Timeouts, Topology,
-};
+use turbidite::partition::TableCache;
+use turbidite::shuffle::{Action, Engine, EngineOptions, EngineStatistics, Event, Progress, Timeouts};
+use turbidite::{MessageError, RunKind, Schema, SchemaError, Topology};
 
 /// The records that the ranks' programs append.
 pub trait Program {

@@ -2,59 +2,59 @@
 
 use std::sync::Arc;
 
-use clap::ValueEnum;
-use serde::Serialize;
-use turbidite::random;
-use turbidite::runtime::machine::Program;
-use turbidite::{ClusterKey, Clustering, Column, DataType, Schema, Value};
+use turbidite::{ClusterKey, Clustering, Column, DataType, Schema, Value, random};
 
-use crate::failure::Failure;
+use crate::error::{Result, refused};
+use crate::machine::Program;
 
 /// Maximum number of keys that are read from a trace.
-pub(super) const MOST_TRACED: usize = 4_000_000;
+pub const MOST_TRACED: usize = 4_000_000;
 
 /// Number of columns of four bytes beside the key that records have without a trace, as far as there is room. Further
 /// bytes are one column.
 const FLOATS: usize = 15;
 
 /// Distributions of keys.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Distribution {
-    /// Uniform from 0 to 1
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Distribution {
+    /// Uniform from 0 to 1.
     Uniform,
-    /// Normal around 0
+    /// Normal around 0.
     Normal,
-    /// Lognormal, like particle energies: most are small, with a thin tail of large ones
+    /// Lognormal, like particle energies: most are small, with a thin tail of large ones.
     Lognormal,
-    /// Half of all keys are 0, the others lognormal
+    /// Half of all keys are 0, the others lognormal.
     HalfZero,
 }
 
 /// The source of keys.
 #[derive(Debug)]
-pub(super) enum Keys {
+pub enum Keys {
+    /// Random keys of a distribution.
     Named(Distribution),
     /// Random ids of 64 bits.
     Ids,
     /// Packed keys in the order of the trace, of one column or several.
     Traced {
+        /// The types of the columns.
         types: Vec<DataType>,
+        /// The values, row by row.
         values: Vec<u8>,
     },
 }
 
 /// A column of the records that an index is made of.
 #[derive(Debug)]
-pub(super) struct TracedColumn {
-    pub(super) data_type: DataType,
+pub struct TracedColumn {
+    /// The type of the values.
+    pub data_type: DataType,
     /// Packed values, in the order of the trace. Empty without a trace.
-    pub(super) values: Vec<u8>,
+    pub values: Vec<u8>,
 }
 
 impl TracedColumn {
     /// Returns the values as keys: random ids without a trace.
-    pub(super) fn keys(self) -> Keys {
+    pub(crate) fn keys(self) -> Keys {
         let Self { data_type, values } = self;
         if values.is_empty() { Keys::Ids } else { Keys::Traced { types: vec![data_type], values } }
     }
@@ -62,7 +62,7 @@ impl TracedColumn {
 
 impl Keys {
     /// Appends the key that belongs to 64 random bits.
-    pub(super) fn at_random(&self, random: u64, out: &mut Vec<u8>) {
+    pub(crate) fn at_random(&self, random: u64, out: &mut Vec<u8>) {
         match self {
             Self::Named(distribution) => out.extend_from_slice(&(distribution.key(random) as f32).to_le_bytes()),
             Self::Ids => out.extend_from_slice(&random.to_le_bytes()),
@@ -77,11 +77,11 @@ impl Keys {
 
 /// A generator of records.
 #[derive(Debug)]
-pub(super) struct Records {
+pub struct Records {
     keys: Keys,
     /// The keys of the second epoch, if they are not those of the first one, or other random numbers.
     next_keys: Option<Keys>,
-    pub(super) schema: Arc<Schema>,
+    pub(crate) schema: Arc<Schema>,
     drift: f64,
     seed: u64,
 }
@@ -89,14 +89,17 @@ pub(super) struct Records {
 impl Records {
     /// Creates a generator of records with these keys, by which the records are clustered, and with further columns of
     /// the types `others`, as far as there is room for them.
-    pub(super) fn new(
+    ///
+    /// # Errors
+    /// If a record of `record_bytes` has no room for the key, or the keys cannot cluster records.
+    pub fn new(
         keys: Keys,
         clustering: Clustering,
         record_bytes: usize,
         others: &[DataType],
         drift: f64,
         seed: u64,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self> {
         let types = match &keys {
             Keys::Named(_) => vec![DataType::F32],
             Keys::Ids => vec![DataType::U64],
@@ -104,7 +107,7 @@ impl Records {
         };
         let width = width_of(&types);
         if record_bytes < width {
-            return Err(Failure::Usage(format!("--record-bytes: must be at least {width}, the size of the key")));
+            return Err(refused("--record-bytes", format!("must be at least {width}, the size of the key")).into());
         }
         let named = |(number, data_type): (usize, &DataType)| Column::new(format!("key{number}"), *data_type);
         let mut columns: Vec<Column> = types.iter().enumerate().map(named).collect();
@@ -124,23 +127,23 @@ impl Records {
             let bytes = rest.min(turbidite::MAX_FIXED_BYTES as usize);
             add(DataType::FixedBytes(bytes as u32), &mut rest);
         }
-        let schema = Arc::new(Schema::new(columns, &key.to_string())?);
+        let schema = Arc::new(Schema::new(columns, &key.to_string()).map_err(turbidite::Error::from)?);
         Ok(Self { keys, next_keys: None, schema, drift, seed })
     }
 
     /// Returns the types of the columns beside the key if nothing is known of them: floats, as in most dumps. Costs of
     /// records grow with their columns.
-    pub(super) fn usual_columns() -> Vec<DataType> {
+    pub fn usual_columns() -> Vec<DataType> {
         vec![DataType::F32; FLOATS]
     }
 
     /// Returns the generator with these keys in the second epoch. `None` if a trace has no other ones.
-    pub(super) fn followed_by(self, keys: Option<Keys>) -> Self {
+    pub fn followed_by(self, keys: Option<Keys>) -> Self {
         Self { next_keys: keys, ..self }
     }
 
     /// Returns the size of the key in bytes, which is at the beginning of a record.
-    pub(super) fn key_bytes(&self) -> usize {
+    pub(crate) fn key_bytes(&self) -> usize {
         match &self.keys {
             Keys::Named(_) => DataType::F32.width(),
             Keys::Ids => DataType::U64.width(),
@@ -149,12 +152,12 @@ impl Records {
     }
 
     /// Returns how the records are clustered.
-    pub(super) fn clustering(&self) -> Clustering {
+    pub fn clustering(&self) -> Clustering {
         self.schema.clustering()
     }
 
     /// Returns the records of the first or second epoch of a job of `ranks` ranks with `records` records each.
-    pub(super) fn of_job(&self, epoch: u64, ranks: u32, records: u64) -> JobRecords<'_> {
+    pub(crate) fn of_job(&self, epoch: u64, ranks: u32, records: u64) -> JobRecords<'_> {
         JobRecords { records: self, epoch, ranks, rows: records }
     }
 
@@ -241,7 +244,7 @@ fn mix(place: u64) -> u64 {
 
 /// The records of one job.
 #[derive(Debug)]
-pub(super) struct JobRecords<'a> {
+pub(crate) struct JobRecords<'a> {
     records: &'a Records,
     epoch: u64,
     ranks: u32,

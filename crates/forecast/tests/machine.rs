@@ -1,15 +1,23 @@
 //! Tests of the engines of up to thousands of virtual ranks on a modelled machine: no record is lost, and memory and
 //! traffic grow with the job as designed.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use turbidite::format::{EpochStatistics, RunKind};
-use turbidite::runtime::machine::{Machine, MachineJob, MachineOptions, MachineReport, Program};
-use turbidite::{Column, DataType, Prior, Renegotiation, Routing, Schema};
+use turbidite::{Column, DataType, EpochStatistics, Prior, Renegotiation, Routing, RunKind, Schema};
+use turbidite_forecast::machine::{Machine, MachineJob, MachineOptions, MachineReport, Program};
 
-use crate::support::sweeps::{is_whole, taken};
-use crate::support::virtual_ranks::{bits, recognized, rows, schema, schema_by_hash};
+#[allow(dead_code, reason = "tests of the core share it")]
+#[path = "../../core/tests/integration/support/sweeps.rs"]
+mod sweeps;
+#[allow(dead_code, reason = "tests of the core share it")]
+#[path = "../../core/tests/integration/support/virtual_ranks.rs"]
+mod virtual_ranks;
+
+use sweeps::{is_whole, taken};
+use virtual_ranks::{bits, clustered_by, recognized, rows, schema};
 
 struct Drifting(u64);
 
@@ -147,7 +155,7 @@ fn ids_by_hash_arrive_once_and_without_a_table() {
         let mut options = options(ranks, per_node, 5);
         (options.held, options.credit_timeout_ns) = ([u16::MAX, 2, 2, 2], if ranks == 7 { 1e3 } else { 1e9 });
         let mut places = BTreeMap::new();
-        let mut job = MachineJob::new(options, schema_by_hash());
+        let mut job = MachineJob::new(options, clustered_by("hash:id"));
         let deliver = &mut |rank, kind, rows: &[u8]| {
             assert!(matches!(kind, RunKind::Regular | RunKind::Unordered), "{kind:?}");
             for row in rows.chunks_exact(12) {

@@ -3,9 +3,8 @@
 use super::options::Time;
 use super::report::RankBytes;
 use super::storage_model::Store;
-use crate::format::RunKind;
-use crate::schema::{Schema, Value};
-use crate::shuffle::{Backpressure, Engine, Receiver, Timeouts};
+use turbidite::shuffle::{Backpressure, Engine, Receiver, Timeouts};
+use turbidite::{RunKind, Schema, Value};
 
 /// The state of a virtual rank.
 #[derive(Debug)]
