@@ -290,11 +290,10 @@ sim-variants: ## Break the product in many ways, and see the simulation catch ea
 	@$(RUN) 'broken variants' -- $(PYTHON) tools/sim_variants.py $(ARGS)
 
 .PHONY: check
-check: ## Check format, comments, words, simulation variants, lints, documentation, public interface and layer rules
+check: ## Check format, words, simulation variants, lints, documentation, public interface and layer rules
 	$(CARGO) fmt --all --check
 	$(PYTHON) tools/check_layers.py
 	$(PYTHON) tools/check_cycles.py
-	$(PYTHON) tools/check_comments.py
 	$(PYTHON) tools/check_words.py
 	$(PYTHON) tools/sim_variants.py --check
 	@$(TIMES) stage check clippy -- $(CARGO) clippy $(RELEASE) --workspace --all-targets -- -D warnings
@@ -314,9 +313,8 @@ documentation:
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc $(RELEASE) --workspace --no-deps --lib --quiet
 
 .PHONY: fmt
-fmt: ## Format the code, and wrap its comments
+fmt: ## Format the code
 	$(CARGO) fmt --all
-	$(PYTHON) tools/check_comments.py --fix
 
 .PHONY: bench
 # Parts of the benchmark need environments of their own: openPMD-viewer, and key-value stores.
