@@ -58,7 +58,7 @@ struct Tuning {
     #[arg(long, value_name = "N", hide_short_help = true)]
     page_rows: Option<u32>,
     /// Row groups per run
-    #[arg(long, value_name = "N", hide_short_help = true)]
+    #[arg(long, value_name = "N", hide = true)]
     row_groups_per_run: Option<u32>,
 }
 

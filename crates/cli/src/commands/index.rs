@@ -47,9 +47,9 @@ struct Add {
     dataset: PathBuf,
     /// COLUMN is sorted, and finds ranges and single values; hash:COLUMN finds single values. Each ',with=COLUMN' after
     /// it also stores another column: queries that use only indexed and stored columns read no records. bitmap:A,B,…
-    /// answers conditions on several columns, in bins whose edges have at most 2 digits, or precision=DIGITS;
-    /// encoding=bytes, slices or runs forces an encoding. space:X,Y or space:X,Y,Z copies the records, clustered by
-    /// these coordinates, with levels of detail. overview copies the highest level
+    /// answers conditions on several columns, in bins whose edges have at most 2 digits, or precision=DIGITS. space:X,Y
+    /// or space:X,Y,Z copies the records, clustered by these coordinates, with levels of detail. overview copies the
+    /// highest level
     #[arg(value_name = "COLUMN[,with=COLUMN…]|bitmap:A,B,…[,precision=DIGITS]|space:X,Y[,Z]|overview")]
     definition: String,
     /// Levels of detail of space:X,Y,Z above level 0, 1 to 6, each an eighth of the one below [default: 3]

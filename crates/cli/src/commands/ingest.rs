@@ -240,16 +240,16 @@ struct Tuning {
     #[arg(long, value_name = "N", hide_short_help = true)]
     page_rows: Option<u32>,
     /// Row groups per run
-    #[arg(long, value_name = "N", hide_short_help = true)]
+    #[arg(long, value_name = "N", hide = true)]
     row_groups_per_run: Option<u32>,
     /// Row groups per file, after which a receiver starts another one
-    #[arg(long, value_name = "N", hide_short_help = true)]
+    #[arg(long, value_name = "N", hide = true)]
     row_groups_per_part: Option<u32>,
     /// Credit: batches of 32 KiB that may be queued at a receiver
-    #[arg(long, value_name = "N", hide_short_help = true)]
+    #[arg(long, value_name = "N", hide = true)]
     credit: Option<usize>,
     /// Milliseconds that a rank waits for a receiver before it stores records itself, unordered (spills)
-    #[arg(long, value_name = "MS", hide_short_help = true)]
+    #[arg(long, value_name = "MS", hide = true)]
     patience: Option<u64>,
     /// Under mpiexec, send records straight to their receivers, not through one rank of each node
     #[arg(long, hide_short_help = true)]

@@ -1,4 +1,4 @@
-//! The definition of a bitmap index: its columns, the precision of its bins, and how the bins of rows are stored.
+//! The definition of a bitmap index: its columns, and the precision of its bins.
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,8 +20,7 @@ const MOST_PRECISION: u32 = 4;
 /// Maximum length of a definition in bytes, since it is the name of a folder.
 const MOST_NAME_BYTES: usize = 200;
 
-/// The columns of a bitmap index, and the precision of its bins. `encoding=bytes`, `slices` or `runs` stores the bins
-/// of rows in one way, for comparison; otherwise each row group has whatever is smallest.
+/// The columns of a bitmap index, and the precision of its bins.
 ///
 /// ```
 /// use turbidite::BitmapDefinition;
@@ -34,6 +33,7 @@ const MOST_NAME_BYTES: usize = 200;
 pub struct BitmapDefinition {
     columns: Vec<String>,
     precision: u32,
+    /// The only encoding of the bins of rows. `None` for the smallest of each row group.
     encoding: Option<Encoding>,
 }
 
@@ -116,7 +116,7 @@ impl BitmapDefinition {
 impl FromStr for BitmapDefinition {
     type Err = Error;
 
-    /// Parses `bitmap:COLUMN,…[,precision=DIGITS][,encoding=NAME]`.
+    /// Parses `bitmap:COLUMN,…[,precision=DIGITS]`. Tests force an encoding by `,encoding=NAME`.
     fn from_str(text: &str) -> Result<Self, Error> {
         let wrong = |what: String| Error::from(UsageError::Option { option: "index", what });
         let listed = text.strip_prefix(Self::PREFIX).ok_or_else(|| {
