@@ -59,8 +59,8 @@ MPI_OUT = $(CARGO_TARGET_DIR)/mpi-$(shell echo '$(MPICC)' | cksum | cut -d' ' -f
 
 # What the wheel has for MPI: a library for each ABI for which there is a compiler, and their sources for `turbidite.mpi build`.
 PACKAGED_MPI := crates/python/data/platlib/turbidite/_mpi
-PACKAGED_MPI_SOURCES := $(addprefix mpi/,transport.c topology.c send.c receive.c family_built.c connection.h family.h \
-	turbidite_mpi.h) crates/capi/include/turbidite.h
+PACKAGED_MPI_SOURCES := $(addprefix mpi/,transport.c topology.c send.c receive.c connection.c family_built.c \
+	connection.h family.h turbidite_mpi.h) crates/capi/include/turbidite.h
 
 # What cannot be tested on a machine is skipped; where this is set, as CI does, that is a failure.
 export TURBIDITE_NO_SKIPS ?=

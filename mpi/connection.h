@@ -1,10 +1,11 @@
 /*
  * The modules of libturbidite_mpi and their shared state. This header is not installed.
  *
- * transport.c   open and close, the struct of functions
+ * transport.c   open and close, the struct of functions; uses the others
  * topology.c    the node of every rank
  * send.c        outgoing messages, credit
  * receive.c     incoming messages, and messages lent to the caller
+ * connection.c  failures of the connection
  *
  * Every channel has its own MPI tag. Messages carry no additional header. Every batch channel has its own limits, so a
  * full channel does not block the others.
@@ -106,14 +107,17 @@ struct connection {
     struct inbox inbox;
 };
 
-/* transport.c */
+/* connection.c */
 
+/* Writes what failed, and MPI's description of the error. */
+void describe_error(char *text, size_t bytes, const char *what, int error);
 /* Records a permanent failure; `error` is MPI's return value. Later failures are ignored. Returns the negative error
  * code of the first failure. */
 int32_t connection_fail(struct connection *connection, const char *what, int error);
 /* Records an invalid call. The connection stays usable. */
 int32_t connection_refuse(struct connection *connection, const char *what, int error);
-/* Returns the duplicate of the communicator, for collectives of the preload library. */
+
+/* transport.c: returns the duplicate of the communicator, for collectives of the preload library. */
 MPI_Comm turbidite_mpi_communicator(const turbidite_transport *transport);
 
 /* topology.c: fills `nodes` and determines whether the ranks are on several nodes. Collective. Returns 0 or a negative

@@ -28,15 +28,6 @@ static int report(int status, bool prints)
     return turbidite_report_error ? turbidite_report_error(status, last_error, prints) : status;
 }
 
-static void describe_error(char *text, size_t bytes, const char *what, int error)
-{
-    char reason[MPI_MAX_ERROR_STRING] = "unknown error";
-    int length;
-    if (MPI_Error_string(error, reason, &length) != MPI_SUCCESS)
-        snprintf(reason, sizeof reason, "MPI error %d", error);
-    snprintf(text, bytes, "%s: %s", what, reason);
-}
-
 /* Records and reports the reason why open or close failed. Returns TURBIDITE_FAILED. */
 static int fail(const char *what, int error, bool prints)
 {
@@ -48,22 +39,6 @@ static int refuse(const char *why)
 {
     snprintf(last_error, sizeof last_error, "%s", why);
     return report(TURBIDITE_USAGE, true);
-}
-
-int32_t connection_refuse(struct connection *connection, const char *what, int error)
-{
-    int class = MPI_ERR_OTHER;
-    describe_error(connection->description, sizeof connection->description, what, error);
-    if (MPI_Error_class(error, &class) != MPI_SUCCESS || class <= 0)
-        class = MPI_ERR_OTHER;
-    return -class;
-}
-
-int32_t connection_fail(struct connection *connection, const char *what, int error)
-{
-    if (connection->failure == 0)
-        connection->failure = connection_refuse(connection, what, error);
-    return connection->failure;
 }
 
 static const char *describe(void *context)

@@ -1,8 +1,9 @@
-"""Checks that no files of a crate depend on each other in a cycle, and that `mod.rs` and `lib.rs` only declare and re-export.
+"""Checks that no files of a crate, nor of mpi, depend on each other in a cycle, and that `mod.rs` and `lib.rs` only declare
+and re-export.
 
 A file uses another when it names something that is defined there: by `use`, or by a path in the code. A re-export counts as
 the file that defines it, so that a facade is no detour; what a file declares (`mod name;`) or re-exports is no use. Code under
-`#[cfg(test)]` is left out. Standard library only.
+`#[cfg(test)]` is left out. A C file uses another when it names a function that is defined there. Standard library only.
 """
 
 import re
@@ -18,6 +19,8 @@ REEXPORT = re.compile(r"\bpub(?:\([^)]*\))?\s+use\s+([^;]+);")
 USE = re.compile(r"\buse\s+([^;]+);")
 ITEM = re.compile(r"^\s*(?:pub(?:\([^)]*\))? )?(?:unsafe |const )?(?:fn|struct|enum|impl|trait|static|type|const|macro_rules!)\b", re.MULTILINE)
 PATH = re.compile(r"(?<![\w:])(\w+(?:\s*::\s*\w+)+)")
+C_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+C_FUNCTION = re.compile(r"^(?!static\b)\w[\w *]*?(\w+)\([^;{]*\)\n\{", re.MULTILINE)
 
 Module = tuple[str, ...]
 
@@ -80,34 +83,45 @@ class Crate:
         folders = [module for module in self.code if (self.source.joinpath(*module, "mod.rs" if module else "lib.rs")).is_file()]
         return [module for module in folders if not self.is_test(module) and ITEM.search(self.code[module])]
 
-    def cycles(self) -> list[list[Module]]:
-        """Modules that reach each other, by Tarjan's algorithm."""
-        edges = {module: self.uses(module) for module in self.code if not self.is_test(module)}
-        order: dict[Module, int] = {}
-        lowest: dict[Module, int] = {}
-        stack: list[Module] = []
-        found = []
+    def edges(self) -> dict[Module, set[Module]]:
+        return {module: self.uses(module) for module in self.code if not self.is_test(module)}
 
-        def visit(module: Module) -> None:
-            order[module] = lowest[module] = len(order)
-            stack.append(module)
-            for used in edges[module]:
-                if used not in order:
-                    visit(used)
-                    lowest[module] = min(lowest[module], lowest[used])
-                elif used in stack:
-                    lowest[module] = min(lowest[module], order[used])
-            if lowest[module] == order[module]:
-                place = stack.index(module)
-                component = stack[place:]
-                del stack[place:]
-                if len(component) > 1:
-                    found.append(sorted(component))
 
-        for module in edges:
-            if module not in order:
-                visit(module)
-        return found
+def c_edges(folder: Path) -> dict[Module, set[Module]]:
+    """Which C files of a folder name functions that others define."""
+    code = {(file.name,): C_COMMENT.sub("", file.read_text()) for file in sorted(folder.glob("*.c"))}
+    defined = {name: file for file, text in code.items() for name in C_FUNCTION.findall(text)}
+    named = {file: {defined[word] for word in re.findall(r"\w+", text) if word in defined} for file, text in code.items()}
+    return {file: used - {file} for file, used in named.items()}
+
+
+def cycles(edges: dict[Module, set[Module]]) -> list[list[Module]]:
+    """Modules that reach each other, by Tarjan's algorithm."""
+    order: dict[Module, int] = {}
+    lowest: dict[Module, int] = {}
+    stack: list[Module] = []
+    found = []
+
+    def visit(module: Module) -> None:
+        order[module] = lowest[module] = len(order)
+        stack.append(module)
+        for used in edges[module]:
+            if used not in order:
+                visit(used)
+                lowest[module] = min(lowest[module], lowest[used])
+            elif used in stack:
+                lowest[module] = min(lowest[module], order[used])
+        if lowest[module] == order[module]:
+            place = stack.index(module)
+            component = stack[place:]
+            del stack[place:]
+            if len(component) > 1:
+                found.append(sorted(component))
+
+    for module in edges:
+        if module not in order:
+            visit(module)
+    return found
 
 
 def main() -> None:
@@ -118,12 +132,15 @@ def main() -> None:
         files += len(crate.code)
         for module in crate.with_items():
             problems.append(f"crates/{name}/{'/'.join(('src', *module))}: mod.rs and lib.rs only declare and re-export; give the code a file")
-        for cycle in crate.cycles():
+        for cycle in cycles(crate.edges()):
             modules = ", ".join("::".join(module) or "lib.rs" for module in cycle)
             problems.append(f"crates/{name}: these files depend on each other in a cycle: {modules}")
+    in_c = c_edges(ROOT / "mpi")
+    for cycle in cycles(in_c):
+        problems.append(f"mpi: these files depend on each other in a cycle: {', '.join(name for (name,) in cycle)}")
     if problems:
         sys.exit("\n".join(problems))
-    print(f"cycles: none among {files} files of {', '.join(CRATES)}")
+    print(f"cycles: none among {files + len(in_c)} files of {', '.join(CRATES)}, mpi")
 
 
 if __name__ == "__main__":

@@ -175,7 +175,7 @@ unsafe fn open_on_ranks<'a>(
                     .map(|job| CDataset::new(job, schema, messages, transports))
             }
             // The other ranks are about to wait for this rank.
-            Err(cause) => Err(RankJob::refuse_open(storage, known, transport.rank, Box::new(foreign), cause)),
+            Err(cause) => Err(RankJob::refuse_open(known, transport.rank, Box::new(foreign), cause)),
         }
     }?;
     // SAFETY: `dataset` is not NULL and is the caller's variable.

@@ -150,7 +150,7 @@ impl RankWriter {
                     refusal: None,
                     cause: raised.value(py).to_string(),
                 };
-                py.detach(|| RankJob::refuse_open(storage, options, rank, transport, cause));
+                py.detach(|| RankJob::refuse_open(options, rank, transport, cause));
                 return Err(raised);
             }
         };

@@ -59,7 +59,7 @@ fn start(ranks: u32, tasks: u32, threads: usize) -> (Job, Pool) {
     let ranks = Arc::new((0..ranks).map(rank).collect::<Vec<_>>());
     let (queue, factory) = (Arc::new(TaskQueue::default()), Arc::new(PartFactory));
     let (shared, tasks, made) = (Arc::clone(&ranks), Arc::clone(&queue), Arc::clone(&factory));
-    // The writer submits its next task without further calls, as in `LocalJob::open_with`.
+    // The writer submits its next task without further calls, as in `LocalRanks::start`.
     let complete = move |number: u32, completion| {
         let mut rank = shared[number as usize].lock().unwrap();
         rank.complete(completion);
@@ -70,8 +70,8 @@ fn start(ranks: u32, tasks: u32, threads: usize) -> (Job, Pool) {
 }
 
 impl Job {
-    /// Visits every rank, and waits when none makes progress, like `LocalJob::drive_until`. The wait has no timeout, so
-    /// a lost wakeup is a deadlock.
+    /// Visits every rank, and waits when none makes progress, like `LocalRanks::drive_until`. The wait has no timeout,
+    /// so a lost wakeup is a deadlock.
     fn drive_until_done(&self, tasks: u32) {
         loop {
             let seen = self.queue.completions();

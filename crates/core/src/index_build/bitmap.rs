@@ -54,7 +54,7 @@ impl BitmapBuild {
             build.prepare(path, definition, options)?;
             return Ok(build);
         };
-        let (mut others, mut build) = Others::open(storage, link, options, open)?;
+        let (mut others, mut build) = Others::open(link, options, open)?;
         let lead = || build.prepare(path, definition, options).map(|()| String::new());
         others.take(lead, |_| Ok(()))?;
         build.others = Mutex::new(Some(others));

@@ -79,7 +79,7 @@ impl DatasetBuild {
             build.prepare(path)?;
             return Ok(build);
         };
-        let (mut others, mut build) = Others::open(storage, link, options, open)?;
+        let (mut others, mut build) = Others::open(link, options, open)?;
         let mut prepared = None;
         let lead = || {
             build.prepare(path)?;

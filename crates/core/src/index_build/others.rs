@@ -1,13 +1,12 @@
 //! The other processes that make an index together with this one.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use crate::error::{Error, Result, UsageError};
 use crate::index_build::options::IndexOptions;
 use crate::query::{Dataset, EpochGroups};
 use crate::runtime::rank::RankSteps;
 use crate::shuffle::{Topology, Transport};
-use crate::storage::Storage;
 
 /// What ranks wait for, in errors.
 const CALL: &str = "index add";
@@ -34,14 +33,13 @@ impl Others {
     /// # Errors
     /// If the topology does not fit the number of ranks; the errors of `open`, on every rank.
     pub(super) fn open<B>(
-        storage: &Arc<dyn Storage>,
         link: Link,
         options: &IndexOptions,
         open: impl FnOnce(&IndexOptions) -> Result<B>,
     ) -> Result<(Self, B)> {
         let options = IndexOptions { threads: options.threads.or(Some(1)), ..options.clone() };
         let Link { place: (rank, ranks), topology, transport } = link;
-        let steps = RankSteps::new(storage, (rank, ranks), topology, transport)?;
+        let steps = RankSteps::new((rank, ranks), topology, transport)?;
         let mut others = Self { steps, rank: rank as usize, ranks: ranks as usize };
         let mut opened = None;
         let lead = || Ok(String::new());

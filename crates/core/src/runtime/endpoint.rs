@@ -6,21 +6,24 @@
 //!
 //! Invariant: the endpoint accepts no record before it has a writer, and drops none afterwards.
 
+mod session;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::epoch_report;
 use super::exchange_statistics::ExchangeStatistics;
 use crate::error::{Error, Result};
-use crate::format::{BucketBounds, EpochStatistics, Memtable, PartIdentity, RunKind};
+use crate::format::{BucketBounds, EpochStatistics, Memtable, PartIdentity};
 use crate::runtime::process::memory::{MemtableMemory, Share};
-use crate::schema::{OutOfRange, Schema, Value};
+use crate::schema::{OutOfRange, Schema};
 use crate::shuffle::{
-    Action, Append, Backpressure, BatchMemory, Engine, Event, Failure, MessageError, Payloads, Peers, Progress,
-    Receiver, Spill, Timeouts, Transport,
+    Action, Append, Backpressure, BatchMemory, Engine, Event, Failure, MessageError, Payloads, Peers, Progress, Spill,
+    Timeouts, Transport,
 };
 use crate::store::EpochCommit;
 use crate::writer::{Completion, PartFactory, Task, Writer, WriterOptions};
+use session::{Agreement, Arrivals, Epoch, SessionState, Storing};
 
 /// One rank's state machines and their resources.
 #[derive(Debug)]
@@ -39,7 +42,7 @@ pub(super) struct Endpoint {
     batches: BatchMemory,
     /// Whether rank 0 holds its commits until [`Endpoint::release`].
     holds_commits: bool,
-    /// What the ranks have reported in the last session without records. Present on rank 0 only.
+    /// The reports of the ranks in the last session without records. On rank 0 only.
     reports: Payloads,
     failures: Failures,
 }
@@ -54,82 +57,6 @@ type Hear = dyn Fn(&Failure, Option<u64>) + Send;
 impl std::fmt::Debug for Failures {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Failures")
-    }
-}
-
-/// A session's state on this rank.
-#[derive(Debug)]
-enum SessionState {
-    /// No session has begun, or the outcome of the last session was taken.
-    Idle,
-    /// The session stores no records, or does not store any yet.
-    Agreement {
-        /// Rank 0's announcement, until it is taken.
-        announcement: Option<Vec<u8>>,
-        /// This rank's objection, if any.
-        objection: Option<String>,
-        /// What this rank reports to rank 0.
-        report: Vec<u8>,
-    },
-    /// The session stores records.
-    Storing(Box<Storing>),
-    /// This rank has sealed its parts and reported them to rank 0.
-    Reported(Epoch),
-    /// All ranks have reported their parts. Rank 0 commits them when it may ([`Endpoint::release`]).
-    Held(Epoch, Payloads),
-    /// The session has ended with one outcome for all ranks.
-    Over(Result<Vec<u8>, Failure>),
-}
-
-/// The writer of a session that stores records.
-#[derive(Debug)]
-struct Storing {
-    epoch: Epoch,
-    writer: Writer,
-    /// The writer's share of the process's memtable budget.
-    share: Share,
-    /// The key distribution of the memtables of earlier epochs.
-    spread: Option<BucketBounds>,
-    /// Size of a memtable while no other dataset needs memory, in bytes.
-    memtable_bytes: usize,
-    /// Whether every record of the session has been delivered.
-    all_arrived: bool,
-}
-
-/// The destination of an epoch's records.
-#[derive(Debug)]
-struct Epoch {
-    factory: Arc<PartFactory>,
-    /// The epoch to commit, and the time at which it was begun. Present on rank 0 only.
-    commit: Option<(EpochCommit, Instant)>,
-}
-
-/// The receiver of a rank's records, which passes them to the writer. It accepts no records without a writer: before
-/// the rank has begun the epoch, and after its parts are sealed.
-struct Arrivals<'a>(Option<&'a mut Storing>);
-
-impl Receiver for Arrivals<'_> {
-    fn accepts(&mut self) -> bool {
-        self.0.as_ref().is_some_and(|storing| storing.writer.accepts())
-    }
-
-    fn set_partition(&mut self, version: u32, bounds: Option<(Value, Value)>) {
-        if let Some(storing) = &mut self.0 {
-            storing.writer.set_partition(version, bounds);
-        }
-    }
-
-    fn deliver(&mut self, kind: RunKind, rows: &[u8]) {
-        if let Some(storing) = &mut self.0 {
-            // Only ranks that receive records take memory.
-            while kind == RunKind::Regular
-                && storing.writer.lacks_memory()
-                && let Some(memory) = storing.share.take()
-            {
-                storing.writer.reuse(memory, storing.spread);
-            }
-            storing.writer.push(kind, rows);
-        }
     }
 }
 
@@ -173,7 +100,7 @@ impl Endpoint {
     pub(super) fn begin(&mut self, announcement: Vec<u8>) {
         self.statistics = EpochStatistics::default();
         self.batches = BatchMemory::default();
-        self.session = SessionState::Agreement { announcement: None, objection: None, report: Vec::new() };
+        self.session = SessionState::Agreement(Agreement::default());
         self.engine.begin(announcement);
     }
 
@@ -192,13 +119,9 @@ impl Endpoint {
         self.backpressure.begin();
     }
 
-    fn storing(&mut self) -> Option<&mut Storing> {
-        if let SessionState::Storing(storing) = &mut self.session { Some(storing) } else { None }
-    }
-
     /// Limits the writer to its current share of the memtable budget.
     pub(super) fn limit_to_share(&mut self) {
-        if let Some(Storing { writer, share, memtable_bytes, .. }) = self.storing() {
+        if let Some(Storing { writer, share, memtable_bytes, .. }) = self.session.storing() {
             writer.set_memtable_bytes(share.memtable_bytes(*memtable_bytes));
         }
     }
@@ -212,19 +135,19 @@ impl Endpoint {
     pub(super) fn object(&mut self, cause: Error) {
         match &mut self.session {
             SessionState::Storing(storing) => storing.writer.fail(cause),
-            SessionState::Agreement { objection, .. } => *objection = Some(cause.cause()),
-            SessionState::Idle | SessionState::Reported(_) | SessionState::Held(..) | SessionState::Over(_) => {}
+            SessionState::Agreement(agreement) => agreement.objection = Some(cause.cause()),
+            SessionState::Idle | SessionState::Reported { .. } | SessionState::Over(_) => {}
         }
     }
 
     /// Reports to rank 0 at the end of a session without records ([`Endpoint::take_reports`]).
     pub(super) fn report(&mut self, bytes: Vec<u8>) {
-        if let SessionState::Agreement { report, .. } = &mut self.session {
-            *report = bytes;
+        if let SessionState::Agreement(agreement) = &mut self.session {
+            agreement.report = bytes;
         }
     }
 
-    /// Takes what the ranks have reported in the last session without records, on rank 0.
+    /// Takes the reports of the ranks in the last session without records, on rank 0.
     pub(super) fn take_reports(&mut self) -> Payloads {
         std::mem::take(&mut self.reports)
     }
@@ -239,9 +162,9 @@ impl Endpoint {
     /// Returns whether all records of the session have been delivered on all ranks.
     pub(super) fn is_closed(&self) -> bool {
         match &self.session {
-            SessionState::Idle | SessionState::Agreement { .. } => false,
+            SessionState::Idle | SessionState::Agreement(_) => false,
             SessionState::Storing(storing) => storing.all_arrived,
-            SessionState::Reported(_) | SessionState::Held(..) | SessionState::Over(_) => true,
+            SessionState::Reported { .. } | SessionState::Over(_) => true,
         }
     }
 
@@ -258,69 +181,33 @@ impl Endpoint {
         matches!(self.session, SessionState::Storing(_)) && self.engine.is_open()
     }
 
-    /// Returns whether the session waits for [`Endpoint::release`]. Only rank 0's sessions do.
-    pub(super) fn is_held(&self) -> bool {
-        matches!(self.session, SessionState::Held(..))
+    /// Returns the number of records of all ranks once rank 0 may commit them ([`Endpoint::release`]), or the cause if
+    /// the session has failed. `None` while ranks still write. Called on rank 0 only.
+    pub(super) fn gathered(&self) -> Option<Result<u64, String>> {
+        match &self.session {
+            SessionState::Reported { held: Some(_), .. } => Some(Ok(self.engine.total_rows().unwrap_or(0))),
+            SessionState::Over(Err(failure)) => Some(Err(failure.cause.clone())),
+            _ => None,
+        }
     }
 
-    /// Commits a held session, or makes it fail with `verdict` on all ranks. Returns the cause if it has failed.
+    /// Commits the records that [`Endpoint::gathered`] has returned, or makes the session fail with `verdict` on all
+    /// ranks. Returns the cause if it has failed.
     pub(super) fn release(&mut self, verdict: Result<(), String>) -> Result<(), String> {
-        let payloads = match std::mem::replace(&mut self.session, SessionState::Idle) {
-            SessionState::Held(epoch, payloads) => {
-                self.session = SessionState::Reported(epoch);
-                payloads
-            }
-            SessionState::Over(Err(failure)) => {
-                let cause = failure.cause.clone();
-                self.session = SessionState::Over(Err(failure));
-                return Err(cause);
-            }
-            SessionState::Over(Ok(outcome)) => {
-                self.session = SessionState::Over(Ok(outcome));
-                return verdict;
-            }
-            running => {
-                self.session = running;
-                return Err("the epoch was not ready to be committed".to_owned());
-            }
-        };
-        let result = verdict.and_then(|()| self.commit(payloads).map_err(|error| error.cause()));
-        let released = result.as_ref().map(|_| ()).map_err(String::clone);
-        self.end(result.map_err(|cause| self.own_failure(cause)));
-        released
-    }
-
-    /// Returns the number of records of all ranks, on rank 0 of a session that is held.
-    pub(super) fn held_rows(&self) -> Option<u64> {
-        if self.is_held() { self.engine.total_rows() } else { None }
-    }
-
-    /// Returns the cause if the session has failed.
-    pub(super) fn failure(&self) -> Option<&str> {
-        if let SessionState::Over(Err(failure)) = &self.session { Some(&failure.cause) } else { None }
-    }
-
-    pub(super) fn is_over(&self) -> bool {
-        matches!(self.session, SessionState::Over(_))
-    }
-
-    pub(super) fn has_announcement(&self) -> bool {
-        matches!(self.session, SessionState::Agreement { announcement: Some(_), .. })
+        let held = if let SessionState::Reported { held, .. } = &mut self.session { held.take() } else { None };
+        match held {
+            Some(payloads) => self.commit(payloads, verdict),
+            None => verdict.and(Err("the epoch was not ready to be committed".to_owned())),
+        }
     }
 
     pub(super) fn take_announcement(&mut self) -> Option<Vec<u8>> {
-        if let SessionState::Agreement { announcement, .. } = &mut self.session { announcement.take() } else { None }
+        if let SessionState::Agreement(agreement) = &mut self.session { agreement.announcement.take() } else { None }
     }
 
-    /// Takes the session's outcome if the session is over.
-    pub(super) fn take_outcome(&mut self) -> Option<Result<Vec<u8>, Failure>> {
-        match std::mem::replace(&mut self.session, SessionState::Idle) {
-            SessionState::Over(outcome) => Some(outcome),
-            running => {
-                self.session = running;
-                None
-            }
-        }
+    /// Returns the outcome of the session if it is over.
+    pub(super) fn outcome(&self) -> Option<&Result<Vec<u8>, Failure>> {
+        if let SessionState::Over(outcome) = &self.session { Some(outcome) } else { None }
     }
 
     /// Appends as many rows as fit. Returns whether any row was taken.
@@ -358,10 +245,17 @@ impl Endpoint {
 
     /// Exchanges messages and acts on the engine's events until there are none. Returns whether a message moved or an
     /// event occurred; [`Endpoint::next_task`] may then return a task.
-    pub(super) fn drive(&mut self, transport: &mut dyn Transport) -> Result<bool> {
+    pub(super) fn process_messages(&mut self, transport: &mut dyn Transport) -> Result<bool> {
+        let rank = self.engine.options().rank;
         let mut moved = false;
         loop {
-            if self.exchange(transport)? {
+            self.limit_to_share();
+            let mut arrivals = Arrivals(self.session.storing());
+            let exchanged = self.engine.exchange(transport, &mut arrivals).map_err(|source| match source {
+                MessageError::Internal { what } => Error::internal(format!("rank {rank}: {what}")),
+                source => Error::Message { rank, source },
+            })?;
+            if exchanged {
                 moved = true;
                 self.batches = self.batches.peak(self.engine.batch_memory());
             }
@@ -372,100 +266,65 @@ impl Endpoint {
         }
     }
 
-    fn exchange(&mut self, transport: &mut dyn Transport) -> Result<bool> {
-        let rank = self.engine.options().rank;
-        self.limit_to_share();
-        let storing = if let SessionState::Storing(storing) = &mut self.session { Some(&mut **storing) } else { None };
-        self.engine.exchange(transport, &mut Arrivals(storing)).map_err(|source| match source {
-            MessageError::Internal { what } => Error::internal(format!("rank {rank}: {what}")),
-            source => Error::Message { rank, source },
-        })
-    }
-
     fn act(&mut self, event: Event) {
-        match event {
-            Event::Opened { announcement: announced } => {
-                if let SessionState::Agreement { announcement, .. } = &mut self.session {
-                    *announcement = Some(announced);
-                }
+        match (&mut self.session, event) {
+            (SessionState::Agreement(agreement), Event::Opened { announcement }) => {
+                agreement.announcement = Some(announcement);
             }
-            Event::Closed => match &mut self.session {
-                SessionState::Storing(storing) => {
-                    storing.all_arrived = true;
-                    storing.writer.finish();
-                }
-                SessionState::Agreement { objection, report, .. } => {
-                    let (objection, report) = (objection.take(), std::mem::take(report));
-                    self.engine.sealed(objection.map_or(Ok(report), Err));
-                }
-                // The engine closes a session only once.
-                SessionState::Idle | SessionState::Reported(_) | SessionState::Held(..) | SessionState::Over(_) => {}
-            },
-            Event::Gathered { payloads } => self.gathered(payloads),
-            Event::Over { outcome } => self.finish(outcome),
-        }
-    }
-
-    /// Commits the epoch that all ranks have reported, or holds its commit.
-    fn gathered(&mut self, payloads: Result<Payloads, Failure>) {
-        let payloads = match payloads {
-            Ok(payloads) => payloads,
-            Err(failure) => return self.end(Err(failure)),
-        };
-        match std::mem::replace(&mut self.session, SessionState::Idle) {
-            SessionState::Reported(epoch) if self.holds_commits => self.session = SessionState::Held(epoch, payloads),
-            agreement @ SessionState::Agreement { .. } => {
-                self.session = agreement;
+            (SessionState::Agreement(agreement), Event::Closed) => {
+                let Agreement { objection, report, .. } = std::mem::take(agreement);
+                self.engine.sealed(objection.map_or(Ok(report), Err));
+            }
+            (SessionState::Storing(storing), Event::Closed) => {
+                storing.all_arrived = true;
+                storing.writer.finish();
+            }
+            (SessionState::Reported { held, .. }, Event::Gathered { payloads: Ok(payloads) }) if self.holds_commits => {
+                *held = Some(payloads);
+            }
+            (SessionState::Reported { .. }, Event::Gathered { payloads: Ok(payloads) }) => {
+                // A failure is the outcome of the session.
+                self.commit(payloads, Ok(())).ok();
+            }
+            (_, Event::Gathered { payloads: Ok(payloads) }) => {
                 self.reports = payloads;
                 self.end(Ok(Vec::new()));
             }
-            running => {
-                self.session = running;
-                let result = self.commit(payloads);
-                self.end(result.map_err(|error| self.own_failure(error.cause())));
-            }
+            (_, Event::Gathered { payloads: Err(failure) }) => self.end(Err(failure)),
+            (_, Event::Over { outcome }) => self.finish(outcome),
+            // The engine opens and closes a session only once.
+            (_, Event::Opened { .. } | Event::Closed) => {}
         }
-    }
-
-    fn own_failure(&self, cause: String) -> Failure {
-        Failure { rank: self.engine.options().rank, cause }
     }
 
     /// Ends the session on rank 0, and thereby on all ranks.
     fn end(&mut self, outcome: Result<Vec<u8>, Failure>) {
         if let (Err(failure), Failures(Some(hear))) = (&outcome, &self.failures) {
-            let epoch = match &self.session {
-                SessionState::Storing(storing) => Some(&storing.epoch),
-                SessionState::Reported(epoch) | SessionState::Held(epoch, _) => Some(epoch),
-                SessionState::Idle | SessionState::Agreement { .. } | SessionState::Over(_) => None,
-            };
-            hear(failure, epoch.map(|epoch| epoch.factory.identity.epoch));
+            hear(failure, self.session.epoch().map(|epoch| epoch.factory.identity.epoch));
         }
         self.engine.finish(outcome);
     }
 
     /// Returns the writer's next task, if one may be started now.
     pub(super) fn next_task(&mut self) -> Option<(Arc<PartFactory>, Task)> {
-        let Storing { writer, epoch, .. } = self.storing()?;
+        let Storing { writer, epoch, .. } = self.session.storing()?;
         Some((Arc::clone(&epoch.factory), writer.next_task()?))
     }
 
     /// Passes the result of a task to the writer.
     pub(super) fn complete(&mut self, completion: Completion) {
-        if let Some(storing) = self.storing() {
+        if let Some(storing) = self.session.storing() {
             storing.writer.complete(completion);
         }
     }
 
     /// Reports this rank's parts to rank 0 if its writer has finished. Returns whether the writer had finished.
     pub(super) fn report_when_finished(&mut self) -> bool {
-        let Storing { writer, share, epoch, .. } = match std::mem::replace(&mut self.session, SessionState::Idle) {
-            SessionState::Storing(storing) if storing.writer.is_finished() => *storing,
-            running => {
-                self.session = running;
-                return false;
-            }
-        };
+        if !self.session.storing().is_some_and(|storing| storing.writer.is_finished()) {
+            return false;
+        }
+        let SessionState::Storing(storing) = std::mem::take(&mut self.session) else { return false };
+        let Storing { writer, share, epoch, .. } = *storing;
         let mut outcome = writer.into_outcome();
         let (memory, spread): (Vec<_>, Vec<_>) = outcome.spare.drain(..).map(Memtable::into_memory).unzip();
         self.spread = spread.into_iter().flatten().last().or(self.spread);
@@ -479,7 +338,7 @@ impl Endpoint {
                 epoch_report::report(&self.schema, number, commit, &self.engine, traffic, own, outcome)
             }
         };
-        self.session = SessionState::Reported(epoch);
+        self.session = SessionState::Reported { epoch, held: None };
         self.engine.sealed(result.map_err(|error| error.cause()));
         self.engine.release();
         true
@@ -498,9 +357,21 @@ impl Endpoint {
         kept
     }
 
+    /// Commits the parts that the ranks report, unless `verdict` is a failure, and ends the session on all ranks.
+    /// Returns the cause if it has failed.
+    fn commit(&mut self, payloads: Payloads, verdict: Result<(), String>) -> Result<(), String> {
+        let committed = verdict.and_then(|()| self.commit_parts(payloads).map_err(|error| error.cause()));
+        let released = committed.as_ref().map(|_| ()).map_err(String::clone);
+        let rank = self.engine.options().rank;
+        self.end(committed.map_err(|cause| Failure { rank, cause }));
+        released
+    }
+
     /// Commits the parts that the ranks report. Returns the epoch's statistics for all ranks.
-    fn commit(&mut self, payloads: Payloads) -> Result<Vec<u8>> {
-        let SessionState::Reported(Epoch { factory, commit }) = &mut self.session else { return Ok(Vec::new()) };
+    fn commit_parts(&mut self, payloads: Payloads) -> Result<Vec<u8>> {
+        let SessionState::Reported { epoch: Epoch { factory, commit }, .. } = &mut self.session else {
+            return Ok(Vec::new());
+        };
         let Some((commit, begun)) = commit.take() else { return Ok(Vec::new()) };
         let PartIdentity { epoch, commit: identity, .. } = factory.identity;
         let mut manifest = epoch_report::join(&self.schema, epoch, identity, payloads)?;
@@ -509,7 +380,7 @@ impl Endpoint {
         }
         // The wall time in the manifest excludes the write of the manifest.
         manifest.statistics.wall_s = begun.elapsed().as_secs_f64();
-        let statistics = encode_figures(&manifest.statistics);
+        let statistics = encode_metrics(&manifest.statistics);
         commit.commit(manifest)?;
         Ok(statistics)
     }
@@ -517,19 +388,19 @@ impl Endpoint {
     fn finish(&mut self, outcome: Result<Vec<u8>, Failure>) {
         let session = std::mem::replace(&mut self.session, SessionState::Over(outcome));
         // Rank 0 still holds the commit after a failure, and must abort it.
-        if let SessionState::Reported(Epoch { commit: Some((commit, _)), .. }) = session {
+        if let SessionState::Reported { epoch: Epoch { commit: Some((commit, _)), .. }, .. } = session {
             commit.abandon();
         }
     }
 }
 
-fn encode_figures(statistics: &EpochStatistics) -> Vec<u8> {
+fn encode_metrics(statistics: &EpochStatistics) -> Vec<u8> {
     // Statistics are numbers, which can always be encoded as JSON.
     serde_json::to_vec(statistics).unwrap_or_default()
 }
 
 /// Decodes the statistics in the outcome of a committed epoch.
-pub(super) fn decode_figures(rank: u32, bytes: &[u8]) -> Result<EpochStatistics> {
+pub(super) fn decode_metrics(rank: u32, bytes: &[u8]) -> Result<EpochStatistics> {
     serde_json::from_slice(bytes)
         .map_err(|_| Error::Message { rank, source: MessageError::Field { field: "figures of an epoch" } })
 }

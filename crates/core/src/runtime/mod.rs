@@ -6,10 +6,11 @@
 //!   tests.
 //!
 //! Other modules: `process` contains the resources shared by the ranks and datasets of a process, such as background
-//! threads. `endpoint` combines one rank's engine and writer. `opening` opens a dataset, and `epoch_report` creates an
-//! epoch's manifest, for all runtimes. `listener` tells programs of errors while their calls run. `sidecars` makes
-//! bitmap indexes. `verdict` commits an epoch and its indexes together, or neither.
+//! threads. `endpoint` combines one rank's engine and writer. `opening` opens a dataset, `dataset` begins and ends its
+//! epochs, and `epoch_report` creates an epoch's manifest, for all runtimes. `listener` tells programs of errors while
+//! their calls run. `sidecars` makes bitmap indexes. `verdict` commits an epoch and its indexes together, or neither.
 
+mod dataset;
 mod endpoint;
 mod epoch_report;
 mod exchange_statistics;

@@ -1,9 +1,6 @@
 //! Opens a dataset for writing. All runtimes use the same order: check the folder, lock it, read dataset.json, recover.
-//! Also removes the parts of failed epochs.
 
 use std::sync::Arc;
-
-use uuid::Uuid;
 
 use super::WriteOptions;
 use crate::error::{Error, IoContext, Result};
@@ -11,8 +8,8 @@ use crate::index::EntryLayout;
 use crate::schema::Schema;
 use crate::storage::Storage;
 use crate::store::{
-    DatasetDescriptor, DatasetPaths, LockNotice, Recovery, WriterLock, check_vacant, discard_attempt, list_epochs,
-    load_manifest, recover, remove_stale_epochs, remove_useless, salvage,
+    DatasetDescriptor, DatasetPaths, LockNotice, Recovery, WriterLock, check_vacant, list_epochs, recover,
+    remove_stale_epochs, salvage,
 };
 
 /// A dataset whose lock this process holds.
@@ -58,17 +55,6 @@ pub(crate) fn open_dataset(
     Ok(Opened { descriptor, lock, notice, recovery })
 }
 
-/// Returns the number of records of the dataset's greatest epoch. The next epoch is expected to be as large. That is
-/// never needed for correctness, so a manifest that cannot be read is as good as none.
-pub(super) fn rows_of_greatest_epoch(
-    storage: &dyn Storage,
-    paths: &DatasetPaths,
-    descriptor: &DatasetDescriptor,
-) -> Option<u64> {
-    let epoch = list_epochs(storage, paths).ok()?.pop()?;
-    Some(load_manifest(storage, paths, descriptor, epoch).ok()?.statistics.rows)
-}
-
 /// Checks that every index that `options` name can be made of the records that `descriptor` describes, and that no
 /// other process holds its lock. Called before the first of them is created, so that a refusal leaves none behind.
 ///
@@ -106,23 +92,6 @@ pub(super) fn check_indexes(
         }
     }
     Ok(())
-}
-
-/// Removes the parts of failed attempts at epochs. Returns their size in bytes.
-pub(super) fn discard_attempts(storage: &dyn Storage, paths: &DatasetPaths, failed: &[(u64, Uuid)]) -> Result<u64> {
-    failed.iter().map(|&(epoch, commit)| discard_attempt(storage, paths, epoch, commit)).sum()
-}
-
-/// Removes what salvage cannot recover of `failed` attempts at epochs ([`remove_useless`]), and the attempts from the
-/// list. Those for which storage fails stay in the list for the next call, since the failure of the epoch is the error
-/// to return.
-pub(super) fn remove_useless_files(
-    storage: &dyn Storage,
-    paths: &DatasetPaths,
-    descriptor: &DatasetDescriptor,
-    failed: &mut Vec<(u64, Uuid)>,
-) {
-    failed.retain(|attempt| remove_useless(storage, paths, descriptor, *attempt).is_err());
 }
 
 fn check_empty(storage: &dyn Storage, paths: &DatasetPaths) -> Result<()> {

@@ -95,9 +95,9 @@ const SHARED_ENTRY_BYTES: usize = 2 << 20;
 /// run of a part, so entries are divided among many ranks.
 const ENTRY_PART_BYTES: u64 = 2 << 20;
 
-/// Memory of an index's stage besides its memtables, as in the table in ARCHITECTURE.md: batches, entries held back,
+/// Memory of an index's job besides its memtables, as in the table in ARCHITECTURE.md: batches, entries held back,
 /// sketches and tables.
-const STAGE_BYTES: usize = 7 << 18;
+const INDEX_JOB_BYTES: usize = 7 << 18;
 
 /// Maximum bytes of entries in a data message. Entries are about a third as wide as records, so that messages have as
 /// many rows.
@@ -184,9 +184,9 @@ impl WriteOptions {
         Self { page_rows: PartOptions::default().page_rows, ..Self::of_entries(1, records) }
     }
 
-    /// Returns the options of the second stage: the job that writes the entries of one index while this job writes
-    /// `records`. All of its ranks receive, unless the epoch is small.
-    pub(super) fn of_stage(&self, records: &DatasetDescriptor) -> Self {
+    /// Returns the options of the job that writes the entries of one index while this job writes `records`. All of its
+    /// ranks receive, unless the epoch is small.
+    pub(super) fn of_index(&self, records: &DatasetDescriptor) -> Self {
         Self {
             topology: self.topology.clone(),
             routing: self.routing,
@@ -242,8 +242,8 @@ impl WriteOptions {
     /// Returns the memory that the indexes of a rank need at most, in bytes.
     #[doc(hidden)]
     pub fn index_memory_bytes(&self) -> usize {
-        let stages = self.index_connections() * (self.entry_memory_bytes() + STAGE_BYTES);
-        stages + self.bitmap_indexes().count() * BINNING_BYTES
+        let jobs = self.index_connections() * (self.entry_memory_bytes() + INDEX_JOB_BYTES);
+        jobs + self.bitmap_indexes().count() * BINNING_BYTES
     }
 
     /// Returns these options with memtables that leave room for what the indexes need, for a rank whose memory is
@@ -419,7 +419,7 @@ mod tests {
         assert_eq!(widest.forecast_levels(2_600_000, 36).receivers, 64);
     }
 
-    /// The memory of a rank with indexes is that of a rank without: memtables give what the stages need.
+    /// The memory of a rank with indexes is that of a rank without: memtables give what their jobs need.
     #[test]
     fn up_to_four_indexes_need_no_more_memory_than_none() {
         let alone = WriteOptions::new(4);
@@ -428,10 +428,10 @@ mod tests {
                 let text = |number| if number < bitmaps { format!("bitmap:c{number}") } else { format!("c{number}") };
                 let indexes: Vec<SecondaryIndex> = (0..count).map(|number| text(number).parse().unwrap()).collect();
                 let beside = WriteOptions { indexes, ..alone.clone() }.beside_indexes();
-                let stages = beside.index_connections();
-                assert_eq!(stages, count - bitmaps);
+                let jobs = beside.index_connections();
+                assert_eq!(jobs, count - bitmaps);
                 let memtables = beside.entry_memtable_bytes() * (HELD_FRACTION + 1) / HELD_FRACTION;
-                let entries = stages * (memtables + STAGE_BYTES);
+                let entries = jobs * (memtables + INDEX_JOB_BYTES);
                 let all = MEMTABLES * beside.memtable_bytes + entries + bitmaps * BINNING_BYTES;
                 assert!(all <= MEMTABLES * alone.memtable_bytes, "{count} indexes: {all} bytes");
                 assert!(beside.memtable_bytes >= MIN_MEMTABLE_BYTES);

@@ -29,7 +29,7 @@ _NAMES = {
     "standard": "the standard ABI of MPI 5",
     "unknown": "an MPI of unknown ABI",
 }
-_SOURCES = ("transport.c", "topology.c", "send.c", "receive.c", "family_built.c")
+_SOURCES = ("transport.c", "topology.c", "send.c", "receive.c", "connection.c", "family_built.c")
 # All libraries call functions of the same names: each says for which family it was compiled.
 _EXPORTS = "{ global: turbidite_mpi_*; mpi_family_built; local: *; };"
 _FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-O2", "-fPIC")

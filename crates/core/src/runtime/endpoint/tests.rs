@@ -6,7 +6,7 @@ use std::path::Path;
 use uuid::Uuid;
 
 use super::*;
-use crate::format::{PartId, PartOptions, scan_seals};
+use crate::format::{PartId, PartOptions, RunKind, scan_seals};
 use crate::schema::{Column, ColumnView, DataType};
 use crate::shuffle::{Channel, EngineOptions, Sent};
 use crate::storage::{MemoryStorage, Storage};
@@ -37,7 +37,7 @@ fn drive(endpoints: &mut [Endpoint; 2], post: &mut Post) {
     for _ in 0..20 {
         for (rank, endpoint) in endpoints.iter_mut().enumerate() {
             post.rank = rank;
-            endpoint.drive(post).unwrap();
+            endpoint.process_messages(post).unwrap();
             while let Some((factory, task)) = endpoint.next_task() {
                 endpoint.complete(factory.execute(task, &mut Default::default()));
             }

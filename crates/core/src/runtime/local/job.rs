@@ -3,15 +3,20 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::error::Result;
+use uuid::Uuid;
+
+use crate::error::{Error, ErrorClass, Result, UsageError};
 use crate::format::EpochStatistics;
-use crate::runtime::local::indexes::LocalIndexes;
-use crate::runtime::local::stage::LocalStage;
+use crate::index::IndexedValues;
+use crate::runtime::dataset::{JobDataset, OpenEpoch};
+use crate::runtime::local::ranks::LocalRanks;
+use crate::runtime::process::memory::SpareBuffers;
+use crate::runtime::process::pool::Pool;
 use crate::runtime::verdict::Verdict;
 use crate::runtime::{EpochStart, WriteOptions};
 use crate::schema::{ColumnView, OutOfRange, Schema};
 use crate::storage::{FileSystem, Storage};
-use crate::store::{DatasetDescriptor, LockNotice, Recovery, WriterLock};
+use crate::store::{DatasetDescriptor, LockNotice, Recovery};
 
 /// A dataset open for writing by all ranks of this process, with the indexes that are made of its records.
 ///
@@ -34,13 +39,34 @@ use crate::store::{DatasetDescriptor, LockNotice, Recovery, WriterLock};
 #[derive(Debug)]
 pub struct LocalJob {
     /// Declared first, so that its threads end before the indexes are closed.
-    records: LocalStage,
+    pool: Pool,
+    ranks: Arc<LocalRanks>,
+    /// The indexes of entries that are made of the records.
     indexes: Arc<LocalIndexes>,
-    /// The lock of the records, which other jobs of the same dataset share. Declared after the indexes, whose locks are
-    /// released first: the next holder of the dataset's lock needs them, too.
-    lock: Option<Arc<WriterLock>>,
-    /// Held while an epoch is begun or ended, and while epochs are removed.
-    ends: Mutex<()>,
+    /// Declared after the indexes: the next holder of its lock needs those of the indexes, too.
+    dataset: JobDataset,
+    /// The open epoch. Locked while an epoch is begun or ended, and while epochs are removed.
+    epoch: Mutex<Option<OpenEpoch>>,
+    /// Buffers of memtables between epochs.
+    spare: Arc<SpareBuffers>,
+    notice: Option<LockNotice>,
+    recovery: Recovery,
+}
+
+/// The jobs that write the entries of a dataset's indexes.
+#[derive(Debug, Default)]
+pub(super) struct LocalIndexes {
+    pub(super) jobs: Vec<IndexJob>,
+    /// Positions of the columns of all indexes among the records' columns, index by index.
+    pub(super) columns: Vec<usize>,
+}
+
+/// The job that writes the entries of one index.
+#[derive(Debug)]
+pub(super) struct IndexJob {
+    pub(super) name: String,
+    pub(super) values: IndexedValues,
+    pub(super) job: LocalJob,
 }
 
 impl LocalJob {
@@ -65,10 +91,33 @@ impl LocalJob {
         options: WriteOptions,
     ) -> Result<Self> {
         options.indexes.iter().try_for_each(|definition| definition.check(&schema))?;
-        let holds_commits = options.index_connections() > 0;
-        let records = LocalStage::open(Arc::clone(&storage), path.as_ref(), schema, options.clone(), holds_commits)?;
-        let indexes = LocalIndexes::open(&storage, path.as_ref(), records.descriptor(), &options)?;
-        Ok(Self { lock: records.lock(), records, indexes: Arc::new(indexes), ends: Mutex::default() })
+        options.check()?;
+        let mut dataset = JobDataset::new(storage, path.as_ref(), schema, options)?;
+        let (notice, recovery) = dataset.open()?;
+        let spare = Arc::new(SpareBuffers::of_ranks(dataset.options.ranks));
+        let job = Self::start(dataset, spare)?;
+        let indexes = Arc::new(LocalIndexes::open(&job.dataset)?);
+        Ok(Self { indexes, notice, recovery, ..job })
+    }
+
+    /// Starts the ranks and threads of a dataset whose lock is held.
+    fn start(dataset: JobDataset, spare: Arc<SpareBuffers>) -> Result<Self> {
+        let started = LocalRanks::start(&dataset.options, &dataset.descriptor.schema, &spare);
+        let (ranks, pool) = started.map_err(|source| Error::Io {
+            operation: "start threads for",
+            path: dataset.paths.root().to_owned(),
+            source,
+        })?;
+        let (indexes, epoch, notice, recovery) = (Arc::default(), Mutex::default(), None, Recovery::default());
+        let job = Self { pool, ranks, indexes, dataset, epoch, spare, notice, recovery };
+        job.resume();
+        Ok(job)
+    }
+
+    /// Makes the next epoch follow the greatest one of the dataset.
+    fn resume(&self) {
+        let rows = self.dataset.rows_of_greatest_epoch();
+        self.ranks.with_root(|endpoint| endpoint.engine.resume_after(rows));
     }
 
     /// Opens another job of the same dataset, which shares the lock of this one. It receives an epoch while this one
@@ -101,40 +150,39 @@ impl LocalJob {
     /// # Ok::<(), turbidite::Error>(())
     /// ```
     pub fn beside(&self) -> Result<Option<Self>> {
-        if !self.records.options().indexes.is_empty() {
+        if !self.dataset.options.indexes.is_empty() {
             return Ok(None);
         }
-        let records = self.records.beside()?;
-        Ok(Some(Self { lock: records.lock(), records, indexes: Arc::default(), ends: Mutex::default() }))
+        Self::start(self.dataset.beside()?, Arc::clone(&self.spare)).map(Some)
     }
 
     /// Returns the number of ranks that store an epoch of this many records.
     pub fn receivers_of(&self, rows: u64) -> u32 {
         let bytes = rows.saturating_mul(self.descriptor().schema.row_bytes() as u64);
-        self.records.options().engine(0).receivers_of(bytes)
+        self.dataset.options.engine(0).receivers_of(bytes)
     }
 
     /// Returns the notice about a dead writer's stale lock, if there was one, for the user.
     pub fn lock_notice(&self) -> Option<&LockNotice> {
-        self.records.lock_notice()
+        self.notice.as_ref()
     }
 
     /// Returns the result of recovery: an earlier writer's completed or removed commits, and data that can be salvaged.
     pub fn recovery(&self) -> &Recovery {
-        self.records.recovery()
+        &self.recovery
     }
 
     /// Returns the contents of dataset.json.
     #[doc(hidden)]
     pub fn descriptor(&self) -> &DatasetDescriptor {
-        self.records.descriptor()
+        &self.dataset.descriptor
     }
 
     /// Sets the number of records of the next epoch, if the caller knows it. The number of receivers follows from it
     /// ([`WriteOptions::part_bytes`]); otherwise it follows from the last epoch.
     pub fn expect_rows(&self, rows: u64) {
-        self.records.expect_rows(rows);
-        self.indexes.expect_rows(rows);
+        self.ranks.with_root(|endpoint| endpoint.engine.expect_rows(rows));
+        self.indexes.jobs.iter().for_each(|index| index.job.expect_rows(rows));
     }
 
     /// Adds counts of values of a rank that are out of the range of their columns, for the epoch's statistics
@@ -142,7 +190,7 @@ impl LocalJob {
     /// not exist are ignored.
     pub fn count_out_of_range(&self, rank: u32, counts: &[OutOfRange]) {
         if !counts.is_empty() {
-            self.records.count_out_of_range(rank, counts);
+            self.ranks.with(rank, |endpoint| endpoint.count_out_of_range(counts));
         }
     }
 
@@ -152,14 +200,29 @@ impl LocalJob {
     /// When an epoch is open, when this epoch exists and neither replace nor skip was requested, or when the folder of
     /// the epoch, or of an index's epoch, cannot be created.
     pub fn begin_epoch(&self, epoch: u64) -> Result<EpochStart> {
-        let _alone = self.alone();
-        let Some(commit) = self.records.prepare(epoch)? else { return Ok(EpochStart::Skipped) };
-        if let Err(error) = self.indexes.begin(epoch, commit.identity().commit) {
+        self.begin(epoch, None)
+    }
+
+    /// Begins an epoch of records, or of the entries that are made from the records of the commit `indexed`.
+    ///
+    /// # Errors
+    /// As for [`LocalJob::begin_epoch`].
+    pub(super) fn begin(&self, number: u64, indexed: Option<Uuid>) -> Result<EpochStart> {
+        let mut open = self.epoch();
+        if open.is_some() {
+            return Err(UsageError::State { call: "begin_epoch", state: "inside an epoch" }.into());
+        }
+        let begun = self.dataset.begin_commit(number, self.dataset.options.if_exists)?;
+        let Some(attempt) = begun else { return Ok(EpochStart::Skipped) };
+        let commit = attempt.identity().commit;
+        if let Err(error) = self.indexes.begin(number, commit) {
             // Its folder is empty. The error of the index is the one to return.
-            let _ = commit.discard();
+            let _ = attempt.discard();
             return Err(error);
         }
-        match self.records.begin(commit, LocalIndexes::tap(&self.indexes)) {
+        let factory = self.dataset.factory(number, commit, LocalIndexes::tap(&self.indexes));
+        *open = Some(OpenEpoch { number, commit, begun: self.ranks.now() });
+        match self.ranks.begin(&self.dataset.options, &factory, attempt.indexing(indexed)) {
             Ok(()) => Ok(EpochStart::Started),
             Err(error) => {
                 self.indexes.abort("the epoch of the records could not begin");
@@ -168,9 +231,9 @@ impl LocalJob {
         }
     }
 
-    /// Waits until no other thread begins or ends an epoch.
-    fn alone(&self) -> MutexGuard<'_, ()> {
-        self.ends.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Waits until no other thread begins or ends an epoch, and returns the open one.
+    pub(super) fn epoch(&self) -> MutexGuard<'_, Option<OpenEpoch>> {
+        self.epoch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Appends rows on one rank. Several threads may append at once, on different ranks.
@@ -179,7 +242,7 @@ impl LocalJob {
     /// When the columns do not fit the schema, or outside an epoch. Storage errors are reported at the end of the
     /// epoch, on all ranks.
     pub fn append(&self, rank: u32, columns: &[ColumnView<'_>]) -> Result<()> {
-        self.records.append(rank, columns)
+        self.ranks.append(rank, columns)
     }
 
     /// Requests a new partition table. Applications call this when they know that their data changed.
@@ -187,7 +250,8 @@ impl LocalJob {
     /// # Errors
     /// When messages cannot be decoded.
     pub fn renegotiate(&self) -> Result<()> {
-        self.records.renegotiate()
+        self.ranks.with_root(|endpoint| endpoint.engine.request_renegotiation());
+        self.ranks.drive_others().map(drop)
     }
 
     /// Ends the epoch on all ranks and commits it. The epoch is durable and can be queried when this function returns.
@@ -197,13 +261,37 @@ impl LocalJob {
     /// [`Error::EpochFailed`](crate::Error::EpochFailed) with the cause when any rank could not store its records, or
     /// an index its entries. Earlier epochs are unchanged, and the next epoch may begin.
     pub fn end_epoch(&self) -> Result<EpochStatistics> {
-        let _alone = self.alone();
-        let ended = self.records.gather()?;
-        let verdict = Verdict::on_records(self.records.failure(), self.records.held_rows());
-        let verdict = self.indexes.end(verdict);
+        let mut open = self.epoch();
+        let (ended, gathered) = self.gather(&mut open)?;
+        let verdict = self.indexes.end(Verdict::on_records(gathered));
         // A failure is the outcome of the epoch.
-        self.records.release(verdict).ok();
-        self.records.conclude(ended)
+        self.release(verdict).ok();
+        self.conclude(ended)
+    }
+
+    /// Ends the appends of the epoch, and stores all records. Returns the number of records that rank 0 may commit, or
+    /// the cause of a failure.
+    pub(super) fn gather(&self, open: &mut Option<OpenEpoch>) -> Result<(OpenEpoch, Result<u64, String>)> {
+        let Some(ended) = open.take() else {
+            return Err(UsageError::State { call: "end_epoch", state: "outside an epoch" }.into());
+        };
+        self.ranks.end_appends();
+        let gathered = self.ranks.drive_until(
+            |endpoint| if endpoint.engine.options().rank == 0 { endpoint.gathered() } else { Some(Ok(0)) },
+            true,
+        )?;
+        Ok((ended, gathered))
+    }
+
+    /// Commits the gathered epoch, or makes it fail with `verdict`. Returns the cause if it has failed.
+    pub(super) fn release(&self, verdict: Result<(), String>) -> Result<(), String> {
+        self.ranks.with_root(|endpoint| endpoint.release(verdict))
+    }
+
+    /// Passes the outcome of the epoch to all ranks, and returns it.
+    pub(super) fn conclude(&self, ended: OpenEpoch) -> Result<EpochStatistics> {
+        let outcome = self.ranks.drive_until(|endpoint| endpoint.outcome().cloned(), true)?;
+        self.dataset.conclude(ended, outcome, 0, self.ranks.now())
     }
 
     /// Makes the epoch fail at its end, because records that belong to it cannot be appended.
@@ -211,7 +299,12 @@ impl LocalJob {
     /// # Errors
     /// Outside an epoch.
     pub fn refuse(&self, cause: String) -> Result<()> {
-        self.records.refuse(cause)
+        if self.epoch().is_none() {
+            return Err(UsageError::State { call: "refuse", state: "outside an epoch" }.into());
+        }
+        let refused = Error::Refused { rank: 0, class: ErrorClass::Failed, refusal: None, cause };
+        self.ranks.with_root(|endpoint| endpoint.object(refused));
+        Ok(())
     }
 
     /// Aborts the open epoch and removes its parts. Parts of other failed epochs stay.
@@ -220,8 +313,11 @@ impl LocalJob {
     /// Outside an epoch; when messages cannot be decoded, the lock was broken, or storage fails.
     pub fn abort_epoch(&self, cause: String) -> Result<()> {
         self.refuse(cause)?;
-        let ended = self.end_epoch();
-        self.records.aborted(ended)
+        match self.end_epoch() {
+            Err(Error::EpochFailed { .. }) => self.dataset.discard_last_failed(),
+            Err(error) => Err(error),
+            Ok(_) => Err(Error::internal("a refused epoch was committed")),
+        }
     }
 
     /// Removes the parts of failed epochs, for programs that have another copy of their records. Without this call, the
@@ -230,7 +326,7 @@ impl LocalJob {
     /// # Errors
     /// When the lock was broken, or storage fails. The remaining parts then stay for salvage.
     pub fn discard_failed(&self) -> Result<u64> {
-        self.records.discard_failed()
+        self.dataset.discard_failed()
     }
 
     /// Removes all epochs after `epoch`, for a restart from a checkpoint.
@@ -238,9 +334,15 @@ impl LocalJob {
     /// # Errors
     /// Inside an epoch, or when a file operation fails.
     pub fn truncate_after(&self, epoch: u64) -> Result<Vec<u64>> {
-        let _alone = self.alone();
-        let removed = self.records.truncate_after(epoch)?;
-        self.indexes.truncate_after(epoch);
+        let open = self.epoch();
+        if open.is_some() {
+            return Err(UsageError::State { call: "truncate_after", state: "inside an epoch" }.into());
+        }
+        let removed = self.dataset.truncate_after(epoch);
+        self.resume();
+        let removed = removed?;
+        // Entries that cannot be removed are not used.
+        self.indexes.jobs.iter().for_each(|index| drop(index.job.truncate_after(epoch)));
         Ok(removed)
     }
 
@@ -250,11 +352,13 @@ impl LocalJob {
     /// # Errors
     /// When an epoch is open, or a lock file cannot be removed. The first error is returned.
     pub fn close(self) -> Result<()> {
-        let Self { records, indexes, lock, ends: _ } = self;
-        let records = records.close();
-        // The threads that append entries have ended.
+        let Self { pool, ranks, indexes, dataset, epoch, .. } = self;
+        // The threads that append entries end first.
+        drop((pool, ranks));
         let indexes = Arc::into_inner(indexes).map_or(Ok(()), LocalIndexes::close);
-        let lock = lock.and_then(Arc::into_inner).map_or(Ok(()), WriterLock::release);
-        records.and(indexes).and(lock)
+        let is_open = epoch.into_inner().unwrap_or_else(PoisonError::into_inner).is_some();
+        let outside =
+            if is_open { Err(UsageError::State { call: "close", state: "inside an epoch" }.into()) } else { Ok(()) };
+        outside.and(indexes).and(dataset.close())
     }
 }

@@ -4,15 +4,15 @@
 //! ranks with unread control messages. If the rank is out of credit, the caller drives the other ranks too. One calling
 //! thread is therefore enough; no rank needs its own. Background threads sort, encode and write.
 //!
-//! `stage` runs the ranks of one dataset, `indexes` those of the indexes that are made of its records, and `job` all of
-//! them.
+//! `ranks` drives the ranks of one dataset, and `job` begins and ends its epochs. `indexes` does so for the indexes
+//! that are made of its records, each of which is a job, too.
 //!
 //! Invariant: a thread holds at most one rank's lock at a time, so locks cannot deadlock.
 
 mod indexes;
 mod job;
 pub(super) mod mailbox;
-mod stage;
+mod ranks;
 
 pub use job::LocalJob;
 

@@ -1,7 +1,7 @@
-//! Entries on their way from the thread that writes records to the second stage.
+//! Entries on their way from the thread that writes records to the jobs of indexes.
 //!
 //! The thread that encodes row groups must not call the transport, which belongs to the program's thread. It leaves the
-//! entries in a feed for each index. Whenever the program's thread drives the index's stage, it appends them.
+//! entries in a feed for each index. Whenever the program's thread makes progress on the index's job, it appends them.
 //!
 //! Invariants:
 //! - Entries left before the index's epoch has begun on this rank wait for it.
@@ -28,7 +28,7 @@ const PLACE_BYTES: usize = 8;
 /// Size of the waiting entries above which no further run is written, in bytes.
 const FULL_BYTES: usize = 512 << 10;
 
-/// The entries of one index that wait for its stage.
+/// The entries of one index that wait for its job.
 pub(in crate::runtime) struct EntryFeed {
     indexed: IndexedValues,
     /// Number of entries that are appended together. An append of so few takes them in their order, so that it can be
@@ -51,7 +51,7 @@ struct Entries {
     /// Why the index's epoch fails. Entries are discarded then.
     failure: Option<Error>,
     is_refused: bool,
-    /// Whether the stage should not append until it has its next table.
+    /// Whether the job should not append until it has its next table.
     awaits_table: bool,
 }
 
@@ -91,7 +91,7 @@ impl EntryFeed {
         *self.lock() = Entries::default();
     }
 
-    /// Discards entries from now on, since the index's epoch has not begun or its stage has failed.
+    /// Discards entries from now on, since the index's epoch has not begun or its job has failed.
     pub(in crate::runtime) fn refuse(&self) {
         *self.lock() = Entries { is_refused: true, ..Entries::default() };
     }
@@ -131,8 +131,8 @@ impl EntryFeed {
         }
     }
 
-    /// Appends waiting entries to the stage as far as it takes them. Returns whether it took any.
-    pub(in crate::runtime) fn pour(&self, endpoint: &mut Endpoint) -> Result<bool> {
+    /// Appends waiting entries to the endpoint as far as it takes them. Returns whether it took any.
+    pub(in crate::runtime) fn append_waiting(&self, endpoint: &mut Endpoint) -> Result<bool> {
         if !endpoint.takes_records() || self.lock().awaits_table {
             return Ok(false);
         }
@@ -141,12 +141,12 @@ impl EntryFeed {
             self.refuse();
             return Ok(true);
         }
-        let mut poured = false;
+        let mut appended = false;
         loop {
             // The thread that writes may add more in the meantime.
-            let Some(mut piece) = self.lock().pieces.pop_front() else { return Ok(poured) };
+            let Some(mut piece) = self.lock().pieces.pop_front() else { return Ok(appended) };
             let taken = self.append(endpoint, &piece)?;
-            poured |= taken > 0;
+            appended |= taken > 0;
             let mut waiting = self.lock();
             if taken == piece.rows {
                 waiting.bytes = waiting.bytes.saturating_sub(piece.bytes());
@@ -159,11 +159,11 @@ impl EntryFeed {
             piece.first_row += taken;
             piece.rows -= taken;
             waiting.pieces.push_front(piece);
-            return Ok(poured);
+            return Ok(appended);
         }
     }
 
-    /// Decides how the stage goes on with waiting entries, after it has poured and exchanged messages. Returns whether
+    /// Decides how the job goes on with waiting entries, after it has appended and exchanged messages. Returns whether
     /// entries were spilled.
     pub(in crate::runtime) fn decide(&self, endpoint: &mut Endpoint, progress: Progress) -> bool {
         if self.lock().pieces.is_empty() || !endpoint.takes_records() {

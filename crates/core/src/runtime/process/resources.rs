@@ -41,10 +41,10 @@ struct Connection {
     transport: Box<dyn Transport + Send>,
     /// Whether the dataset is in an epoch, so that messages may be exchanged at any time.
     in_epoch: bool,
-    /// The thread that last drove the connection, by [`this_thread`]. Transports need not support calls from another
+    /// The thread that last used the connection, by [`this_thread`]. Transports need not support calls from another
     /// thread.
     caller: usize,
-    /// An error that occurred while a call on another dataset drove this one. The next call on this dataset returns it.
+    /// An error that occurred during a call on another dataset. The next call on this dataset returns it.
     deferred: Option<Error>,
 }
 
@@ -85,19 +85,19 @@ impl Background {
 
     /// Exchanges messages and submits the writer's next task to the background thread. Returns whether there was
     /// progress.
-    pub(in crate::runtime) fn drive(&self) -> Result<bool> {
+    pub(in crate::runtime) fn progress(&self) -> Result<bool> {
         let mut connection = self.connection();
         connection.caller = this_thread();
         match connection.deferred.take() {
             Some(error) => Err(error),
-            None => self.exchange(&mut connection),
+            None => self.progress_over(&mut connection),
         }
     }
 
-    fn exchange(&self, connection: &mut Connection) -> Result<bool> {
+    fn progress_over(&self, connection: &mut Connection) -> Result<bool> {
         let mut endpoint = self.endpoint();
-        let taken = self.source.as_ref().map_or(Ok(false), |feed| feed.pour(&mut endpoint))?;
-        let mut moved = endpoint.drive(&mut *connection.transport)?;
+        let taken = self.source.as_ref().map_or(Ok(false), |feed| feed.append_waiting(&mut endpoint))?;
+        let mut moved = endpoint.process_messages(&mut *connection.transport)?;
         if let Some(feed) = &self.source {
             moved |= feed.decide(&mut endpoint, Progress { taken, moved }) | taken;
         }
@@ -109,15 +109,14 @@ impl Background {
         }
     }
 
-    /// Drives this dataset while another dataset of the process waits on this thread. Returns whether there was
-    /// progress.
-    pub(in crate::runtime) fn drive_meanwhile(&self) -> bool {
+    /// Makes progress while another dataset of the process waits on this thread. Returns whether there was any.
+    pub(in crate::runtime) fn progress_meanwhile(&self) -> bool {
         // Another thread may be in a call on this dataset.
         let Ok(mut connection) = self.connection.try_lock() else { return false };
         if !connection.in_epoch || connection.deferred.is_some() || connection.caller != this_thread() {
             return false;
         }
-        self.exchange(&mut connection).unwrap_or_else(|error| {
+        self.progress_over(&mut connection).unwrap_or_else(|error| {
             connection.deferred = Some(error);
             if let Some(feed) = &self.source {
                 feed.refuse();
@@ -126,22 +125,22 @@ impl Background {
         })
     }
 
-    /// Lets calls on another dataset of this thread drive this one from now on. The time since the last call does not
-    /// count as a wait for other ranks.
+    /// Lets calls on another dataset of this thread make progress on this one from now on. The time since the last call
+    /// does not count as a wait for other ranks.
     pub(in crate::runtime) fn adopt(&self) {
         self.connection().caller = this_thread();
         self.endpoint().resume();
     }
 
-    /// Drives the process's other datasets. Returns whether there was progress.
-    pub(in crate::runtime) fn drive_others(&self) -> bool {
-        self.resources.drive_others(self.number)
+    /// Makes progress on the process's other datasets. Returns whether there was any.
+    pub(in crate::runtime) fn progress_others(&self) -> bool {
+        self.resources.progress_others(self.number)
     }
 
-    /// Drives the process's other datasets if entries of this dataset's indexes wait.
-    pub(in crate::runtime) fn drive_sinks(&self) {
+    /// Makes progress on the process's other datasets if entries of this dataset's indexes wait.
+    pub(in crate::runtime) fn progress_sinks(&self) {
         if self.sinks.get().is_some_and(|sinks| sinks.iter().any(|feed| !feed.is_empty())) {
-            self.drive_others();
+            self.progress_others();
         }
     }
 
@@ -283,8 +282,8 @@ impl ProcessResources {
 
     /// Exchanges messages for all datasets except `number` that are in an epoch and used by this thread. Returns
     /// whether there was progress.
-    pub(in crate::runtime) fn drive_others(&self, number: u32) -> bool {
-        self.others(number).iter().fold(false, |moved, other| other.drive_meanwhile() | moved)
+    pub(in crate::runtime) fn progress_others(&self, number: u32) -> bool {
+        self.others(number).iter().fold(false, |moved, other| other.progress_meanwhile() | moved)
     }
 
     /// Limits all datasets except `newcomer` to their smaller shares, since `newcomer` has entered an epoch.

@@ -32,6 +32,17 @@ impl Announcement {
         Self::Refused { class: error.class(), refusal: error.refusal(), cause: error.cause() }
     }
 
+    /// Returns the announcement, unless it is a refusal.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with rank 0's cause.
+    pub(super) fn accepted(self) -> Result<Self> {
+        match self {
+            Self::Refused { class, refusal, cause } => Err(Error::Refused { rank: 0, class, refusal, cause }),
+            announced => Ok(announced),
+        }
+    }
+
     pub(super) fn encode(&self) -> Vec<u8> {
         // Numbers and text can always be encoded as JSON.
         serde_json::to_vec(self).unwrap_or_default()

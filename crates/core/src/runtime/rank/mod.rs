@@ -8,16 +8,17 @@
 //! at most [`crate::WriteOptions::credit_timeout`]. While a call waits, it also exchanges messages of the process's
 //! other datasets. Otherwise, ranks in calls on different datasets would wait for each other.
 //!
-//! `open` opens a dataset on all ranks. `announcement` is rank 0's message to all ranks. `waiting` defines how a call
-//! waits for messages. `stage` is one rank of one dataset, `indexes` those of the indexes that are made of its records,
-//! and `job` all of them. `steps` are agreements on work without records.
+//! `job` is one rank of a dataset, `open` opens it together with the other ranks, and `indexes` begins and ends the
+//! epochs of its indexes, each of which is a job, too. `driver` exchanges the messages of a rank, `announcement` is
+//! rank 0's message to all ranks, and `waiting` defines how a call waits. `steps` are agreements on work without
+//! records.
 
 mod announcement;
+mod driver;
 pub(super) mod foreign;
 mod indexes;
 mod job;
 mod open;
-mod stage;
 mod steps;
 #[cfg(test)]
 mod tests;

@@ -1,40 +1,28 @@
 //! Steps that ranks take together, without records.
 
-use std::path::Path;
-use std::sync::Arc;
-
 use super::announcement::Announcement;
-use super::open::Connections;
-use super::stage::{RankStage, refusal};
+use super::driver::RankDriver;
 use crate::error::{Error, Result};
 use crate::runtime::WriteOptions;
-use crate::runtime::process::host::Process;
-use crate::schema::{Column, DataType, Schema};
 use crate::shuffle::{MessageError, Payloads, Topology, Transport};
-use crate::storage::Storage;
 
 /// One of several processes that take the same steps.
 #[derive(Debug)]
-pub(crate) struct RankSteps(RankStage);
+pub(crate) struct RankSteps(RankDriver);
 
 impl RankSteps {
     /// Creates one of `ranks` processes. They wait for each other without a limit, since shares may take long.
     pub(crate) fn new(
-        storage: &Arc<dyn Storage>,
         (rank, ranks): (u32, u32),
         topology: Topology,
         transport: Box<dyn Transport + Send>,
     ) -> Result<Self> {
         let options = WriteOptions { topology, stall_limit: None, ..WriteOptions::new(ranks) };
         options.check()?;
-        // No record will be appended, so any schema is sufficient.
-        let schema = Schema::new(vec![Column::new("none", DataType::U8)], "none")?;
-        let (host, storage) = (Arc::new(Process::new()), Arc::clone(storage));
-        let connections = Connections::of(transport, 0);
-        let stage = RankStage::unopened(host, storage, Path::new(""), schema, options, rank, connections)?;
+        let driver = RankDriver::without_records(&options, rank, transport)?;
         let joined = |reports: Payloads| Ok(reports.into_iter().flat_map(|(_, items)| items).collect());
-        stage.background.endpoint().engine.merge_payloads(joined);
-        Ok(Self(stage))
+        driver.endpoint().engine.merge_payloads(joined);
+        Ok(Self(driver))
     }
 
     /// Takes a step: rank 0 calls `lead`, then all ranks call `share` with its result, which is returned. All ranks
@@ -64,7 +52,7 @@ impl RankSteps {
     ) -> Result<Vec<Vec<u8>>> {
         self.step(call, lead, share)?;
         let mut items = Vec::new();
-        for (rank, joined) in self.0.background.endpoint().take_reports() {
+        for (rank, joined) in self.0.endpoint().take_reports() {
             items.extend(separated(&joined).ok_or(Error::Message { rank, source: MessageError::Short })?);
         }
         Ok(items)
@@ -80,21 +68,24 @@ impl RankSteps {
             Ok(text) => Announcement::Step { text },
             Err(error) => Announcement::refused(&error),
         });
-        let announced = self.0.begin_session(call, announcement)?;
-        let shared = if let Announcement::Step { text } = &announced { share(text) } else { Ok(Vec::new()) };
-        match &shared {
-            Ok(items) => self.0.background.endpoint().report(joined(items)),
-            Err(error) => {
-                let (class, cause) = (error.class(), error.cause());
-                self.0.object(Error::Refused { rank: self.0.rank, class, refusal: error.refusal(), cause });
-            }
-        }
-        let ended = self.0.end_session(call);
+        let mut own = None;
+        let agreed = self.0.agree(call, announcement, |driver, announced| {
+            let Announcement::Step { text } = announced else { return Ok(()) };
+            let items = share(text).map_err(|error| {
+                let (rank, class, refusal, cause) = (driver.rank, error.class(), error.refusal(), error.cause());
+                own = Some(error);
+                Error::Refused { rank, class, refusal, cause }
+            })?;
+            driver.endpoint().report(joined(&items));
+            Ok(())
+        });
         // The rank that has failed knows its error best.
-        shared.map(drop).and(ended)?;
-        match announced {
+        if let Some(error) = own {
+            return Err(error);
+        }
+        match agreed? {
             Announcement::Step { text } => Ok(text),
-            other => Err(refusal(other).unwrap_or_else(|| Error::internal("an announcement of no step"))),
+            _ => Err(Error::internal("an announcement of no step")),
         }
     }
 }

@@ -364,7 +364,7 @@ fn a_rank_that_stands_still_costs_the_others_one_timeout() {
         job.begin_epoch(0).unwrap();
         let begun = Instant::now();
         if rank == 2 {
-            while job.records.background.endpoint().engine.table_version() == 0 {
+            while job.driver.endpoint().engine.table_version() == 0 {
                 job.progress().unwrap();
             }
             // The rank has taken part in a table and accepted no record. The other two still exchange their records.
@@ -418,7 +418,7 @@ fn a_rank_that_never_comes_ends_in_an_error() {
             return None;
         }
         // The limit is set only now, since ranks may wait for each other earlier on a busy machine.
-        job.records.options.stall_limit = Some(Duration::from_millis(300));
+        job.driver.stall_limit = Some(Duration::from_millis(300));
         let error = job.end_epoch().unwrap_err();
         assert!(abandoned.load(Ordering::SeqCst), "closing the transport must not wait either");
         assert!(matches!(job.begin_epoch(1), Err(Error::Usage(_))), "the job is not used after that");

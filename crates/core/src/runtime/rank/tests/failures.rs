@@ -130,11 +130,10 @@ fn negative_epochs_are_refused() {
 
 #[test]
 fn ranks_that_all_refuse_to_open_are_told_of_the_first() {
-    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
     let texts = run(RANKS, |rank, transport| {
         let cause = Error::Refused { rank, class: ErrorClass::Usage, refusal: None, cause: format!("{rank} refuses") };
         let heard = Arc::default();
-        let error = RankJob::refuse_open(Arc::clone(&storage), heard_by(&heard), rank, transport, cause);
+        let error = RankJob::refuse_open(heard_by(&heard), rank, transport, cause);
         assert_eq!(heard.0.lock().unwrap().len(), usize::from(rank == 0));
         error.to_string()
     });

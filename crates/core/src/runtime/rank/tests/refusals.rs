@@ -227,7 +227,7 @@ fn a_failure_names_its_rank_once() {
     let texts = run(RANKS, |rank, transport| {
         let cause = Error::Refused { rank, class: ErrorClass::Failed, refusal: None, cause: "no memory".to_owned() };
         match rank {
-            1 => RankJob::refuse_open(Arc::clone(&storage), options(RANKS), rank, transport, cause).to_string(),
+            1 => RankJob::refuse_open(options(RANKS), rank, transport, cause).to_string(),
             _ => open(&storage, options(RANKS), rank, transport).map(drop).unwrap_err().to_string(),
         }
     });
