@@ -6,6 +6,7 @@ the file that defines it, so that a facade is no detour; what a file declares (`
 `#[cfg(test)]` is left out. A C file uses another when it names a function that is defined there. Standard library only.
 """
 
+import ast
 import re
 import sys
 from collections import defaultdict
@@ -124,6 +125,26 @@ def cycles(edges: dict[Module, set[Module]]) -> list[list[Module]]:
     return found
 
 
+def imports(package: Path) -> dict[Module, set[Module]]:
+    """The files of a Python package, as modules, and the files of it that each imports: also for type checkers, or in a function."""
+    files = {}
+    for file in sorted([*package.rglob("*.py"), *package.rglob("*.pyi")]):
+        parts = file.relative_to(package).with_suffix("").parts
+        files[parts[:-1] if parts[-1] == "__init__" else parts] = file
+    edges: dict[Module, set[Module]] = {}
+    for module, file in files.items():
+        paths = set()
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Import):
+                paths |= {name.name for name in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                paths |= {f"{node.module}.{name.name}" for name in node.names}
+        uses = [tuple(path.split("."))[1:] for path in paths if path.split(".")[0] == package.name]
+        # The last part of a path may be a name that the file defines.
+        edges[module] = {use if use in files else use[:-1] for use in uses} - {module}
+    return edges
+
+
 def main() -> None:
     sys.setrecursionlimit(10_000)
     files, problems = 0, []
@@ -138,9 +159,13 @@ def main() -> None:
     in_c = c_edges(ROOT / "mpi")
     for cycle in cycles(in_c):
         problems.append(f"mpi: these files depend on each other in a cycle: {', '.join(name for (name,) in cycle)}")
+    package = imports(ROOT / "crates" / "python" / "python" / "turbidite")
+    for cycle in cycles(package):
+        problems.append(f"turbidite: these files import each other in a cycle: {', '.join('.'.join(module) for module in cycle)}")
     if problems:
         sys.exit("\n".join(problems))
     print(f"cycles: none among {files + len(in_c)} files of {', '.join(CRATES)}, mpi")
+    print(f"cycles: none among {len(package)} files of the Python package")
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ def mpi(tmp_path_factory) -> Mpi:
 def prefix(mpi, tmp_path_factory) -> Path:
     """As `make install` makes it, of what is built already; its name has a blank, as a user's may have."""
     path = tmp_path_factory.mktemp("with blank") / "a prefix"
-    given = (f"PREFIX={path}", f"MPICC={mpi.bin / 'mpicc'}", f"CARGO_TARGET_DIR={BUILT}")
+    given = (f"PREFIX={path}", "STRIP=-s", f"MPICC={mpi.bin / 'mpicc'}", f"CARGO_TARGET_DIR={BUILT}")
     run("make", "-C", ROOT, "install-libraries", *given, env=plain_environment())
     return path
 
@@ -51,6 +51,18 @@ def test_what_is_installed(prefix):
     packages = cmake | {"pkgconfig/turbidite.pc", "pkgconfig/turbidite-mpi.pc"}
     files = {f"lib/{name}" for name in libraries | packages} | {f"include/{name}" for name in headers}
     assert found == files | {"bin/turbidite"}
+
+
+def has_symbols(path: Path) -> bool:
+    """Whether a program or library has a table of symbols besides those that it exports."""
+    return b"\0.symtab\0" in path.read_bytes()
+
+
+def test_installed_files_are_stripped(prefix):
+    stripped = [path for path in (*(prefix / "bin").iterdir(), *(prefix / "lib").glob("*.so*"))]
+    assert len(stripped) == 8 and not any(map(has_symbols, stripped))
+    # Those that tests run, whose backtraces name functions, are not.
+    assert has_symbols(Path(binary())) and has_symbols(BUILT / "release" / "libturbidite_capi.so")
 
 
 def read_package(path: Path) -> dict[str, str]:

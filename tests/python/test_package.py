@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import matplotlib
@@ -46,6 +47,31 @@ def test_the_wheel_keeps_to_the_stable_abi(tmp_path):
     [found] = json.loads(report.read_text())["specs"].values()
     [core] = [one["result"] for one in found["wheel"] if one["name"].startswith("_core.")]
     assert core["is_abi3"] and core["baseline"] == "3.11" and core["computed"] == "3.11", core
+
+
+def test_the_wheel_has_no_symbols(tmp_path):
+    [wheel] = Path(os.environ["TURBIDITE_WHEELS"]).glob("*.whl")
+    with zipfile.ZipFile(wheel) as files:
+        programs = [name for name in files.namelist() if name.endswith(("/_core.abi3.so", "/scripts/turbidite"))]
+        assert len(programs) == 2 and not any(b"\0.symtab\0" in files.read(name) for name in programs)
+
+
+@pytest.mark.serial
+def test_pip_compiles_nothing_after_make_build(tmp_path):
+    """As `pip install .` does, but for the environment in which pip installs maturin."""
+    compilers, wrapper = tmp_path / "compilers", tmp_path / "rustc"
+    # Cargo asks for the compiler's version, too.
+    wrapper.write_text(f'#!/bin/sh\ncase "$*" in *--crate-name\\ _*|*-vV*) ;; *) echo "$*" >> {compilers} ;; esac\nexec "$@"\n')
+    wrapper.chmod(0o755)
+    told = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "PYTHONPATH")
+    clean = {name: value for name, value in os.environ.items() if name not in told}
+    clean |= {"RUSTC_WRAPPER": str(wrapper), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    pip = (sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation")
+    run(*pip, "--wheel-dir", tmp_path, ROOT, env=clean)
+    [wheel] = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as files:
+        assert any(name.endswith("/scripts/turbidite") for name in files.namelist())
+    assert not compilers.exists(), compilers.read_text()
 
 
 def test_the_wheel_works_in_an_environment_of_its_own(tmp_path):

@@ -22,7 +22,7 @@ struct CommandLine {
     #[command(subcommand)]
     command: Command,
     /// Print results and errors as JSON
-    #[arg(long, global = true)]
+    #[arg(long, global = true, display_order = 900)]
     json: bool,
 }
 
@@ -139,5 +139,18 @@ mod tests {
             command.get_subcommands().for_each(check);
         }
         check(&CommandLine::command());
+    }
+
+    #[test]
+    fn every_help_fits_on_two_screens() {
+        fn check(command: &mut clap::Command) {
+            let short = command.render_help().to_string();
+            assert_eq!(command.render_long_help().to_string(), short, "{}", command.get_name());
+            assert!(short.lines().count() <= 100, "{} has {} lines", command.get_name(), short.lines().count());
+            command.get_subcommands_mut().for_each(check);
+        }
+        let mut command = CommandLine::command().term_width(100);
+        command.build();
+        check(&mut command);
     }
 }

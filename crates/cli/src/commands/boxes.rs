@@ -10,11 +10,10 @@ use crate::failure::Failure;
 /// The options of a box.
 #[derive(Debug, Args)]
 pub(super) struct BoxOptions {
-    /// Use only rows within a box: a range for each of its columns, with the low end included and the high end excluded
+    /// Use only rows within a box: a range for each column, the low end included, the high end not
     #[arg(long = "box", value_name = "X=A:B,…", allow_hyphen_values = true)]
     sides: Option<String>,
-    /// The period of each range of the box, in the same order: a number, 'none' for a column that is not periodic, or
-    /// nothing for the period stored in the dataset, if any, which is the default
+    /// The period of each range of the box: a number, 'none', or nothing for the dataset's own
     #[arg(long = "period", value_name = "P,P,…", requires = "sides", allow_hyphen_values = true)]
     periods: Option<String>,
 }

@@ -19,11 +19,6 @@ use crate::failure::{Failure, complain};
 use crate::text;
 
 /// Copy a dataset, with every epoch fully sorted
-///
-/// Ingest sorts each run separately, and the key ranges of a receiver's runs overlap. In the copy no two runs overlap,
-/// and the order of the file names is the order of the key. The copy is an ordinary dataset, committed epoch by epoch.
-/// The original is only read, and its readers are not affected. Its indexes are built for the copy, too. To continue an
-/// interrupted copy, repeat the command with --if-exists skip.
 #[derive(Debug, Args)]
 pub(crate) struct Compact {
     /// The dataset to copy
@@ -34,8 +29,8 @@ pub(crate) struct Compact {
     /// Epochs, such as 200, 0..4000, 0..4000..100, 500,700, last or -2 [default: all]
     #[arg(long, value_name = "EPOCHS", allow_hyphen_values = true)]
     epoch: Option<EpochSet>,
-    /// What to do with an epoch that exists in the copy
-    #[arg(long, value_enum, default_value = "error")]
+    /// What to do with an epoch that exists in the copy: error, replace, or skip, which continues an interrupted copy
+    #[arg(long, value_enum, value_name = "ACTION", default_value = "error", hide_possible_values = true)]
     if_exists: Existing,
     /// Take over the copy's lock if its holder cannot be checked, as on another host, and is certainly gone
     #[arg(long)]
@@ -50,12 +45,11 @@ pub(crate) struct Compact {
     tuning: Tuning,
 }
 
-/// Sizes that rarely need another value.
+/// Sizes that only tests and measurements change.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Tuning")]
 struct Tuning {
     /// Rows per page, the unit of reads
-    #[arg(long, value_name = "N", hide_short_help = true)]
+    #[arg(long, value_name = "N", hide = true)]
     page_rows: Option<u32>,
     /// Row groups per run
     #[arg(long, value_name = "N", hide = true)]

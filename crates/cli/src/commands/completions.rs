@@ -9,7 +9,7 @@ use crate::failure::Failure;
 
 /// Print a shell completion script
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
+#[command(after_help = "\
 Where the shells look for scripts:
 
   bash: turbidite completions bash > ~/.local/share/bash-completion/completions/turbidite

@@ -9,24 +9,15 @@ use super::trajectories::{TrajectoryOptions, parse_ids};
 use crate::failure::Failure;
 
 /// Print the rows of particles by id
-///
-/// Prints the rows with these ids, sorted by id and epoch: the id, the epoch, then the other columns. Particles that
-/// are missing in some or all epochs are counted on standard error.
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
-Examples:
-
-  turbidite get particles 17 --id id
+#[command(after_help = "\
   turbidite get particles 17 42 --id id --epoch 4000 --columns energy,ux
   turbidite get particles 3:17 --id cpu,id
-  turbidite get particles -17 --id id
-
-An id is an integer or fixed_bytes (in hexadecimal digits, such as 0x0a1b), or several of these with colons between \
-them. Put -- before the ids if one such as -3:17 begins with a minus.")]
+  turbidite get particles --id id -- -17 -3")]
 pub(crate) struct Get {
     /// The dataset
     dataset: PathBuf,
-    /// The ids of the particles
+    /// The ids: integers, fixed_bytes such as 0x0a1b, or several of these with colons between them
     #[arg(required = true, value_name = "ID", allow_negative_numbers = true)]
     ids: Vec<String>,
     #[command(flatten)]

@@ -22,22 +22,12 @@ use crate::failure::Failure;
 use crate::text;
 
 /// Show a histogram of a column, or of two
-///
-/// The histogram is estimated from manifests and bitmap indexes alone, with guaranteed bounds. Bounds are narrow for
-/// the key, and exact for columns with a bitmap index if the edges of the bins are decimals of its precision. For other
-/// columns that the data is not clustered by, they are wide. --where and --box select rows. --exact also reads the
-/// undecided rows. --level K estimates from one row in 8^K of a dataset with levels of detail, or of a spatial index;
-/// --sum adds sums of a column. NaN, infinities and values outside the range are counted separately.
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
-A bin includes its lower edge and excludes its upper edge; the last bin includes both. Bins of an integer column are \
-printed with their first and last integer, and there are at most as many bins as integers.
-
-Examples:
+#[command(after_help = "\
+Bounds come from manifests and bitmap indexes alone; --exact reads what they leave undecided. See docs/cli.md.
 
   turbidite hist particles --column energy --log
   turbidite hist particles --column ux --bins 40 --range -5..5 --epoch 4000 --exact
-  turbidite hist particles --column energy --log --box x=0:10,z=-5:5 --exact
   turbidite hist particles --column ux --box 0:10,-5:5,: --level 2
   turbidite hist particles --column x --level 2 --sum energy
   turbidite hist particles --column ux --by uy --bins 64 --range -1.6..1.6 --by-range -1.6..1.6")]
@@ -79,10 +69,10 @@ pub(crate) struct Hist {
     /// Count exactly, reading only the rows that manifests and indexes leave undecided
     #[arg(long)]
     exact: bool,
-    /// Estimate from the rows of this level of detail and above, one in 8^K, with standard errors
+    /// Estimate from the rows of this level of detail and above, one in 8^K
     #[arg(long, value_name = "K", conflicts_with_all = ["by", "exact", "access"])]
     level: Option<u8>,
-    /// Estimate the sum of this column in each bin, too, with its standard error and the number of sampled rows
+    /// With --level, also estimate the sum of this column in each bin
     #[arg(long, value_name = "NAME", requires = "level")]
     sum: Option<String>,
     /// Use the index NAME, or 'scan' without any [default: whatever reads least]

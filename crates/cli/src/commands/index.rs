@@ -16,13 +16,6 @@ use crate::mpi::World;
 use crate::text;
 
 /// Build, list and remove indexes of a dataset
-///
-/// A value index finds records by a column that the dataset is not clustered by, such as particles by their ids in data
-/// that is clustered by energy. Indexes are stored in the dataset's folder. Queries use one automatically if it reads
-/// less; query --explain shows whether they do. A bitmap index answers conditions on several columns: for each record
-/// it stores the bin of each column's value. A spatial index is a copy of all records, clustered by coordinates: boxes
-/// and samples (query --quality, --rows) are read from it. An overview has the rows of the highest level of detail in
-/// few files, so that samples of large epochs begin with few reads.
 #[derive(Debug, Args)]
 pub(crate) struct Index {
     #[command(subcommand)]
@@ -37,22 +30,22 @@ enum Action {
 }
 
 /// Build or update an index
-///
-/// Reads the indexed columns of every epoch that the index lacks, and of every epoch whose records were replaced. Each
-/// epoch is committed separately, so after a kill, the next command continues. Queries and writers of the dataset go on
-/// meanwhile, but no other process can build the same index: neither `index add` nor `ingest --index`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+COLUMN[,with=COLUMN…]    ranges and single values; queries of these columns alone read no records
+hash:COLUMN[,with=…]     single values, such as ids
+bitmap:A,B,…             conditions on several columns; precision=DIGITS [default: 2] sets the edges of bins
+space:X,Y[,Z]            a copy of the records, for boxes and samples
+overview                 a copy of the highest level of detail, for samples of large epochs
+
+Reads only epochs that the index lacks; after a kill, repeat the command. See docs/cli.md.")]
 struct Add {
     /// The dataset
     dataset: PathBuf,
-    /// COLUMN is sorted, and finds ranges and single values; hash:COLUMN finds single values. Each ',with=COLUMN' after
-    /// it also stores another column: queries that use only indexed and stored columns read no records. bitmap:A,B,…
-    /// answers conditions on several columns, in bins whose edges have at most 2 digits, or precision=DIGITS. space:X,Y
-    /// or space:X,Y,Z copies the records, clustered by these coordinates, with levels of detail. overview copies the
-    /// highest level
-    #[arg(value_name = "COLUMN[,with=COLUMN…]|bitmap:A,B,…[,precision=DIGITS]|space:X,Y[,Z]|overview")]
+    /// The index to build, see below
+    #[arg(value_name = "INDEX")]
     definition: String,
-    /// Levels of detail of space:X,Y,Z above level 0, 1 to 6, each an eighth of the one below [default: 3]
+    /// Levels of detail of space:X,Y[,Z], 1 to 6, each an eighth of the one below [default: 3]
     #[arg(long, value_name = "N")]
     levels: Option<u8>,
     /// Epochs, such as 200, 0..4000, 0..4000..100, 500,700, last or -2 [default: all]

@@ -8,7 +8,7 @@ use crate::failure::{Failure, on_stdout};
 
 /// Print the manual page of turbidite or of one of its commands
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
+#[command(after_help = "\
 Examples:
 
   turbidite man | man -l -
@@ -30,10 +30,8 @@ impl Man {
                 Failure::Usage(format!("there is no command '{name}'; the commands are {}", known.join(", ")))
             })?,
         };
-        // Options that are hidden from the short help would otherwise appear in the page without a description.
-        let complete = described.clone().mut_args(|argument| argument.hide_short_help(false));
         let mut page = Vec::new();
-        clap_mangen::Man::new(complete).render(&mut page).map_err(on_stdout)?;
+        clap_mangen::Man::new(described.clone()).render(&mut page).map_err(on_stdout)?;
         let page = String::from_utf8_lossy(&page);
         if as_json {
             return say_json(&json!({"command": described.get_name(), "page": page}));

@@ -14,9 +14,6 @@ use crate::failure::Failure;
 use crate::text;
 
 /// Show quantiles of a column
-///
-/// A quantile is the smallest stored value that at least the given share of the values does not exceed. Estimated from
-/// the manifests alone, with guaranteed bounds. NaN is excluded, infinities are included.
 #[derive(Debug, Args)]
 pub(crate) struct QuantilesCommand {
     /// The dataset

@@ -24,36 +24,16 @@ use crate::output::{FileFormat, RowWriter, TextFormat};
 use crate::progress::ProgressLines;
 use crate::text;
 
-/// Return the rows that match a predicate
-///
-/// Prints the matching rows: a table on a terminal, CSV on a pipe, JSON lines with --json; -o writes a file. The
-/// columns are all stored columns, then the epoch.
+/// Print, count, export or explain the rows that match a predicate
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
-Expressions: numbers, columns, + - * / %, comparisons, BETWEEN, IN, AND, OR, NOT, abs, sqrt, floor, isnan, bits_i32; \
-'epoch' is a column, too. NaN matches no comparison except <>; isnan(x) finds it.
+#[command(after_help = "\
+Expressions, boxes and samples: docs/query.md and docs/space.md.
 
-  --where 'energy >= 1.2 AND energy < 3'
-  --where 'ux > 5 AND abs(uy) < 1 AND energy > 10'
-  --where 'id = 81234' --epoch 500..4000
-
-Boxes: a range COLUMN=LOW:HIGH for each column, with LOW included and HIGH excluded; either may be left out. NaN lies \
-in no box. With --period, values are compared modulo the period.
-
-  --box x=0:10,y=-5:5
-  --box 'x=120:138,y=:,z=0:5' --period 128,, --where 'energy > 1.5'
-
-Levels of detail (in a dataset ingested with --levels, or with a spatial index): --quality and --rows return an even \
-sample of one epoch: whole levels, from the coarsest one. At quality 0.125, each row stands for eight; the column \
-'stands_for' has the number.
-
-  --epoch 400 --box 0:10,-5:5,: --quality 0.125
-  --epoch 400 --rows 50000 --near 3,4,0
-  --where 'energy > 10' --count --level 2
-
-Each line of a --batch file is a query 'epoch,begin,end': all rows of the epoch whose key is from begin to end, both \
-included, in key order. The log has one line per query: epoch, begin, end, matches, runs, bytes_read, read_s, \
-filter_s, merge_s, total_s. Read, filter and merge times are summed over threads; total_s is wall time.")]
+  turbidite query particles --where 'energy >= 1.2 AND energy < 3' --epoch 500..4000 -o hot.parquet
+  turbidite query particles --where 'ux > 5 AND abs(uy) < 1' --count
+  turbidite query particles --box x=0:10,y=-5:5 --epoch 400 --quality 0.125
+  turbidite query particles --epoch 400 --rows 50000 --near 3,4,0
+  turbidite query particles --batch queries.csv --log times.csv      # lines 'epoch,begin,end'")]
 pub(crate) struct QueryCommand {
     /// The dataset
     dataset: PathBuf,
@@ -68,7 +48,7 @@ pub(crate) struct QueryCommand {
     /// Return only these columns, in this order
     #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
     columns: Option<Vec<String>>,
-    /// Sort rows within each epoch by the key, or by COLUMN, which needs an index of the column or --limit
+    /// Sort within each epoch by the key, or by COLUMN, which needs an index of it or --limit
     #[arg(long, value_name = "COLUMN", num_args = 0..=1)]
     order: Option<Option<String>>,
     /// Stop after N rows
@@ -79,11 +59,10 @@ pub(crate) struct QueryCommand {
     /// Print the number of matching rows instead of the rows
     #[arg(long, conflicts_with_all = ["columns", "order", "limit", "quality", "rows", "output", "explain"])]
     count: bool,
-    /// Print bounds of the number of matching rows, from manifests and bitmap indexes, without reading a record
+    /// With --count, print bounds from manifests and bitmap indexes, without reading records
     #[arg(long, requires = "count")]
     bounds: bool,
-    /// Estimate the number of matching rows from those of this level of detail and above, one in 8^K, with its standard
-    /// error
+    /// With --count, estimate from the rows of this level of detail and above, one in 8^K
     #[arg(long, value_name = "K", requires = "count", conflicts_with_all = ["bounds", "access"])]
     level: Option<u8>,
     /// Explain what the query would read, and why, without reading it
@@ -92,8 +71,8 @@ pub(crate) struct QueryCommand {
     /// Write the rows to a file; its name ends in .parquet, .arrow, .csv or .jsonl
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Format of printed rows [default: a table on a terminal, csv elsewhere, jsonl with --json]
-    #[arg(long, value_enum, conflicts_with_all = ["output", "count", "explain"])]
+    /// Format of printed rows: table, csv or jsonl [default: table on a terminal, else csv]
+    #[arg(long, value_enum, hide_possible_values = true, conflicts_with_all = ["output", "count", "explain"])]
     format: Option<TextFormat>,
     /// Print the cost of the query on standard error [default: on a terminal]
     #[arg(long = "figures")]
@@ -101,7 +80,7 @@ pub(crate) struct QueryCommand {
     /// Run a list of range queries: lines 'epoch,begin,end'
     #[arg(long, value_name = "FILE", conflicts_with_all = ["epoch", "filter", "sides", "columns", "order", "limit", "quality", "rows", "count", "explain", "output", "format"])]
     batch: Option<PathBuf>,
-    /// Write matches, bytes and times of each query of the list to a file
+    /// With --batch, write matches, bytes and times of each query to a file
     #[arg(long, value_name = "FILE", requires = "batch")]
     log: Option<PathBuf>,
     /// Find rows by the index NAME, or by 'scan' without any [default: whatever reads least]
@@ -111,10 +90,10 @@ pub(crate) struct QueryCommand {
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     /// Do not verify page checksums
-    #[arg(long, hide_short_help = true)]
+    #[arg(long)]
     no_check: bool,
-    /// Print the progress in row groups as lines of JSON on standard error
-    #[arg(long, requires_all = ["json", "output"], conflicts_with_all = ["quality", "rows"], hide_short_help = true)]
+    /// Print the progress in row groups as lines of JSON on standard error. For programs.
+    #[arg(long, requires_all = ["json", "output"], conflicts_with_all = ["quality", "rows"], hide = true)]
     progress: bool,
 }
 

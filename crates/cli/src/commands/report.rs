@@ -16,8 +16,6 @@ use crate::report::{ReportData, render};
 use crate::text;
 
 /// Write an HTML report with plots: keys, loads, selectivity, times, sizes
-///
-/// The report is one self-contained HTML file, computed from the manifests alone.
 #[derive(Debug, Args)]
 pub(crate) struct Report {
     /// The dataset

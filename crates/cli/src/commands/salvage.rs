@@ -15,12 +15,6 @@ use crate::failure::{Failure, complain};
 use crate::text;
 
 /// List unfinished epochs, and recover their complete runs
-///
-/// A writer that dies or fails leaves the runs that it completed. They never become part of the dataset, since the
-/// records that an unfinished epoch lacks are unknown; --out copies them to plain Parquet files elsewhere.
-///
-/// A killed program leaves files in the spool of the preload library if its mode is "replace". --spool lists them on
-/// the node that has them, and --put-in-place moves them to the paths that the program used.
 #[derive(Debug, Args)]
 pub(crate) struct Salvage {
     /// The dataset

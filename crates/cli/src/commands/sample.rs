@@ -23,19 +23,16 @@ const SLACK: f64 = 1.01;
 /// The options of a sample.
 #[derive(Debug, Args)]
 pub(super) struct SampleOptions {
-    /// Return at most this share of the matching rows, from 0 to 1, spread evenly: the last whole level of detail
-    /// within it, or the highest one
+    /// Sample: the whole levels of detail within this share of the matching rows, from 0 to 1
     #[arg(long, value_name = "SHARE", conflicts_with_all = ["order", "limit", "rows"])]
     quality: Option<f64>,
-    /// Return at most N matching rows, spread evenly: the last whole level of detail within them, or about N rows of
-    /// some pages of the highest one, with a warning
+    /// Sample: the whole levels of detail within N matching rows
     #[arg(long, value_name = "N", conflicts_with_all = ["order", "limit"])]
     rows: Option<u64>,
-    /// With --quality or --rows, add pages of the next level up to the share, or up to about N rows. Density then
-    /// varies by a factor of 8, for which the column 'stands_for' compensates
+    /// Add pages of the next level to a sample; 'stands_for' weights the rows
     #[arg(long)]
     partial: bool,
-    /// With --quality or --rows, return the pages of each level nearest to this point first. Implies --partial
+    /// Begin a sample with the pages nearest to this point; implies --partial
     #[arg(long, value_name = "X,Y,…", value_delimiter = ',', allow_hyphen_values = true)]
     near: Option<Vec<f64>>,
 }

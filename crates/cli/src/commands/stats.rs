@@ -17,11 +17,6 @@ use crate::failure::Failure;
 use crate::text;
 
 /// Show the layout of epochs and the cost of writing them
-///
-/// Read amplification of a key, as CARP defines it, is the number of rows in row groups whose range contains the key,
-/// over the rows of one perfectly balanced receiver. The median and the 99th percentile over the key space are printed.
-/// Load imbalance is the standard deviation of the receivers' rows over their mean. Percentiles of the key are printed
-/// as by `quantiles`: an estimate and guaranteed bounds.
 #[derive(Debug, Args)]
 pub(crate) struct Stats {
     /// The dataset

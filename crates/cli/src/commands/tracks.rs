@@ -10,28 +10,17 @@ use super::trajectories::{TrajectoryOptions, parse_ids};
 use crate::failure::Failure;
 
 /// The help of `--box`, which selects particles here, and rows in other commands.
-const BOX_HELP: &str = "Select the particles within a box at epoch --at: a range for each of its columns, with the low \
-                        end included and the high end excluded";
+const BOX_HELP: &str = "Select the particles within a box at epoch --at, the low ends included, the high ends not";
 
 /// Track particles through epochs
-///
-/// Selects the particles that match --of and lie within --box at epoch --at, or those of --ids, and prints their rows
-/// in all epochs: the id, the epoch, then the other columns, sorted by id and epoch. Particles that are missing in some
-/// epochs, and rows with a duplicate id and epoch, are counted on standard error.
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
-Examples:
+#[command(after_help = "\
+Rows are sorted by id and epoch. Missing and duplicate ids are counted on standard error. See docs/cli.md.
 
   turbidite tracks particles --of 'energy > 100' --at 4000 --id id -o hot.parquet
-  turbidite tracks particles --of 'energy > 100' --at 4000 --id id \\
-      --epoch 2000..4000 --columns energy,ux
+  turbidite tracks particles --of 'energy > 100' --at 4000 --id id --epoch 2000..4000 --columns energy,ux
   turbidite tracks particles --box x=0:10,z=-5:5 --at 4000 --id id
-  turbidite tracks particles --ids 17,42 --id id
-  turbidite tracks particles --ids @chosen.txt --id id
-
-An id is an integer, fixed_bytes (in hexadecimal digits), or several of these with colons between them; at most \
-1,000,000 particles are tracked at once. Rows are sorted in 64 MiB of memory; beyond that they spill to an unnamed \
-temporary file in the output's folder, or, without -o, in $TMPDIR.")]
+  turbidite tracks particles --ids @chosen.txt --id id")]
 #[command(mut_arg("sides", |sides| sides.help(BOX_HELP)))]
 pub(crate) struct TracksCommand {
     /// The dataset
@@ -45,7 +34,7 @@ pub(crate) struct TracksCommand {
     /// The epoch at which particles are selected
     #[arg(long, value_name = "E")]
     at: Option<u64>,
-    /// Select particles by id, separated by commas; or by the ids in a file, separated by commas or white space
+    /// Select particles by id; a file has ids separated by commas or white space
     #[arg(long, value_name = "A,B,…|@FILE", allow_hyphen_values = true, conflicts_with_all = ["of", "at", "sides"])]
     ids: Option<String>,
     #[command(flatten)]

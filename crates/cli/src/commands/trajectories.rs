@@ -19,10 +19,10 @@ use crate::text;
 /// The options of commands that print trajectories.
 #[derive(Debug, Args)]
 pub(super) struct TrajectoryOptions {
-    /// The column that identifies particles, or several, separated by commas [default: the key, if it has no float]
+    /// The column or columns that identify particles [default: the key, if it has no float]
     #[arg(long, value_name = "COLUMN,…")]
     id: Option<String>,
-    /// Return their rows of these epochs, such as 200, 0..4000, 0..4000..100, 500,700, last or -2 [default: all]
+    /// Epochs, such as 200, 0..4000, 0..4000..100, 500,700, last or -2 [default: all]
     #[arg(long, value_name = "EPOCHS", allow_hyphen_values = true)]
     epoch: Option<EpochSet>,
     /// Return only these columns after id and epoch, in this order
@@ -34,17 +34,17 @@ pub(super) struct TrajectoryOptions {
     /// Write the rows to a file; its name ends in .parquet, .arrow, .csv or .jsonl
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Format of printed rows [default: a table on a terminal, csv elsewhere, jsonl with --json]
-    #[arg(long, value_enum, conflicts_with = "output")]
+    /// Format of printed rows: table, csv or jsonl [default: table on a terminal, else csv]
+    #[arg(long, value_enum, hide_possible_values = true, conflicts_with = "output")]
     format: Option<TextFormat>,
-    /// Find rows of the particles by the index NAME, or by 'scan' without any [default: whatever reads least]
+    /// Find rows by the index NAME, or by 'scan' without any [default: whatever reads least]
     #[arg(long = "use", value_name = "NAME")]
     access: Option<String>,
     /// Threads [default: the number of cores]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     /// Do not verify page checksums
-    #[arg(long, hide_short_help = true)]
+    #[arg(long)]
     no_check: bool,
 }
 

@@ -16,9 +16,6 @@ use crate::text;
 const MOST_FINDINGS: usize = 50;
 
 /// Verify a dataset: all checksums, and the consistency of its files
-///
-/// Reads every byte. Exits with code 3 if anything is corrupt or missing, and prints each file and place. A dataset
-/// without epochs has nothing to verify, and the exit code is 0.
 #[derive(Debug, Args)]
 pub(crate) struct Verify {
     /// The dataset

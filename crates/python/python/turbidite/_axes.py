@@ -16,7 +16,28 @@ if TYPE_CHECKING:
 
     Array = numpy.ndarray[Any, Any]
 
-__all__ = ["axes_of", "drawn_edges", "epochs_text", "label", "line", "module", "say", "text", "unit_text"]
+__all__ = [
+    "BLUE",
+    "GREY",
+    "LEAST_LOG_COUNT",
+    "ORANGE",
+    "RED",
+    "axes_of",
+    "drawn_edges",
+    "excluded",
+    "headline",
+    "label",
+    "module",
+    "say",
+    "text",
+    "unit_text",
+]
+
+BLUE, ORANGE, RED, GREY = "#0072B2", "#E69F00", "#D55E00", "#777777"
+"""Colours that colour-blind readers can tell apart."""
+
+LEAST_LOG_COUNT = 10
+"""Counts up to this are drawn on a linear scale."""
 
 _LINE_CHARACTERS = 64
 """Longer lines of titles are cut: they would leave the figure."""
@@ -64,19 +85,6 @@ def label(name: str, unit: str | None) -> str:
     return text(f"{name} ({unit_text(unit)})" if unit else name)
 
 
-def epochs_text(epochs: Sequence[int]) -> str:
-    """Returns the epochs of a picture in words."""
-    if not epochs:
-        return "no epochs"
-    return f"epoch {epochs[0]}" if len(epochs) == 1 else f"{len(epochs)} epochs, {min(epochs)} to {max(epochs)}"
-
-
-def line(words: str) -> str:
-    """Returns a text as one line of a title."""
-    whole = " ".join(words.split())
-    return text(whole if len(whole) <= _LINE_CHARACTERS else whole[: _LINE_CHARACTERS - 1] + "…")
-
-
 def say(ax: Axes, words: str) -> None:
     """Writes a few words where a picture would be."""
     ax.text(0.5, 0.5, words, transform=ax.transAxes, ha="center", va="center", color="0.4")
@@ -97,3 +105,27 @@ def drawn_edges(edges: Array, log: bool) -> Array:
         half = max(0.5, abs(value) * 1e-6) if abs(value) >= 1 else abs(value) / 2 or 0.5
         return numpy.array([value - half, value + half])
     return drawn
+
+
+def excluded(**rows: int) -> str | None:
+    """Returns what a histogram leaves out, in words."""
+    found = [f"{count:,} {words.replace('_', ' ')}" for words, count in rows.items() if count]
+    return f"not drawn: {', '.join(found)}" if found else None
+
+
+def _epochs_text(epochs: Sequence[int]) -> str:
+    """Returns the epochs of a picture in words."""
+    if not epochs:
+        return "no epochs"
+    return f"epoch {epochs[0]}" if len(epochs) == 1 else f"{len(epochs)} epochs, {min(epochs)} to {max(epochs)}"
+
+
+def _line(words: str) -> str:
+    """Returns a text as one line of a title."""
+    whole = " ".join(words.split())
+    return text(whole if len(whole) <= _LINE_CHARACTERS else whole[: _LINE_CHARACTERS - 1] + "…")
+
+
+def headline(ax: Axes, epochs: Sequence[int], *details: str | None) -> None:
+    """Sets the title: the epochs, then a line for each detail that applies."""
+    ax.set_title("\n".join([_epochs_text(epochs), *(_line(one) for one in details if one)]), fontsize="medium")

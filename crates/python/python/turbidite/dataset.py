@@ -6,11 +6,12 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from html import escape
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy
 
-from turbidite import _core, _tables, phase_space, pictures
+from turbidite import phase_space, pictures
 from turbidite._arguments import Arguments, HistogramArguments, TrackArguments
 from turbidite._boxes import Box, Period, box_texts
 from turbidite._checks import (
@@ -34,7 +35,9 @@ from turbidite._checks import (
     selection,
 )
 from turbidite._command import run
-from turbidite._progress import Progress, checked, watching
+from turbidite._opened import OpenDataset
+from turbidite._progress import watching
+from turbidite._tables import abridged, table
 from turbidite.cursor import Cursor
 from turbidite.distributions import Histogram, Quantile, number, with_sums
 from turbidite.errors import UsageError
@@ -42,7 +45,7 @@ from turbidite.indexes import Indexes
 from turbidite.phase_space import PhaseSpace
 from turbidite.pieces import Piece
 from turbidite.query import Query
-from turbidite.schema import Column, Schema
+from turbidite.schema import Column
 from turbidite.tracks import Tracks
 
 if TYPE_CHECKING:
@@ -51,44 +54,21 @@ if TYPE_CHECKING:
 __all__ = ["Dataset"]
 
 
-class Dataset:
+class Dataset(OpenDataset):
     """A dataset that is open for reading. Threads may share it; it pickles as its path, without its progress."""
-
-    def __init__(self, path: str | os.PathLike[str], *, progress: Progress = False) -> None:
-        self.path = os.path.abspath(os.fsdecode(path))
-        """The folder of the dataset: absolute, so that it stays the same if the program changes its directory."""
-        self.progress = progress
-        self._core = _core.Dataset(self.path)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Dataset, (self.path,)
 
     def __repr__(self) -> str:
         columns = ", ".join(f"{column.name} {column.type}" for column in self.schema.columns)
         return f"<Dataset {self.path}: {len(self.epochs)} epochs, key {self._core.cluster_key()}; {columns}>"
 
     def _repr_html_(self) -> str:
-        return _tables.of_dataset(self)
-
-    @property
-    def progress(self) -> Progress:
-        """Whether calls that read row groups draw a bar, or the function that they call. Queries keep that of their making."""
-        return self._progress
-
-    @progress.setter
-    def progress(self, progress: Progress) -> None:
-        self._progress = checked(progress)
-
-    @property
-    def epochs(self) -> list[int]:
-        """The labels of the epochs, ascending; new ones appear as they are committed."""
-        return self._core.epochs()
-
-    @property
-    def schema(self) -> Schema:
-        """The columns, the key and, if records are clustered by space, the periods."""
-        columns, key, periods = self._core.schema()
-        return Schema(tuple(Column(*column) for column in columns), key, dict(periods), tuple(self._core.key_columns()))
+        # Reads the manifests of a few epochs.
+        epochs = self.epochs
+        rows: list[tuple[object, object]] = []
+        for epoch in abridged(epochs):
+            rows.append(("…", "…") if epoch is None else (epoch, f"{self.stats(epoch)['rows']:,}"))
+        count = "1 epoch" if len(epochs) == 1 else f"{len(epochs):,} epochs"
+        return f"<div><b>{escape(self.path)}</b>{self.schema._repr_html_()}{table(count, ('epoch', 'rows'), rows)}</div>"
 
     @property
     def indexes(self) -> Indexes:
@@ -100,13 +80,6 @@ class Dataset:
         ['id']
         """
         return Indexes(self.path, self._reopen)
-
-    def _reopen(self) -> None:
-        self._core = _core.Dataset(self.path)
-
-    def _labels(self, selection: list[int] | str | None) -> list[int] | None:
-        """Returns the labels of a selection; None stands for all."""
-        return self._core.select(selection) if isinstance(selection, str) else selection
 
     def stats(self, epoch: int) -> dict[str, Any]:
         """Returns the statistics of an epoch: rows, files, load imbalance, and those of its writing.

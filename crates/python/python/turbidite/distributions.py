@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from turbidite import _tables, pictures
+from turbidite._axes import BLUE, GREY, LEAST_LOG_COUNT, axes_of, drawn_edges, excluded, headline, label, say, unit_text
+from turbidite._tables import abridged, table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    Array = numpy.ndarray[Any, Any]
 
 __all__ = ["Estimate", "Histogram", "Quantile", "number", "with_sums"]
 
@@ -80,10 +83,24 @@ class Histogram:
         >>> dataset.histogram("energy", bins=10).plot().get_xlabel()
         'energy'
         """
-        return pictures.draw_histogram(self, ax, **options)
+        return _draw(self, ax, options)
 
     def _repr_html_(self) -> str:
-        return _tables.of_histogram(self)
+        counts: tuple[Any, ...] = (self.least, self.rows, self.most)
+        head: tuple[str, ...] = ("at least", "about", "at most")
+        if self.errors is not None:
+            counts, head = (self.rows, numpy.ceil(self.errors)), ("about", "error")
+        bins: list[tuple[str, ...]] = [
+            (f"{one[0]:.6g}", f"{one[1]:.6g}", *(f"{int(count):,}" for count in one[2:]))
+            for one in zip(self.edges[:-1], self.edges[1:], *counts, strict=True)
+        ]
+        if self.sums is not None and self.sum_errors is not None:
+            head = (*head, f"sum of {self.summed}", "error")
+            sums = zip(self.sums, self.sum_errors, strict=True)
+            bins = [(*one, f"{value:.6g}", f"{error:.2g}") for one, (value, error) in zip(bins, sums, strict=True)]
+        rows = [("…",) * (2 + len(head)) if one is None else one for one in abridged(bins)]
+        named = f"{self.column} ({unit_text(self.unit)})" if self.unit else self.column
+        return table(f"{named}: rows by bins", ("from", "to", *head), rows)
 
 
 @dataclass(frozen=True)
@@ -141,3 +158,72 @@ def number(value: float | str) -> float:
     if not isinstance(value, str):
         return value
     return int(value) if value.lstrip("-").isdigit() else float(value)
+
+
+def _draw(histogram: Histogram, ax: Axes | None, options: dict[str, Any]) -> Axes:
+    """Draws the rows of each bin, or the sums if there are any, as steps, and their bounds or errors as a band."""
+    ax = axes_of(ax, 6.4, 4.0)
+    edges = drawn_edges(histogram.edges, histogram.log)
+    if histogram.sums is None:
+        _draw_rows(histogram, edges, ax, options)
+    else:
+        _draw_sums(histogram, edges, ax, options)
+    if len(edges):
+        ax.set_xscale("log" if histogram.log else "linear")
+        ax.set_xlim(edges[0], edges[-1])
+    ax.set_xlabel(label(histogram.column, histogram.unit))
+    below, above, negative, positive = (
+        one[1] for one in (histogram.below, histogram.above, histogram.negative_infinity, histogram.positive_infinity)
+    )
+    left_out = excluded(outside=below + above, infinite=negative + positive, NaN=histogram.nan)
+    headline(ax, histogram.epochs, left_out)
+    return ax
+
+
+def _draw_sums(histogram: Histogram, edges: Array, ax: Axes, options: dict[str, Any]) -> None:
+    """Draws the sums of the bins, with a band of their errors where these are known."""
+    sums, errors = numpy.asarray(histogram.sums, "f8"), numpy.asarray(histogram.sum_errors, "f8")
+    finite = sums[numpy.isfinite(sums)]
+    if not len(finite):
+        say(ax, "no finite sums")
+    elif len(edges):
+        options = {"color": BLUE, "linewidth": 1.3, **options}
+        if (errors > 0).any():
+            # An error of NaN leaves a gap.
+            band = {"color": options["color"], "alpha": 0.25, "linewidth": 0, "label": "± one standard error"}
+            ax.stairs(sums + errors, edges, baseline=sums - errors, fill=True, **band)
+            ax.stairs(sums, edges, baseline=None, **{"label": "estimate", **options})
+            ax.legend(frameon=False)
+        else:
+            ax.stairs(sums, edges, baseline=None, **{"label": "sums", **options})
+        ax.axhline(0, color=GREY, linewidth=0.8)
+    ax.set_ylabel(f"{label(str(histogram.summed), histogram.summed_unit)}, summed per bin")
+
+
+def _draw_rows(histogram: Histogram, edges: Array, ax: Axes, options: dict[str, Any]) -> None:
+    """Draws the rows of the bins, with a band of their bounds or errors."""
+    low, high, words = histogram.least, histogram.most, "guaranteed bounds"
+    if histogram.errors is not None:
+        rows = histogram.rows.astype("f8")
+        low, high = numpy.maximum(rows - histogram.errors, histogram.least), rows + histogram.errors
+        words = "± one standard error"
+    most = int(high.max(initial=0))
+    if most == 0:
+        say(ax, "no rows")
+    if len(edges):
+        is_exact = bool((histogram.least == histogram.most).all())
+        options = {"color": BLUE, "linewidth": 1.3, **options}
+        if is_exact:
+            ax.stairs(histogram.rows, edges, fill=True, **{**options, "alpha": 0.25, "linewidth": 0})
+        else:
+            band = {"color": options["color"], "alpha": 0.25, "linewidth": 0, "label": words}
+            ax.stairs(high, edges, baseline=low, fill=True, **band)
+        ax.stairs(histogram.rows, edges, **{"label": "rows" if is_exact else "estimate", **options})
+        if not is_exact:
+            ax.legend(frameon=False)
+    if most > LEAST_LOG_COUNT:
+        ax.set_yscale("log")
+        ax.set_ylim(0.7, most * 1.6)
+    else:
+        ax.set_ylim(0, max(most, 1) * 1.1)
+    ax.set_ylabel("rows per bin")

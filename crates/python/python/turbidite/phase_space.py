@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from turbidite import pictures
 from turbidite._arguments import PhaseSpaceArguments, Range
+from turbidite._axes import LEAST_LOG_COUNT, axes_of, drawn_edges, excluded, headline, label, module, say
 from turbidite._checks import access, bin_count, ends, flag, optional_column, predicate
 from turbidite._progress import Tell
 from turbidite.errors import UsageError
@@ -70,7 +70,7 @@ class PhaseSpace:
         >>> dataset.phase_space("energy", "id").plot().get_ylabel()
         'id'
         """
-        return pictures.draw_phase_space(self, ax, **options)
+        return _draw(self, ax, options)
 
 
 def _pair(value: Any) -> tuple[Any, Any]:
@@ -180,3 +180,41 @@ def arguments(
         "use": access("use", use),
         "exact": exact,
     }
+
+
+def _norm(values: numpy.ndarray[Any, Any], is_count: bool) -> Any:
+    """Returns the colour scale of the values of filled bins: logarithmic, unless there is little to tell apart."""
+    colors = module("colors")
+    finite = values[numpy.isfinite(values)]
+    least, most = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
+    if is_count:
+        return colors.LogNorm(1, most) if most > LEAST_LOG_COUNT else colors.Normalize(0, max(most, 1))
+    if least > 0 and most > 10 * least:
+        return colors.LogNorm(least, most)
+    return colors.Normalize(min(least, 0.0), max(most, 0.0) or 1.0)
+
+
+def _draw(space: PhaseSpace, ax: Axes | None, options: dict[str, Any]) -> Axes:
+    """Draws a two-dimensional histogram as a mesh with a colour bar. Empty bins stay blank."""
+    ax = axes_of(ax, 6.8, 4.4)
+    filled = space.counts > 0
+    values = space.counts if space.sums is None else space.sums
+    if filled.any():
+        x_edges = drawn_edges(space.x_edges, space.log[0])
+        y_edges = drawn_edges(space.y_edges, space.log[1])
+        shown = numpy.ma.masked_where(~filled, values.astype("f8")).T
+        if "norm" not in options and not {"vmin", "vmax"} & set(options):
+            options["norm"] = _norm(values[filled], space.sums is None)
+        mesh = ax.pcolormesh(x_edges, y_edges, shown, **{"cmap": "viridis", "rasterized": True, **options})
+        weight = space.weights
+        words = "rows per bin" if weight is None else f"{label(weight.name, weight.unit)}, summed per bin"
+        ax.figure.colorbar(mesh, ax=ax, label=words, pad=0.02)
+        ax.set_xscale("log" if space.log[0] else "linear")
+        ax.set_yscale("log" if space.log[1] else "linear")
+    else:
+        say(ax, "no rows")
+    ax.set_xlabel(label(space.x.name, space.x.unit))
+    ax.set_ylabel(label(space.y.name, space.y.unit))
+    left_out = excluded(outside=space.outside, infinite=space.infinite, NaN=space.nan)
+    headline(ax, space.epochs, space.where, left_out)
+    return ax

@@ -1,4 +1,4 @@
-"""Pictures: functions that draw what the core has counted. The methods of datasets and results call them.
+"""Pictures of partitions, selectivity and trajectories. The methods of datasets and results call these functions.
 
 Each function draws on given axes or on those of a new figure, and returns the axes. Nothing is shown, and no setting of
 matplotlib is changed. matplotlib is imported at the first picture.
@@ -11,160 +11,28 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from turbidite._axes import axes_of, drawn_edges, epochs_text, label, line, module, say, text
+from turbidite._axes import BLUE, GREY, ORANGE, RED, axes_of, headline, label, module, say, text
 from turbidite._optional import needed
 from turbidite.errors import UsageError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from turbidite.distributions import Histogram
-    from turbidite.phase_space import PhaseSpace
     from turbidite.schema import Column
 
     Array = numpy.ndarray[Any, Any]
 
-__all__ = ["draw_histogram", "draw_partitions", "draw_phase_space", "draw_selectivity", "draw_tracks"]
-
-_BLUE, _ORANGE, _RED, _GREY = "#0072B2", "#E69F00", "#D55E00", "#777777"
-"""Colours that colour-blind readers can tell apart."""
+__all__ = ["draw_partitions", "draw_selectivity", "draw_tracks"]
 
 _KINDS = {
-    "regular": (_BLUE, "in its partition"),
-    "stray": (_ORANGE, "strays"),
-    "unordered": (_RED, "spills"),
-    "nan_key": (_GREY, "NaN keys"),
+    "regular": (BLUE, "in its partition"),
+    "stray": (ORANGE, "strays"),
+    "unordered": (RED, "spills"),
+    "nan_key": (GREY, "NaN keys"),
 }
 
 _LOG_RATIO = 1000.0
 """Keys that span more than this ratio are drawn on a log scale."""
-
-_LEAST_LOG_COUNT = 10
-"""Counts up to this are drawn on a linear scale."""
-
-
-def _excluded(**rows: int) -> str | None:
-    """Returns what a histogram leaves out, in words."""
-    found = [f"{count:,} {words.replace('_', ' ')}" for words, count in rows.items() if count]
-    return f"not drawn: {', '.join(found)}" if found else None
-
-
-def _headline(ax: Axes, epochs: Sequence[int], *details: str | None) -> None:
-    """Sets the title: the epochs, then a line for each detail that applies."""
-    ax.set_title("\n".join([epochs_text(epochs), *(line(one) for one in details if one)]), fontsize="medium")
-
-
-def draw_histogram(histogram: Histogram, ax: Axes | None = None, **options: Any) -> Axes:
-    """Draws the rows of each bin, or the sums if there are any, as steps, and their bounds or errors as a band.
-
-    `options` are those of ``Axes.stairs``.
-    """
-    ax = axes_of(ax, 6.4, 4.0)
-    edges = drawn_edges(histogram.edges, histogram.log)
-    if histogram.sums is None:
-        _draw_rows(histogram, edges, ax, options)
-    else:
-        _draw_sums(histogram, edges, ax, options)
-    if len(edges):
-        ax.set_xscale("log" if histogram.log else "linear")
-        ax.set_xlim(edges[0], edges[-1])
-    ax.set_xlabel(label(histogram.column, histogram.unit))
-    below, above, negative, positive = (
-        one[1] for one in (histogram.below, histogram.above, histogram.negative_infinity, histogram.positive_infinity)
-    )
-    excluded = _excluded(outside=below + above, infinite=negative + positive, NaN=histogram.nan)
-    _headline(ax, histogram.epochs, excluded)
-    return ax
-
-
-def _draw_sums(histogram: Histogram, edges: Array, ax: Axes, options: dict[str, Any]) -> None:
-    """Draws the sums of the bins, with a band of their errors where these are known."""
-    sums, errors = numpy.asarray(histogram.sums, "f8"), numpy.asarray(histogram.sum_errors, "f8")
-    finite = sums[numpy.isfinite(sums)]
-    if not len(finite):
-        say(ax, "no finite sums")
-    elif len(edges):
-        options = {"color": _BLUE, "linewidth": 1.3, **options}
-        if (errors > 0).any():
-            # An error of NaN leaves a gap.
-            band = {"color": options["color"], "alpha": 0.25, "linewidth": 0, "label": "± one standard error"}
-            ax.stairs(sums + errors, edges, baseline=sums - errors, fill=True, **band)
-            ax.stairs(sums, edges, baseline=None, **{"label": "estimate", **options})
-            ax.legend(frameon=False)
-        else:
-            ax.stairs(sums, edges, baseline=None, **{"label": "sums", **options})
-        ax.axhline(0, color=_GREY, linewidth=0.8)
-    ax.set_ylabel(f"{label(str(histogram.summed), histogram.summed_unit)}, summed per bin")
-
-
-def _draw_rows(histogram: Histogram, edges: Array, ax: Axes, options: dict[str, Any]) -> None:
-    """Draws the rows of the bins, with a band of their bounds or errors."""
-    low, high, words = histogram.least, histogram.most, "guaranteed bounds"
-    if histogram.errors is not None:
-        rows = histogram.rows.astype("f8")
-        low, high = numpy.maximum(rows - histogram.errors, histogram.least), rows + histogram.errors
-        words = "± one standard error"
-    most = int(high.max(initial=0))
-    if most == 0:
-        say(ax, "no rows")
-    if len(edges):
-        is_exact = bool((histogram.least == histogram.most).all())
-        options = {"color": _BLUE, "linewidth": 1.3, **options}
-        if is_exact:
-            ax.stairs(histogram.rows, edges, fill=True, **{**options, "alpha": 0.25, "linewidth": 0})
-        else:
-            band = {"color": options["color"], "alpha": 0.25, "linewidth": 0, "label": words}
-            ax.stairs(high, edges, baseline=low, fill=True, **band)
-        ax.stairs(histogram.rows, edges, **{"label": "rows" if is_exact else "estimate", **options})
-        if not is_exact:
-            ax.legend(frameon=False)
-    if most > _LEAST_LOG_COUNT:
-        ax.set_yscale("log")
-        ax.set_ylim(0.7, most * 1.6)
-    else:
-        ax.set_ylim(0, max(most, 1) * 1.1)
-    ax.set_ylabel("rows per bin")
-
-
-def _norm(values: Array, is_count: bool) -> Any:
-    """Returns the colour scale of the values of filled bins: logarithmic, unless there is little to tell apart."""
-    colors = module("colors")
-    finite = values[numpy.isfinite(values)]
-    least, most = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
-    if is_count:
-        return colors.LogNorm(1, most) if most > _LEAST_LOG_COUNT else colors.Normalize(0, max(most, 1))
-    if least > 0 and most > 10 * least:
-        return colors.LogNorm(least, most)
-    return colors.Normalize(min(least, 0.0), max(most, 0.0) or 1.0)
-
-
-def draw_phase_space(space: PhaseSpace, ax: Axes | None = None, **options: Any) -> Axes:
-    """Draws a two-dimensional histogram as a mesh with a colour bar. Empty bins stay blank.
-
-    `options` are those of ``Axes.pcolormesh``.
-    """
-    ax = axes_of(ax, 6.8, 4.4)
-    filled = space.counts > 0
-    values = space.counts if space.sums is None else space.sums
-    if filled.any():
-        x_edges = drawn_edges(space.x_edges, space.log[0])
-        y_edges = drawn_edges(space.y_edges, space.log[1])
-        shown = numpy.ma.masked_where(~filled, values.astype("f8")).T
-        if "norm" not in options and not {"vmin", "vmax"} & set(options):
-            options["norm"] = _norm(values[filled], space.sums is None)
-        mesh = ax.pcolormesh(x_edges, y_edges, shown, **{"cmap": "viridis", "rasterized": True, **options})
-        weight = space.weights
-        words = "rows per bin" if weight is None else f"{label(weight.name, weight.unit)}, summed per bin"
-        ax.figure.colorbar(mesh, ax=ax, label=words, pad=0.02)
-        ax.set_xscale("log" if space.log[0] else "linear")
-        ax.set_yscale("log" if space.log[1] else "linear")
-    else:
-        say(ax, "no rows")
-    ax.set_xlabel(label(space.x.name, space.x.unit))
-    ax.set_ylabel(label(space.y.name, space.y.unit))
-    excluded = _excluded(outside=space.outside, infinite=space.infinite, NaN=space.nan)
-    _headline(ax, space.epochs, space.where, excluded)
-    return ax
 
 
 def _boxes(ax: Axes, left: Array, right: Array, places: Array, **options: Any) -> None:
@@ -191,7 +59,7 @@ def draw_partitions(
     ax.set_ylabel("part")
     if not groups:
         say(ax, "no rows")
-        _headline(ax, [epoch])
+        headline(ax, [epoch])
         return ax
     ranges = [group["keys"] for group in groups if group["keys"] is not None]
     finite = numpy.array([end for one in ranges for end in one if numpy.isfinite(float(end))], "f8")
@@ -208,7 +76,7 @@ def draw_partitions(
     if len({group["kind"] for group in groups if group["keys"] is not None}) > 1:
         ax.legend(loc="upper left", frameon=False, fontsize="small")
     total = sum(group["rows"] for group in groups)
-    _headline(ax, [epoch], f"{total:,} rows in {len(ranks):,} parts, {mean:,.0f} on average")
+    headline(ax, [epoch], f"{total:,} rows in {len(ranks):,} parts, {mean:,.0f} on average")
     return ax
 
 
@@ -271,11 +139,11 @@ def draw_selectivity(profile: Mapping[str, Any], key: Column, ax: Axes | None = 
     if points:
         percentiles = [point["percentile"] for point in points]
         shares = [100 * point["share"] for point in points]
-        ax.plot(percentiles, shares, **{"color": _BLUE, "linewidth": 1.3, "drawstyle": "steps-mid", **options})
-        ax.axhline(100 / parts, color=_GREY, linewidth=0.8, linestyle="--")
+        ax.plot(percentiles, shares, **{"color": BLUE, "linewidth": 1.3, "drawstyle": "steps-mid", **options})
+        ax.axhline(100 / parts, color=GREY, linewidth=0.8, linestyle="--")
         words = f"one of {parts:,} balanced parts"
         at = ax.get_yaxis_transform()
-        ax.text(0.99, 100 / parts, words, transform=at, ha="right", va="bottom", fontsize="small", color=_GREY)
+        ax.text(0.99, 100 / parts, words, transform=at, ha="right", va="bottom", fontsize="small", color=GREY)
         ax.set_ylim(0, max(100 / parts, *shares) * 1.15)
         forth, back = (lambda share: share * parts / 100), (lambda amplification: amplification * 100 / parts)
         ax.secondary_yaxis("right", functions=(forth, back)).set_ylabel("read amplification")
@@ -284,7 +152,7 @@ def draw_selectivity(profile: Mapping[str, Any], key: Column, ax: Axes | None = 
     ax.set_xlim(0, 100)
     ax.set_xlabel(f"percentile of {text(key.name)}")
     ax.set_ylabel("rows to read for one key (% of the epoch)")
-    _headline(ax, [profile["epoch"]])
+    headline(ax, [profile["epoch"]])
     return ax
 
 
@@ -338,7 +206,7 @@ def draw_tracks(
     ax.set_ylabel(columns["y"])
     particles = len(numpy.unique(rows["id"]))
     drawn = f"{'first ' if is_cut else ''}{particles:,} {'track' if particles == 1 else 'tracks'}"
-    _headline(ax, epochs, drawn)
+    headline(ax, epochs, drawn)
     return ax
 
 
@@ -359,7 +227,7 @@ def _track_styles(
     lines: dict[str, Any] = {"linewidths": 1.0 if particles <= 200 else 0.6, **options}
     points: dict[str, Any] = {"s": 9, "linewidths": 0, "zorder": 3}
     if "color" not in rows:
-        color = options.get("color", options.get("colors", _BLUE))
+        color = options.get("color", options.get("colors", BLUE))
         lines = {"alpha": min(1.0, max(0.15, 60 / particles)), **lines}
         if not {"color", "colors"} & set(options):
             lines["color"] = color

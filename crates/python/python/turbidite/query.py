@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from turbidite import _core, _tables
+from turbidite import _core
 from turbidite._arguments import Arguments
 from turbidite._checks import natural
 from turbidite._command import run
+from turbidite._opened import OpenDataset
 from turbidite._progress import Tell, watching
 from turbidite._result import Result
+from turbidite._tables import abridged, table
 from turbidite.distributions import Estimate
-
-if TYPE_CHECKING:
-    from turbidite.dataset import Dataset
 
 __all__ = ["Query"]
 
@@ -23,7 +22,7 @@ __all__ = ["Query"]
 class Query(Result):
     """A query. It is lazy, and can be run again: each use reads the dataset anew."""
 
-    def __init__(self, dataset: Dataset, selection: list[int] | str | None, arguments: Arguments) -> None:
+    def __init__(self, dataset: OpenDataset, selection: list[int] | str | None, arguments: Arguments) -> None:
         self._dataset = dataset
         self._selection = selection
         self._arguments = arguments
@@ -112,4 +111,23 @@ class Query(Result):
         return f"<Query of {self._dataset.path}: {stated or 'all rows'}>"
 
     def _repr_html_(self) -> str:
-        return _tables.of_query(self._dataset.path, self._arguments, self._selection)
+        arguments, chosen = self._arguments, self._selection
+        columns, limit = arguments["columns"], arguments["limit"]
+        epochs = "all"
+        if isinstance(chosen, str):
+            epochs = chosen
+        elif chosen is not None:
+            epochs = ", ".join("…" if label is None else str(label) for label in abridged(chosen))
+        order = (
+            "epoch, key" if arguments["ordered"] else "as stored" if (by := arguments["order_by"]) is None else f"epoch, {by}"
+        )
+        rows = [
+            ("dataset", self._dataset.path),
+            ("where", arguments["where"] or "all rows"),
+            *((name, arguments[name]) for name in ("box", "period") if arguments[name] is not None),
+            ("epochs", epochs),
+            ("columns", "all, and epoch" if columns is None else ", ".join(columns)),
+            ("order", order),
+            *([] if limit is None else [("limit", f"{limit:,}")]),
+        ]
+        return table("Query, not run yet", (), rows)

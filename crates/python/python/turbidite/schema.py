@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from turbidite import _tables
+from turbidite._axes import unit_text
+from turbidite._tables import table
 
 __all__ = ["Column", "Schema"]
 
@@ -35,4 +36,12 @@ class Schema:
         return [column.name for column in self.columns]
 
     def _repr_html_(self) -> str:
-        return _tables.of_schema(self)
+        rows = [
+            (column.name, column.type, unit_text(column.unit) if column.unit else "", self._remarks(column.name))
+            for column in self.columns
+        ]
+        return table(f"{len(rows)} columns", ("column", "type", "unit", ""), rows)
+
+    def _remarks(self, name: str) -> str:
+        period = [f"period {self.periods[name]}"] if name in self.periods else []
+        return ", ".join((["key"] if name in self.keys else []) + period)

@@ -10,6 +10,7 @@ from turbidite import _core, pictures
 from turbidite._arguments import TrackArguments
 from turbidite._axes import label
 from turbidite._checks import column_name, column_named, natural
+from turbidite._opened import OpenDataset
 from turbidite._optional import needed
 from turbidite._progress import Tell, watching
 from turbidite._result import Result
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.axes import Axes
 
-    from turbidite.dataset import Dataset
-
     Array = numpy.ndarray[Any, Any]
 
 __all__ = ["Tracks"]
@@ -29,7 +28,7 @@ __all__ = ["Tracks"]
 class Tracks(Result):
     """The trajectories of particles: rows ordered by particle, then by epoch."""
 
-    def __init__(self, dataset: Dataset, selection: list[int] | str | None, arguments: TrackArguments) -> None:
+    def __init__(self, dataset: OpenDataset, selection: list[int] | str | None, arguments: TrackArguments) -> None:
         self._dataset = dataset
         self._selection = selection
         self._arguments = arguments

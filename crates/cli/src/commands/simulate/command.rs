@@ -24,28 +24,21 @@ use crate::text;
 use turbidite_source::{Source, SourceOptions};
 
 /// Forecast a run on your machine and recommend settings
-///
-/// The engines of all ranks are the real ones: partitioning, renegotiation, routing and the end of the epoch are those
-/// of a run. Processors, network and storage are modelled with the numbers given here. The keys come from a trace (as
-/// `ingest` reads it) or from a named distribution.
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
-If a run has more records than --most-records, every rank appends only the first part of its records, at the same rate;
-times, messages and files are then scaled up, and the output says so.
+#[command(after_help = "\
+The engines are the real ones; processors, network and storage are modelled. See docs/scale.md.
 
   turbidite simulate --nodes 32 --ranks-per-node 64 --records 1000000 --record-bytes 64
   turbidite simulate --nodes 32 --ranks-per-node 64 --records 1000000 --key hash:id
-  turbidite simulate dumps --key space:x,y,z --nodes 16 --ranks-per-node 128
-  turbidite simulate dumps --key energy --derive 'energy=sqrt(1+ux*ux+uy*uy+uz*uz)-1' --nodes 16 --ranks-per-node 128")]
+  turbidite simulate dumps --key energy --derive 'energy=sqrt(1+ux*ux+uy*uy+uz*uz)-1' --nodes 16")]
 pub(crate) struct Simulate {
     /// A folder or file with a trace of keys, in the order of its records; without it, keys come from --distribution
     source: Option<PathBuf>,
-    /// The cluster key: a column of the trace, the hash of a column, or space:X,Y,Z, two or three coordinates; without
-    /// a trace, hash:id has random ids
-    #[arg(long, value_name = "KEY")]
+    /// The cluster key: COLUMN, hash:COLUMN or space:X,Y[,Z] of the trace; without one, hash:id has random ids
+    #[arg(long)]
     key: Option<String>,
-    /// A column of the trace to compute, as for `ingest` (may be repeated)
-    #[arg(long, value_name = "DERIVATION", requires = "source")]
+    /// A column of the trace to compute (may be repeated)
+    #[arg(long, value_name = "NAME[:TYPE]=EXPR", requires = "source")]
     derive: Vec<String>,
     /// A TOML file that describes the trace's records, as for `ingest`
     #[arg(long, value_name = "FILE", requires = "source")]
@@ -56,12 +49,11 @@ pub(crate) struct Simulate {
     /// The epoch of the trace [default: the first]
     #[arg(long, value_name = "E", requires = "source")]
     epoch: Option<u64>,
-    /// An index that is made while the records are written, as for `ingest` (may be repeated); without a trace, indexed
-    /// columns have random ids of 8 bytes, and carried columns 4 bytes
-    #[arg(long, value_name = "COLUMN[,with=COLUMN…]|bitmap:A,B,…")]
+    /// An index that is built during ingest (may be repeated); without a trace, columns have random ids of 8 bytes
+    #[arg(long)]
     index: Vec<String>,
-    /// Distribution of the keys, without a trace [default: lognormal]
-    #[arg(long, value_enum, conflicts_with_all = ["source", "key"])]
+    /// Distribution of the keys, without a trace: uniform, normal, lognormal or half-zero [default: lognormal]
+    #[arg(long, value_enum, value_name = "NAME", hide_possible_values = true, conflicts_with_all = ["source", "key"])]
     distribution: Option<NamedDistribution>,
     /// Factor by which keys grow from the beginning of the epoch to its end
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
@@ -93,8 +85,8 @@ pub(crate) struct Simulate {
     /// Records of a rank between two renegotiations [default: adaptive]
     #[arg(long, value_name = "RECORDS")]
     renegotiate: Option<u64>,
-    /// The distribution of keys that an epoch begins with; `last` forecasts a job's first epoch and the later ones
-    #[arg(long, value_enum, default_value = "last")]
+    /// The distribution that an epoch begins with: none, or last, which forecasts a job's first and later epochs
+    #[arg(long, value_enum, default_value = "last", hide_possible_values = true)]
     prior: PriorEpoch,
     /// Send records straight to their receivers, not through one rank of each node
     #[arg(long)]
@@ -170,8 +162,7 @@ struct MachineModel {
     /// Time of an ingest over its time in the model
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     time_factor: f64,
-    /// Measure speed, storage, commits and time factor of this machine by a short job in this folder, a few seconds
-    /// with all cores
+    /// Measure speed, storage, commits and time factor of this machine by a short job in this folder
     #[arg(long, value_name = "FOLDER")]
     #[arg(conflicts_with_all = ["speed", "node_storage_gb_per_s", "commit_ms", "time_factor"])]
     measure: Option<PathBuf>,

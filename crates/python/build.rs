@@ -1,0 +1,9 @@
+//! Strips the module when it is linked, unless debug information is asked for. maturin can strip it, too, but compiles
+//! it once more for that.
+
+fn main() {
+    if std::env::var_os("DEBUG").is_none_or(|debug| debug == "false") {
+        println!("cargo:rustc-cdylib-link-arg=-Wl,--strip-all");
+    }
+    println!("cargo:rerun-if-changed=build.rs");
+}

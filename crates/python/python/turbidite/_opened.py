@@ -1,0 +1,52 @@
+"""The folder of a dataset that is open for reading, for the results that are read from it."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from turbidite import _core
+from turbidite._progress import Progress, checked
+from turbidite.schema import Column, Schema
+
+__all__ = ["OpenDataset"]
+
+
+class OpenDataset:
+    """The base of `Dataset`: path, epochs and columns. Queries and trajectories keep it, and `Dataset` makes them."""
+
+    def __init__(self, path: str | os.PathLike[str], *, progress: Progress = False) -> None:
+        self.path = os.path.abspath(os.fsdecode(path))
+        """The folder of the dataset: absolute, so that it stays the same if the program changes its directory."""
+        self.progress = progress
+        self._core = _core.Dataset(self.path)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.path,)
+
+    @property
+    def progress(self) -> Progress:
+        """Whether calls that read row groups draw a bar, or the function that they call. Queries keep that of their making."""
+        return self._progress
+
+    @progress.setter
+    def progress(self, progress: Progress) -> None:
+        self._progress = checked(progress)
+
+    @property
+    def epochs(self) -> list[int]:
+        """The labels of the epochs, ascending; new ones appear as they are committed."""
+        return self._core.epochs()
+
+    @property
+    def schema(self) -> Schema:
+        """The columns, the key and, if records are clustered by space, the periods."""
+        columns, key, periods = self._core.schema()
+        return Schema(tuple(Column(*column) for column in columns), key, dict(periods), tuple(self._core.key_columns()))
+
+    def _reopen(self) -> None:
+        self._core = _core.Dataset(self.path)
+
+    def _labels(self, selection: list[int] | str | None) -> list[int] | None:
+        """Returns the labels of a selection; None stands for all."""
+        return self._core.select(selection) if isinstance(selection, str) else selection
