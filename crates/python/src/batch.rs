@@ -40,6 +40,11 @@ impl Batch {
         Ok(BatchColumn::new(Arc::clone(column)))
     }
 
+    /// Returns a column as a NumPy array, without a copy.
+    fn __getitem__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        py.import("numpy")?.call_method1("asarray", (self.column(name)?,))
+    }
+
     fn __len__(&self) -> usize {
         self.batch.num_rows()
     }

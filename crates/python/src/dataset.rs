@@ -16,7 +16,7 @@ use crate::counting::{self, Counted, PhaseSpaceArguments};
 use crate::cursor::Cursor;
 use crate::errors::{exception, usage};
 use crate::owned::Owned;
-use crate::stream::{Batches, CorruptionWarning, Stream};
+use crate::stream::{Batches, CorruptionWarning, ManyTracks, Stream};
 use crate::values::{Range, bins_of, number, selection};
 use crate::watch::Watch;
 
@@ -99,8 +99,11 @@ enum Particles {
     Listed(Vec<Id>),
 }
 
-/// The id of a particle.
-#[derive(Debug, FromPyObject)]
+/// Maximum number of ids that the core follows at once.
+const MOST_IDS: usize = 1_000_000;
+
+/// The id of a particle. Ids have the order of the rows of trajectories.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, FromPyObject)]
 enum Id {
     Whole(i128),
     Bytes(PyBackedBytes),
@@ -108,7 +111,7 @@ enum Id {
 }
 
 /// The value of one column of an id.
-#[derive(Debug, FromPyObject)]
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, FromPyObject)]
 enum IdValue {
     Whole(i128),
     Bytes(PyBackedBytes),
@@ -131,6 +134,20 @@ impl From<Id> for ParticleId {
             Id::Tuple(values) => values.into_iter().map(ParticleId::from).collect::<Vec<_>>().into(),
         }
     }
+}
+
+/// Divides ids into ascending lists that the core accepts, at least one.
+fn listed(mut ids: Vec<Id>) -> Vec<Vec<ParticleId>> {
+    if ids.len() > MOST_IDS {
+        ids.sort_unstable();
+        ids.dedup();
+    }
+    let mut lists = Vec::new();
+    let mut ids = ids.into_iter().map(ParticleId::from).peekable();
+    while ids.peek().is_some() || lists.is_empty() {
+        lists.push(ids.by_ref().take(MOST_IDS).collect());
+    }
+    lists
 }
 
 /// The arguments of trajectories, as the package's `Tracks` holds them.
@@ -472,24 +489,29 @@ impl Dataset {
     #[pyo3(signature = (arguments, tell = None))]
     fn tracks(&self, py: Python<'_>, arguments: TrackArguments, tell: Option<Py<PyAny>>) -> PyResult<Stream> {
         let TrackArguments { particles, sides, periods, id, epochs, columns, limit, threads } = arguments;
-        let request = match particles {
+        let requests = match particles {
             Particles::Matching(Some(of), _) if of.trim().is_empty() => {
                 return Err(usage(py, "of: state which particles to follow, such as 'energy > 10'"));
             }
-            Particles::Matching(of, at) => TrackRequest::of_query(Query::new().restricted(of, sides, periods), at, id),
-            Particles::Listed(ids) => TrackRequest::of_ids(ids, id),
+            Particles::Matching(of, at) => {
+                vec![TrackRequest::of_query(Query::new().restricted(of, sides, periods), at, id)]
+            }
+            Particles::Listed(ids) => {
+                listed(ids).into_iter().map(|ids| TrackRequest::of_ids(ids, id.clone())).collect()
+            }
         };
-        let mut request = request.epochs(selection(epochs));
-        if let Some(columns) = columns {
-            request = request.columns(columns);
-        }
-        if let Some(limit) = limit {
-            request = request.limit(limit);
-        }
-        if let Some(threads) = threads {
-            request = request.threads(threads);
-        }
-        let tracks = self.run(py, tell, move |dataset| dataset.tracks(&request, &|_| ()))?;
-        Ok(Stream::new(Batches::Tracks(tracks), Watch::new(None)))
+        let of_all = |mut request: TrackRequest| {
+            request = request.epochs(selection(epochs.clone()));
+            if let Some(columns) = &columns {
+                request = request.columns(columns);
+            }
+            match threads {
+                Some(threads) => request.threads(threads),
+                None => request,
+            }
+        };
+        let requests: Vec<TrackRequest> = requests.into_iter().map(of_all).collect();
+        let tracks = self.run(py, tell, move |dataset| ManyTracks::start(dataset.clone(), requests, limit))?;
+        Ok(Stream::new(Batches::Tracks(Box::new(tracks)), Watch::new(None)))
     }
 }

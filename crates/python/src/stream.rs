@@ -10,7 +10,7 @@ use arrow_schema::{ArrowError, Field, SchemaRef};
 use pyo3::exceptions::PyRuntimeWarning;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
-use turbidite::query::{QueryProgress, QueryStream, Tracks};
+use turbidite::query::{QueryProgress, QueryStream, TrackRequest, Tracks};
 use turbidite::{Dataset, Error};
 
 use crate::batch::{Batch, type_string};
@@ -29,7 +29,7 @@ const GONE: &str = "the stream was interrupted, or an Arrow stream has taken it:
 #[derive(Debug)]
 pub(crate) enum Batches {
     Query(QueryStream),
-    Tracks(Tracks),
+    Tracks(Box<ManyTracks>),
     Collected(SchemaRef, std::vec::IntoIter<RecordBatch>),
 }
 
@@ -37,7 +37,7 @@ impl Batches {
     fn schema(&self) -> SchemaRef {
         match self {
             Self::Query(stream) => stream.schema(),
-            Self::Tracks(tracks) => tracks.schema(),
+            Self::Tracks(many) => many.tracks.schema(),
             Self::Collected(schema, _) => schema.clone(),
         }
     }
@@ -45,8 +45,42 @@ impl Batches {
     fn advance(&mut self) -> Option<Result<RecordBatch, Error>> {
         match self {
             Self::Query(stream) => stream.next(),
-            Self::Tracks(tracks) => tracks.next(),
+            Self::Tracks(many) => many.advance(),
             Self::Collected(_, batches) => batches.next().map(Ok),
+        }
+    }
+}
+
+/// Trajectories of any number of particles: requests whose ids follow each other, each of as many as the core allows.
+#[derive(Debug)]
+pub(crate) struct ManyTracks {
+    dataset: Dataset,
+    tracks: Tracks,
+    requests: std::vec::IntoIter<TrackRequest>,
+    /// Number of rows that the limit still allows.
+    open: u64,
+}
+
+impl ManyTracks {
+    /// Starts the first request, of which there is one at least.
+    pub(crate) fn start(dataset: Dataset, requests: Vec<TrackRequest>, limit: Option<u64>) -> Result<Self, Error> {
+        let (mut requests, open) = (requests.into_iter(), limit.unwrap_or(u64::MAX));
+        let first = requests.next().unwrap_or_else(|| unreachable!("there is a request"));
+        let tracks = dataset.tracks(&first.limit(open), &|_| ())?;
+        Ok(Self { dataset, tracks, requests, open })
+    }
+
+    fn advance(&mut self) -> Option<Result<RecordBatch, Error>> {
+        loop {
+            if let Some(batch) = self.tracks.next() {
+                self.open -= batch.as_ref().map_or(0, |batch| batch.num_rows() as u64);
+                return Some(batch);
+            }
+            let request = self.requests.next().filter(|_| self.open > 0)?;
+            match self.dataset.tracks(&request.limit(self.open), &|_| ()) {
+                Ok(tracks) => self.tracks = tracks,
+                Err(error) => return Some(Err(error)),
+            }
         }
     }
 }

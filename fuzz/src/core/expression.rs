@@ -20,7 +20,7 @@ struct Row {
 }
 
 /// Tokens from which a fuzzer builds expressions, besides single characters.
-const TOKENS: [&str; 54] = [
+const TOKENS: [&str; 70] = [
     "single",
     "double",
     "small",
@@ -75,6 +75,22 @@ const TOKENS: [&str; 54] = [
     "~",
     "<<",
     ">>",
+    "**",
+    "if(",
+    "least(",
+    "greatest(",
+    "pow(",
+    "atan2(",
+    "sign(",
+    "round(",
+    "exp(",
+    "log(",
+    "log10(",
+    "sin(",
+    "cos(",
+    "2",
+    "0.5",
+    "-3",
 ];
 
 const SPECIAL: [f64; 12] = [
@@ -112,11 +128,17 @@ pub fn seeds() -> Vec<Vec<u8>> {
         "bits_i32(single) % 7 = 3",
         "epoch = 7 and small <> 255",
         "(big >> 20) & 1023 in (1, 2) or not long // (small - 1) % ~7 <> big | 1",
+        "if(small > 3 and not isnan(single), 10 // small, long ** 2) < 9 or log10(double) + exp(-single) > 0.5",
+        "least(single, double ** -3, 2) = round(greatest(long, 0.5)) or atan2(sin(double), cos(double)) <> sign(single)",
     ];
     let text_seeds = texts.iter().map(|text| [&[2, 1, 5, 9, 3, 200, 7, 7, 7, 7, 1, 0][..], text.as_bytes()].concat());
     let token_seeds =
         [b"\x03\x01\x00\x12\x21\x14\x04\x10\x29".to_vec(), b"\x03\x02\x1a\x00\x08\x15\x07\x01\x0e\x21\x08".to_vec()];
-    let derivations = ["x:i16 = floor(single * 7) + small", "x:u64 = big % 1048576 << small"];
+    let derivations = [
+        "x:i16 = floor(single * 7) + small",
+        "x:u64 = big % 1048576 << small",
+        "x:i8 = if(small = 0, 0, 7 // small) ** 2",
+    ];
     let derivations = derivations.iter().map(|text| [&[2, 3, 5, 9][..], text.as_bytes()].concat());
     text_seeds.chain(token_seeds).chain(derivations).collect()
 }

@@ -31,6 +31,53 @@ pub(super) struct Binder<'a> {
     constants: RefCell<Vec<Arc<str>>>,
 }
 
+/// A function of the language.
+#[derive(Clone, Copy)]
+enum Function {
+    Unary(UnaryOp),
+    Binary(BinaryOp),
+    /// A function of two or more numbers, applied from the left.
+    Chain(BinaryOp),
+    If,
+    IsNan,
+    Bits,
+}
+
+impl Function {
+    fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "abs" => Self::Unary(UnaryOp::Abs),
+            "atan2" => Self::Binary(BinaryOp::Atan2),
+            "bits_i32" => Self::Bits,
+            "cos" => Self::Unary(UnaryOp::Cos),
+            "exp" => Self::Unary(UnaryOp::Exp),
+            "floor" => Self::Unary(UnaryOp::Floor),
+            "greatest" => Self::Chain(BinaryOp::Greatest),
+            "if" => Self::If,
+            "isnan" => Self::IsNan,
+            "least" => Self::Chain(BinaryOp::Least),
+            "log" => Self::Unary(UnaryOp::Log),
+            "log10" => Self::Unary(UnaryOp::Log10),
+            "pow" => Self::Binary(BinaryOp::Power),
+            "round" => Self::Unary(UnaryOp::Round),
+            "sign" => Self::Unary(UnaryOp::Sign),
+            "sin" => Self::Unary(UnaryOp::Sin),
+            "sqrt" => Self::Unary(UnaryOp::Sqrt),
+            _ => return None,
+        })
+    }
+
+    /// Returns the arguments in words.
+    fn takes(self) -> &'static str {
+        match self {
+            Self::Unary(_) | Self::IsNan | Self::Bits => "one argument",
+            Self::Binary(_) => "two arguments",
+            Self::Chain(_) => "two or more arguments",
+            Self::If => "a condition and two numbers",
+        }
+    }
+}
+
 /// A bound expression: a number or a condition.
 enum Bound {
     Number(Number),
@@ -50,7 +97,8 @@ fn fold_whole(result: std::result::Result<i128, Fault>, computation: impl FnOnce
 
 fn fold_unary(op: UnaryOp, operand: Number) -> Number {
     match (op, operand.literal()) {
-        (UnaryOp::Negate | UnaryOp::Invert | UnaryOp::Abs, Some(Value::Int(value))) => {
+        (UnaryOp::Floor | UnaryOp::Round, _) if operand.is_whole() => operand,
+        (op, Some(Value::Int(value))) if op.is_whole() => {
             fold_whole(whole::unary(op, value), || Number::Unary(op, Box::new(operand)))
         }
         (_, Some(value)) => Number::Literal(Value::Float(op.apply(value.as_f64()))),
@@ -63,7 +111,7 @@ fn fold_binary(op: BinaryOp, left: Number, right: Number) -> Number {
         return Number::Binary(op, Box::new(left), Box::new(right));
     };
     match (a, b) {
-        (Value::Int(a), Value::Int(b)) if op != BinaryOp::Divide => {
+        (Value::Int(a), Value::Int(b)) if op.is_whole(&right) => {
             fold_whole(whole::binary(op, a, b), || Number::Binary(op, Box::new(left), Box::new(right)))
         }
         _ => Number::Literal(Value::Float(op.apply(a.as_f64(), b.as_f64()))),
@@ -297,30 +345,44 @@ impl<'a> Binder<'a> {
     fn call(&self, name: &str, is_plain: bool, arguments: &[Syntax<'_>], place: usize, depth: usize) -> Result<Bound> {
         let position = self.source.position(place);
         let name = if is_plain { name.to_ascii_lowercase() } else { name.to_owned() };
-        let unary = match name.as_str() {
-            "abs" => Some(UnaryOp::Abs),
-            "sqrt" => Some(UnaryOp::Sqrt),
-            "floor" => Some(UnaryOp::Floor),
-            "isnan" | "bits_i32" => None,
-            _ => return Err(ExpressionError::UnknownFunction { position, name }),
+        let Some(function) = Function::named(&name) else {
+            return Err(ExpressionError::UnknownFunction { position, name });
         };
-        let [argument] = arguments else {
-            return Err(ExpressionError::ArgumentCount { position, function: name, found: arguments.len() });
-        };
-        let operand = self.number(argument, depth)?;
-        Ok(match (unary, operand) {
-            (Some(op), operand) => Bound::Number(fold_unary(op, operand)),
-            (None, Number::Column(column)) if name == "bits_i32" && column.data_type == DataType::F32 => {
-                Bound::Number(Number::Bits(column))
+        Ok(Bound::Number(match (function, arguments) {
+            (Function::Unary(op), [operand]) => fold_unary(op, self.number(operand, depth)?),
+            (Function::Binary(op), [left, right]) => {
+                fold_binary(op, self.number(left, depth)?, self.number(right, depth)?)
             }
-            (None, operand) if name == "bits_i32" => {
-                return Err(ExpressionError::BitsArgument { position, argument: operand.to_string() });
+            (Function::Chain(op), [first, others @ ..]) if !others.is_empty() => {
+                // The tree of a chain is as deep as the chain is long.
+                let depth = depth + others.len();
+                let mut chain = self.number(first, depth)?;
+                for other in others {
+                    chain = fold_binary(op, chain, self.number(other, depth)?);
+                }
+                chain
             }
-            (None, operand) => Bound::Condition(match operand.literal() {
-                Some(value) => Condition::Constant(value.as_f64().is_nan()),
-                None => Condition::IsNan(operand),
-            }),
-        })
+            (Function::If, [condition, then, otherwise]) => {
+                let condition = self.condition(condition, depth)?;
+                let (then, otherwise) = (self.number(then, depth)?, self.number(otherwise, depth)?);
+                Number::If(Box::new(condition), Box::new(then), Box::new(otherwise))
+            }
+            (Function::Bits, [operand]) => match self.number(operand, depth)? {
+                Number::Column(column) if column.data_type == DataType::F32 => Number::Bits(column),
+                operand => return Err(ExpressionError::BitsArgument { position, argument: operand.to_string() }),
+            },
+            (Function::IsNan, [operand]) => {
+                let operand = self.number(operand, depth)?;
+                return Ok(Bound::Condition(match operand.literal() {
+                    Some(value) => Condition::Constant(value.as_f64().is_nan()),
+                    None => Condition::IsNan(operand),
+                }));
+            }
+            (function, arguments) => {
+                let (takes, found) = (function.takes(), arguments.len());
+                return Err(ExpressionError::ArgumentCount { position, function: name, takes, found });
+            }
+        }))
     }
 
     fn name(&self, name: &Name<'_>, place: usize) -> Result<Number> {

@@ -1,16 +1,24 @@
 //! Derived columns: `energy = sqrt(1+ux*ux+uy*uy+uz*uz)-1`, `id:i32 = bits_i32(w) - 1024608549`.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
+
+use arrow_array::types::{
+    Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+};
+use arrow_array::{ArrayRef, FixedSizeBinaryArray, PrimitiveArray};
 
 use crate::schema::{Column, ColumnView, DataType, EPOCH_COLUMN, OutOfRange};
 
 use super::ExpressionError;
 use super::bind::{Binder, Names};
-use super::chunks::{CHUNK_ROWS, Chunks};
+use super::chunks::CHUNK_ROWS;
 use super::number_bytes::{store_floats, store_whole};
 use super::parse::parse;
-use super::program::{Formula, Program, Scalar, Stack, Values};
+use super::plan::{Choices, ExpressionPlanner};
+use super::predicate_input::PredicateInput;
+use super::program::{Formula, Program, Stack, Values};
 use super::tokens::SourceText;
 use super::tree::{Number, gather};
 use super::whole_program::Faults;
@@ -25,72 +33,46 @@ pub struct Derivation {
     column: Column,
     tree: Number,
     formula: Formula,
+    choices: Choices,
     inputs: Vec<usize>,
     types: Vec<DataType>,
-    /// Factor of each input, by slot.
+    /// Factor of each input, by slot. The product with a factor other than 1 is `f64`.
     factors: Vec<f64>,
     constants: Vec<Arc<str>>,
 }
 
-/// The input columns of one derivation, by slot.
-struct Views<'a> {
-    columns: Vec<ColumnView<'a>>,
-    factors: &'a [f64],
-}
-
-/// Writes the values of a numeric column from a row on to a slice of another type.
-macro_rules! load_values {
-    ($view:expr, $first_row:expr, $out:expr, $as:ty) => {{
-        let view = $view;
-        macro_rules! values {
-            ($type:ty) => {
-                for (row, out) in $out.iter_mut().enumerate() {
-                    let mut raw = [0u8; size_of::<$type>()];
-                    raw.copy_from_slice(view.value($first_row + row));
-                    *out = <$type>::from_le_bytes(raw) as $as;
-                }
+/// Returns values of a column, multiplied by a factor if it is not 1.
+fn array(view: ColumnView<'_>, rows: Range<usize>, factor: f64) -> ArrayRef {
+    macro_rules! values {
+        ($arrow:ty, $native:ty) => {{
+            let value = |row: usize| {
+                let mut raw = [0u8; size_of::<$native>()];
+                raw.copy_from_slice(view.value(row));
+                <$native>::from_le_bytes(raw)
             };
-        }
-        match view.data_type() {
-            DataType::I8 => values!(i8),
-            DataType::I16 => values!(i16),
-            DataType::I32 => values!(i32),
-            DataType::I64 => values!(i64),
-            DataType::U8 => values!(u8),
-            DataType::U16 => values!(u16),
-            DataType::U32 => values!(u32),
-            DataType::U64 => values!(u64),
-            DataType::F32 => values!(f32),
-            DataType::F64 => values!(f64),
-            // Binding rejects such columns.
-            DataType::FixedBytes(_) => {}
-        }
-    }};
-}
-
-impl Chunks for Views<'_> {
-    fn load(&self, slot: usize, first_row: usize, out: &mut [f64]) {
-        load_values!(&self.columns[slot], first_row, out, f64);
-        let factor = self.factors[slot];
-        if factor != 1.0 {
-            out.iter_mut().for_each(|value| *value *= factor);
-        }
+            if factor == 1.0 {
+                Arc::new(PrimitiveArray::<$arrow>::from_iter_values(rows.map(value)))
+            } else {
+                let scaled = rows.map(|row| value(row) as f64 * factor);
+                Arc::new(PrimitiveArray::<Float64Type>::from_iter_values(scaled))
+            }
+        }};
     }
-
-    fn load_bits(&self, slot: usize, first_row: usize, out: &mut [f64]) {
-        for (row, out) in out.iter_mut().enumerate() {
-            let mut raw = [0u8; 4];
-            raw.copy_from_slice(self.columns[slot].value(first_row + row));
-            *out = f64::from(i32::from_le_bytes(raw));
+    match view.data_type() {
+        DataType::I8 => values!(Int8Type, i8),
+        DataType::I16 => values!(Int16Type, i16),
+        DataType::I32 => values!(Int32Type, i32),
+        DataType::I64 => values!(Int64Type, i64),
+        DataType::U8 => values!(UInt8Type, u8),
+        DataType::U16 => values!(UInt16Type, u16),
+        DataType::U32 => values!(UInt32Type, u32),
+        DataType::U64 => values!(UInt64Type, u64),
+        DataType::F32 => values!(Float32Type, f32),
+        DataType::F64 => values!(Float64Type, f64),
+        DataType::FixedBytes(width) => {
+            let bytes: Vec<u8> = rows.flat_map(|row| view.value(row).iter().copied()).collect();
+            Arc::new(FixedSizeBinaryArray::new(width as i32, bytes.into(), None))
         }
-    }
-
-    fn load_whole(&self, slot: usize, first_row: usize, out: &mut [i128]) {
-        load_values!(&self.columns[slot], first_row, out, i128);
-    }
-
-    fn epoch(&self) -> u64 {
-        unreachable!("derivations cannot use the epoch")
     }
 }
 
@@ -187,13 +169,8 @@ impl Derivation {
             _ => Some(1.0),
         };
         let mut scaled = inputs.to_vec();
-        // The product with a factor is a float.
         let is_scaled = |column: &&mut Column| column.data_type.is_numeric() && factor(column) != Some(1.0);
-        scaled.iter_mut().filter(is_scaled).for_each(|column| {
-            if !column.data_type.is_float() {
-                column.data_type = DataType::F64;
-            }
-        });
+        scaled.iter_mut().filter(is_scaled).for_each(|column| column.data_type = DataType::F64);
         let binder = Binder::new(SourceText::new(expression, skipped), &scaled, Names::Derivation(constants));
         let tree = binder.derivation(&expr)?;
         let constants = binder.constants();
@@ -210,12 +187,11 @@ impl Derivation {
             })
         };
         let factors = used.iter().map(factor).collect::<Result<_, _>>()?;
-        let slot_of = |index: usize| used.partition_point(|used| *used < index);
-        let formula = match column.data_type.is_float() {
-            true => Formula::Float(Program::new(&tree, &slot_of)),
-            false => Formula::new(&tree, &slot_of),
-        };
-        Ok(Self { column, tree, formula, inputs: used, types, factors, constants })
+        let (formula, choices) = ExpressionPlanner::compile(&used, |planner| match column.data_type.is_float() {
+            true => Formula::Float(Program::new(&tree, planner)),
+            false => Formula::new(&tree, planner),
+        });
+        Ok(Self { column, tree, formula, choices, inputs: used, types, factors, constants })
     }
 
     /// Returns the name and type of the derived column.
@@ -256,19 +232,15 @@ impl Derivation {
             })
         };
         let constants = self.constants.iter().map(constant).collect::<Result<Vec<f64>, _>>()?;
-        let scalars = |scalar| match scalar {
-            Scalar::Literal(value) => value,
-            Scalar::Constant(index) => constants[index],
-            // Derivations cannot use the epoch.
-            Scalar::Epoch => f64::NAN,
-        };
         let start = out.len();
         out.reserve(rows * self.column.data_type.width());
         let mut stack = Stack::default();
         let (mut overflows, mut underflows) = (0, 0);
         for first_row in (0..rows).step_by(CHUNK_ROWS) {
             let chunk_rows = CHUNK_ROWS.min(rows - first_row);
-            let (values, faults) = self.formula.run(&views, &scalars, first_row, chunk_rows, &mut stack);
+            let arrays = self.arrays(&views, first_row..first_row + chunk_rows);
+            let chunk = self.chunk(&arrays, chunk_rows, &constants)?;
+            let (values, faults) = self.formula.run(&chunk, 0, chunk_rows, &mut stack);
             match self.store(values, faults, first_row, out) {
                 Ok((large, small)) => {
                     overflows += large;
@@ -284,7 +256,26 @@ impl Derivation {
         Ok(found.then(|| OutOfRange { column: self.column.name.clone(), overflows, underflows }))
     }
 
-    fn views<'a>(&'a self, inputs: &[ColumnView<'a>], rows: usize) -> Result<Views<'a>, ExpressionError> {
+    fn arrays(&self, views: &[ColumnView<'_>], rows: Range<usize>) -> Vec<ArrayRef> {
+        views.iter().zip(&self.factors).map(|(view, factor)| array(*view, rows.clone(), *factor)).collect()
+    }
+
+    fn chunk<'a>(
+        &self,
+        arrays: &'a [ArrayRef],
+        rows: usize,
+        constants: &'a [f64],
+    ) -> Result<PredicateInput<'a>, ExpressionError> {
+        let data_type =
+            |(data_type, factor): (&DataType, &f64)| if *factor == 1.0 { *data_type } else { DataType::F64 };
+        let types = self.types.iter().zip(&self.factors).map(data_type);
+        // Derivations cannot use the epoch.
+        let input =
+            PredicateInput::new((0, rows), arrays, self.inputs.iter().copied().zip(types), self.choices.clone());
+        Ok(input.map_err(ExpressionError::Input)?.with_constants(constants))
+    }
+
+    fn views<'a>(&self, inputs: &[ColumnView<'a>], rows: usize) -> Result<Vec<ColumnView<'a>>, ExpressionError> {
         let mut views = Vec::with_capacity(self.inputs.len());
         for (index, data_type) in self.inputs.iter().zip(&self.types) {
             match inputs.get(*index) {
@@ -299,7 +290,7 @@ impl Derivation {
                 }
             }
         }
-        Ok(Views { columns: views, factors: &self.factors })
+        Ok(views)
     }
 
     /// Appends a chunk of values. Returns the numbers of values that are too large and too small for `f32`.

@@ -5,7 +5,7 @@ use crate::schema::DataType;
 /// Maximum length of a text, in bytes. An IN list of about 100,000 numbers fits.
 pub(super) const MAX_TEXT_BYTES: usize = 1 << 20;
 
-/// Maximum number of operators, including keywords such as AND.
+/// Maximum number of operators, including keywords such as AND, and calls.
 pub(super) const MAX_OPERATORS: usize = 1_000;
 
 /// An error in an expression, or in the storage of its result.
@@ -19,7 +19,7 @@ pub enum ExpressionError {
     Empty,
     #[error("at character {position}, near '{near}': {what}")]
     Syntax { position: usize, near: String, what: String },
-    #[error("the expression has {bytes} bytes; the maximum is {MAX_TEXT_BYTES}")]
+    #[error("the expression has {bytes} bytes; the maximum is {MAX_TEXT_BYTES}; look up long lists of ids by get")]
     TooLong { bytes: usize },
     #[error("the expression has more than {MAX_OPERATORS} operators; use IN (…) for lists, or several queries")]
     TooManyOperators,
@@ -34,11 +34,12 @@ pub enum ExpressionError {
     )]
     Opaque { position: usize, name: String, data_type: DataType },
     #[error(
-        "at character {position}: there is no function '{name}'; the functions are abs, sqrt, floor, isnan and bits_i32"
+        "at character {position}: there is no function '{name}'; the functions are abs, atan2, bits_i32, cos, exp, floor, \
+         greatest, if, isnan, least, log, log10, pow, round, sign, sin and sqrt"
     )]
     UnknownFunction { position: usize, name: String },
-    #[error("at character {position}: {function} takes one argument, not {found}")]
-    ArgumentCount { position: usize, function: String, found: usize },
+    #[error("at character {position}: {function} takes {takes}, not {found}")]
+    ArgumentCount { position: usize, function: String, takes: &'static str, found: usize },
     #[error("at character {position}: bits_i32 takes an f32 column by name; '{argument}' is not one")]
     BitsArgument { position: usize, argument: String },
     #[error("at character {position}, near '{near}': expected a condition, such as 'energy > 0.5', found a number")]

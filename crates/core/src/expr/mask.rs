@@ -96,6 +96,20 @@ impl Mask {
         *word = if value { *word | bit } else { *word & !bit };
     }
 
+    /// Returns the bit of one row.
+    pub(super) fn get(&self, row: usize) -> bool {
+        self.words[row / WORD_ROWS] >> (row % WORD_ROWS) & 1 == 1
+    }
+
+    /// Replaces the values of the rows whose bit is not set.
+    pub(super) fn select<T: Copy>(&self, values: &mut [T], others: &[T]) {
+        for (row, (value, other)) in values.iter_mut().zip(others).enumerate() {
+            if !self.get(row) {
+                *value = *other;
+            }
+        }
+    }
+
     /// Inverts the mask.
     pub(super) fn negate(mut self) -> Self {
         self.words.iter_mut().for_each(|word| *word = !*word);

@@ -8,18 +8,22 @@
 //! - Byte strings: `x'0a1b'`. A `fixed_bytes` column compares with them by `=`, `<>` and `IN`.
 //! - Tuples of integers and byte strings: `(cpu, id) = (3, 17)`, `(cpu, id) IN ((3, 17), (4, 5))`, and their negations.
 //! - `epoch` is a column of every predicate. `header.x0` is a constant of the source file, in derivations.
-//! - `+ - * / // %`, unary minus, `abs(x)`, `sqrt(x)`, `floor(x)`, and `bits_i32(x)`: the bits of an `f32` column as an
-//!   `i32`. `& | ~ << >>` of integers.
+//! - `+ - * / // % **`, unary minus. `& | ~ << >>` of integers.
+//! - `abs`, `sign`, `sqrt`, `exp`, `log`, `log10`, `sin`, `cos`, `floor` and `round` (ties to even) of `(x)`;
+//!   `pow(x, y)`, `atan2(y, x)`, `least(a, b, …)`, `greatest(a, b, …)`; `if(condition, a, b)`; and `bits_i32(x)`: the
+//!   bits of an `f32` column as an `i32`.
 //! - `= == <> != < <= > >=`, `BETWEEN`, `IN (…)`, each with `NOT`; `isnan(x)`, `TRUE`, `FALSE`, `AND`, `OR`, `NOT`.
 //!
 //! # Meaning
 //!
 //! An expression is an integer or a float. Integer columns, `epoch`, integer literals, and the results of
-//! `+ - * // % & | ~ << >>` and unary minus of integers are integers. All other expressions are floats.
+//! `+ - * // % ** & | ~ << >>`, unary minus, `abs`, `sign`, `floor`, `round`, `least`, `greatest` and `if` of integers
+//! are integers, but for powers of negative literals. All other expressions are floats.
 //!
 //! Integers are computed in 128 bits, and compared exactly, with floats as well. `//` truncates. An overflow, a zero
-//! divisor and a shift by less than 0 or more than 127 have no result: an error in a derivation. In a predicate, the
-//! row matches neither the comparison nor its negation (Kleene's logic).
+//! divisor, a shift by less than 0 or more than 127, and a negative power have no result: an error in a derivation. In
+//! a predicate, the row matches neither the comparison nor its negation (Kleene's logic). An `if` has no result where
+//! its condition has none. The branch that is not taken does not matter.
 //!
 //! Floats follow NumPy, and thereby IEEE 754:
 //!
@@ -30,16 +34,18 @@
 //!   `energy > 0.1` on an `f32` column compares with the `f32` nearest to 0.1.
 //! - Floats are computed and compared in `f64`. Division by zero returns an infinity or NaN. Remainder by zero returns
 //!   NaN. `%` is C's `fmod`: the result has the sign of the dividend, as in SQL and `np.fmod`, but not in `np.mod`.
-//!   `x // y` is `x / y` without its fraction.
+//!   `x // y` is `x / y` without its fraction. `least` and `greatest` of NaN are NaN.
+//! - Functions have the same results on every machine (`functions`).
 //!
 //! # Map
 //!
 //! `builder` converts expressions composed by a program to text. `tokens` splits text within fixed limits, and `parse`
 //! parses it. `bind` (`bind_tuple` for tuples) resolves names and types, and makes the typed `tree`. `space` converts
 //! boxes to comparisons. `plan` chooses the execution of each comparison: on native slices (`mask`) or in chunks of
-//! floats (`program`) or integers (`whole_program`, `whole`). `comparison` folds a predicate over its comparisons.
-//! [`Predicate`] evaluates (`predicate_input`) and prunes (`prune`, `prune_whole`: interval arithmetic over column
-//! statistics; `keys`: lists of keys). [`Derivation`] computes columns, and `number_bytes` stores them.
+//! floats (`program`, `functions`) or integers (`whole_program`, `whole`), whose inputs are `chunks`. `comparison`
+//! folds a predicate over its comparisons. [`Predicate`] evaluates (`predicate_input`) and prunes (`prune`,
+//! `intervals`, `prune_whole`: interval arithmetic over column statistics; `keys`: lists of keys). [`Derivation`]
+//! computes columns, and `number_bytes` stores them.
 
 mod bind;
 mod bind_tuple;
@@ -48,6 +54,8 @@ mod chunks;
 mod comparison;
 mod derive;
 mod error;
+mod functions;
+mod intervals;
 mod keys;
 mod mask;
 mod members;

@@ -2,6 +2,8 @@
 
 use crate::schema::DataType;
 
+use super::functions::round;
+
 /// Returns whether a value is too large or too small for `f32`, which stores `stored` instead, with a larger relative
 /// error than that of rounding to 24 bits. NaN and infinities are stored exactly.
 fn is_out_of_range(value: f64, stored: f32) -> bool {
@@ -35,15 +37,6 @@ fn count_out_of_range(values: &[f64]) -> (u64, u64) {
     (overflows, lost - overflows)
 }
 
-/// Rounds like `f64::round_ties_even`, which calls the C library on targets without a rounding instruction.
-fn round_ties_even(value: f64) -> f64 {
-    // Floats of at least this magnitude are integers. Adding it to a smaller float rounds off the fraction, by IEEE
-    // 754's default rounding.
-    const WHOLE: f64 = (1u64 << 52) as f64;
-    let pushed = WHOLE.copysign(value);
-    if value.abs() < WHOLE { (value + pushed) - pushed } else { value }
-}
-
 /// Appends values in a column's type. Returns the numbers of values that are too large and too small for `f32`.
 ///
 /// # Errors
@@ -58,7 +51,7 @@ pub(super) fn store_floats(data_type: DataType, values: &[f64], out: &mut Vec<u8
             let start = out.len();
             out.resize(start + values.len() * WIDTH, 0);
             for (row, (slot, value)) in out[start..].chunks_exact_mut(WIDTH).zip(values).enumerate() {
-                let rounded = round_ties_even(*value);
+                let rounded = round(*value);
                 // Both comparisons are false for NaN.
                 if !(rounded >= low && rounded < above) {
                     return Err(row);
@@ -109,21 +102,4 @@ pub(super) fn store_whole(data_type: DataType, values: &[i128], out: &mut Vec<u8
         DataType::F32 | DataType::F64 | DataType::FixedBytes(_) => unreachable!("derived integers have integer types"),
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rounding_is_that_of_the_standard_library() {
-        let mut values =
-            vec![0.0, 0.5, 1.5, 2.5, 0.499_999_999_999_999_94, 4_503_599_627_370_495.5, 4_503_599_627_370_497.0];
-        values.extend([9_007_199_254_740_993.0, 1e300, f64::INFINITY, f64::MIN_POSITIVE]);
-        values.extend((0..2_000).map(|step| f64::from(step) * 0.125));
-        for value in values.iter().flat_map(|value| [*value, -value]) {
-            assert_eq!(round_ties_even(value), value.round_ties_even(), "{value}");
-        }
-        assert!(round_ties_even(f64::NAN).is_nan());
-    }
 }

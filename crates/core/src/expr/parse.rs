@@ -215,7 +215,12 @@ impl<'a> Parser<'_, 'a> {
     }
 
     fn right(&mut self, operator: Infix) -> Result<Box<Syntax<'a>>> {
-        self.expression(operator.binding()).map(Box::new)
+        // The right operand of `**` may have a sign, or be a power: `2 ** -3 ** 2` is `2 ** (-(3 ** 2))`.
+        let loosest = match operator {
+            Infix::Arithmetic(BinaryOp::Power) => SIGN,
+            operator => operator.binding(),
+        };
+        self.expression(loosest).map(Box::new)
     }
 
     /// Parses an operand with its signs.

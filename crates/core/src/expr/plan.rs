@@ -5,11 +5,13 @@
 //! evaluates `=`, `<`, `<=`, `>`, `>=` and BETWEEN, and conjunctions of them on one column are merged into a single
 //! pass. Pruning is an overlap test. NaN lies in no interval, so NaN follows IEEE 754 without a special case.
 
+use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
 use crate::schema::{DataType, Value};
 
+use super::chunks::Slots;
 use super::members::Members;
 use super::program::{Formula, Program};
 use super::tree::{ColumnRef, CompareOp, Condition, Number, rounded};
@@ -88,12 +90,24 @@ pub(super) enum ExpressionPlan {
     Or(Vec<ExpressionPlan>),
 }
 
-/// A planner for the conditions of one predicate.
+/// The condition of an `if`.
+#[derive(Debug)]
+pub(super) struct Choice {
+    pub(super) holds: ExpressionPlan,
+    /// The negation, if rows may have neither: a number of the condition has no result.
+    pub(super) fails: Option<ExpressionPlan>,
+}
+
+/// The plans of all `if` of an expression, by slot.
+pub(super) type Choices = Arc<[Choice]>;
+
+/// A planner for the conditions of one expression.
 pub(super) struct ExpressionPlanner<'a> {
     /// Columns in use, in ascending order. A column's slot is its index in this list.
-    pub(super) columns: &'a [usize],
+    columns: &'a [usize],
     /// Whether the conditions are negated.
-    pub(super) negated: bool,
+    negated: bool,
+    choices: &'a RefCell<Vec<Choice>>,
 }
 
 /// Returns the smallest and largest value of a type. For floats these are the infinities.
@@ -204,7 +218,7 @@ fn both(one: &ExpressionPlan, other: &ExpressionPlan) -> Option<ExpressionPlan> 
             ExpressionPlan::ComputedRange { value: same, low: other_low, high: other_high, inside: true },
         ) if value.tree == same.tree => match intersect(Some((*low, *high)), Some((*other_low, *other_high))) {
             Some((low, high)) => Some(ExpressionPlan::ComputedRange { value: value.clone(), low, high, inside: true }),
-            None if value.formula.can_fault() => None,
+            None if value.tree.can_fault() => None,
             None => Some(ExpressionPlan::Constant(false)),
         },
         _ => None,
@@ -244,7 +258,30 @@ fn cost(plan: &ExpressionPlan) -> usize {
     }
 }
 
+impl Slots for ExpressionPlanner<'_> {
+    fn column(&self, index: usize) -> usize {
+        // The list contains every column of the tree, since it was gathered from the tree.
+        self.columns.partition_point(|column| *column < index)
+    }
+
+    fn condition(&self, condition: &Condition) -> usize {
+        let plan = |negated| Self { negated, ..*self }.plan(condition);
+        let holds = plan(false);
+        let fails = condition.can_fault().then(|| ExpressionPlan::Not(Box::new(plan(true))));
+        let mut choices = self.choices.borrow_mut();
+        choices.push(Choice { holds, fails });
+        choices.len() - 1
+    }
+}
+
 impl ExpressionPlanner<'_> {
+    /// Compiles an expression over these columns, which are in ascending order, and the conditions in it.
+    pub(super) fn compile<T>(columns: &[usize], compile: impl FnOnce(&ExpressionPlanner<'_>) -> T) -> (T, Choices) {
+        let choices = RefCell::default();
+        let compiled = compile(&ExpressionPlanner { columns, negated: false, choices: &choices });
+        (compiled, choices.into_inner().into())
+    }
+
     pub(super) fn plan(&self, condition: &Condition) -> ExpressionPlan {
         match condition {
             Condition::Constant(value) => ExpressionPlan::Constant(*value),
@@ -254,7 +291,7 @@ impl ExpressionPlanner<'_> {
             Condition::Tuple { columns, members, negated } => {
                 let source = |column: &ColumnRef| {
                     let ColumnRef { index, data_type, .. } = *column;
-                    Source::Column { slot: self.slot(index), index, data_type }
+                    Source::Column { slot: self.column(index), index, data_type }
                 };
                 let columns = columns.iter().map(source).collect();
                 ExpressionPlan::Tuple { columns, members: Arc::new(members.clone()), inside: !negated }
@@ -290,17 +327,14 @@ impl ExpressionPlanner<'_> {
 
     fn source(&self, number: &Number) -> Option<Source> {
         match number {
-            Number::Column(column) => {
-                Some(Source::Column { slot: self.slot(column.index), index: column.index, data_type: column.data_type })
-            }
+            Number::Column(column) => Some(Source::Column {
+                slot: self.column(column.index),
+                index: column.index,
+                data_type: column.data_type,
+            }),
             Number::Epoch => Some(Source::Epoch),
             _ => None,
         }
-    }
-
-    fn slot(&self, index: usize) -> usize {
-        // The list contains every column of the tree, since it was gathered from the tree.
-        self.columns.partition_point(|column| *column < index)
     }
 
     /// Returns the planner of the operand of a negation, if there is one.
@@ -309,7 +343,7 @@ impl ExpressionPlanner<'_> {
     }
 
     fn computed(&self, number: &Number) -> Computed {
-        let formula = Formula::new(number, &|index| self.slot(index));
+        let formula = Formula::new(number, self);
         Computed { tree: number.clone(), formula, without: self.negated }
     }
 
@@ -319,7 +353,7 @@ impl ExpressionPlanner<'_> {
             Some(DataType::I64 | DataType::U64) | None => self.computed(number),
             // The column's values are exact in f64, in which they are compared faster.
             Some(_) => {
-                let formula = Formula::Float(Program::new(number, &|index| self.slot(index)));
+                let formula = Formula::Float(Program::new(number, self));
                 Computed { tree: number.clone(), formula, without: self.negated }
             }
         }
@@ -366,7 +400,7 @@ impl ExpressionPlanner<'_> {
 
     /// Returns the plan of a number that lies in no value, or in any value if not `inside`.
     fn never(&self, value: Computed, inside: bool) -> ExpressionPlan {
-        match value.formula.can_fault() {
+        match value.tree.can_fault() {
             true => ExpressionPlan::ComputedMember { value, members: Arc::new(Members::new([])), inside },
             false => ExpressionPlan::Constant(!inside),
         }

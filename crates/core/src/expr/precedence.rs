@@ -1,4 +1,4 @@
-//! How tightly operators bind, in Python's order. Operators between two operands are left-associative.
+//! How tightly operators bind, in Python's order. Operators between two operands are left-associative, but for `**`.
 
 pub(super) const OR: u8 = 1;
 pub(super) const AND: u8 = 2;
@@ -17,5 +17,7 @@ pub(super) const SUM: u8 = 8;
 pub(super) const PRODUCT: u8 = 9;
 /// Signs and `~`, which precede their operand.
 pub(super) const SIGN: u8 = 10;
+/// `**`, whose right operand may have a sign.
+pub(super) const POWER: u8 = 11;
 /// Names, calls, numbers without a sign, and parentheses.
-pub(super) const ATOM: u8 = 11;
+pub(super) const ATOM: u8 = 12;

@@ -14,13 +14,13 @@ use super::comparison::{Comparison, Connective, fold};
 use super::keys::keys_of;
 use super::members::Members;
 use super::parse::parse;
-use super::plan::{ExpressionPlan, ExpressionPlanner, Source, members_of_type};
+use super::plan::{Choices, ExpressionPlan, ExpressionPlanner, Source, members_of_type};
 use super::predicate_input::PredicateInput;
 use super::program::Stack;
 use super::prune::{ColumnBounds, Pruner, TruthValue, members_of, range_of};
 use super::space::{self, SpaceText};
 use super::tokens::SourceText;
-use super::tree::{Condition, gather};
+use super::tree::{Condition, gather_all};
 use super::tuples::TupleSet;
 
 /// A condition on records, bound to a schema.
@@ -54,32 +54,10 @@ pub struct Predicate {
     /// The output of [`fmt::Display`].
     text: String,
     plan: ExpressionPlan,
+    choices: Choices,
     columns: Vec<usize>,
     types: Vec<DataType>,
     uses_epoch: bool,
-}
-
-fn gather_all(condition: &Condition, columns: &mut Vec<usize>, epoch: &mut bool) {
-    match condition {
-        Condition::Constant(_) => {}
-        Condition::Compare(_, left, right) => {
-            gather(left, columns, epoch);
-            gather(right, columns, epoch);
-        }
-        Condition::Between { value, low, high, .. } => {
-            [value, low, high].iter().for_each(|number| gather(number, columns, epoch));
-        }
-        Condition::In { value, list, .. } => {
-            gather(value, columns, epoch);
-            list.iter().for_each(|number| gather(number, columns, epoch));
-        }
-        Condition::Tuple { columns: of, .. } => columns.extend(of.iter().map(|column| column.index)),
-        Condition::IsNan(value) => gather(value, columns, epoch),
-        Condition::Not(operand) => gather_all(operand, columns, epoch),
-        Condition::And(operands) | Condition::Or(operands) => {
-            operands.iter().for_each(|operand| gather_all(operand, columns, epoch));
-        }
-    }
 }
 
 fn bind(text: &str, schema: &Schema) -> Result<Condition, ExpressionError> {
@@ -122,8 +100,8 @@ impl Predicate {
         columns.sort_unstable();
         columns.dedup();
         let types = columns.iter().map(|column| schema.columns()[*column].data_type).collect();
-        let plan = ExpressionPlanner { columns: &columns, negated: false }.plan(condition);
-        Self { text: condition.to_string(), plan, columns, types, uses_epoch }
+        let (plan, choices) = ExpressionPlanner::compile(&columns, |planner| planner.plan(condition));
+        Self { text: condition.to_string(), plan, choices, columns, types, uses_epoch }
     }
 
     /// Returns the predicate `column IN values` on a numeric column, for lists that are too long to parse from text.
@@ -150,7 +128,8 @@ impl Predicate {
         let source = Source::Column { slot: 0, index: column, data_type: stated.data_type };
         let plan = ExpressionPlan::any_of(source, members, true);
         let text = format!("{} IN (…)", stated.name);
-        Ok(Self { text, plan, columns: vec![column], types: vec![stated.data_type], uses_epoch: false })
+        let (columns, types) = (vec![column], vec![stated.data_type]);
+        Ok(Self { text, plan, choices: Arc::default(), columns, types, uses_epoch: false })
     }
 
     /// Returns the predicate that the values of columns are one of the packed tuples, for lists that are too long to
@@ -174,8 +153,9 @@ impl Predicate {
             },
         };
         let names: Vec<&str> = columns.iter().map(|index| schema.columns()[*index].name.as_str()).collect();
+        let (text, choices) = (format!("({}) IN (…)", names.join(", ")), Arc::default());
         let types = read.iter().map(data_type).collect();
-        Self { text: format!("({}) IN (…)", names.join(", ")), plan, columns: read, types, uses_epoch: false }
+        Self { text, plan, choices, columns: read, types, uses_epoch: false }
     }
 
     /// Returns the columns that the predicate reads, as ascending indexes into the schema, without `epoch`.
@@ -199,7 +179,8 @@ impl Predicate {
         rows: usize,
         arrays: &'a [ArrayRef],
     ) -> Result<PredicateInput<'a>, ExpressionError> {
-        PredicateInput::new((epoch, rows), arrays, self.columns.iter().copied().zip(self.types.iter().copied()))
+        let columns = self.columns.iter().copied().zip(self.types.iter().copied());
+        PredicateInput::new((epoch, rows), arrays, columns, self.choices.clone())
             .map_err(|what| ExpressionError::Input(format!("input of the predicate '{self}': {what}")))
     }
 

@@ -11,17 +11,20 @@ use crate::schema::{DataType, Value};
 use super::chunks::{CHUNK_ROWS, Chunks};
 use super::mask::{Mask, WORD_ROWS};
 use super::members::Code;
-use super::plan::{Computed, ExpressionPlan, Source, type_range};
-use super::program::{Scalar, Stack, Values};
+use super::plan::{Choices, Computed, ExpressionPlan, Source, type_range};
+use super::program::{Stack, Values};
 use super::tree::CompareOp;
 use super::tuples::TupleSet;
 
-/// Columns of some rows of one epoch, checked to match one predicate.
+/// Columns of some rows of one epoch, checked to match one expression.
 #[derive(Debug)]
 pub struct PredicateInput<'a> {
     epoch: u64,
     rows: usize,
     columns: Vec<Slice<'a>>,
+    choices: Choices,
+    /// Values of the constants of a derivation.
+    constants: &'a [f64],
 }
 
 /// The native values of one column.
@@ -37,8 +40,8 @@ enum Slice<'a> {
     U64(&'a [u64]),
     F32(&'a [f32]),
     F64(&'a [f64]),
-    /// Byte strings of one length, concatenated. Only tuples read them.
-    Bytes(&'a [u8]),
+    /// Byte strings of one length, concatenated, and the length. Only tuples read them.
+    Bytes(&'a [u8], usize),
 }
 
 /// Evaluates `$body` with the native values of a column of any type.
@@ -55,7 +58,7 @@ macro_rules! with_values {
             Slice::U64($values) => $body,
             Slice::F32($values) => $body,
             Slice::F64($values) => $body,
-            Slice::Bytes(_) => unreachable!("binding accepts byte strings in tuples only"),
+            Slice::Bytes(..) => unreachable!("binding accepts byte strings in tuples only"),
         }
     };
 }
@@ -80,15 +83,29 @@ impl<'a> Slice<'a> {
             DataType::F64 => values!(F64, Float64Type),
             DataType::FixedBytes(width) => {
                 let array = array.as_fixed_size_binary_opt().filter(|array| array.value_length() as u32 == width)?;
-                Some(Self::Bytes(array.value_data()))
+                Some(Self::Bytes(array.value_data(), width as usize))
             }
         }
     }
 
+    /// Returns the part that has these rows.
+    fn part(self, first_row: usize, rows: usize) -> Self {
+        let range = first_row..first_row + rows;
+        macro_rules! parts {
+            ($($variant:ident),*) => {
+                match self {
+                    $(Self::$variant(values) => Self::$variant(&values[range]),)*
+                    Self::Bytes(values, width) => Self::Bytes(&values[range.start * width..range.end * width], width),
+                }
+            };
+        }
+        parts!(I8, I16, I32, I64, U8, U16, U32, U64, F32, F64)
+    }
+
     /// Appends the stored bytes of a row's value.
-    fn pack(self, row: usize, width: usize, out: &mut Vec<u8>) {
+    fn pack(self, row: usize, out: &mut Vec<u8>) {
         match self {
-            Self::Bytes(values) => out.extend_from_slice(&values[row * width..][..width]),
+            Self::Bytes(values, width) => out.extend_from_slice(&values[row * width..][..width]),
             _ => with_values!(self, values => out.extend_from_slice(&values[row].to_le_bytes())),
         }
     }
@@ -164,6 +181,23 @@ impl Chunks for PredicateInput<'_> {
     fn epoch(&self) -> u64 {
         self.epoch
     }
+
+    fn constant(&self, index: usize) -> f64 {
+        self.constants[index]
+    }
+
+    fn condition(&self, slot: usize, first_row: usize, rows: usize, unknown: &mut dyn FnMut(usize)) -> Mask {
+        let columns = self.columns.iter().map(|column| column.part(first_row, rows)).collect();
+        let part = PredicateInput { epoch: self.epoch, rows, columns, choices: self.choices.clone(), ..*self };
+        let mut stack = <[Stack; 2]>::default();
+        let choice = &self.choices[slot];
+        let holds = part.mask(&choice.holds, &mut stack);
+        if let Some(fails) = &choice.fails {
+            let fails = part.mask(fails, &mut stack);
+            (0..rows).filter(|row| !holds.get(*row) && !fails.get(*row)).for_each(unknown);
+        }
+        holds
+    }
 }
 
 impl<'a> PredicateInput<'a> {
@@ -175,6 +209,7 @@ impl<'a> PredicateInput<'a> {
         (epoch, rows): (u64, usize),
         arrays: &'a [ArrayRef],
         columns: impl ExactSizeIterator<Item = (usize, DataType)>,
+        choices: Choices,
     ) -> Result<Self, String> {
         if arrays.len() != columns.len() {
             return Err(format!("{} arrays for {} columns", arrays.len(), columns.len()));
@@ -188,7 +223,12 @@ impl<'a> PredicateInput<'a> {
                 .ok_or_else(|| format!("column {index} is {data_type}, the array {}", array.data_type()))
         };
         let columns = arrays.iter().zip(columns).map(wrap).collect::<Result<_, _>>()?;
-        Ok(Self { epoch, rows, columns })
+        Ok(Self { epoch, rows, columns, choices, constants: &[] })
+    }
+
+    /// Adds the values of a derivation's constants.
+    pub(super) fn with_constants(self, constants: &'a [f64]) -> Self {
+        Self { constants, ..self }
     }
 
     /// Returns the number of rows.
@@ -285,8 +325,8 @@ impl<'a> PredicateInput<'a> {
             for (row, found) in found[..rows].iter_mut().enumerate() {
                 tuple.clear();
                 for source in columns {
-                    if let Source::Column { slot, data_type, .. } = *source {
-                        self.columns[slot].pack(first_row + row, data_type.width(), &mut tuple);
+                    if let Source::Column { slot, .. } = *source {
+                        self.columns[slot].pack(first_row + row, &mut tuple);
                     }
                 }
                 *found = members.contains(&tuple);
@@ -296,23 +336,13 @@ impl<'a> PredicateInput<'a> {
         mask
     }
 
-    fn scalar(&self, scalar: Scalar) -> f64 {
-        match scalar {
-            Scalar::Literal(value) => value,
-            Scalar::Epoch => self.epoch as f64,
-            // Binding rejects source constants in predicates.
-            Scalar::Constant(_) => f64::NAN,
-        }
-    }
-
     fn compare(&self, op: CompareOp, left: &Computed, right: &Computed, stack: &mut [Stack; 2]) -> Mask {
         let mut mask = Mask::constant(self.rows, false);
         let [left_stack, right_stack] = stack;
-        let scalars = |scalar| self.scalar(scalar);
         for first_row in (0..self.rows).step_by(CHUNK_ROWS) {
             let rows = CHUNK_ROWS.min(self.rows - first_row);
-            let (a, faults) = left.formula.run(self, &scalars, first_row, rows, left_stack);
-            let (b, others) = right.formula.run(self, &scalars, first_row, rows, right_stack);
+            let (a, faults) = left.formula.run(self, first_row, rows, left_stack);
+            let (b, others) = right.formula.run(self, first_row, rows, right_stack);
             match (a, b) {
                 (Values::Float(a), Values::Float(b)) => compare_floats(&mut mask, first_row, op, a, b),
                 (Values::Whole(a), Values::Whole(b)) => mask.set_pairs(first_row, a, b, |a, b| op.holds(a, b)),
@@ -358,8 +388,7 @@ impl<'a> PredicateInput<'a> {
         let mut mask = Mask::constant(self.rows, false);
         for first_row in (0..self.rows).step_by(CHUNK_ROWS) {
             let rows = CHUNK_ROWS.min(self.rows - first_row);
-            let (values, faults) =
-                value.formula.run(self, &|scalar| self.scalar(scalar), first_row, rows, &mut stack[0]);
+            let (values, faults) = value.formula.run(self, first_row, rows, &mut stack[0]);
             test(&mut mask, first_row, values);
             for (row, _) in faults.rows() {
                 mask.put(first_row + row, value.without == inside);

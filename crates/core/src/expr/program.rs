@@ -1,13 +1,14 @@
 //! Arithmetic on chunks of rows. A number's tree is compiled to steps over a stack of reused buffers of `f64`. Integers
 //! have programs of their own (`whole_program`), whose results are converted where a float needs them.
 
-use super::chunks::{CHUNK_ROWS, Chunks};
-use super::tree::{BinaryOp, Number, UnaryOp};
+use super::chunks::{CHUNK_ROWS, Chunks, Slots};
+use super::functions;
+use super::tree::{BinaryOp, Number, UnaryOp, with_operator};
 use super::whole_program::{Faults, WholeProgram, WholeStack};
 
 /// A number that is equal in all rows of one call.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Scalar {
+enum Scalar {
     Literal(f64),
     Epoch,
     Constant(usize),
@@ -29,6 +30,10 @@ enum Step {
     ScalarRight(BinaryOp, Scalar),
     /// An operator whose left operand is a scalar.
     ScalarLeft(BinaryOp, Scalar),
+    /// Precedes each branch of an `if`.
+    Branch,
+    /// Takes each row of one of two branches, by the condition in this slot.
+    Choose(usize),
 }
 
 /// A stack of buffers that is reused for all chunks.
@@ -61,18 +66,10 @@ pub(super) enum Values<'s> {
 
 impl Formula {
     /// Compiles a number: an integer, or a float of any other number.
-    pub(super) fn new(number: &Number, slot_of: &impl Fn(usize) -> usize) -> Self {
+    pub(super) fn new(number: &Number, slots: &impl Slots) -> Self {
         match number.is_whole() {
-            true => Self::Whole(WholeProgram::new(number, slot_of)),
-            false => Self::Float(Program::new(number, slot_of)),
-        }
-    }
-
-    /// Returns whether rows may have no result.
-    pub(super) fn can_fault(&self) -> bool {
-        match self {
-            Self::Whole(_) => true,
-            Self::Float(program) => !program.wholes.is_empty(),
+            true => Self::Whole(WholeProgram::new(number, slots)),
+            false => Self::Float(Program::new(number, slots)),
         }
     }
 
@@ -81,7 +78,6 @@ impl Formula {
     pub(super) fn run<'s>(
         &self,
         inputs: &impl Chunks,
-        scalars: &impl Fn(Scalar) -> f64,
         first_row: usize,
         rows: usize,
         stack: &'s mut Stack,
@@ -94,139 +90,127 @@ impl Formula {
                 (Values::Whole(whole.top(rows)), &whole.faults)
             }
             Self::Float(program) => {
-                program.run(inputs, scalars, first_row, rows, buffers, whole);
+                program.run(inputs, first_row, rows, buffers, whole);
                 (Values::Float(&buffers[0][..rows]), &whole.faults)
             }
         }
     }
 }
 
-/// Expands `$apply!(|left, right| result)`. Each operator has its own loop, so that no loop branches on the operator.
-macro_rules! with_operator {
-    ($op:expr, $apply:ident) => {
-        match $op {
-            BinaryOp::Add => $apply!(|left, right| left + right),
-            BinaryOp::Subtract => $apply!(|left, right| left - right),
-            BinaryOp::Multiply => $apply!(|left, right| left * right),
-            BinaryOp::Divide => $apply!(|left, right| left / right),
-            BinaryOp::Remainder => $apply!(|left, right| left % right),
-            BinaryOp::Quotient => $apply!(|left, right| (left / right).trunc()),
-            BinaryOp::And | BinaryOp::Or | BinaryOp::ShiftLeft | BinaryOp::ShiftRight => {
-                unreachable!("binding refuses floats")
-            }
-        }
-    };
-}
-
 fn binary(op: BinaryOp, left: &mut [f64], right: &[f64]) {
     macro_rules! pairs {
-        (|$left:ident, $right:ident| $result:expr) => {
-            for (out, right) in left.iter_mut().zip(right) {
-                let ($left, $right) = (*out, *right);
-                *out = $result;
-            }
+        ($op:ident) => {
+            left.iter_mut().zip(right).for_each(|(value, right)| *value = BinaryOp::$op.apply(*value, *right))
         };
     }
     with_operator!(op, pairs);
 }
 
-fn scalar_right(op: BinaryOp, out: &mut [f64], scalar: f64) {
+fn scalar_right(op: BinaryOp, values: &mut [f64], right: f64) {
     macro_rules! each {
-        (|$left:ident, $right:ident| $result:expr) => {
-            for value in out {
-                let ($left, $right) = (*value, scalar);
-                *value = $result;
-            }
+        ($op:ident) => {
+            values.iter_mut().for_each(|value| *value = BinaryOp::$op.apply(*value, right))
         };
     }
-    if op == BinaryOp::Remainder {
-        for value in out {
-            // A value below the divisor is its own remainder. Coordinates within their period need no division.
-            let is_remainder = value.abs() < scalar.abs();
-            if !is_remainder {
-                *value %= scalar;
+    match op {
+        BinaryOp::Remainder => {
+            for value in values {
+                // A value below the divisor is its own remainder. Coordinates within their period need no division.
+                let is_remainder = value.abs() < right.abs();
+                if !is_remainder {
+                    *value %= right;
+                }
             }
         }
-        return;
+        BinaryOp::Power => functions::raise(values, right),
+        op => with_operator!(op, each),
     }
-    with_operator!(op, each);
 }
 
-fn scalar_left(op: BinaryOp, out: &mut [f64], scalar: f64) {
+fn scalar_left(op: BinaryOp, left: f64, values: &mut [f64]) {
     macro_rules! each {
-        (|$left:ident, $right:ident| $result:expr) => {
-            for value in out {
-                let ($left, $right) = (scalar, *value);
-                *value = $result;
-            }
+        ($op:ident) => {
+            values.iter_mut().for_each(|value| *value = BinaryOp::$op.apply(left, *value))
         };
     }
     with_operator!(op, each);
 }
 
-fn unary(op: UnaryOp, out: &mut [f64]) {
-    match op {
-        UnaryOp::Negate => out.iter_mut().for_each(|value| *value = -*value),
-        UnaryOp::Abs => out.iter_mut().for_each(|value| *value = value.abs()),
-        UnaryOp::Sqrt => out.iter_mut().for_each(|value| *value = value.sqrt()),
-        UnaryOp::Floor => out.iter_mut().for_each(|value| *value = value.floor()),
-        UnaryOp::Invert => unreachable!("binding refuses floats"),
+fn unary(op: UnaryOp, values: &mut [f64]) {
+    // Each operation has its own loop, so that no loop branches on the operation.
+    macro_rules! each {
+        ($($op:ident),*) => {
+            match op {
+                UnaryOp::Sin => functions::sines(values),
+                UnaryOp::Cos => functions::cosines(values),
+                $(UnaryOp::$op => values.iter_mut().for_each(|value| *value = UnaryOp::$op.apply(*value)),)*
+            }
+        };
     }
+    each!(Negate, Invert, Abs, Sqrt, Floor, Round, Sign, Exp, Log, Log10);
 }
 
 impl Program {
-    /// Compiles a number. `slot_of` maps a column's index to its slot among the inputs.
-    pub(super) fn new(number: &Number, slot_of: &impl Fn(usize) -> usize) -> Self {
+    /// Compiles a number.
+    pub(super) fn new(number: &Number, slots: &impl Slots) -> Self {
         let mut program = Self { steps: Vec::new(), buffers: 0, wholes: Vec::new() };
-        let needed = program.push(number, slot_of);
+        let needed = program.push(number, slots);
         program.buffers = needed;
         program
     }
 
     /// Appends the steps of `number`, and returns the number of buffers that they need.
-    fn push(&mut self, number: &Number, slot_of: &impl Fn(usize) -> usize) -> usize {
+    fn push(&mut self, number: &Number, slots: &impl Slots) -> usize {
         if let Some(scalar) = scalar(number) {
             self.steps.push(Step::Fill(scalar));
             return 1;
         }
         if number.is_computed_whole() {
             self.steps.push(Step::Whole(self.wholes.len()));
-            self.wholes.push(WholeProgram::new(number, slot_of));
+            self.wholes.push(WholeProgram::new(number, slots));
             return 1;
         }
+        if let Some(root) = number.root() {
+            let needed = self.push(root, slots);
+            self.steps.push(Step::Square);
+            return needed;
+        }
         match number {
-            Number::Column(column) => self.steps.push(Step::Load(slot_of(column.index))),
-            Number::Bits(column) => self.steps.push(Step::Bits(slot_of(column.index))),
+            Number::Column(column) => self.steps.push(Step::Load(slots.column(column.index))),
+            Number::Bits(column) => self.steps.push(Step::Bits(slots.column(column.index))),
             Number::Unary(op, operand) => {
-                let needed = self.push(operand, slot_of);
+                let needed = self.push(operand, slots);
                 self.steps.push(Step::Unary(*op));
                 return needed;
             }
-            Number::Binary(op, left, right) => return self.push_binary(*op, left, right, slot_of),
+            Number::Binary(op, left, right) => return self.push_binary(*op, left, right, slots),
+            Number::If(condition, then, otherwise) => {
+                self.steps.push(Step::Branch);
+                let then = self.push(then, slots);
+                self.steps.push(Step::Branch);
+                let otherwise = self.push(otherwise, slots);
+                self.steps.push(Step::Choose(slots.condition(condition)));
+                return then.max(otherwise + 1);
+            }
             // Scalars were handled above.
             Number::Epoch | Number::Literal(_) | Number::Single(_) | Number::Constant(..) => {}
         }
         1
     }
 
-    fn push_binary(&mut self, op: BinaryOp, left: &Number, right: &Number, slot_of: &impl Fn(usize) -> usize) -> usize {
-        if op == BinaryOp::Multiply && left == right {
-            let needed = self.push(left, slot_of);
-            self.steps.push(Step::Square);
-            return needed;
-        }
+    fn push_binary(&mut self, op: BinaryOp, left: &Number, right: &Number, slots: &impl Slots) -> usize {
         if let Some(scalar) = scalar(right) {
-            let needed = self.push(left, slot_of);
+            let needed = self.push(left, slots);
             self.steps.push(Step::ScalarRight(op, scalar));
             return needed;
         }
         if let Some(scalar) = scalar(left) {
-            let needed = self.push(right, slot_of);
+            let needed = self.push(right, slots);
             self.steps.push(Step::ScalarLeft(op, scalar));
             return needed;
         }
-        let left = self.push(left, slot_of);
-        let right = self.push(right, slot_of);
+        let left = self.push(left, slots);
+        let right = self.push(right, slots);
         self.steps.push(Step::Binary(op));
         left.max(right + 1)
     }
@@ -235,7 +219,6 @@ impl Program {
     fn run(
         &self,
         inputs: &impl Chunks,
-        scalars: &impl Fn(Scalar) -> f64,
         first_row: usize,
         rows: usize,
         buffers: &mut Vec<Vec<f64>>,
@@ -245,6 +228,11 @@ impl Program {
         while buffers.len() < self.buffers {
             buffers.push(vec![0.0; CHUNK_ROWS]);
         }
+        let value = |scalar| match scalar {
+            Scalar::Literal(value) => value,
+            Scalar::Epoch => inputs.epoch() as f64,
+            Scalar::Constant(index) => inputs.constant(index),
+        };
         // Buffers below `top` hold operands.
         let mut top = 0usize;
         for step in &self.steps {
@@ -258,7 +246,7 @@ impl Program {
                     top += 1;
                 }
                 Step::Fill(scalar) => {
-                    buffers[top][..rows].fill(scalars(scalar));
+                    buffers[top][..rows].fill(value(scalar));
                     top += 1;
                 }
                 Step::Whole(index) => {
@@ -271,20 +259,19 @@ impl Program {
                     let (below, above) = buffers.split_at_mut(top);
                     binary(op, &mut below[top - 1][..rows], &above[0][..rows]);
                 }
-                step => in_place(step, scalars, &mut buffers[top - 1][..rows]),
+                Step::Branch => whole.branch(),
+                Step::Choose(slot) => {
+                    top -= 1;
+                    let taken = whole.choose(inputs, slot, first_row, rows);
+                    let (below, above) = buffers.split_at_mut(top);
+                    taken.select(&mut below[top - 1][..rows], &above[0][..rows]);
+                }
+                Step::Unary(op) => unary(op, &mut buffers[top - 1][..rows]),
+                Step::Square => buffers[top - 1][..rows].iter_mut().for_each(|value| *value *= *value),
+                Step::ScalarRight(op, right) => scalar_right(op, &mut buffers[top - 1][..rows], value(right)),
+                Step::ScalarLeft(op, left) => scalar_left(op, value(left), &mut buffers[top - 1][..rows]),
             }
         }
-    }
-}
-
-/// Performs a step that changes the top buffer only.
-fn in_place(step: Step, scalars: &impl Fn(Scalar) -> f64, out: &mut [f64]) {
-    match step {
-        Step::Unary(op) => unary(op, out),
-        Step::Square => out.iter_mut().for_each(|value| *value *= *value),
-        Step::ScalarRight(op, scalar) => scalar_right(op, out, scalars(scalar)),
-        Step::ScalarLeft(op, scalar) => scalar_left(op, out, scalars(scalar)),
-        Step::Load(_) | Step::Bits(_) | Step::Fill(_) | Step::Whole(_) | Step::Binary(_) => {}
     }
 }
 

@@ -15,6 +15,14 @@ pub(super) struct WholeBounds {
     pub(super) can_fault: bool,
 }
 
+impl WholeBounds {
+    /// Returns the bounds of the values of either one.
+    pub(super) fn or(self, other: Self) -> Self {
+        let range = self.range.into_iter().chain(other.range).reduce(joined);
+        Self { range, can_fault: self.can_fault || other.can_fault }
+    }
+}
+
 /// Returns the hull of the results at the corners of two ranges, where an operator is monotone in both operands.
 ///
 /// A corner without a result lies beyond 128 bits, and rows with a result do not.
@@ -51,6 +59,12 @@ pub(super) fn unary(op: UnaryOp, operand: WholeBounds) -> WholeBounds {
     let Some((low, high)) = operand.range else { return operand };
     match op {
         UnaryOp::Invert => WholeBounds { range: Some((!high, !low)), ..operand },
+        UnaryOp::Sign => WholeBounds { range: Some((low.signum(), high.signum())), ..operand },
+        UnaryOp::Abs if low >= 0 => operand,
+        UnaryOp::Abs => {
+            let negated = unary(UnaryOp::Negate, WholeBounds { range: Some((low, high.min(0))), ..operand });
+            negated.or(WholeBounds { range: within((low, high), (0, i128::MAX)), ..operand })
+        }
         _ => {
             let bounds = hull(BinaryOp::Subtract, (0, 0), (low, high));
             WholeBounds { can_fault: bounds.can_fault || operand.can_fault, ..bounds }
@@ -63,13 +77,8 @@ pub(super) fn binary(op: BinaryOp, left: WholeBounds, right: WholeBounds) -> Who
         return WholeBounds { range: None, can_fault: true };
     };
     let of_parts = |parts: &[Range], is_whole: bool| {
-        let hulls = parts.iter().map(|part| hull(op, a, *part));
-        let joint = |one: WholeBounds, other: WholeBounds| WholeBounds {
-            range: one.range.into_iter().chain(other.range).reduce(joined),
-            can_fault: one.can_fault || other.can_fault,
-        };
         let none = WholeBounds { range: None, can_fault: !is_whole };
-        hulls.fold(none, joint)
+        parts.iter().map(|part| hull(op, a, *part)).fold(none, WholeBounds::or)
     };
     let bounds = match op {
         BinaryOp::Add | BinaryOp::Subtract | BinaryOp::Multiply => hull(op, a, b),
@@ -88,9 +97,31 @@ pub(super) fn binary(op: BinaryOp, left: WholeBounds, right: WholeBounds) -> Who
             WholeBounds { range, can_fault: b.0 <= 0 && b.1 >= 0 }
         }
         BinaryOp::And | BinaryOp::Or => WholeBounds { range: Some(bits(op, a, b)), can_fault: false },
-        BinaryOp::Divide => unreachable!("/ returns a float"),
+        BinaryOp::Least => WholeBounds { range: Some((a.0.min(b.0), a.1.min(b.1))), can_fault: false },
+        BinaryOp::Greatest => WholeBounds { range: Some((a.0.max(b.0), a.1.max(b.1))), can_fault: false },
+        BinaryOp::Power => power(a, b),
+        BinaryOp::Divide | BinaryOp::Atan2 => unreachable!("these operators return floats"),
     };
     WholeBounds { can_fault: bounds.can_fault || left.can_fault || right.can_fault, ..bounds }
+}
+
+/// Returns bounds of `base ** exponent`.
+fn power(base: Range, exponent: Range) -> WholeBounds {
+    let none = WholeBounds { range: None, can_fault: exponent.0 < 0 };
+    let Some(exponent) = within(exponent, (0, i128::MAX)) else { return none };
+    let result = |base: i128, exponent: i128| {
+        let result = whole::binary(BinaryOp::Power, base, exponent);
+        // Beyond 128 bits, the result has the sign of the base if the exponent is odd.
+        let end = if base < 0 && exponent & 1 == 1 { i128::MIN } else { i128::MAX };
+        WholeBounds { range: Some(result.map_or((end, end), |value| (value, value))), can_fault: result.is_err() }
+    };
+    // In magnitude, powers grow with the exponent if the base is not zero, and with the base. Of a negative base, even
+    // and odd exponents have results of either sign. 0 ** 0 is 1.
+    let exponents =
+        [exponent.0, exponent.1, exponent.0.saturating_add(1).min(exponent.1), (exponent.1 - 1).max(exponent.0)];
+    let bases = [base.0, base.1, base.0.max(-1).min(base.1), base.0.max(0).min(base.1), base.0.max(1).min(base.1)];
+    let corners = bases.iter().flat_map(|base| exponents.iter().map(move |exponent| (*base, *exponent)));
+    corners.map(|(base, exponent)| result(base, exponent)).fold(none, WholeBounds::or)
 }
 
 /// Returns at most two ranges that contain all remainders. There are none if every divisor is zero.
@@ -165,17 +196,21 @@ mod tests {
 
     #[test]
     fn every_result_lies_within_the_bounds() {
-        use BinaryOp::{Add, And, Multiply, Or, Quotient, Remainder, ShiftLeft, ShiftRight, Subtract};
+        use BinaryOp::{
+            Add, And, Greatest, Least, Multiply, Or, Power, Quotient, Remainder, ShiftLeft, ShiftRight, Subtract,
+        };
+        let operators =
+            [Add, Subtract, Multiply, Quotient, Remainder, And, Or, ShiftLeft, ShiftRight, Power, Least, Greatest];
         let known = |range| WholeBounds { range: Some(range), can_fault: false };
         let ranges = ranges();
         for (a, a_values) in &ranges {
-            for op in [UnaryOp::Negate, UnaryOp::Invert] {
+            for op in [UnaryOp::Negate, UnaryOp::Invert, UnaryOp::Abs, UnaryOp::Sign] {
                 for x in a_values {
                     assert_holds(unary(op, known(*a)), whole::unary(op, *x), &|| format!("{op:?} {x} of {a:?}"));
                 }
             }
             for (b, b_values) in &ranges {
-                for op in [Add, Subtract, Multiply, Quotient, Remainder, And, Or, ShiftLeft, ShiftRight] {
+                for op in operators {
                     let bounds = binary(op, known(*a), known(*b));
                     for (x, y) in a_values.iter().flat_map(|x| b_values.iter().map(move |y| (*x, *y))) {
                         let result = whole::binary(op, x, y);

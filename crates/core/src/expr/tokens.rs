@@ -104,7 +104,7 @@ pub(super) struct Token<'a> {
 }
 
 /// Symbols, of which none precedes a longer one that it begins.
-const SYMBOLS: [(&str, Kind<'static>); 22] = [
+const SYMBOLS: [(&str, Kind<'static>); 23] = [
     ("==", Kind::Compare(CompareOp::Equal)),
     ("=", Kind::Compare(CompareOp::Equal)),
     ("<<", Kind::Arithmetic(BinaryOp::ShiftLeft)),
@@ -117,6 +117,7 @@ const SYMBOLS: [(&str, Kind<'static>); 22] = [
     (">", Kind::Compare(CompareOp::Greater)),
     ("+", Kind::Arithmetic(BinaryOp::Add)),
     ("-", Kind::Arithmetic(BinaryOp::Subtract)),
+    ("**", Kind::Arithmetic(BinaryOp::Power)),
     ("*", Kind::Arithmetic(BinaryOp::Multiply)),
     ("//", Kind::Arithmetic(BinaryOp::Quotient)),
     ("/", Kind::Arithmetic(BinaryOp::Divide)),
@@ -168,7 +169,7 @@ fn token<'a>(source: &SourceText<'a>, place: usize) -> Result<(Kind<'a>, usize),
     if rest.starts_with("--") || rest.starts_with("/*") {
         return refused("this starts a comment in SQL; put a space between the two characters");
     }
-    for (symbol, keyword) in [("&&", "AND"), ("||", "OR")] {
+    for (symbol, keyword) in [("&&", "AND"), ("||", "OR"), ("^", "**")] {
         if rest.starts_with(symbol) {
             return refused(&format!("not supported in an expression; write {keyword}"));
         }
@@ -250,6 +251,8 @@ pub(super) fn tokens<'a>(source: &SourceText<'a>) -> Result<Vec<Token<'a>>, Expr
             Kind::Keyword(keyword) => !matches!(keyword, Keyword::True | Keyword::False),
             Kind::Arithmetic(_) | Kind::Compare(_) => !is_in_list,
             Kind::Invert => true,
+            // The parenthesis of a call: each call costs as much as an operator.
+            Kind::Open => tokens.last().is_some_and(|last| matches!(last.kind, Kind::Word(_))),
             _ => false,
         });
         let is_prefix = is_sign || matches!(kind, Kind::Invert | Kind::Keyword(Keyword::Not));

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use crate::schema::{DataType, EPOCH_COLUMN, Value};
 
-use super::precedence::{self, ATOM, SIGN};
+use super::functions;
+use super::precedence::{self, ATOM, POWER, SIGN};
 use super::tuples::TupleSet;
 
 /// A column by its index in the schema (or among the source columns).
@@ -14,6 +15,13 @@ pub(super) struct ColumnRef {
     pub(super) index: usize,
     pub(super) data_type: DataType,
     pub(super) name: Arc<str>,
+}
+
+/// Applies a function of many values to one.
+fn of_one(function: fn(&mut [f64]), value: f64) -> f64 {
+    let mut values = [value];
+    function(&mut values);
+    values[0]
 }
 
 /// A function or sign with one operand.
@@ -25,9 +33,19 @@ pub(super) enum UnaryOp {
     Abs,
     Sqrt,
     Floor,
+    /// Rounds to the nearest integer, ties to even.
+    Round,
+    Sign,
+    Exp,
+    Log,
+    Log10,
+    Sin,
+    Cos,
 }
 
 impl UnaryOp {
+    /// Applies the operation to a float. With a constant operation, only its code remains.
+    #[inline(always)]
     pub(super) fn apply(self, value: f64) -> f64 {
         match self {
             Self::Negate => -value,
@@ -35,11 +53,41 @@ impl UnaryOp {
             Self::Abs => value.abs(),
             Self::Sqrt => value.sqrt(),
             Self::Floor => value.floor(),
+            Self::Round => functions::round(value),
+            Self::Sign => functions::sign(value),
+            Self::Exp => functions::exp(value),
+            Self::Log => functions::log(value),
+            Self::Log10 => functions::log10(value),
+            Self::Sin => of_one(functions::sines, value),
+            Self::Cos => of_one(functions::cosines, value),
         }
+    }
+
+    /// Returns the sign, or the function's name.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Negate => "-",
+            Self::Invert => "~",
+            Self::Abs => "abs",
+            Self::Sqrt => "sqrt",
+            Self::Floor => "floor",
+            Self::Round => "round",
+            Self::Sign => "sign",
+            Self::Exp => "exp",
+            Self::Log => "log",
+            Self::Log10 => "log10",
+            Self::Sin => "sin",
+            Self::Cos => "cos",
+        }
+    }
+
+    /// Returns whether the result of an integer is an integer. Binding drops the rounding of integers.
+    pub(super) fn is_whole(self) -> bool {
+        matches!(self, Self::Negate | Self::Invert | Self::Abs | Self::Sign)
     }
 }
 
-/// An arithmetic operator.
+/// An operator, or a function of two numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BinaryOp {
     Add,
@@ -54,9 +102,15 @@ pub(super) enum BinaryOp {
     Or,
     ShiftLeft,
     ShiftRight,
+    Power,
+    Atan2,
+    Least,
+    Greatest,
 }
 
 impl BinaryOp {
+    /// Applies the operator to floats. With a constant operator, only that operator's code remains.
+    #[inline(always)]
     pub(super) fn apply(self, left: f64, right: f64) -> f64 {
         match self {
             Self::Add => left + right,
@@ -66,9 +120,14 @@ impl BinaryOp {
             Self::Quotient => (left / right).trunc(),
             Self::Remainder => left % right,
             Self::And | Self::Or | Self::ShiftLeft | Self::ShiftRight => unreachable!("binding refuses floats"),
+            Self::Power => functions::power(left, right),
+            Self::Atan2 => functions::atan2(left, right),
+            Self::Least => functions::least(left, right),
+            Self::Greatest => functions::greatest(left, right),
         }
     }
 
+    /// Returns the operator's sign, or the function's name.
     pub(super) fn sign(self) -> &'static str {
         match self {
             Self::Add => "+",
@@ -81,7 +140,16 @@ impl BinaryOp {
             Self::Or => "|",
             Self::ShiftLeft => "<<",
             Self::ShiftRight => ">>",
+            Self::Power => "**",
+            Self::Atan2 => "atan2",
+            Self::Least => "least",
+            Self::Greatest => "greatest",
         }
+    }
+
+    /// Returns whether this is a function, which is written before its operands.
+    fn is_function(self) -> bool {
+        matches!(self, Self::Atan2 | Self::Least | Self::Greatest)
     }
 
     /// Returns how tightly the operator binds.
@@ -92,6 +160,17 @@ impl BinaryOp {
             Self::ShiftLeft | Self::ShiftRight => precedence::SHIFT,
             Self::Add | Self::Subtract => precedence::SUM,
             Self::Multiply | Self::Divide | Self::Quotient | Self::Remainder => precedence::PRODUCT,
+            Self::Power => POWER,
+            Self::Atan2 | Self::Least | Self::Greatest => ATOM,
+        }
+    }
+
+    /// Returns whether the result of integers is an integer. A negative number as exponent makes a float: `n ** -2`.
+    pub(super) fn is_whole(self, right: &Number) -> bool {
+        match self {
+            Self::Divide | Self::Atan2 => false,
+            Self::Power => !matches!(right.literal(), Some(Value::Int(..0))),
+            _ => true,
         }
     }
 
@@ -100,6 +179,29 @@ impl BinaryOp {
         matches!(self, Self::And | Self::Or | Self::ShiftLeft | Self::ShiftRight)
     }
 }
+
+/// Expands `$apply!(OPERATOR)` with a constant operator, so that no loop branches on the operator.
+macro_rules! with_operator {
+    ($op:expr, $apply:ident) => {
+        match $op {
+            BinaryOp::Add => $apply!(Add),
+            BinaryOp::Subtract => $apply!(Subtract),
+            BinaryOp::Multiply => $apply!(Multiply),
+            BinaryOp::Divide => $apply!(Divide),
+            BinaryOp::Quotient => $apply!(Quotient),
+            BinaryOp::Remainder => $apply!(Remainder),
+            BinaryOp::And => $apply!(And),
+            BinaryOp::Or => $apply!(Or),
+            BinaryOp::ShiftLeft => $apply!(ShiftLeft),
+            BinaryOp::ShiftRight => $apply!(ShiftRight),
+            BinaryOp::Power => $apply!(Power),
+            BinaryOp::Atan2 => $apply!(Atan2),
+            BinaryOp::Least => $apply!(Least),
+            BinaryOp::Greatest => $apply!(Greatest),
+        }
+    };
+}
+pub(super) use with_operator;
 
 /// A comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -172,6 +274,8 @@ pub(super) enum Number {
     Bits(ColumnRef),
     Unary(UnaryOp, Box<Number>),
     Binary(BinaryOp, Box<Number>, Box<Number>),
+    /// `if(condition, then, otherwise)`
+    If(Box<Condition>, Box<Number>, Box<Number>),
 }
 
 impl Number {
@@ -191,16 +295,38 @@ impl Number {
             Self::Epoch => true,
             Self::Literal(value) => matches!(value, Value::Int(_)),
             Self::Single(_) | Self::Constant(..) | Self::Bits(_) => false,
-            Self::Unary(op, operand) => matches!(op, UnaryOp::Negate | UnaryOp::Invert) && operand.is_whole(),
-            Self::Binary(BinaryOp::Divide, ..) => false,
+            Self::Unary(op, operand) => op.is_whole() && operand.is_whole(),
             // Chains of one operator are deep on the left.
-            Self::Binary(_, left, right) => right.is_whole() && left.is_whole(),
+            Self::Binary(op, left, right) => op.is_whole(right) && right.is_whole() && left.is_whole(),
+            Self::If(_, then, otherwise) => then.is_whole() && otherwise.is_whole(),
         }
     }
 
     /// Returns whether the number is an integer that is computed, and not only read.
     pub(super) fn is_computed_whole(&self) -> bool {
-        matches!(self, Self::Unary(..) | Self::Binary(..)) && self.is_whole()
+        matches!(self, Self::Unary(..) | Self::Binary(..) | Self::If(..)) && self.is_whole()
+    }
+
+    /// Returns the number of which this one is the square in floats, if it is one.
+    pub(super) fn root(&self) -> Option<&Self> {
+        match self {
+            Self::Binary(BinaryOp::Multiply, left, right) if left == right => Some(left),
+            Self::Binary(BinaryOp::Power, base, exponent) => {
+                exponent.literal().is_some_and(|exponent| exponent.as_f64() == 2.0).then_some(base)
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns whether an integer is computed for the number. Such an integer may have no result.
+    pub(super) fn can_fault(&self) -> bool {
+        match self {
+            _ if self.is_computed_whole() => true,
+            Self::Unary(_, operand) => operand.can_fault(),
+            Self::Binary(_, left, right) => left.can_fault() || right.can_fault(),
+            Self::If(condition, then, otherwise) => condition.can_fault() || then.can_fault() || otherwise.can_fault(),
+            _ => false,
+        }
     }
 }
 
@@ -241,6 +367,21 @@ pub(super) enum Condition {
     Not(Box<Condition>),
     And(Vec<Condition>),
     Or(Vec<Condition>),
+}
+
+impl Condition {
+    /// Returns whether a number of the condition may have no result.
+    pub(super) fn can_fault(&self) -> bool {
+        match self {
+            Self::Constant(_) | Self::Tuple { .. } => false,
+            Self::Compare(_, left, right) => left.can_fault() || right.can_fault(),
+            Self::Between { value, low, high, .. } => value.can_fault() || low.can_fault() || high.can_fault(),
+            Self::In { value, list, .. } => value.can_fault() || list.iter().any(Number::can_fault),
+            Self::IsNan(value) => value.can_fault(),
+            Self::Not(operand) => operand.can_fault(),
+            Self::And(operands) | Self::Or(operands) => operands.iter().any(Self::can_fault),
+        }
+    }
 }
 
 /// Keywords of the language. A column with such a name must be quoted.
@@ -287,6 +428,17 @@ fn write_number(f: &mut fmt::Formatter<'_>, number: &Number, tightly: u8) -> fmt
     if binding(number) < tightly { write!(f, "({number})") } else { write!(f, "{number}") }
 }
 
+/// Writes the arguments of a function up to and with a number. `least` and `greatest` nest on the left.
+fn write_arguments(f: &mut fmt::Formatter<'_>, of: BinaryOp, number: &Number) -> fmt::Result {
+    match number {
+        Number::Binary(op, left, right) if *op == of && of != BinaryOp::Atan2 => {
+            write_arguments(f, of, left)?;
+            write!(f, ", {right}")
+        }
+        number => write!(f, "{number}"),
+    }
+}
+
 impl fmt::Display for Number {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -301,24 +453,27 @@ impl fmt::Display for Number {
                 write_name(f, &column.name)?;
                 f.write_str(")")
             }
-            Self::Unary(UnaryOp::Negate, operand) => {
-                f.write_str("-")?;
+            Self::Unary(op @ (UnaryOp::Negate | UnaryOp::Invert), operand) => {
+                f.write_str(op.name())?;
                 // Two consecutive signs would begin an SQL comment.
-                write_number(f, operand, ATOM)
+                write_number(f, operand, POWER)
             }
-            Self::Unary(UnaryOp::Invert, operand) => {
-                f.write_str("~")?;
-                write_number(f, operand, ATOM)
+            Self::Unary(op, operand) => write!(f, "{}({operand})", op.name()),
+            Self::Binary(op, left, right) if op.is_function() => {
+                write!(f, "{}(", op.sign())?;
+                write_arguments(f, *op, left)?;
+                write!(f, ", {right})")
             }
-            Self::Unary(UnaryOp::Abs, operand) => write!(f, "abs({operand})"),
-            Self::Unary(UnaryOp::Sqrt, operand) => write!(f, "sqrt({operand})"),
-            Self::Unary(UnaryOp::Floor, operand) => write!(f, "floor({operand})"),
             Self::Binary(op, left, right) => {
-                let own = op.binding();
-                write_number(f, left, own)?;
+                let (of_left, of_right) = match (op, op.binding()) {
+                    (BinaryOp::Power, _) => (ATOM, SIGN),
+                    (_, own) => (own, own + 1),
+                };
+                write_number(f, left, of_left)?;
                 write!(f, " {} ", op.sign())?;
-                write_number(f, right, own + 1)
+                write_number(f, right, of_right)
             }
+            Self::If(condition, then, otherwise) => write!(f, "if({condition}, {then}, {otherwise})"),
         }
     }
 }
@@ -398,6 +553,35 @@ pub(super) fn gather(number: &Number, columns: &mut Vec<usize>, epoch: &mut bool
         Number::Binary(_, left, right) => {
             gather(left, columns, epoch);
             gather(right, columns, epoch);
+        }
+        Number::If(condition, then, otherwise) => {
+            gather_all(condition, columns, epoch);
+            gather(then, columns, epoch);
+            gather(otherwise, columns, epoch);
+        }
+    }
+}
+
+/// Appends the columns that a condition reads, like [`gather`].
+pub(super) fn gather_all(condition: &Condition, columns: &mut Vec<usize>, epoch: &mut bool) {
+    match condition {
+        Condition::Constant(_) => {}
+        Condition::Compare(_, left, right) => {
+            gather(left, columns, epoch);
+            gather(right, columns, epoch);
+        }
+        Condition::Between { value, low, high, .. } => {
+            [value, low, high].iter().for_each(|number| gather(number, columns, epoch));
+        }
+        Condition::In { value, list, .. } => {
+            gather(value, columns, epoch);
+            list.iter().for_each(|number| gather(number, columns, epoch));
+        }
+        Condition::Tuple { columns: of, .. } => columns.extend(of.iter().map(|column| column.index)),
+        Condition::IsNan(value) => gather(value, columns, epoch),
+        Condition::Not(operand) => gather_all(operand, columns, epoch),
+        Condition::And(operands) | Condition::Or(operands) => {
+            operands.iter().for_each(|operand| gather_all(operand, columns, epoch));
         }
     }
 }

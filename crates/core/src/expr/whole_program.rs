@@ -1,7 +1,8 @@
 //! Integer arithmetic on chunks of rows. A number's tree is compiled to steps over a stack of reused buffers.
 
-use super::chunks::{CHUNK_ROWS, Chunks};
-use super::tree::{BinaryOp, Number, UnaryOp};
+use super::chunks::{CHUNK_ROWS, Chunks, Slots};
+use super::mask::Mask;
+use super::tree::{BinaryOp, Number, UnaryOp, with_operator};
 use super::whole::{self, Fault};
 use crate::schema::Value;
 
@@ -21,6 +22,10 @@ enum Step {
     Binary(BinaryOp),
     /// An operator whose right operand is a scalar.
     ScalarRight(BinaryOp, Scalar),
+    /// Precedes each branch of an `if`.
+    Branch,
+    /// Takes each row of one of two branches, by the condition in this slot.
+    Choose(usize),
 }
 
 /// The rows of a chunk that have no result, each with its first fault.
@@ -63,9 +68,28 @@ impl Faults {
 pub(super) struct WholeStack {
     buffers: Vec<Vec<i128>>,
     pub(super) faults: Faults,
+    /// Faults before the branches of an `if`, and those of its first branch.
+    aside: Vec<Faults>,
 }
 
 impl WholeStack {
+    /// Begins a branch of an `if`, whose faults count only where the branch is taken.
+    pub(super) fn branch(&mut self) {
+        self.aside.push(std::mem::take(&mut self.faults));
+    }
+
+    /// Returns the rows that take the first of two branches, and keeps the faults of the branches that rows take.
+    pub(super) fn choose(&mut self, inputs: &impl Chunks, slot: usize, first_row: usize, rows: usize) -> Mask {
+        let otherwise = std::mem::take(&mut self.faults);
+        let then = self.aside.pop().unwrap_or_default();
+        self.faults = self.aside.pop().unwrap_or_default();
+        let faults = &mut self.faults;
+        let taken = inputs.condition(slot, first_row, rows, &mut |row| faults.add(row, Fault::Condition));
+        then.rows().filter(|(row, _)| taken.get(*row)).for_each(|(row, fault)| faults.add(row, fault));
+        otherwise.rows().filter(|(row, _)| !taken.get(*row)).for_each(|(row, fault)| faults.add(row, fault));
+        taken
+    }
+
     /// Returns the first buffer, which has the result of a program.
     pub(super) fn top(&self, rows: usize) -> &[i128] {
         &self.buffers[0][..rows]
@@ -88,24 +112,6 @@ fn replace(values: &mut [i128], faults: &mut Faults, mut result: impl FnMut(usiz
             Err(fault) => faults.add(row, fault),
         }
     }
-}
-
-/// Expands `$apply!(OPERATOR)` with a constant operator, so that no loop branches on the operator.
-macro_rules! with_operator {
-    ($op:expr, $apply:ident) => {
-        match $op {
-            BinaryOp::Add => $apply!(Add),
-            BinaryOp::Subtract => $apply!(Subtract),
-            BinaryOp::Multiply => $apply!(Multiply),
-            BinaryOp::Divide => $apply!(Divide),
-            BinaryOp::Quotient => $apply!(Quotient),
-            BinaryOp::Remainder => $apply!(Remainder),
-            BinaryOp::And => $apply!(And),
-            BinaryOp::Or => $apply!(Or),
-            BinaryOp::ShiftLeft => $apply!(ShiftLeft),
-            BinaryOp::ShiftRight => $apply!(ShiftRight),
-        }
-    };
 }
 
 fn binary(op: BinaryOp, left: &mut [i128], right: &[i128], faults: &mut Faults) {
@@ -135,31 +141,39 @@ fn scalar(number: &Number) -> Option<Scalar> {
 }
 
 impl WholeProgram {
-    /// Compiles an integer. `slot_of` maps a column's index to its slot among the inputs.
-    pub(super) fn new(number: &Number, slot_of: &impl Fn(usize) -> usize) -> Self {
+    /// Compiles an integer.
+    pub(super) fn new(number: &Number, slots: &impl Slots) -> Self {
         let mut program = Self { steps: Vec::new(), buffers: 0 };
-        program.buffers = program.push(number, slot_of);
+        program.buffers = program.push(number, slots);
         program
     }
 
     /// Appends the steps of `number`, and returns the number of buffers that they need.
-    fn push(&mut self, number: &Number, slot_of: &impl Fn(usize) -> usize) -> usize {
+    fn push(&mut self, number: &Number, slots: &impl Slots) -> usize {
         match number {
-            Number::Column(column) => self.steps.push(Step::Load(slot_of(column.index))),
+            Number::Column(column) => self.steps.push(Step::Load(slots.column(column.index))),
             Number::Unary(op, operand) => {
-                let needed = self.push(operand, slot_of);
+                let needed = self.push(operand, slots);
                 self.steps.push(Step::Unary(*op));
                 return needed;
             }
             Number::Binary(op, left, right) => {
-                let needed = self.push(left, slot_of);
+                let needed = self.push(left, slots);
                 if let Some(scalar) = scalar(right) {
                     self.steps.push(Step::ScalarRight(*op, scalar));
                     return needed;
                 }
-                let right = self.push(right, slot_of);
+                let right = self.push(right, slots);
                 self.steps.push(Step::Binary(*op));
                 return needed.max(right + 1);
+            }
+            Number::If(condition, then, otherwise) => {
+                self.steps.push(Step::Branch);
+                let then = self.push(then, slots);
+                self.steps.push(Step::Branch);
+                let otherwise = self.push(otherwise, slots);
+                self.steps.push(Step::Choose(slots.condition(condition)));
+                return then.max(otherwise + 1);
             }
             number => match scalar(number) {
                 Some(scalar) => self.steps.push(Step::Fill(scalar)),
@@ -173,9 +187,8 @@ impl WholeProgram {
     /// stack.
     pub(super) fn run(&self, inputs: &impl Chunks, first_row: usize, rows: usize, stack: &mut WholeStack) {
         debug_assert!(rows <= CHUNK_ROWS);
-        let WholeStack { buffers, faults } = stack;
-        while buffers.len() < self.buffers {
-            buffers.push(vec![0; CHUNK_ROWS]);
+        while stack.buffers.len() < self.buffers {
+            stack.buffers.push(vec![0; CHUNK_ROWS]);
         }
         let value = |scalar| match scalar {
             Scalar::Literal(value) => value,
@@ -184,6 +197,7 @@ impl WholeProgram {
         // Buffers below `top` hold operands.
         let mut top = 0usize;
         for step in &self.steps {
+            let WholeStack { buffers, faults, .. } = stack;
             match *step {
                 Step::Load(slot) => {
                     inputs.load_whole(slot, first_row, &mut buffers[top][..rows]);
@@ -203,6 +217,13 @@ impl WholeProgram {
                 }
                 Step::ScalarRight(op, scalar) => {
                     scalar_right(op, &mut buffers[top - 1][..rows], value(scalar), faults);
+                }
+                Step::Branch => stack.branch(),
+                Step::Choose(slot) => {
+                    top -= 1;
+                    let taken = stack.choose(inputs, slot, first_row, rows);
+                    let (below, above) = stack.buffers.split_at_mut(top);
+                    taken.select(&mut below[top - 1][..rows], &above[0][..rows]);
                 }
             }
         }

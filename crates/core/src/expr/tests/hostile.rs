@@ -74,7 +74,7 @@ proptest! {
     #[test]
     fn any_row_of_words_and_signs_is_answered(
         words in prop::collection::vec(select(&[
-            "single", "big", "epoch", "header.x0", "1", "2.5e3", ".5", "1e", "9e999", "(", ")", ",", "+", "-", "--", "*", "/", "%", "//", "&", "|", "~", "<<", ">>",
+            "single", "big", "epoch", "header.x0", "1", "2.5e3", ".5", "1e", "9e999", "(", ")", ",", "+", "-", "--", "*", "/", "%", "//", "&", "|", "~", "<<", ">>", "**", "if(", "least(", "pow(", "log10(", "sign(", "^",
             "<", "=", "==", "<>", "!", "and", "or", "not", "between", "in", "in (", "abs(", "isnan(", "bits_i32(", "nan", "inf",
             "true", "null", "is", "case", "when", "select", "'", "\"", "cast(", "exists(", "interval", "::", "->", "[", "]", "$1",
             "?", "x'", ";", "/*", "*/", "\n", "payload", "date '2020-01-01'", "array[", "{", "}", "like", "collate", "at time zone",

@@ -32,8 +32,16 @@ fn each_mistake_has_its_message() {
         ("isnan(PAYLOAD)", "at character 7: column 'payload' is fixed_bytes(3)"),
         (
             "cube(single) > 1",
-            "at character 1: there is no function 'cube'; the functions are abs, sqrt, floor, isnan and bits_i32",
+            "at character 1: there is no function 'cube'; the functions are abs, atan2, bits_i32, cos, exp, floor, \
+             greatest, if, isnan, least, log, log10, pow, round, sign, sin and sqrt",
         ),
+        ("if(single > 1, 2) = 2", "at character 1: if takes a condition and two numbers, not 2"),
+        ("if(single, 1, 2) = 2", "at character 4, near 'single, 1, 2) = 2': expected a condition"),
+        ("if(single > 1, single > 2, 2) = 2", "at character 16, near 'single > 2, 2) = 2': expected a number"),
+        ("if(single > 1 & int < 2, 1, 2) = 2", "at character 13, near '1 & int < 2, 1, 2) = 2': '&' binds more"),
+        ("least(1) > single", "at character 1: least takes two or more arguments, not 1"),
+        ("pow(single) > 1", "at character 1: pow takes two arguments, not 1"),
+        ("atan2(single, 1, 2) > 1", "at character 1: atan2 takes two arguments, not 3"),
         ("1 < a.sqrt(single)", "at character 5: there is no function 'a.sqrt'"),
         ("sqrt(single, 2) > 1", "at character 1: sqrt takes one argument, not 2"),
         ("1 < abs()", "at character 5: abs takes one argument, not 0"),
@@ -58,7 +66,8 @@ fn each_mistake_has_its_message() {
         ("single > 'a", "at character 10, near ''a': "),
         ("single > 1 -- 2", "at character 12, near '-- 2': this starts a comment in SQL"),
         ("single > /* a */ 2", "at character 10, near '/* a */ 2': this starts a comment in SQL"),
-        ("single ^ 2 > 1", "at character 8, near '^ 2 > 1': not supported"),
+        ("single ^ 2 > 1", "at character 8, near '^ 2 > 1': not supported in an expression; write **"),
+        ("single ** > 1", "at character 11, near '> 1': expected an expression, found >"),
         ("single && 2", "at character 8, near '&& 2': not supported"),
         (
             "single >= 1 and (single, int) > 2",

@@ -1,6 +1,7 @@
 //! A reference interpreter of the expression language, for differential tests. It evaluates one row at a time and
 //! shares no code with the implementation under test.
 
+use super::super::functions;
 use super::Row;
 
 /// A numeric expression of a generated test.
@@ -21,6 +22,9 @@ pub(super) enum TestNumber {
     /// `~`.
     Inverse(Box<TestNumber>),
     Arithmetic(&'static str, Box<TestNumber>, Box<TestNumber>),
+    /// A function of two numbers.
+    Pair(&'static str, Box<TestNumber>, Box<TestNumber>),
+    If(Box<TestCondition>, Box<TestNumber>, Box<TestNumber>),
 }
 
 /// A condition of a generated test.
@@ -81,6 +85,29 @@ impl TestNumber {
             Self::Negative(operand) => format!("- ({})", operand.text()),
             Self::Inverse(operand) => format!("~({})", operand.text()),
             Self::Arithmetic(sign, left, right) => format!("({}) {sign} ({})", left.text(), right.text()),
+            Self::Pair(name, left, right) => format!("{name}({}, {})", left.text(), right.text()),
+            Self::If(condition, then, otherwise) => {
+                format!("if({}, {}, {})", condition.text(), then.text(), otherwise.text())
+            }
+        }
+    }
+
+    /// Returns whether the number is an integer in every row.
+    pub(super) fn is_whole(&self) -> bool {
+        match self {
+            Self::Small | Self::Int | Self::Long | Self::Big | Self::Epoch | Self::Whole(_) | Self::Inverse(_) => true,
+            Self::Single | Self::Double | Self::Decimal(_) | Self::Bits => false,
+            Self::Call(name, operand) => ["abs", "sign", "round", "floor"].contains(name) && operand.is_whole(),
+            Self::Negative(operand) => operand.is_whole(),
+            Self::Arithmetic("/", ..) | Self::Pair("atan2", ..) => false,
+            Self::Arithmetic("**", _, right) | Self::Pair("pow", _, right)
+                if matches!(right.constant(), Some(Known::Whole(..0))) =>
+            {
+                false
+            }
+            Self::Arithmetic(_, left, right) | Self::Pair(_, left, right) | Self::If(_, left, right) => {
+                left.is_whole() && right.is_whole()
+            }
         }
     }
 
@@ -90,7 +117,7 @@ impl TestNumber {
         let operands: &[&Self] = match self {
             Self::Whole(_) | Self::Decimal(_) => &[],
             Self::Call(_, operand) | Self::Negative(operand) | Self::Inverse(operand) => &[operand],
-            Self::Arithmetic(_, left, right) => &[left, right],
+            Self::Arithmetic(_, left, right) | Self::Pair(_, left, right) => &[left, right],
             _ => return None,
         };
         operands.iter().try_for_each(|operand| operand.constant().map(drop))?;
@@ -112,9 +139,11 @@ impl TestNumber {
             Self::Whole(value) => Some(Known::Whole(*value)),
             Self::Decimal(value) => float(*value),
             Self::Bits => float(i32::from_ne_bytes(row.single.to_ne_bytes()).into()),
-            Self::Call(name, operand) => match (*name, operand.constant(), operand.value(epoch, row)?) {
-                ("abs", Some(_), Known::Whole(value)) => Some(Known::Whole(value.abs())),
-                (name, _, value) => float(call(name, value.as_f64())),
+            Self::Call(name, operand) => match (*name, operand.value(epoch, row)?) {
+                ("abs", Known::Whole(value)) => value.checked_abs().map(Known::Whole),
+                ("sign", Known::Whole(value)) => Some(Known::Whole(value.signum())),
+                ("round" | "floor", Known::Whole(value)) => Some(Known::Whole(value)),
+                (name, value) => float(call(name, value.as_f64())),
             },
             Self::Negative(operand) => match operand.value(epoch, row)? {
                 Known::Whole(value) => value.checked_neg().map(Known::Whole),
@@ -124,12 +153,21 @@ impl TestNumber {
                 Known::Whole(value) => Some(Known::Whole(-1 - value)),
                 value => unreachable!("{value:?} has no bits"),
             },
-            Self::Arithmetic(sign, left, right) => match (left.value(epoch, row)?, right.value(epoch, row)?) {
-                (Known::Whole(left), Known::Whole(right)) if *sign != "/" => {
-                    whole_arithmetic(sign, left, right).map(Known::Whole)
+            Self::Arithmetic(name, left, right) | Self::Pair(name, left, right) => {
+                match (left.value(epoch, row)?, right.value(epoch, row)?) {
+                    (Known::Whole(left), Known::Whole(right)) if self.is_whole() => {
+                        whole_arithmetic(name, left, right).map(Known::Whole)
+                    }
+                    (left, right) => float(arithmetic(name, left.as_f64(), right.as_f64())),
                 }
-                (left, right) => float(arithmetic(sign, left.as_f64(), right.as_f64())),
-            },
+            }
+            Self::If(condition, then, otherwise) => {
+                let taken = if condition.truth(epoch, row)? { then } else { otherwise };
+                match taken.value(epoch, row)? {
+                    value if self.is_whole() => Some(value),
+                    value => float(value.as_f64()),
+                }
+            }
         }
     }
 }
@@ -138,7 +176,23 @@ fn call(name: &str, value: f64) -> f64 {
     match name {
         "abs" => value.abs(),
         "sqrt" => value.sqrt(),
-        _ => value.floor(),
+        "floor" => value.floor(),
+        "round" => value.round_ties_even(),
+        "sign" => [value.signum(), value][usize::from(value == 0.0)],
+        "log" => libm::log(value),
+        "log10" => libm::log10(value),
+        // Those of the language are compared with msun's by tests of their own, since the last bit may differ.
+        "exp" => functions::exp(value),
+        "sin" | "cos" => {
+            let mut values = [value];
+            if name == "sin" {
+                functions::sines(&mut values)
+            } else {
+                functions::cosines(&mut values)
+            }
+            values[0]
+        }
+        _ => unreachable!("there is no {name}"),
     }
 }
 
@@ -150,6 +204,11 @@ fn arithmetic(sign: &str, left: f64, right: f64) -> f64 {
         "/" => left / right,
         "//" => (left / right).trunc(),
         "%" => left % right,
+        "**" | "pow" => libm::pow(left, right),
+        "atan2" => libm::atan2(left, right),
+        "least" | "greatest" if left.is_nan() || right.is_nan() => f64::NAN,
+        "least" => left.min(right),
+        "greatest" => left.max(right),
         _ => unreachable!("floats have no {sign}"),
     }
 }
@@ -167,6 +226,11 @@ fn whole_arithmetic(sign: &str, left: i128, right: i128) -> Option<i128> {
         "|" => Some(left | right),
         "<<" if right == 127 => [(0, 0), (-1, i128::MIN)].into_iter().find(|(from, _)| *from == left).map(|(_, to)| to),
         "<<" => left.checked_mul(1i128.checked_shl(u32::try_from(right).ok()?)?),
+        "**" | "pow" if right < 0 => None,
+        // All but -1, 0 and 1 overflow in fewer steps, and those alternate.
+        "**" | "pow" => (0..right.min(200 + right % 2)).try_fold(1i128, |power, _| power.checked_mul(left)),
+        "least" => Some(left.min(right)),
+        "greatest" => Some(left.max(right)),
         _ => left.checked_shr(u32::try_from(right).ok()?),
     }
 }

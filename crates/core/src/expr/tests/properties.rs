@@ -85,13 +85,39 @@ pub(super) fn whole() -> impl Strategy<Value = TestNumber> {
         2 => (-2..10i128).prop_map(Whole),
     ];
     leaf.prop_recursive(3, 8, 2, |inner| {
-        let sign = select(&["+", "-", "*", "%", "//", "&", "|", "<<", ">>"][..]);
-        prop_oneof![
+        let sign = select(&["+", "-", "*", "%", "//", "&", "|", "<<", ">>", "**"][..]);
+        let pair = select(&["least", "greatest", "pow"][..]);
+        let function = select(&["abs", "sign", "round", "floor"][..]);
+        let any = prop_oneof![
+            2 => branches(inner.clone()),
+            1 => (pair, inner.clone(), inner.clone())
+                .prop_map(|(name, left, right)| Pair(name, Box::new(left), Box::new(right))),
+            1 => (function, inner.clone()).prop_map(|(name, operand)| Call(name, Box::new(operand))),
             6 => (sign, inner.clone(), inner.clone())
                 .prop_map(|(sign, left, right)| Arithmetic(sign, Box::new(left), Box::new(right))),
             1 => inner.clone().prop_map(|operand| Negative(Box::new(operand))),
             1 => inner.prop_map(|operand| Inverse(Box::new(operand))),
-        ]
+        ];
+        any.prop_filter("a negative literal as exponent makes a float", TestNumber::is_whole)
+    })
+}
+
+/// An `if` of some numbers.
+fn branches(number: impl Strategy<Value = TestNumber> + Clone + 'static) -> impl Strategy<Value = TestNumber> {
+    use TestCondition::{And, Compare, In, IsNan, Not};
+    let sign = select(&["=", "<>", "<", "<=", ">", ">="][..]);
+    let compared =
+        (sign, number.clone(), number.clone()).prop_map(|(sign, left, right)| Compare(sign, left, right)).boxed();
+    let condition = prop_oneof![
+        4 => compared.clone(),
+        1 => (compared.clone(), compared.clone()).prop_map(|(left, right)| And(Box::new(left), Box::new(right))),
+        1 => compared.prop_map(|condition| Not(Box::new(condition))),
+        1 => (any::<bool>(), number.clone(), vec(number.clone(), 1..3))
+            .prop_map(|(negated, value, list)| In(negated, value, list)),
+        1 => number.clone().prop_map(IsNan),
+    ];
+    (condition, number.clone(), number).prop_map(|(condition, then, otherwise)| {
+        TestNumber::If(Box::new(condition), Box::new(then), Box::new(otherwise))
     })
 }
 
@@ -105,14 +131,24 @@ fn number() -> impl Strategy<Value = TestNumber> {
         2 => float().prop_map(Decimal),
     ];
     leaf.prop_recursive(3, 8, 2, |inner| {
-        let sign = select(&["+", "-", "*", "/", "%", "//"][..]);
-        let function = select(&["abs", "sqrt", "floor"][..]);
+        let sign = select(&["+", "-", "*", "/", "%", "//", "**"][..]);
+        let pair = select(&["least", "greatest", "pow", "atan2"][..]);
+        let function = select(&["abs", "sqrt", "floor", "round", "sign", "exp", "log", "log10", "sin", "cos"][..]);
+        let exponent = select(&[-2i128, -1, 0, 1, 2, 3, 5][..]);
+        let root = select(&[-2.5, -1.0, 0.5, 1.5, 2.0][..]);
         prop_oneof![
+            2 => branches(inner.clone()),
+            1 => (inner.clone(), exponent)
+                .prop_map(|(base, exponent)| Arithmetic("**", Box::new(base), Box::new(Whole(exponent)))),
+            1 => (inner.clone(), root)
+                .prop_map(|(base, exponent)| Arithmetic("**", Box::new(base), Box::new(Decimal(exponent)))),
+            1 => (pair, inner.clone(), inner.clone())
+                .prop_map(|(name, left, right)| Pair(name, Box::new(left), Box::new(right))),
             4 => (sign, inner.clone(), inner.clone())
                 .prop_map(|(sign, left, right)| Arithmetic(sign, Box::new(left), Box::new(right))),
             3 => whole(),
             1 => inner.clone().prop_map(|same| Arithmetic("*", Box::new(same.clone()), Box::new(same))),
-            2 => (function, inner.clone()).prop_map(|(name, operand)| Call(name, Box::new(operand))),
+            3 => (function, inner.clone()).prop_map(|(name, operand)| Call(name, Box::new(operand))),
             1 => inner.prop_map(|operand| Negative(Box::new(operand))),
         ]
     })
