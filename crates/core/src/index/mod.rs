@@ -11,7 +11,7 @@
 //! (`overview`) has copies of those of the highest level of detail.
 //!
 //! `definition` describes an index of entries, `entry` its columns, and `secondary` an index of any family. The planner
-//! uses indexes through [`query::access`](crate::query), and [`index_build`](crate::index_build) makes them.
+//! uses indexes through [`query::index`](crate::query), and [`index_build`](crate::index_build) makes them.
 
 mod bitmap;
 mod columns;

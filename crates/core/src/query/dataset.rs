@@ -3,13 +3,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::access::bitmap::index::find_bitmaps;
-use super::access::entries::find_indexes;
-use super::access::space::{find_copies, find_overview};
-use super::catalog::Catalog;
-use super::metrics::{Counters, QueryMetrics, add};
-use super::progress::QueryProgress;
-use super::request::{EpochSelection, MOST_BATCH_ROWS, Query, ResolvedQuery, cores};
 use crate::error::{Error, Result, UsageError};
 use crate::format::EpochManifest;
 use crate::query::analytics::bins::Bins;
@@ -21,15 +14,19 @@ use crate::query::analytics::histogram_of_rows;
 use crate::query::analytics::level_estimate::{self, CountEstimate};
 use crate::query::analytics::profile::{self, KeyProfile};
 use crate::query::analytics::tracks::{self, TrackProgress, TrackRequest, Tracks};
+use crate::query::catalog::epoch_selection::EpochSelection;
 use crate::query::cursor::{self, Cursor, CursorRequest};
-use crate::query::execution::column_order;
-use crate::query::execution::stream::{self, QueryStream};
+use crate::query::execute::stream::{self, QueryStream};
+use crate::query::index::indexes::IndexedCatalog;
+use crate::query::metrics::{Counters, QueryMetrics, add};
 use crate::query::piece::Piece;
-use crate::query::planning::explain::{Explanation, explain};
-use crate::query::planning::pieces;
+use crate::query::plan::explain::{Explanation, explain};
+use crate::query::plan::pieces;
+use crate::query::progress::QueryProgress;
+use crate::query::request::{MOST_BATCH_ROWS, Query, ResolvedQuery, cores};
 use crate::schema::Schema;
 use crate::storage::{FileSystem, Storage};
-use crate::store::{DatasetDescriptor, DatasetPaths};
+use crate::store::DatasetDescriptor;
 
 /// A dataset that is open for reading. Clones share their caches. Any number of threads may use one dataset.
 ///
@@ -42,7 +39,7 @@ use crate::store::{DatasetDescriptor, DatasetPaths};
 /// ```
 #[derive(Debug, Clone)]
 pub struct Dataset {
-    catalog: Arc<Catalog>,
+    catalog: Arc<IndexedCatalog>,
     progress: Option<Arc<QueryProgress>>,
 }
 
@@ -64,21 +61,7 @@ impl Dataset {
     pub fn open_with(storage: Arc<dyn Storage>, path: impl AsRef<Path>) -> Result<Self> {
         // A fork in the middle of the first call would leave the child waiting for the number for ever.
         cores();
-        let catalog = Catalog::open(Arc::clone(&storage), path.as_ref())?;
-        let paths = DatasetPaths::new(path.as_ref());
-        let indexes = find_indexes(&storage, &paths, &catalog);
-        let found = indexes.and_then(|indexes| {
-            let bitmaps = find_bitmaps(&storage, &paths, catalog.descriptor())?;
-            let copies = find_copies(&storage, &paths, &catalog)?;
-            Ok((indexes, bitmaps, copies, find_overview(&storage, &paths, &catalog)?))
-        });
-        let catalog = match found {
-            Ok((indexes, bitmaps, copies, overview)) => {
-                catalog.with_indexes(indexes).with_bitmaps(bitmaps).with_copies(copies).with_overview(overview)
-            }
-            // The records answer without indexes.
-            Err(cause) => catalog.without_indexes(cause),
-        };
+        let catalog = IndexedCatalog::open(&storage, path.as_ref())?;
         Ok(Self { catalog: Arc::new(catalog), progress: None })
     }
 
@@ -284,12 +267,7 @@ impl Dataset {
     pub fn explain(&self, query: &Query) -> Result<Explanation> {
         let resolved = ResolvedQuery::resolve(query, &self.catalog.schema)?;
         let epochs = self.catalog.select_epochs(&query.epochs)?;
-        let mut explanation = explain(&self.catalog, &resolved, &epochs)?;
-        if let Some(column) = resolved.order {
-            let mut explained = explanation.epochs.iter_mut();
-            explained.try_for_each(|epoch| column_order::explain(&self.catalog, &resolved, column, epoch))?;
-        }
-        Ok(explanation)
+        explain(&self.catalog, resolved, &epochs)
     }
 
     /// Returns a histogram of a column: bounds from the manifests and bitmap indexes alone, or exact counts.
@@ -523,7 +501,7 @@ impl Dataset {
         self.catalog.root()
     }
 
-    pub(super) fn catalog(&self) -> &Catalog {
+    pub(super) fn catalog(&self) -> &IndexedCatalog {
         &self.catalog
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use crate::error::Result;
-use crate::query::execution::recycle::Recycler;
+use crate::query::memory::recycle::Recycler;
 use crate::query::progress::QueryProgress;
 
 /// Statistics of a query so far. Seconds are summed over threads, so they may exceed the wall time.

@@ -4,12 +4,12 @@
 //! and verifies every byte it uses. Each step reads only what the previous step could not rule out:
 //!
 //! 1. manifest → row groups that may match (`plan`); needs no I/O once the manifest is loaded;
-//! 2. page index → row ranges that may match (`plan`); pages that match entirely need no filter;
-//! 3. pages of the predicate's columns → rows that match (`read`);
-//! 4. pages of the other columns that hold such a row (`read`), joined into few reads (`coalescing`), each page read
-//!    straight into its place (`fetch`);
-//! 5. batches in file order (`stream`), in key order (`ordered_scan`, `tuple_merge`) or in that of a column
-//!    (`column_order`).
+//! 2. page index → row ranges that may match (`rows`); pages that match entirely need no filter;
+//! 3. pages of the predicate's columns → rows that match (`scan/read`);
+//! 4. pages of the other columns that hold such a row (`scan/read`), joined into few reads (`rows/coalescing`), each
+//!    page read straight into its place (`scan/fetch`);
+//! 5. batches in file order (`execute/stream`), in key order (`scan/ordered_scan`, `scan/tuple_merge`) or in that of a
+//!    column (`execute/column_order`).
 //!
 //! # Invariants
 //!
@@ -27,37 +27,39 @@
 //!
 //! # Map
 //!
-//! `request`: a query, resolved against the schema; `use_path`: the access paths that it may use. `dataset`: the public
-//! interface of an open dataset. `catalog`: the metadata of the dataset, in caches. `progress`: what another thread
-//! sees of a request. `planning`: selects the rows to read, by statistics. `access`: finds rows by indexes.
-//! `execution`: reads these rows. `cursor`: returns them from coarse to fine. `analytics`: computes histograms,
-//! quantiles and tracks.
+//! `dataset`: the public interface of an open dataset. `request`: a query, resolved against the schema; `use_path`: the
+//! access paths that it may use. `progress`: what another thread sees of a request. `metrics`: its counters.
+//!
+//! Folders, each of which uses only those before it: `memory` (reused memory), `catalog` (metadata in caches), `rows`
+//! (selects rows by statistics), `scan` (reads selected rows), `index` (finds rows by indexes), `plan` (chooses access
+//! paths), `execute` (executes plans), `cursor` (returns rows from coarse to fine) and `analytics` (histograms,
+//! quantiles and tracks).
 
-mod access;
 mod analytics;
-mod cache;
 mod catalog;
 mod cursor;
 mod dataset;
-mod execution;
-mod lookup;
+mod execute;
+mod groups;
+mod index;
+mod memory;
 mod metrics;
-mod part_cache;
 mod piece;
-mod planning;
+mod plan;
 mod progress;
 mod request;
+mod rows;
+mod scan;
 mod use_path;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use execution::groups::EpochGroups;
-pub(crate) use planning::coalescing::{Extent, READ_THROUGH_BYTES};
-pub(crate) use planning::group::Group;
-pub(crate) use planning::pages::{PageIndex, pages_of};
+pub(crate) use groups::EpochGroups;
+pub(crate) use rows::coalescing::{Extent, READ_THROUGH_BYTES};
+pub(crate) use rows::group::Group;
+pub(crate) use rows::pages::{PageIndex, pages_of};
 
-pub use access::choice::Alternative;
 pub use analytics::bins::{BinScale, Bins};
 pub use analytics::bounded::Bounded;
 pub use analytics::count_bounds::CountBounds;
@@ -69,12 +71,14 @@ pub use analytics::level_estimate::CountEstimate;
 pub use analytics::level_sums::{HistogramSums, SumEstimate};
 pub use analytics::profile::{KeyProfile, ProfilePoint};
 pub use analytics::tracks::{ParticleId, TrackMetrics, TrackProgress, TrackRequest, Tracks};
+pub use catalog::epoch_selection::EpochSelection;
 pub use cursor::{Cursor, CursorBatch, CursorRequest, Step};
 pub use dataset::Dataset;
-pub use execution::stream::QueryStream;
+pub use execute::stream::QueryStream;
 pub use metrics::QueryMetrics;
 pub use piece::Piece;
-pub use planning::explain::{EpochExplanation, Explanation, KindCount, LevelCount, PruneReason};
+pub use plan::alternative::Alternative;
+pub use plan::explain::{EpochExplanation, Explanation, KindCount, LevelCount, PruneReason};
 pub use progress::QueryProgress;
-pub use request::{EpochSelection, Query};
+pub use request::Query;
 pub use use_path::Use;

@@ -8,12 +8,11 @@ use uuid::Uuid;
 
 use crate::error::{Result, UsageError};
 use crate::expr::{Predicate, SpaceText};
+use crate::query::catalog::epoch_selection::EpochSelection;
+use crate::query::catalog::partition_groups::RequiredKeys;
 use crate::query::piece::Piece;
-use crate::query::planning::partition_groups::RequiredKeys;
-use crate::query::planning::selection::{RowRange, RowSelection};
 use crate::query::use_path::Use;
 use crate::schema::{Column, EPOCH_COLUMN, Schema};
-use crate::store::{EpochRange, EpochSet};
 
 /// Default for [`Query::batch_rows`]: large enough to make the cost per batch negligible, small enough that a batch of
 /// a few columns fits the processor's cache.
@@ -24,52 +23,6 @@ pub(super) const MOST_BATCH_ROWS: usize = 1 << 30;
 
 /// The Arrow field of the epoch.
 static EPOCH_FIELD: LazyLock<FieldRef> = LazyLock::new(|| Arc::new(Field::new(EPOCH_COLUMN, ArrowType::UInt64, false)));
-
-/// The epochs that a query reads.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum EpochSelection {
-    /// All existing epochs.
-    #[default]
-    All,
-    /// All existing epochs within a range. A range of a single epoch must exist.
-    Range(EpochRange),
-    /// These epochs. Each of them must exist. Order and repetition do not matter.
-    List(Vec<u64>),
-    /// A choice among the existing epochs.
-    Set(EpochSet),
-}
-
-impl From<EpochRange> for EpochSelection {
-    fn from(range: EpochRange) -> Self {
-        Self::Range(range)
-    }
-}
-
-impl From<EpochSet> for EpochSelection {
-    fn from(set: EpochSet) -> Self {
-        // A few labels are looked up by themselves, without a list of the others.
-        set.labels().map_or(Self::Set(set), Self::List)
-    }
-}
-
-impl From<u64> for EpochSelection {
-    fn from(epoch: u64) -> Self {
-        Self::List(vec![epoch])
-    }
-}
-
-impl From<Vec<u64>> for EpochSelection {
-    fn from(epochs: Vec<u64>) -> Self {
-        Self::List(epochs)
-    }
-}
-
-impl From<&[u64]> for EpochSelection {
-    fn from(epochs: &[u64]) -> Self {
-        Self::List(epochs.to_vec())
-    }
-}
 
 /// A builder of a request for rows.
 ///
@@ -500,6 +453,13 @@ impl ResolvedQuery {
         self.predicate.as_ref().map_or(&[], |predicate| predicate.columns())
     }
 
+    /// Returns the columns that the query reads: those of the predicate, then the others that it returns.
+    pub(super) fn read_columns(&self) -> Vec<usize> {
+        let tested = self.predicate_columns();
+        let others = self.stored.iter().filter(|column| !tested.contains(column));
+        tested.iter().chain(others).copied().collect()
+    }
+
     /// Returns the width of a stored column in bytes.
     pub(super) fn width(&self, column: usize) -> usize {
         self.schema.columns()[column].data_type.width()
@@ -514,20 +474,6 @@ impl ResolvedQuery {
     pub(super) fn row_bytes(&self) -> usize {
         let only_tested = self.predicate_columns().iter().filter(|column| !self.stored.contains(column));
         self.stored.iter().chain(only_tested).map(|column| self.width(*column)).sum()
-    }
-
-    /// Estimates the bytes that are read for a selection. If the predicate tests only the key, the rows to test lie at
-    /// the ends of the key range, and the estimate assumes that half of them match. Other predicates may test rows
-    /// anywhere, and most of the pages of these rows are read.
-    pub(super) fn read_bytes(&self, chunk: &RowSelection) -> u64 {
-        let whole = self.row_bytes();
-        let open = match self.predicate_columns() {
-            &[column] if column == self.schema.key_index() => whole.midpoint(self.width(column)),
-            _ => whole,
-        };
-        let per_row = |is_exact| if is_exact { whole } else { open };
-        let bytes = |range: &RowRange| range.rows.len() as u64 * per_row(range.is_exact) as u64;
-        chunk.ranges().iter().map(bytes).fold(0, u64::saturating_add)
     }
 
     /// Returns the column whose page boundaries cut chunks: the widest column, since its pages have the fewest rows.

@@ -5,6 +5,9 @@ use crate::index::SecondaryIndex;
 /// Name of the access path without an index.
 pub(super) const SCAN: &str = "scan";
 
+/// Name of the access path by the caches.
+pub(super) const LOOKUP: &str = "lookup";
+
 /// The access paths that a query may use besides statistics.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]

@@ -21,22 +21,23 @@ use crate::error::Result;
 use crate::expr::{Comparison, TruthValue};
 use crate::format::bitmap::bins::Bin;
 use crate::format::{ColumnStatistics, EpochManifest, PageLocation, RangeCount, RowGroupEntry, RowGroupPages};
-use crate::query::access::bitmap::tables::{BinSets, BinnedColumns, BinnedGroup, ByPages, SetCounts, can_judge};
-use crate::query::access::choice::{MOST_ENTRIES, narrow};
-use crate::query::catalog::Catalog;
-use crate::query::execution::pool::{Pool, Ticket};
-use crate::query::execution::read::load;
-use crate::query::execution::scratch::Scratch;
+use crate::query::index::indexes::IndexedCatalog;
+use crate::query::memory::scratch::Scratch;
 use crate::query::metrics::{Counters, add};
-use crate::query::planning::chunks::Cutter;
-use crate::query::planning::group::Group;
-use crate::query::planning::pages::{PageIndex, page_end};
-use crate::query::planning::plan::RowGroupPlan;
-use crate::query::planning::pruning::GroupChoice;
-use crate::query::planning::scan::{EpochScan, choose, plan_epoch_by, replaced};
-use crate::query::planning::selection::RowSelection;
-use crate::query::planning::statistics::select_comparison;
+use crate::query::plan::bitmap::tables::{BinSets, BinnedColumns, BinnedGroup, ByPages, SetCounts, can_judge};
+use crate::query::plan::value_indexes::narrow;
 use crate::query::request::ResolvedQuery;
+use crate::query::rows::chunks::Cutter;
+use crate::query::rows::group::Group;
+use crate::query::rows::pages::{PageIndex, page_end};
+use crate::query::rows::pruning::GroupChoice;
+use crate::query::rows::selection::RowSelection;
+use crate::query::rows::statistics::select_comparison;
+use crate::query::scan::ahead::MOST_ENTRIES;
+use crate::query::scan::epoch_scan::{EpochScan, choose, plan_epoch_by, replaced};
+use crate::query::scan::pool::{Pool, Ticket};
+use crate::query::scan::read::load;
+use crate::query::scan::row_group_plan::RowGroupPlan;
 use crate::query::use_path::Use;
 use crate::schema::Value;
 
@@ -46,7 +47,7 @@ const CHUNK_BYTES: usize = 4 << 20;
 /// A histogram to count.
 #[derive(Debug, Clone)]
 pub(super) struct BinnedHistogram {
-    pub(super) dataset: Arc<Catalog>,
+    pub(super) dataset: Arc<IndexedCatalog>,
     /// The query for the columns to count by.
     pub(super) resolved: Arc<ResolvedQuery>,
     pub(super) counters: Arc<Counters>,
@@ -309,7 +310,7 @@ impl BinnedHistogram {
     /// A missing epoch; a corrupt manifest.
     pub(super) fn binned_epochs(&self, epochs: &[u64]) -> Result<Vec<u64>> {
         let mut binned = Vec::new();
-        if self.dataset.bitmaps().is_empty() || self.counters.counting().is_none() {
+        if self.dataset.bitmap_indexes().next().is_none() || self.counters.counting().is_none() {
             return Ok(binned);
         }
         for &epoch in epochs {
@@ -325,14 +326,14 @@ impl BinnedHistogram {
     fn plan(&self, epoch: u64) -> Result<Option<(EpochScan, BinnedColumns)>> {
         let Self { dataset, resolved, counters, .. } = self;
         let columns = self.used_columns();
-        if dataset.bitmaps().is_empty() || resolved.piece.is_some() || resolved.keys.is_some() {
+        if dataset.bitmap_indexes().next().is_none() || resolved.piece.is_some() || resolved.keys.is_some() {
             return Ok(None);
         }
         let manifest = dataset.scan_manifest(epoch, &columns)?.manifest;
         if self.find_bins(&manifest)?.is_none() {
             return Ok(None);
         }
-        if !dataset.indexes().is_empty() {
+        if dataset.value_indexes().next().is_some() {
             let choices = choose(dataset, resolved, &manifest);
             if narrow(dataset, resolved, &manifest, choices, (counters, MOST_ENTRIES))?.selections.is_some() {
                 return Ok(None);

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use crate::error::{Result, UsageError};
-use crate::query::access::bitmap::choice::choose_all;
-use crate::query::access::choice::check_named;
-use crate::query::catalog::Catalog;
+use crate::query::index::indexes::IndexedCatalog;
 use crate::query::metrics::{Counters, QueryMetrics};
-use crate::query::planning::scan::choose;
+use crate::query::plan::bitmap::choice::choose_all;
 use crate::query::request::ResolvedQuery;
+use crate::query::scan::epoch_scan::choose;
 
 /// Bounds of the number of rows of a query.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
@@ -28,7 +27,7 @@ pub struct CountBounds {
 /// # Errors
 /// A usage error for a piece of a query, whose rows no index tells; a missing epoch; a corrupt manifest.
 pub(in crate::query) fn count_bounds(
-    dataset: &Arc<Catalog>,
+    dataset: &Arc<IndexedCatalog>,
     resolved: &ResolvedQuery,
     epochs: &[u64],
     counters: &Counters,
@@ -36,7 +35,7 @@ pub(in crate::query) fn count_bounds(
     if resolved.piece.is_some() {
         return Err(UsageError::Option { option: "bounds", what: "do not apply to a piece".to_owned() }.into());
     }
-    check_named(dataset, &resolved.access)?;
+    dataset.check_named(&resolved.access)?;
     let (mut least, mut most) = (0, 0);
     for &epoch in epochs {
         counters.check()?;

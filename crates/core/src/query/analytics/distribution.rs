@@ -34,7 +34,7 @@ use crate::query::analytics::level_errors::HistogramErrors;
 use crate::query::analytics::level_sums::HistogramSums;
 use crate::query::analytics::matching::{MatchingRows, edges};
 use crate::query::analytics::tally::{CellCounts, CellSelection, tally};
-use crate::query::catalog::Catalog;
+use crate::query::index::indexes::IndexedCatalog;
 use crate::query::metrics::{Counters, QueryMetrics};
 use crate::query::request::{Query, ResolvedQuery, resolve_columns};
 use crate::schema::{EPOCH_COLUMN, KeyOrder, Schema, Value};
@@ -123,7 +123,7 @@ pub struct Quantiles {
 }
 
 /// Resolves and checks the requested column.
-fn resolve(dataset: &Catalog, column: &str) -> Result<(Arc<ResolvedQuery>, usize, KeyOrder)> {
+fn resolve(dataset: &IndexedCatalog, column: &str) -> Result<(Arc<ResolvedQuery>, usize, KeyOrder)> {
     let resolved = ResolvedQuery::resolve(&Query::new().columns([column]), dataset.schema())?;
     let (index, order) = numeric_column(dataset.schema(), column)?;
     Ok((Arc::new(resolved), index, order))
@@ -159,7 +159,7 @@ struct Survey {
 
 impl Survey {
     fn of(
-        dataset: &Catalog,
+        dataset: &IndexedCatalog,
         column: usize,
         epochs: &[u64],
         counters: &Counters,
@@ -210,7 +210,7 @@ impl Survey {
 
 /// Computes the result of [`crate::query::Dataset::histogram`].
 pub(in crate::query) fn histogram(
-    dataset: &Arc<Catalog>,
+    dataset: &Arc<IndexedCatalog>,
     column: &str,
     bins: &Bins,
     epochs: &[u64],
@@ -296,7 +296,7 @@ impl Histogram {
 }
 
 /// Returns whether a column is the key, and row groups are sorted by it.
-fn is_sorted_key(dataset: &Catalog, column: usize) -> bool {
+fn is_sorted_key(dataset: &IndexedCatalog, column: usize) -> bool {
     column == dataset.schema().key_index() && dataset.schema().has_sorted_runs()
 }
 
@@ -311,7 +311,7 @@ fn bound_places(
 ) -> Result<Vec<Bounded>> {
     let mut bounds = GridBounds::new(grid);
     // The range counts of the key are of fewer rows than a bin.
-    let left = match request.dataset.bitmaps().is_empty() || is_sorted_key(request.dataset, column) {
+    let left = match request.dataset.bitmap_indexes().next().is_none() || is_sorted_key(request.dataset, column) {
         true => request.epochs.to_vec(),
         false => {
             let stated = epochs.iter().map(|(epoch, commit)| (*epoch, Some(*commit)));
@@ -326,7 +326,7 @@ fn bound_places(
 
 /// Returns bounds of the number of rows in each cell.
 fn bound_cells(
-    dataset: &Catalog,
+    dataset: &IndexedCatalog,
     column: usize,
     order: KeyOrder,
     epochs: &[u64],
@@ -381,7 +381,7 @@ impl Target {
 
 /// Computes the result of [`crate::query::Dataset::quantiles`].
 pub(in crate::query) fn quantiles(
-    dataset: &Arc<Catalog>,
+    dataset: &Arc<IndexedCatalog>,
     column: &str,
     shares: &[f64],
     epochs: &[u64],
@@ -452,7 +452,7 @@ fn located(shares: &[f64], estimator: &Estimator) -> Vec<Target> {
 
 /// The search for exact quantiles.
 struct Search<'a> {
-    dataset: &'a Arc<Catalog>,
+    dataset: &'a Arc<IndexedCatalog>,
     resolved: &'a Arc<ResolvedQuery>,
     column: usize,
     order: KeyOrder,

@@ -6,12 +6,12 @@ use uuid::Uuid;
 
 use crate::error::{Error, Result, UsageError};
 use crate::format::EpochManifest;
-use crate::query::access::detail::{ADD_A_COPY, CopySource, best_copy};
-use crate::query::access::space_copy::SpaceCopy;
-use crate::query::catalog::Catalog;
+use crate::query::index::indexes::IndexedCatalog;
+use crate::query::index::spatial::SpatialIndex;
 use crate::query::metrics::Counters;
-use crate::query::planning::scan::replaced;
+use crate::query::plan::detail::{ADD_A_COPY, CopySource, best_copy};
 use crate::query::request::{Query, ResolvedQuery};
+use crate::query::scan::epoch_scan::replaced;
 use crate::query::use_path::Use;
 use crate::schema::Schema;
 
@@ -19,7 +19,7 @@ use crate::schema::Schema;
 #[derive(Debug)]
 pub(super) struct EstimateSource {
     /// The records, or a copy of them.
-    pub(super) catalog: Arc<Catalog>,
+    pub(super) catalog: Arc<IndexedCatalog>,
     /// The query of the rows of the level and above.
     pub(super) query: Query,
     /// The epochs and commits of the records, if a copy is read.
@@ -28,7 +28,7 @@ pub(super) struct EstimateSource {
 
 /// A copy that has the records of a request.
 struct OfCopy {
-    catalog: Arc<Catalog>,
+    catalog: Arc<IndexedCatalog>,
     resolved: ResolvedQuery,
 }
 
@@ -45,7 +45,7 @@ impl EstimateSource {
     /// Usage errors: a piece; a level that there is not; a dataset without levels and without a copy of these epochs.
     /// Missing epochs; corrupt manifests.
     pub(super) fn find(
-        dataset: &Arc<Catalog>,
+        dataset: &Arc<IndexedCatalog>,
         query: &Query,
         level: u8,
         epochs: &[u64],
@@ -61,7 +61,7 @@ impl EstimateSource {
             check_level(&dataset.schema, level, "the dataset")?;
             return Ok(Self { catalog: dataset.clone(), query, copied: Vec::new() });
         }
-        let Some(first) = dataset.copies().first() else {
+        let Some(first) = dataset.spatial_indexes().next() else {
             return Err(refusal(format!(
                 "the dataset has no levels of detail; {ADD_A_COPY}, leave the level out, or ingest into a new one with \
                  --levels"
@@ -73,8 +73,8 @@ impl EstimateSource {
             counters.check()?;
             records.push(dataset.manifest(*epoch)?);
         }
-        let source_of = |copy: &SpaceCopy<Catalog>| of_copy(copy, &query, &records);
-        let found = best_copy(dataset, (&query, "level"), dataset.copies().iter(), counters, source_of)?;
+        let source_of = |copy: &SpatialIndex| of_copy(copy, &query, &records);
+        let found = best_copy(dataset, (&query, "level"), dataset.spatial_indexes(), counters, source_of)?;
         let Some(OfCopy { catalog, .. }) = found else {
             let name = first.name();
             return Err(refusal(format!(
@@ -90,7 +90,7 @@ impl EstimateSource {
     ///
     /// # Errors
     /// The error for an epoch that has been replaced; corrupt manifests.
-    pub(super) fn confirm(&self, records: &Catalog) -> Result<()> {
+    pub(super) fn confirm(&self, records: &IndexedCatalog) -> Result<()> {
         for (epoch, commit) in &self.copied {
             let is_copy = self.catalog.manifest_of_now(*epoch)?.indexed_commit == Some(*commit);
             if !is_copy || records.manifest_of_now(*epoch)?.commit != *commit {
@@ -102,7 +102,7 @@ impl EstimateSource {
 }
 
 /// Returns the source of a copy. `None` if it does not have all of the records.
-fn of_copy(copy: &SpaceCopy<Catalog>, query: &Query, records: &[Arc<EpochManifest>]) -> Result<Option<OfCopy>> {
+fn of_copy(copy: &SpatialIndex, query: &Query, records: &[Arc<EpochManifest>]) -> Result<Option<OfCopy>> {
     copy.ask(|catalog| {
         for records in records {
             if catalog.manifest_of(records, &[])?.is_none() {
@@ -110,7 +110,7 @@ fn of_copy(copy: &SpaceCopy<Catalog>, query: &Query, records: &[Arc<EpochManifes
             }
         }
         let resolved = ResolvedQuery::resolve(query, &catalog.schema)?;
-        Ok(Some(OfCopy { catalog: catalog.clone(), resolved }))
+        Ok(Some(OfCopy { catalog: Arc::new(catalog.clone().into()), resolved }))
     })
 }
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::query::analytics::bins::{BinScale, Cells, histogram_cells};
-use crate::query::execution::read::PackedRows;
+use crate::query::scan::read::PackedRows;
 use crate::schema::{KeyOrder, Value};
 
 /// Places of the rows of two columns that are in no bin: their positions after the last bin.

@@ -13,17 +13,16 @@
 use std::sync::Arc;
 
 use crate::error::{Result, UsageError};
-use crate::query::access::choice::check_named;
 use crate::query::analytics::bins::Bins;
 use crate::query::analytics::bounded::Bounded;
 use crate::query::analytics::distribution::numeric_column;
 use crate::query::analytics::grid::{Axis, Grid, INFINITE, NAN, OUTSIDE};
 use crate::query::analytics::grid_bounds::GridBounds;
 use crate::query::analytics::matching::{MatchingRows, edges, unpieced};
-use crate::query::catalog::Catalog;
-use crate::query::execution::read::PackedRows;
+use crate::query::index::indexes::IndexedCatalog;
 use crate::query::metrics::{Counters, QueryMetrics};
 use crate::query::request::Query;
+use crate::query::scan::read::PackedRows;
 use crate::schema::{DataType, KeyOrder, Value};
 
 /// Maximum number of bins of a two-dimensional histogram: 128 MiB of counts.
@@ -85,7 +84,7 @@ pub struct Histogram2dBounds {
 
 /// Computes the result of [`crate::query::Dataset::histogram_2d`].
 pub(in crate::query) fn histogram_2d(
-    dataset: &Arc<Catalog>,
+    dataset: &Arc<IndexedCatalog>,
     query: &Query,
     axes: [(&str, &Bins); 2],
     summed: Option<&str>,
@@ -166,7 +165,7 @@ fn count(
 
 /// Computes the result of [`crate::query::Dataset::histogram_2d_bounds`].
 pub(in crate::query) fn histogram_2d_bounds(
-    dataset: &Arc<Catalog>,
+    dataset: &Arc<IndexedCatalog>,
     query: &Query,
     axes: [(&str, &Bins); 2],
     epochs: &[u64],
@@ -176,7 +175,7 @@ pub(in crate::query) fn histogram_2d_bounds(
     let columns = [numeric_column(schema, axes[0].0)?, numeric_column(schema, axes[1].0)?];
     let bins = [axes[0].1, axes[1].1];
     unpieced(query)?;
-    check_named(dataset, &query.access)?;
+    dataset.check_named(&query.access)?;
     let request = MatchingRows { dataset, query, epochs, counters };
     let ranges = request.possible_ranges(columns, bins)?;
     let edges = [edges(bins[0], columns[0].1, ranges[0])?, edges(bins[1], columns[1].1, ranges[1])?];

@@ -6,20 +6,19 @@
 use std::sync::Arc;
 
 use crate::error::Result;
-use crate::query::access::choice::check_named;
 use crate::query::analytics::bins::Bins;
 use crate::query::analytics::bounded::Bounded;
 use crate::query::analytics::distribution::{Histogram, numeric_column};
 use crate::query::analytics::grid::{Axis, Grid};
 use crate::query::analytics::grid_bounds::GridBounds;
 use crate::query::analytics::matching::{MatchingRows, edges, unpieced};
-use crate::query::catalog::Catalog;
+use crate::query::index::indexes::IndexedCatalog;
 use crate::query::metrics::Counters;
 use crate::query::request::Query;
 
 /// Computes the result of [`crate::query::Dataset::histogram_of`].
 pub(in crate::query) fn histogram_of(
-    dataset: &Arc<Catalog>,
+    dataset: &Arc<IndexedCatalog>,
     query: &Query,
     (column, bins): (&str, &Bins),
     epochs: &[u64],
@@ -45,7 +44,7 @@ pub(in crate::query) fn histogram_of(
 
 /// Computes the result of [`crate::query::Dataset::histogram_bounds`].
 pub(in crate::query) fn histogram_bounds(
-    dataset: &Arc<Catalog>,
+    dataset: &Arc<IndexedCatalog>,
     query: &Query,
     (column, bins): (&str, &Bins),
     epochs: &[u64],
@@ -53,7 +52,7 @@ pub(in crate::query) fn histogram_bounds(
 ) -> Result<Histogram> {
     let (index, order) = numeric_column(dataset.schema(), column)?;
     unpieced(query)?;
-    check_named(dataset, &query.access)?;
+    dataset.check_named(&query.access)?;
     let request = MatchingRows { dataset, query, epochs, counters };
     let [range] = request.possible_ranges([(index, order)], [bins])?;
     let edges = edges(bins, order, range)?;

@@ -30,10 +30,10 @@ use crate::query::analytics::grid::{Axis, Grid};
 use crate::query::analytics::level_errors::{HistogramErrors, SampledRows, WeighedRows, standard_error};
 use crate::query::analytics::level_sums::{HistogramSums, LargestStep, SampledValues};
 use crate::query::analytics::matching::{MatchingRows, edges};
-use crate::query::catalog::Catalog;
+use crate::query::index::indexes::IndexedCatalog;
 use crate::query::metrics::{Counters, QueryMetrics};
-use crate::query::planning::scan::{choose, replaced};
 use crate::query::request::{Query, ResolvedQuery};
+use crate::query::scan::epoch_scan::{choose, replaced};
 use crate::schema::{Schema, Value};
 
 /// A number of rows that is estimated from levels of detail.
@@ -53,7 +53,7 @@ pub struct CountEstimate {
 /// Estimates the result of [`crate::query::Dataset::histogram_from_level`], or with a column to sum that of
 /// [`crate::query::Dataset::histogram_sums_from_level`].
 pub(in crate::query) fn histogram(
-    records: &Arc<Catalog>,
+    records: &Arc<IndexedCatalog>,
     query: &Query,
     (column, bins): (&str, &Bins),
     (level, summed): (u8, Option<&str>),
@@ -114,7 +114,7 @@ pub(in crate::query) fn histogram(
 
 /// Computes the result of [`crate::query::Dataset::count_from_level`].
 pub(in crate::query) fn count(
-    records: &Arc<Catalog>,
+    records: &Arc<IndexedCatalog>,
     query: &Query,
     level: u8,
     epochs: &[u64],
@@ -267,7 +267,7 @@ impl Stated {
     /// Adds the rows of an epoch.
     fn add(
         &mut self,
-        dataset: &Catalog,
+        dataset: &IndexedCatalog,
         all: &ResolvedQuery,
         manifest: &EpochManifest,
         level: u8,
@@ -306,7 +306,7 @@ impl Stated {
     }
 
     /// Checks that no epoch has been replaced since.
-    fn confirm(&self, dataset: &Catalog) -> Result<()> {
+    fn confirm(&self, dataset: &IndexedCatalog) -> Result<()> {
         for (epoch, commit) in &self.epochs {
             if dataset.manifest_of_now(*epoch)?.commit != *commit {
                 return Err(replaced(dataset, *epoch));

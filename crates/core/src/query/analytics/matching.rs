@@ -5,17 +5,15 @@
 use std::sync::Arc;
 
 use crate::error::{Result, UsageError};
-use crate::query::access::space;
 use crate::query::analytics::bins::{BinScale, Bins};
 use crate::query::analytics::by_bins::BinnedHistogram;
 use crate::query::analytics::grid::{Grid, ordinals};
-use crate::query::catalog::Catalog;
-use crate::query::execution::copied_scan::read_copy;
-use crate::query::execution::read::PackedRows;
-use crate::query::execution::unordered_scan::Scan;
+use crate::query::execute::unordered_scan::{Scan, Step};
+use crate::query::index::indexes::IndexedCatalog;
 use crate::query::metrics::Counters;
-use crate::query::planning::scan::{announce_chosen, choose};
 use crate::query::request::{Query, ResolvedQuery};
+use crate::query::scan::epoch_scan::{announce_chosen, choose};
+use crate::query::scan::read::PackedRows;
 use crate::schema::{KeyOrder, Value};
 
 /// Returns the edges of an axis. Invalid bins are refused even if there is no value.
@@ -39,7 +37,7 @@ pub(super) type Range = Option<(Value, Value)>;
 
 /// The rows to count.
 pub(super) struct MatchingRows<'a> {
-    pub(super) dataset: &'a Arc<Catalog>,
+    pub(super) dataset: &'a Arc<IndexedCatalog>,
     pub(super) query: &'a Query,
     pub(super) epochs: &'a [u64],
     pub(super) counters: &'a Arc<Counters>,
@@ -47,8 +45,8 @@ pub(super) struct MatchingRows<'a> {
 
 impl MatchingRows<'_> {
     /// Adds what `finish` makes of the pieces of some columns to `total`. Threads call `finish` with a piece and with
-    /// the place of each column in it. An epoch is read from a copy by space where that is less to read: pieces then
-    /// come in another order.
+    /// the place of each column in it. An epoch is read from a spatial index where that is less to read: its pieces
+    /// then come in another order.
     pub(super) fn fold<T: Send + 'static, A: Clone>(
         &self,
         columns: &[usize],
@@ -57,32 +55,18 @@ impl MatchingRows<'_> {
         mut add: impl FnMut(&mut A, T),
     ) -> Result<()> {
         let (resolved, slots) = self.resolve(columns)?;
-        let mut scanned = Vec::with_capacity(self.epochs.len());
-        let finish_copy = {
-            let (finish, slots) = (finish.clone(), slots.clone());
-            move |rows: PackedRows| finish(&rows, &slots)
-        };
-        let may_copy = space::applies(self.dataset, &resolved);
-        for &epoch in self.epochs {
-            let chosen = match may_copy {
-                true => space::consider(self.dataset, &resolved, epoch, self.counters)?.chosen,
-                false => None,
-            };
-            let Some(copy) = chosen else {
-                scanned.push(epoch);
-                continue;
-            };
-            // The pieces of a copy that turns out to be corrupt do not count.
-            let mut of_copy = total.clone();
-            let pass = |piece| add(&mut of_copy, piece);
-            match read_copy(self.dataset, copy, epoch, self.counters, finish_copy.clone(), pass)? {
-                true => *total = of_copy,
-                false => scanned.push(epoch),
+        let (dataset, counters) = (self.dataset.clone(), self.counters.clone());
+        let finish = move |rows: PackedRows| finish(&rows, &slots);
+        let scan = Scan::in_any_order(dataset, resolved, counters, self.epochs.to_vec(), finish);
+        let mut scan = scan.starting_over();
+        // The total before an epoch whose pieces may turn out not to count.
+        let mut before = None;
+        while let Some(step) = scan.next_step()? {
+            match step {
+                Step::Begin => before = Some(total.clone()),
+                Step::StartOver => *total = before.take().unwrap_or_else(|| total.clone()),
+                Step::Piece(piece) => add(total, piece),
             }
-        }
-        let mut scan = self.of_epochs(&scanned).scan(columns, finish)?;
-        while let Some(piece) = scan.next_piece()? {
-            add(total, piece);
         }
         Ok(())
     }

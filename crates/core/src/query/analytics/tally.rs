@@ -14,18 +14,18 @@ use crate::error::Result;
 use crate::expr::TruthValue;
 use crate::format::{ColumnStatistics, EpochManifest, RangeCount};
 use crate::query::analytics::bins::Cells;
-use crate::query::catalog::Catalog;
-use crate::query::execution::pool::{Pool, Ticket};
-use crate::query::execution::read::load;
-use crate::query::execution::scratch::Scratch;
+use crate::query::index::indexes::IndexedCatalog;
+use crate::query::memory::scratch::Scratch;
 use crate::query::metrics::{Counters, add};
-use crate::query::planning::chunks::Cutter;
-use crate::query::planning::group::Group;
-use crate::query::planning::pages::{PageIndex, page_end};
-use crate::query::planning::pruning::GroupChoice;
-use crate::query::planning::scan::{EpochScan, announce, plan_epoch_by};
-use crate::query::planning::selection::RowSelection;
 use crate::query::request::ResolvedQuery;
+use crate::query::rows::chunks::Cutter;
+use crate::query::rows::group::Group;
+use crate::query::rows::pages::{PageIndex, page_end};
+use crate::query::rows::pruning::GroupChoice;
+use crate::query::rows::selection::RowSelection;
+use crate::query::scan::epoch_scan::{EpochScan, announce, plan_epoch_by};
+use crate::query::scan::pool::{Pool, Ticket};
+use crate::query::scan::read::load;
 use crate::schema::KeyOrder;
 
 /// Number of rows that are decoded at a time.
@@ -87,7 +87,7 @@ pub(in crate::query) struct CellCounts {
 /// # Errors
 /// Corruption, I/O errors, and an error for an epoch that was replaced since.
 pub(in crate::query) fn tally(
-    dataset: &Arc<Catalog>,
+    dataset: &Arc<IndexedCatalog>,
     resolved: &Arc<ResolvedQuery>,
     epochs: &[(u64, Uuid)],
     sieve: &Arc<CellSelection>,
@@ -142,7 +142,7 @@ impl CellCounts {
 
 /// One row group to count.
 struct Work {
-    dataset: Arc<Catalog>,
+    dataset: Arc<IndexedCatalog>,
     resolved: Arc<ResolvedQuery>,
     scan: Arc<EpochScan>,
     choice: GroupChoice,

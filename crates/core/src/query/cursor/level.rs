@@ -10,10 +10,10 @@ use crate::query::cursor::overview::{LevelSource, selecting_columns};
 use crate::query::cursor::places::{ReadRows, UnitPlaces};
 use crate::query::cursor::units::{Unit, Work, bounds_of, units_of};
 use crate::query::metrics::Counters;
-use crate::query::planning::plan::RowGroupPlan;
-use crate::query::planning::pruning::GroupChoice;
-use crate::query::planning::scan::{EpochScan, choose, plan_epoch_by, replaced};
 use crate::query::request::ResolvedQuery;
+use crate::query::rows::pruning::GroupChoice;
+use crate::query::scan::epoch_scan::{EpochScan, choose, plan_epoch_by, replaced};
+use crate::query::scan::row_group_plan::RowGroupPlan;
 
 /// Maximum size of the rows that one task reads, in bytes, unless a unit is larger.
 const WORK_BYTES: usize = 4 << 20;

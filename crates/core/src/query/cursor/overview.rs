@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use crate::error::Result;
 use crate::format::EpochManifest;
-use crate::query::access::candidate::readable;
-use crate::query::access::space::copy_of;
 use crate::query::catalog::Catalog;
+use crate::query::index::indexes::IndexedCatalog;
+use crate::query::index::unreadable::readable;
 use crate::query::metrics::{Counters, add};
 use crate::query::piece::Piece;
-use crate::query::planning::scan::choose;
 use crate::query::request::ResolvedQuery;
+use crate::query::scan::epoch_scan::choose;
 
 /// Size of the rows of an overview that are held back, in bytes.
 pub(super) const HELD_BYTES: u64 = 32 << 20;
@@ -47,14 +47,14 @@ impl OverviewState {
     /// # Errors
     /// Errors other than those of an unreadable index.
     pub(super) fn find(
-        dataset: &Catalog,
+        dataset: &IndexedCatalog,
         resolved: &ResolvedQuery,
         records: &EpochManifest,
         counters: &Counters,
     ) -> Result<Option<Self>> {
         let Some(path) = dataset.overview() else { return Ok(None) };
         let columns = selecting_columns(resolved);
-        let found = readable(counters, copy_of(path, records, &columns), || dataset.ignore_corruption(1))?;
+        let found = readable(counters, path.copy_of(records, &columns), || dataset.ignore_corruption(1))?;
         Ok(found.map(|(catalog, manifest)| {
             let mut resolved = resolved.of_copy(&catalog.schema, records.commit);
             resolved.by_page = true;

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use crate::error::Result;
 use crate::format::EpochManifest;
 use crate::index::Overview;
-use crate::query::access::detail::{ADD_A_COPY, CopySource, best_copy};
-use crate::query::access::space::{copy_of, not_a_copy};
-use crate::query::access::space_copy::SpaceCopy;
 use crate::query::catalog::Catalog;
 use crate::query::cursor::overview::OverviewState;
 use crate::query::cursor::request::{CursorRequest, unfit};
+use crate::query::index::indexes::IndexedCatalog;
+use crate::query::index::spatial::SpatialIndex;
 use crate::query::metrics::Counters;
+use crate::query::plan::detail::{ADD_A_COPY, CopySource, best_copy};
 use crate::query::request::ResolvedQuery;
 use crate::query::use_path::Use;
 use crate::schema::{Levels, Schema};
@@ -32,7 +32,7 @@ pub(super) struct Source {
 /// # Errors
 /// Usage errors; a missing epoch; a corrupt manifest; if only copies have levels, and none of them has this commit of
 /// the epoch.
-pub(super) fn find(dataset: &Arc<Catalog>, request: &CursorRequest, counters: &Counters) -> Result<Source> {
+pub(super) fn find(dataset: &IndexedCatalog, request: &CursorRequest, counters: &Counters) -> Result<Source> {
     let wanted = match &request.query.access {
         Use::Index(name) => Some(name.as_str()),
         Use::Automatic | Use::Scan => None,
@@ -52,16 +52,16 @@ pub(super) fn find(dataset: &Arc<Catalog>, request: &CursorRequest, counters: &C
             );
             return Err(unfit(what));
         }
-        return Ok(Source { catalog: dataset.clone(), resolved, manifest, levels, overview });
+        return Ok(Source { catalog: dataset.catalog().clone(), resolved, manifest, levels, overview });
     }
-    let is_candidate = |copy: &&SpaceCopy<Catalog>| wanted.is_none_or(|name| copy.name() == name);
-    let mut candidates: Vec<&SpaceCopy<Catalog>> = dataset.copies().iter().filter(is_candidate).collect();
+    let is_candidate = |copy: &&SpatialIndex| wanted.is_none_or(|name| copy.name() == name);
+    let mut candidates: Vec<&SpatialIndex> = dataset.spatial_indexes().filter(is_candidate).collect();
     if request.query.access == Use::Scan {
         candidates.clear();
     }
     match wanted {
         _ if !candidates.is_empty() => of_copies(dataset, &candidates, request, counters),
-        Some(name) => not_a_copy(dataset, name),
+        Some(name) => dataset.not_spatial(name),
         None => Err(unfit(format!(
             "the dataset has no levels of detail; {ADD_A_COPY}, or ingest into a new one with --levels"
         ))),
@@ -73,7 +73,7 @@ pub(super) fn find(dataset: &Arc<Catalog>, request: &CursorRequest, counters: &C
 /// # Errors
 /// The errors of [`find`].
 pub(in crate::query) fn coordinates(
-    dataset: &Arc<Catalog>,
+    dataset: &Arc<IndexedCatalog>,
     request: &CursorRequest,
     counters: &Counters,
 ) -> Result<usize> {
@@ -88,13 +88,13 @@ impl CopySource for Source {
 
 /// Returns the copy that a cursor reads.
 fn of_copies(
-    dataset: &Catalog,
-    candidates: &[&SpaceCopy<Catalog>],
+    dataset: &IndexedCatalog,
+    candidates: &[&SpatialIndex],
     request: &CursorRequest,
     counters: &Counters,
 ) -> Result<Source> {
     let records = dataset.manifest(only_epoch(dataset, request)?)?;
-    let source_of = |copy: &SpaceCopy<Catalog>| source_of(copy, request, &records, &dataset.schema);
+    let source_of = |copy: &SpatialIndex| source_of(copy, request, &records, &dataset.schema);
     let found = best_copy(dataset, (&request.query, "cursor"), candidates.iter().copied(), counters, source_of)?;
     found.ok_or_else(|| {
         let (epoch, name) = (records.epoch, candidates.first().map_or("", |copy| copy.name()));
@@ -104,14 +104,14 @@ fn of_copies(
 
 /// Returns a copy of this commit of an epoch, if there is one. `schema` is that of the records.
 fn source_of(
-    copy: &SpaceCopy<Catalog>,
+    copy: &SpatialIndex,
     request: &CursorRequest,
     records: &EpochManifest,
     schema: &Schema,
 ) -> Result<Option<Source>> {
-    let Some((catalog, _)) = copy_of(copy, records, &[])? else { return Ok(None) };
+    let Some((catalog, _)) = copy.copy_of(records, &[])? else { return Ok(None) };
     let resolved = resolve(&catalog, request, schema)?;
-    let Some((catalog, manifest)) = copy_of(copy, records, resolved.predicate_columns())? else { return Ok(None) };
+    let Some((catalog, manifest)) = copy.copy_of(records, resolved.predicate_columns())? else { return Ok(None) };
     let levels = catalog.schema.levels();
     Ok(levels.map(|levels| Source { catalog, resolved, manifest, levels, overview: None }))
 }

@@ -10,8 +10,6 @@ use arrow_schema::SchemaRef;
 
 use crate::error::{Error, Result};
 use crate::format::{EpochManifest, RunKind};
-use crate::query::access::candidate::readable;
-use crate::query::catalog::Catalog;
 use crate::query::cursor::batch::{CursorBatch, SampledRows};
 use crate::query::cursor::level::{LevelPlan, level_of};
 use crate::query::cursor::order::{goal_of, stands_for};
@@ -20,13 +18,15 @@ use crate::query::cursor::request::{CursorRequest, Step, unfit};
 use crate::query::cursor::source::{self, Source};
 use crate::query::cursor::units::{UnitRows, Work};
 use crate::query::cursor::weights::Progress;
-use crate::query::execution::batch_columns::BatchColumns;
-use crate::query::execution::pool::{Pool, Ticket};
-use crate::query::execution::read::PackedRows;
+use crate::query::execute::batch_columns::BatchColumns;
+use crate::query::index::indexes::IndexedCatalog;
+use crate::query::index::unreadable::readable;
 use crate::query::metrics::{Counters, QueryMetrics, add, lap};
 use crate::query::piece::Piece;
-use crate::query::planning::scan::choose;
 use crate::query::request::{Output, ResolvedQuery};
+use crate::query::scan::epoch_scan::choose;
+use crate::query::scan::pool::{Pool, Ticket};
+use crate::query::scan::read::PackedRows;
 use crate::schema::DataType;
 
 /// Number of units from which a step whose matching rows are estimated reads in several rounds.
@@ -94,7 +94,7 @@ pub struct Cursor {
 /// # Errors
 /// Usage errors; a missing epoch; a corrupt manifest.
 pub(in crate::query) fn open(
-    dataset: &Arc<Catalog>,
+    dataset: &Arc<IndexedCatalog>,
     request: &CursorRequest,
     counters: Arc<Counters>,
 ) -> Result<Cursor> {

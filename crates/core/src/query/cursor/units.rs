@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use crate::error::Result;
 use crate::query::cursor::overview::LevelSource;
-use crate::query::execution::read::{PackedRows, load_ranges};
-use crate::query::execution::scratch::Scratch;
+use crate::query::memory::scratch::Scratch;
 use crate::query::metrics::{Counters, add};
-use crate::query::planning::group::Group;
-use crate::query::planning::pages::{PageIndex, page_end, pages_of};
-use crate::query::planning::plan::RowGroupPlan;
-use crate::query::planning::pruning::GroupChoice;
-use crate::query::planning::scan::EpochScan;
-use crate::query::planning::selection::RowSelection;
 use crate::query::request::ResolvedQuery;
+use crate::query::rows::group::Group;
+use crate::query::rows::pages::{PageIndex, page_end, pages_of};
+use crate::query::rows::pruning::GroupChoice;
+use crate::query::rows::selection::RowSelection;
+use crate::query::scan::epoch_scan::EpochScan;
+use crate::query::scan::read::{PackedRows, load_ranges};
+use crate::query::scan::row_group_plan::RowGroupPlan;
 
 /// Selected rows of a row group that are read together.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

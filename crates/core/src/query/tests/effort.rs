@@ -3,8 +3,8 @@
 use super::*;
 use crate::error::Error;
 use crate::expr::TruthValue;
-use crate::query::planning::selection::RowSelection;
 use crate::query::request::ResolvedQuery;
+use crate::query::rows::selection::RowSelection;
 use crate::storage::FaultStorage;
 use crate::store::EpochRange;
 
@@ -131,10 +131,10 @@ fn rows_that_must_be_tested_count_for_less() {
     let mut selection = RowSelection::all(100);
     selection.push(100..300, TruthValue::Maybe);
     // A row has 23 bytes, and its key has 4 of them.
-    assert_eq!(resolved(&Query::new().filter("energy > 1")).read_bytes(&selection), 100 * 23 + 200 * 13);
-    assert_eq!(resolved(&Query::new().filter("energy > b")).read_bytes(&selection), 300 * 23);
+    assert_eq!(selection.read_bytes(&resolved(&Query::new().filter("energy > 1"))), 100 * 23 + 200 * 13);
+    assert_eq!(selection.read_bytes(&resolved(&Query::new().filter("energy > b"))), 300 * 23);
     let key = Query::new().filter("energy > 1").columns(["energy"]);
-    assert_eq!(resolved(&key).read_bytes(&selection), 300 * 4);
+    assert_eq!(selection.read_bytes(&resolved(&key)), 300 * 4);
 }
 
 #[test]

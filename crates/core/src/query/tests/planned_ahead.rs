@@ -5,12 +5,10 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::error::ErrorClass;
 use crate::query::Use;
-use crate::query::access::choice::{MOST_ENTRIES, entries_ahead};
-use crate::query::access::entries::find_indexes;
-use crate::query::catalog::Catalog;
-use crate::query::metrics::Counters;
-use crate::query::planning::prefetch::plan_ahead;
+use crate::query::index::indexes::IndexedCatalog;
+use crate::query::plan::epoch_plan::{Planner, Sources};
 use crate::query::request::ResolvedQuery;
+use crate::query::scan::ahead::{MOST_ENTRIES, entries_ahead};
 use crate::schema::ColumnView;
 use crate::{LocalJob, WriteOptions};
 
@@ -55,20 +53,19 @@ fn query(condition: &str) -> Query {
 #[test]
 fn only_few_entries_are_read_ahead() {
     let storage = write();
-    let catalog = Catalog::open(storage.clone(), ROOT.as_ref()).unwrap();
-    let indexes = find_indexes(&storage, &DatasetPaths::new(ROOT), &catalog).unwrap();
-    let catalog = catalog.with_indexes(indexes);
+    let catalog = Arc::new(IndexedCatalog::open(&storage, ROOT.as_ref()).unwrap());
     let ahead = entries_ahead(EPOCHS as usize, THREADS);
     assert!((512..ROWS / 4).contains(&ahead) && entries_ahead(1, THREADS) == MOST_ENTRIES);
     assert!((1..64).all(|plans| entries_ahead(2, plans) * plans as u64 * 4 <= MOST_ENTRIES));
     // A value of a list has more entries than are expected of it.
     for condition in ["group < 9", "group IN (7, 9)"] {
-        let resolved = ResolvedQuery::resolve(&query(condition), &catalog.schema).unwrap();
+        let resolved = Arc::new(ResolvedQuery::resolve(&query(condition), &catalog.schema).unwrap());
+        let planner = Planner::new(catalog.clone(), resolved, Arc::default(), 1);
         for epoch in 0..EPOCHS {
-            let plan = |most| plan_ahead(&catalog, &resolved, epoch, &Counters::default(), most);
+            let plan = |most| planner.plan(epoch, most, Sources::ALL);
             assert!(plan(MOST_ENTRIES).unwrap().indexed_by().is_some(), "{condition}, epoch {epoch}");
             match plan(ahead) {
-                Ok(scan) => assert!(epoch % 2 == 0 && scan.indexed_by().is_some(), "{condition}, epoch {epoch}"),
+                Ok(plan) => assert!(epoch % 2 == 0 && plan.indexed_by().is_some(), "{condition}, epoch {epoch}"),
                 Err(error) => assert!(epoch % 2 == 1 && error.class() == ErrorClass::Usage, "{error}"),
             }
         }

@@ -11,12 +11,13 @@ use serde::Serialize;
 use crate::error::{Error, Result, UsageError};
 use crate::query::analytics::tracks::ids::{IdGatherer, IdSet, ParticleId};
 use crate::query::analytics::tracks::sorter::{Sorted, Sorter};
-use crate::query::catalog::Catalog;
-use crate::query::execution::column::array;
-use crate::query::execution::unordered_scan::Scan;
+use crate::query::catalog::epoch_selection::EpochSelection;
+use crate::query::execute::unordered_scan::Scan;
+use crate::query::index::indexes::IndexedCatalog;
 use crate::query::metrics::{Counters, QueryMetrics};
-use crate::query::planning::scan::announce;
-use crate::query::request::{BATCH_ROWS, EpochSelection, Query, ResolvedQuery, resolve_columns};
+use crate::query::request::{BATCH_ROWS, Query, ResolvedQuery, resolve_columns};
+use crate::query::scan::column::array;
+use crate::query::scan::epoch_scan::announce;
 use crate::query::use_path::Use;
 use crate::schema::{Column, DataType, EPOCH_COLUMN, Schema};
 
@@ -243,7 +244,7 @@ pub struct Tracks {
 
 /// Finds the particles and collects their rows.
 pub(in crate::query) fn follow(
-    dataset: &Arc<Catalog>,
+    dataset: &Arc<IndexedCatalog>,
     request: &TrackRequest,
     counters: Arc<Counters>,
     advance: &dyn Fn(TrackProgress),
@@ -328,7 +329,7 @@ fn with_epoch(schema: &SchemaRef, id_columns: usize) -> SchemaRef {
 ///
 /// `announce` adds the row groups of the second scan to the total of the progress.
 fn find_ids(
-    dataset: &Arc<Catalog>,
+    dataset: &Arc<IndexedCatalog>,
     request: &TrackRequest,
     id: &[usize],
     counters: &Arc<Counters>,
@@ -378,7 +379,7 @@ fn listed_ids(ids: &[ParticleId], columns: &[&Column], mut gatherer: IdGatherer)
 
 /// Returns the ids of the particles that satisfy an expression at an epoch.
 fn matching_ids(
-    dataset: &Arc<Catalog>,
+    dataset: &Arc<IndexedCatalog>,
     request: &TrackRequest,
     (of, at): (&Query, u64),
     (columns, mut gatherer): (&[&Column], IdGatherer),

@@ -1,0 +1,47 @@
+//! The reading of an epoch from a spatial index, which may turn out to be unreadable.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::error::Error;
+use crate::query::metrics::{Counters, add};
+
+/// An epoch that is read from a spatial index.
+pub(super) struct Attempt {
+    pub(super) epoch: u64,
+    /// Name of the index.
+    pub(super) index: String,
+    /// Number of row groups of the records that a scan would read.
+    pub(super) scanned_groups: u64,
+    /// Counts what is read of the index.
+    pub(super) own: Arc<Counters>,
+    /// Number of rows of the query that were certain to match before.
+    pub(super) sure_rows: u64,
+    /// Whether rows have been returned.
+    pub(super) has_returned: bool,
+}
+
+impl Attempt {
+    /// Adds what the index has cost and returned so far to the counters of the query.
+    pub(super) fn count(&self, counters: &Counters) {
+        self.own.move_reads_to(counters);
+        for (from, to) in
+            [(&self.own.rows_matched, &counters.rows_matched), (&self.own.runs_considered, &counters.runs_considered)]
+        {
+            add(to, from.swap(0, Ordering::Relaxed));
+        }
+    }
+
+    /// Returns an error of the index, with its name and what to do.
+    pub(super) fn named(&self, error: Error) -> Error {
+        match error {
+            Error::Corruption { path, place, what } => {
+                let index = &self.index;
+                let what =
+                    format!("{what}; index '{index}' was read instead of the records: run the query with '--use scan'");
+                Error::Corruption { path, place, what }
+            }
+            error => error,
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The columns of a batch, made of the pieces of rows that it has.
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, UInt64Array};
+use arrow_buffer::ScalarBuffer;
+
+use crate::query::memory::recycle::Recycler;
+use crate::query::request::{Output, ResolvedQuery};
+use crate::query::scan::column::array;
+use crate::query::scan::read::PackedRows;
+use crate::schema::DataType;
+
+/// Makes the columns of a query's batches.
+#[derive(Debug, Default)]
+pub(in crate::query) struct BatchColumns {
+    epoch: u64,
+    /// `epoch` as often as a batch has needed it. All batches of an epoch that have one piece share this memory.
+    epochs: ScalarBuffer<u64>,
+}
+
+impl BatchColumns {
+    /// Returns the columns of a batch of `rows` rows. The memory of a single piece is shared. Several pieces are copied
+    /// into recycled memory.
+    pub(in crate::query) fn of(
+        &mut self,
+        pieces: &[PackedRows],
+        rows: usize,
+        resolved: &ResolvedQuery,
+        recycler: &Recycler,
+    ) -> Vec<ArrayRef> {
+        let data_type = |output: &Output| match output {
+            Output::Epoch => DataType::U64,
+            Output::Stored(slot) => resolved.schema.columns()[resolved.stored[*slot]].data_type,
+        };
+        if let [only] = pieces {
+            let column = |output: &Output| match output {
+                Output::Epoch => self.epochs(only.epoch, rows),
+                Output::Stored(slot) => array(data_type(output), only.columns[*slot].clone()),
+            };
+            return resolved.output.iter().map(column).collect();
+        }
+        let lengths = resolved.output.iter().map(|output| rows * data_type(output).width());
+        let mut block = recycler.columns(lengths);
+        for (output, column) in resolved.output.iter().zip(block.columns_mut()) {
+            let width = data_type(output).width();
+            let mut rest = column;
+            for piece in pieces {
+                let (now, later) = rest.split_at_mut(piece.rows * width);
+                match output {
+                    Output::Epoch => now.as_chunks_mut().0.fill(piece.epoch.to_le_bytes()),
+                    Output::Stored(slot) => now.copy_from_slice(&piece.columns[*slot]),
+                }
+                rest = later;
+            }
+        }
+        let (memory, columns) = block.freeze();
+        recycler.give(memory);
+        resolved.output.iter().zip(columns).map(|(output, column)| array(data_type(output), column)).collect()
+    }
+
+    fn epochs(&mut self, epoch: u64, rows: usize) -> ArrayRef {
+        if self.epoch != epoch || self.epochs.len() < rows {
+            (self.epoch, self.epochs) = (epoch, vec![epoch; rows].into());
+        }
+        Arc::new(UInt64Array::new(self.epochs.slice(0, rows), None))
+    }
+}

@@ -1,0 +1,161 @@
+//! Rows in the order of a column that is not the key, epoch by epoch.
+//!
+//! A walk may find that the predicate excludes nearly all records that come first, or that the index is corrupt. The
+//! rows of an epoch are therefore held back until its walk has ended, if a scan can take its place.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::query::execute::first_rows::FirstRows;
+use crate::query::execute::unordered_scan::Scan;
+use crate::query::execute::walk::Walk;
+use crate::query::index::indexes::IndexedCatalog;
+use crate::query::index::unreadable::readable;
+use crate::query::metrics::{Counters, add};
+use crate::query::plan::order::OrderPlan;
+use crate::query::request::ResolvedQuery;
+use crate::query::scan::epoch_scan::{announce_chosen, choose};
+use crate::query::scan::pieces::Pieces;
+use crate::query::scan::read::PackedRows;
+use crate::schema::KeyOrder;
+
+/// The pipeline of a query in the order of a column.
+pub(in crate::query) struct ColumnOrder {
+    dataset: Arc<IndexedCatalog>,
+    resolved: Arc<ResolvedQuery>,
+    column: usize,
+    counters: Arc<Counters>,
+    epochs: VecDeque<u64>,
+    /// The walk whose rows are returned as they come, and the number of row groups that are done at its end.
+    walk: Option<(Walk, u64)>,
+    ready: VecDeque<PackedRows>,
+    /// Whether it is known that all epochs can be brought into order.
+    is_checked: bool,
+    /// Number of rows that the limit still allows.
+    open: u64,
+}
+
+impl ColumnOrder {
+    /// Creates the pipeline of some epochs, by a column of the schema.
+    pub(in crate::query) fn new(
+        dataset: Arc<IndexedCatalog>,
+        resolved: Arc<ResolvedQuery>,
+        column: usize,
+        counters: Arc<Counters>,
+        epochs: Vec<u64>,
+    ) -> Self {
+        let (open, ready) = (resolved.limit, VecDeque::new());
+        Self { dataset, resolved, column, counters, epochs: epochs.into(), walk: None, ready, is_checked: false, open }
+    }
+
+    /// Begins an epoch: reads its rows, or starts a walk that returns them.
+    fn begin(&mut self, epoch: u64) -> Result<()> {
+        let (dataset, counters) = (self.dataset.clone(), self.counters.clone());
+        let manifest = dataset.scan_manifest(epoch, self.resolved.predicate_columns())?.manifest;
+        let plan = OrderPlan::new(&dataset, &self.resolved, self.column, &manifest, self.open, &counters)?;
+        if let OrderPlan::Walk { index, most, .. } = plan {
+            let started = Walk::start(&dataset, &self.resolved, index, epoch, self.open);
+            let chosen = choose(&dataset, &self.resolved, &manifest).len() as u64;
+            if most.is_none() {
+                let walk =
+                    started?.ok_or_else(|| OrderPlan::refusal(&dataset, &self.resolved, self.column, &manifest))?;
+                self.walk = Some((walk, chosen));
+                return Ok(());
+            }
+            let walked = started.and_then(|walk| match walk {
+                Some(walk) => self.gather(walk, most.unwrap_or(u64::MAX)),
+                None => Ok(None),
+            });
+            if let Some(rows) = readable(&counters, walked, || dataset.ignore_corruption(1))? {
+                self.advance(chosen);
+                self.ready = rows;
+                return Ok(());
+            }
+        }
+        let rows = self.first(epoch)?;
+        self.ready.push_back(rows);
+        Ok(())
+    }
+
+    /// Counts row groups as done.
+    fn advance(&self, row_groups: u64) {
+        if let Some(progress) = &self.counters.progress {
+            progress.advance(row_groups);
+        }
+    }
+
+    /// Returns the rows of a walk up to the limit. `None` if they need more than `most` entries.
+    fn gather(&self, mut walk: Walk, most: u64) -> Result<Option<VecDeque<PackedRows>>> {
+        let (mut gathered, mut rows) = (VecDeque::new(), 0);
+        while rows < self.open {
+            if walk.taken >= most {
+                return Ok(None);
+            }
+            let Some(piece) = walk.next(&self.counters)? else { break };
+            rows += piece.rows as u64;
+            gathered.push_back(piece);
+        }
+        add(&self.counters.rows_matched, rows);
+        Ok(Some(gathered))
+    }
+
+    /// Returns the first rows of an epoch by a scan of all matching rows.
+    fn first(&self, epoch: u64) -> Result<PackedRows> {
+        let resolved = &self.resolved;
+        let mut stored = resolved.stored.clone();
+        let slot = stored.iter().position(|read| *read == self.column).unwrap_or_else(|| {
+            stored.push(self.column);
+            stored.len() - 1
+        });
+        let data_type = resolved.schema.columns()[self.column].data_type;
+        let order = KeyOrder::new(data_type).ok_or_else(|| Error::internal("rows are ordered by no number"))?;
+        let columns = resolved.stored.len();
+        let wanted = Arc::new(resolved.unordered(stored));
+        let widths = wanted.stored_widths().collect();
+        // The rows of the limit, or all rows of the epoch, fit into memory.
+        let mut first = FirstRows::new(order, slot, widths, usize::try_from(self.open).unwrap_or(usize::MAX));
+        let mut scan = Scan::new(self.dataset.clone(), wanted, self.counters.clone(), vec![epoch]);
+        while let Some(piece) = scan.next_piece()? {
+            first.add(&piece);
+        }
+        Ok(first.finish(columns, epoch, &self.counters))
+    }
+}
+
+impl Pieces for ColumnOrder {
+    fn announce(&self) -> Result<()> {
+        announce_chosen(&self.dataset, &self.resolved, self.epochs.iter().copied(), &self.counters, 1)
+    }
+
+    fn next_piece(&mut self) -> Result<Option<PackedRows>> {
+        loop {
+            if let Some(piece) = self.ready.pop_front() {
+                self.open = self.open.saturating_sub(piece.rows as u64);
+                return Ok(Some(piece));
+            }
+            if let Some((walk, chosen)) = &mut self.walk {
+                let chosen = *chosen;
+                match walk.next(&self.counters)? {
+                    Some(piece) => {
+                        add(&self.counters.rows_matched, piece.rows as u64);
+                        self.ready.push_back(piece);
+                    }
+                    None => {
+                        self.walk = None;
+                        self.advance(chosen);
+                    }
+                }
+                continue;
+            }
+            self.counters.check()?;
+            if !self.is_checked {
+                let epochs = self.epochs.iter().copied();
+                OrderPlan::check(&self.dataset, &self.resolved, self.column, epochs, &self.counters)?;
+                self.is_checked = true;
+            }
+            let Some(epoch) = self.epochs.pop_front() else { return Ok(None) };
+            self.begin(epoch)?;
+        }
+    }
+}

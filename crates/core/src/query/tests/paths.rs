@@ -1,0 +1,258 @@
+//! Every access path is forced, returns the same rows, and reads what its plan states.
+
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::index_build::{IndexBuild, IndexOptions};
+use crate::query::execute::unordered_scan::Scan;
+use crate::query::index::indexes::IndexedCatalog;
+use crate::query::metrics::Counters;
+use crate::query::plan::epoch_plan::{AccessPath, Planner, Sources};
+use crate::query::plan::explain::explain_epoch;
+use crate::query::request::ResolvedQuery;
+use crate::query::scan::ahead::MOST_ENTRIES;
+use crate::query::{Bins, QueryMetrics, Use};
+use crate::schema::{ColumnView, Value};
+use crate::storage::{Fault, FaultStorage};
+use crate::{LocalJob, WriteOptions};
+
+const EPOCHS: u64 = 2;
+const ROWS: u64 = 30_000;
+const SPATIAL: &str = "space:x,y";
+const BITMAP: &str = "bitmap:small";
+
+/// The columns of a record, in the order of the schema.
+fn record(epoch: u64, id: u64) -> (u32, u64, f32, f32, u8) {
+    let value = (id.wrapping_mul(0x9E37_79B9).wrapping_add(epoch)) as u32;
+    (value, id, (id % 173) as f32, (id / 173) as f32, (id % 40) as u8)
+}
+
+/// Writes records in no order of their ids and places, with an index of each kind.
+fn write() -> Arc<dyn Storage> {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let columns = [
+        ("value", DataType::U32),
+        ("id", DataType::U64),
+        ("x", DataType::F32),
+        ("y", DataType::F32),
+        ("small", DataType::U8),
+    ];
+    let schema = Schema::new(columns.map(|(name, data_type)| Column::new(name, data_type)).to_vec(), "value").unwrap();
+    let mut options = WriteOptions::new(2);
+    (options.memtable_bytes, options.page_rows) = (128 << 10, 256);
+    options.indexes = vec!["id,with=small".parse().unwrap(), BITMAP.parse().unwrap()];
+    let job = LocalJob::open_with(storage.clone(), ROOT, schema, options).unwrap();
+    for epoch in 0..EPOCHS {
+        job.begin_epoch(epoch).unwrap();
+        let records: Vec<_> = (0..ROWS).map(|id| record(epoch, id)).collect();
+        let values: Vec<u32> = records.iter().map(|record| record.0).collect();
+        let ids: Vec<u64> = records.iter().map(|record| record.1).collect();
+        let [x, y]: [Vec<f32>; 2] =
+            [records.iter().map(|record| record.2).collect(), records.iter().map(|record| record.3).collect()];
+        let small: Vec<u8> = records.iter().map(|record| record.4).collect();
+        let small = ColumnView::new(&small, 1, small.len(), DataType::U8).unwrap();
+        let (values, ids) = (ColumnView::from(&values), ColumnView::from(&ids));
+        job.append(0, &[values, ids, ColumnView::from(&x), ColumnView::from(&y), small]).unwrap();
+        job.end_epoch().unwrap();
+    }
+    job.close().unwrap();
+    let mut build =
+        IndexBuild::open_with(storage.clone(), ROOT, &SPATIAL.parse().unwrap(), &IndexOptions::default()).unwrap();
+    for epoch in 0..EPOCHS {
+        build.build_epoch(epoch, &|_| ()).unwrap();
+    }
+    build.close().unwrap();
+    storage
+}
+
+/// A way to answer a query, and what its plan has to be.
+struct Case {
+    filter: &'static str,
+    columns: &'static [&'static str],
+    access: Use,
+    sources: Sources,
+    /// Whether the epoch is planned from caches.
+    is_cached: bool,
+    is_planned: fn(&AccessPath) -> bool,
+}
+
+impl Case {
+    fn new(filter: &'static str, access: &str, is_planned: fn(&AccessPath) -> bool) -> Self {
+        let (columns, access): (&[_], _) = (&["id", "value", "small"], Use::named(access));
+        Self { filter, columns, access, sources: Sources::ALL, is_cached: false, is_planned }
+    }
+}
+
+fn cases() -> Vec<Case> {
+    let is_records = |path: &AccessPath| matches!(path, AccessPath::Records(plan) if !plan.scan.has_selections());
+    let by_entries = |path: &AccessPath| matches!(path, AccessPath::Records(plan) if plan.scan.has_selections());
+    let is_spatial = |path: &AccessPath| matches!(path, AccessPath::Spatial(plan) if plan.index == SPATIAL);
+    let is_covering = |path: &AccessPath| matches!(path, AccessPath::Covering(plan) if plan.index == "id");
+    let is_lookup = |path: &AccessPath| matches!(path, AccessPath::Lookup(_));
+    let carried: &[&str] = &["id", "small"];
+    let (key, ids) = ("value = 2654435769", "id IN (40, 4711, 29999)");
+    vec![
+        Case::new("x < 20 AND y < 50", "scan", is_records),
+        Case::new("x < 20 AND y < 50", SPATIAL, is_spatial),
+        Case { sources: Sources { spatial: false, ..Sources::ALL }, ..Case::new("x < 20", SPATIAL, is_records) },
+        Case::new("small < 3 AND x < 20", BITMAP, is_records),
+        Case::new(ids, "scan", is_records),
+        Case::new(ids, "id", by_entries),
+        Case { columns: carried, ..Case::new(ids, "id", is_covering) },
+        Case {
+            columns: carried,
+            sources: Sources { covering: false, ..Sources::ALL },
+            ..Case::new(ids, "id", by_entries)
+        },
+        Case { is_cached: true, ..Case::new(ids, "id", is_lookup) },
+        Case::new(key, "scan", is_records),
+        Case { access: Use::Automatic, is_cached: true, ..Case::new(key, "scan", is_lookup) },
+        Case { columns: &[], ..Case::new("x < 20 AND y < 50", SPATIAL, is_spatial) },
+        Case { columns: &[], ..Case::new("small < 3", BITMAP, is_records) },
+    ]
+}
+
+/// Returns the ids of the records of an epoch that satisfy a condition of [`cases`].
+fn expected(filter: &str, epoch: u64) -> BTreeSet<u64> {
+    let is_wanted = |(value, id, x, y, small): (u32, u64, f32, f32, u8)| match filter {
+        "x < 20 AND y < 50" => x < 20.0 && y < 50.0,
+        "x < 20" => x < 20.0,
+        "small < 3 AND x < 20" => small < 3 && x < 20.0,
+        "small < 3" => small < 3,
+        "value = 2654435769" => value == 2_654_435_769,
+        _ => [40, 4711, 29_999].contains(&id),
+    };
+    (0..ROWS).filter(|id| is_wanted(record(epoch, *id))).collect()
+}
+
+#[test]
+fn every_path_returns_the_same_rows_and_reads_what_its_plan_states() {
+    let storage = write();
+    for (number, case) in cases().iter().enumerate() {
+        let story = format!("case {number}: {} by {:?}", case.filter, case.access);
+        let catalog = Arc::new(IndexedCatalog::open(&storage, ROOT.as_ref()).unwrap());
+        let query = Query::new().filter(case.filter).columns(case.columns.iter().copied()).using(case.access.clone());
+        for (epoch, threads) in [(0, 1), (1, 3)] {
+            let resolve =
+                || Arc::new(ResolvedQuery::resolve(&query.clone().threads(threads), &catalog.schema).unwrap());
+            let counters = Arc::new(Counters::default());
+            let planner = Planner::new(catalog.clone(), resolve(), counters.clone(), 1).in_any_order();
+            // Caches have what queries have used.
+            let warm = Scan::in_any_order(catalog.clone(), resolve(), counters.clone(), vec![epoch], |rows| rows.rows);
+            let (mut warm, mut rows) = (warm.with_sources(case.sources), 0);
+            while let Some(piece) = warm.next_piece().unwrap() {
+                rows += piece;
+            }
+            assert_eq!(rows, expected(case.filter, epoch).len(), "{story}");
+            let plan = match case.is_cached {
+                true => planner.plan_cached(epoch).unwrap_or_else(|| panic!("{story}: it is not planned from caches")),
+                false => planner.plan(epoch, MOST_ENTRIES, case.sources).unwrap(),
+            };
+            assert!((case.is_planned)(&plan.path), "{story}: {plan:?}");
+            let explained = explain_epoch(&catalog, &planner, epoch, &counters, case.sources).unwrap();
+
+            let counters = Arc::new(Counters::default());
+            let scan = Scan::in_any_order(catalog.clone(), resolve(), counters.clone(), vec![epoch], |rows| {
+                let ids = rows.columns.first().map(|ids| ids.typed_data::<u64>().to_vec()).unwrap_or_default();
+                (rows.rows, ids)
+            });
+            let (mut scan, mut rows, mut ids) = (scan.with_sources(case.sources), 0, BTreeSet::new());
+            while let Some((count, some)) = scan.next_piece().unwrap() {
+                rows += count;
+                ids.extend(some);
+            }
+            assert_eq!(rows, expected(case.filter, epoch).len(), "{story}");
+            if !case.columns.is_empty() {
+                assert_eq!(ids, expected(case.filter, epoch), "{story}");
+            }
+            let metrics = counters.metrics();
+            assert_eq!((metrics.rows_matched, metrics.corrupt_indexes), (rows as u64, 0), "{story}");
+            assert!(
+                explained.rows_least <= rows as u64 && rows as u64 <= explained.rows_most,
+                "{story}: {explained:?}"
+            );
+            let bytes = metrics.bytes_read;
+            let least = if case.is_cached || case.columns.is_empty() { 0 } else { explained.bytes_least };
+            assert!(least <= bytes && bytes <= explained.bytes_most, "{story}: {bytes} bytes, {explained:?}");
+        }
+    }
+}
+
+/// Returns the storage with a changed byte of the copy of an epoch: in its first row group, or in its last.
+fn corrupted(storage: &Arc<dyn Storage>, epoch: u64, is_first: bool) -> Arc<dyn Storage> {
+    let paths = DatasetPaths::new(ROOT).index(SPATIAL);
+    let copy = Dataset::open_with(storage.clone(), paths.root()).unwrap();
+    let manifest = copy.manifest(epoch).unwrap();
+    let groups = &manifest.row_groups;
+    let (group, offset) = match is_first {
+        true => (&groups[0], groups[0].offset + 100),
+        false => (&groups[groups.len() - 1], groups[groups.len() - 1].offset + groups[groups.len() - 1].bytes - 10),
+    };
+    let entry = manifest.parts.iter().find(|entry| entry.part == group.part).unwrap();
+    let path = paths.part(epoch, entry, copy.schema());
+    let faults = FaultStorage::new(storage.clone());
+    faults.add_fault(Fault::Flip { path, offset, mask: 4 });
+    Arc::new(faults)
+}
+
+/// All rows, each of which has to be tested.
+fn everything() -> Query {
+    let query = Query::new().filter("x * 2 + y + small >= 0").columns(["id", "value", "small"]);
+    query.batch_rows(1000).using(Use::named(SPATIAL))
+}
+
+#[test]
+fn records_answer_for_a_spatial_index_that_is_corrupt_before_its_first_row() {
+    let storage = write();
+    let corrupted = corrupted(&storage, 0, true);
+    for threads in [1, 4] {
+        let query = everything().threads(threads);
+        let of_scan = Dataset::open_with(storage.clone(), ROOT).unwrap();
+        let mut of_scan = of_scan.run(&query.clone().epochs(0).using(Use::Scan)).unwrap();
+        assert_eq!(of_scan.by_ref().map(|batch| batch.unwrap().num_rows() as u64).sum::<u64>(), ROWS);
+        let dataset = Dataset::open_with(corrupted.clone(), ROOT).unwrap();
+        let mut stream = dataset.run(&query.clone().epochs(0)).unwrap();
+        assert_eq!(stream.by_ref().map(|batch| batch.unwrap().num_rows() as u64).sum::<u64>(), ROWS);
+        let metrics = stream.metrics();
+        // The abandoned attempt counts as nothing else than a corrupt index.
+        assert_eq!(
+            QueryMetrics { corrupt_indexes: 0, read_s: 0.0, filter_s: 0.0, merge_s: 0.0, ..metrics },
+            QueryMetrics { read_s: 0.0, filter_s: 0.0, merge_s: 0.0, ..of_scan.metrics() }
+        );
+        assert_eq!((metrics.corrupt_indexes, dataset.ignored_corruption()), (1, 1));
+        let mut stream = dataset.run(&query).unwrap();
+        assert_eq!(stream.by_ref().map(|batch| batch.unwrap().num_rows() as u64).sum::<u64>(), EPOCHS * ROWS);
+        assert_eq!((stream.metrics().rows_matched, stream.metrics().corrupt_indexes), (EPOCHS * ROWS, 1));
+    }
+}
+
+#[test]
+fn a_spatial_index_that_is_corrupt_after_its_first_row_is_an_error_but_counts_start_over() {
+    let storage = write();
+    let corrupted = corrupted(&storage, 0, false);
+    for threads in [1, 4] {
+        let query = everything().threads(threads);
+        let dataset = Dataset::open_with(corrupted.clone(), ROOT).unwrap();
+        let mut stream = dataset.run(&query).unwrap();
+        let mut rows = 0;
+        let error = loop {
+            match stream.next().expect("the last rows are corrupt") {
+                Ok(batch) => rows += batch.num_rows() as u64,
+                Err(error) => break error.to_string(),
+            }
+        };
+        assert!((1..ROWS).contains(&rows), "{rows} rows");
+        assert!(error.contains(SPATIAL) && error.contains("--use scan"), "{error}");
+        assert!(stream.next().is_none());
+
+        let (counted, metrics) = dataset.count(&query).unwrap();
+        assert_eq!((counted, metrics.rows_matched, metrics.corrupt_indexes), (EPOCHS * ROWS, EPOCHS * ROWS, 1));
+        let mut bins = Bins::new(7);
+        bins.range = Some((Value::Int(0), Value::Int(30_000)));
+        let whole = Dataset::open_with(storage.clone(), ROOT).unwrap();
+        let expected = whole.histogram_of(&query.clone().using(Use::Scan), "id", &bins).unwrap();
+        let found = dataset.histogram_of(&query, "id", &bins).unwrap();
+        assert_eq!((found.edges, found.bins, found.rows), (expected.edges, expected.bins, expected.rows));
+        assert_eq!(found.metrics.corrupt_indexes, 1);
+    }
+}
