@@ -115,8 +115,9 @@ wheel: build venv wheel-contents ## Build the wheel of the Python package, and l
 	@'$(VENV)/bin/python' -m pip install --quiet --disable-pip-version-check --no-deps --target '$(PACKAGE)' '$(TURBIDITE_WHEELS)'/*.whl
 	@ls '$(TURBIDITE_WHEELS)'
 
+# The tools are needed only for their MPI.
 .PHONY: install
-install: build venv ## Install command, libraries, headers (PREFIX=/usr/local MPICC=mpicc)
+install: build $(if $(findstring file,$(origin MPICC)),venv) ## Install command, libraries, headers (PREFIX=/usr/local MPICC=mpicc)
 	@$(MAKE) --no-print-directory install-libraries STRIP=-s PREFIX='$(or $(PREFIX),$(error say where: make install PREFIX=/usr/local))'
 
 .PHONY: demo

@@ -82,9 +82,9 @@ def test_missing_ranks_are_refused_unless_they_are_allowed(tmp_path):
     layout.write_text(f'[[dataset]]\nfiles = "d.{{epoch}}.{{rank}}"\nout = "job.tbd"\nkey = "x"\nif_exists = "skip"\n{field}')
     for epoch, rank in [(1, 0), (1, 1), (2, 0)]:
         numpy.arange(10, dtype="f4").tofile(tmp_path / f"d.{epoch}.{rank}")
-    with pytest.raises(turbidite.OperationError, match=r"d\.2\.1 is missing: epoch 2 has 1 of the 2 ranks .* --allow-missing-ranks"):
+    with pytest.raises(turbidite.OperationError, match=r"d\.2\.1 is missing: epoch 2 has 1 of the 2 ranks .* allow_missing_ranks"):
         turbidite.ingest(tmp_path, tmp_path / "job.tbd", layout=layout)
-    with pytest.raises(turbidite.OperationError, match="the 3 ranks that --source-ranks states"):
+    with pytest.raises(turbidite.OperationError, match="the 3 ranks that source_ranks states"):
         turbidite.ingest(tmp_path, tmp_path / "job.tbd", layout=layout, source_ranks=3, epochs=1)
     assert turbidite.ingest(tmp_path, tmp_path / "job.tbd", layout=layout, source_ranks=2, epochs=1)["rows"] == 20
     report = turbidite.ingest(tmp_path, tmp_path / "job.tbd", layout=layout, allow_missing_ranks=True)

@@ -45,7 +45,7 @@ def test_chunks_that_were_never_written(tmp_path):
     # The command that the message proposes works; other columns are not judged.
     for name, options in (("ids", {"columns": ["id"]}), ("filled", {"nulls": "fill"})):
         assert turbidite.ingest(path, tmp_path / name, key="id", epoch=1, **options)["rows"] == 1000
-    with pytest.raises(turbidite.UsageError, match="--nulls nan is for Parquet and Arrow files, --nulls fill for HDF5 files"):
+    with pytest.raises(turbidite.UsageError, match="nulls nan is for Parquet and Arrow files, nulls fill for HDF5 files"):
         turbidite.ingest(path, tmp_path / "other", key="id", epoch=1, nulls="nan")
 
 

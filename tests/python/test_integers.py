@@ -241,5 +241,5 @@ def test_renamed_columns_have_their_names_in_all_other_options(tmp_path):
     )
     rows = turbidite.open(tmp_path / "d").query(order="step", columns=["x", "step", "twice"]).to_numpy()
     assert rows["twice"].tolist() == [0, 2, 4, 6, 8] and rows["x"].tolist() == [0, 1, 2, 3, 4]
-    with pytest.raises(turbidite.UsageError, match="--rename: there is no column 'step'; the columns are"):
+    with pytest.raises(turbidite.UsageError, match="rename: there is no column 'step'; the columns are"):
         turbidite.ingest(tmp_path / "a_%T.npz", tmp_path / "e", key="step", rename={"step": "x"})

@@ -161,7 +161,7 @@ def test_a_part_that_is_missing_is_named(tmp_path, ending):
         turbidite.ingest(pattern, tmp_path / "ds", key="x")
     assert turbidite.ingest(pattern, tmp_path / "one", key="x", epochs=7)["rows"] == 173
     assert turbidite.ingest(pattern, tmp_path / "two", key="x", allow_missing_ranks=True)["rows"] == 173 + 82
-    with pytest.raises(turbidite.UsageError, match="--source-ranks is for epochs with a file of each rank"):
+    with pytest.raises(turbidite.UsageError, match="source_ranks is for epochs with a file of each rank"):
         turbidite.ingest(
             tmp_path / f"s_7.000.{ending}",
             tmp_path / "no",
@@ -258,7 +258,7 @@ def test_epochs_that_are_not_whole_are_left_out(tmp_path):
     for step in (1, 2):
         write_hdf5(tmp_path / f"s_{step}.hdf5", rows_of(step, 0))
     (tmp_path / "s_2.hdf5").write_bytes((tmp_path / "s_2.hdf5").read_bytes()[:3000])
-    with pytest.raises(turbidite.OperationError, match="--complete-only reads the epochs that are whole"):
+    with pytest.raises(turbidite.OperationError, match="complete_only reads the epochs that are whole"):
         turbidite.ingest(tmp_path / "s_%T.hdf5", tmp_path / "ds", key="x", species="PartType1")
     report = turbidite.ingest(tmp_path / "s_%T.hdf5", tmp_path / "ds", key="x", species="PartType1", complete_only=True)
     assert [epoch["epoch"] for epoch in report["epochs"]] == [1]

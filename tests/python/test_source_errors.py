@@ -483,7 +483,7 @@ def test_repeated_steps_name_the_option(tmp_path):
     (tmp_path / "twice.dump").write_text(2 * (tmp_path / "one.dump").read_text())
     check(refusal(tmp_path / "twice.dump"), "failed", tmp_path / "twice.dump", "has epoch 10 twice", "--if-repeated last")
     assert turbidite.ingest(tmp_path / "twice.dump", tmp_path / "ds", key="weighting", if_repeated="last")["rows"] == 3
-    with pytest.raises(turbidite.UsageError, match="--if-repeated is for LAMMPS"):
+    with pytest.raises(turbidite.UsageError, match="if_repeated is for LAMMPS"):
         turbidite.ingest(ROOT / "testdata" / "vpic", tmp_path / "other", key="ux", if_repeated="last")
 
 

@@ -185,7 +185,6 @@ impl Angle {
 
 /// Replaces angles by their sines, or those of the angles and a quarter turn: the cosines.
 fn replace_by_sines(values: &mut [f64], more: f64) {
-    const BLOCK: usize = 64;
     let mut angles = [0.0; BLOCK];
     for block in values.chunks_mut(BLOCK) {
         angles[..block.len()].copy_from_slice(block);
@@ -220,9 +219,135 @@ pub(super) fn atan2(y: f64, x: f64) -> f64 {
     libm::atan2(y, x)
 }
 
+/// Clears the low half of a float's bits, so that products of two such floats are exact.
+#[inline(always)]
+fn high_bits(x: f64) -> f64 {
+    f64::from_bits(x.to_bits() & !0xffff_ffff)
+}
+
+/// Returns the logarithm to the base 2 of a positive number that is normal and finite, in two parts.
+#[inline(always)]
+fn log2_in_parts(x: f64) -> (f64, f64) {
+    const L1: f64 = f64::from_bits(0x3fe3_3333_3333_3303);
+    const L2: f64 = f64::from_bits(0x3fdb_6db6_db6f_abff);
+    const L3: f64 = f64::from_bits(0x3fd5_5555_518f_264d);
+    const L4: f64 = f64::from_bits(0x3fd1_7460_a91d_4101);
+    const L5: f64 = f64::from_bits(0x3fcd_864a_93c9_db65);
+    const L6: f64 = f64::from_bits(0x3fca_7e28_4a45_4eef);
+    // 2/(3 ln 2), its high bits, and the rest.
+    const FACTOR: f64 = f64::from_bits(0x3fee_c709_dc3a_03fd);
+    const FACTOR_HIGH: f64 = f64::from_bits(0x3fee_c709_e000_0000);
+    const FACTOR_LOW: f64 = f64::from_bits(0xbe3e_2fe0_145b_01f5);
+    // The logarithm of 1.5.
+    const LOG_HIGH: f64 = f64::from_bits(0x3fe2_b803_4000_0000);
+    const LOG_LOW: f64 = f64::from_bits(0x3e4c_fdeb_43cf_d006);
+    const ROOT_3_2: f64 = f64::from_bits(0x3ff3_988f_0000_0000);
+    const ROOT_3: f64 = f64::from_bits(0x3ffb_b67a_0000_0000);
+    const MANTISSA: u64 = (1 << 52) - 1;
+    let bits = x.to_bits();
+    let mantissa = f64::from_bits((bits & MANTISSA) | (1023 << 52));
+    let exponent = f64::from_bits((bits >> 52) | ((1023 + 52) << 52)) - (MANTISSA + 1) as f64 - 1023.0;
+    // The mantissa is close to 1, to 1.5, or to 2.
+    let (one, half) = if mantissa < ROOT_3 { (0.0, 1.0) } else { (1.0, 0.5) };
+    let (exponent, mantissa) = (exponent + one, mantissa * half);
+    let is_middle = (mantissa >= ROOT_3_2) & (mantissa < ROOT_3);
+    let (centre, log_high, log_low) = if is_middle { (1.5, LOG_HIGH, LOG_LOW) } else { (1.0, 0.0, 0.0) };
+    // (mantissa - centre) / (mantissa + centre) in two parts.
+    let u = mantissa - centre;
+    let v = 1.0 / (mantissa + centre);
+    let s = u * v;
+    let s_high = high_bits(s);
+    let sum_high = high_bits(mantissa + centre);
+    let sum_low = mantissa - (sum_high - centre);
+    let s_low = v * ((u - s_high * sum_high) - s_high * sum_low);
+    let z = s * s;
+    let series = z * z * (L1 + z * (L2 + z * (L3 + z * (L4 + z * (L5 + z * L6))))) + s_low * (s_high + s);
+    let square = s_high * s_high;
+    let t_high = high_bits(3.0 + square + series);
+    let t_low = series - ((t_high - 3.0) - square);
+    let u = s_high * t_high;
+    let v = s_low * t_high + t_low * s;
+    let p_high = high_bits(u + v);
+    let p_low = v - (p_high - u);
+    let z_high = FACTOR_HIGH * p_high;
+    let z_low = FACTOR_LOW * p_high + p_low * FACTOR + log_low;
+    let high = high_bits(((z_high + z_low) + log_high) + exponent);
+    (high, z_low - (((high - exponent) - log_high) - z_high))
+}
+
+/// Returns 2 to the power of a sum, of which the second part is small.
+#[inline(always)]
+fn exp2_of_parts(high: f64, low: f64) -> f64 {
+    const P1: f64 = f64::from_bits(0x3fc5_5555_5555_553e);
+    const P2: f64 = f64::from_bits(0xbf66_c16c_16be_bd93);
+    const P3: f64 = f64::from_bits(0x3f11_566a_af25_de2c);
+    const P4: f64 = f64::from_bits(0xbebb_bd41_c5d2_6bf1);
+    const P5: f64 = f64::from_bits(0x3e66_3769_72be_a4d0);
+    const LN2: f64 = f64::from_bits(0x3fe6_2e42_fefa_39ef);
+    const LN2_FEW_BITS: f64 = f64::from_bits(0x3fe6_2e43_0000_0000);
+    const LN2_REST: f64 = f64::from_bits(0xbe20_5c61_0ca8_6c39);
+    let shifted = (low + high) + WHOLE;
+    let high = high - (shifted - WHOLE);
+    let t = high_bits(low + high);
+    let u = t * LN2_FEW_BITS;
+    let v = (low - (t - high)) * LN2 + t * LN2_REST;
+    let z = u + v;
+    let w = v - (z - u);
+    let square = z * z;
+    let c = z - square * (P1 + square * (P2 + square * (P3 + square * (P4 + square * P5))));
+    let r = (z * c) / (c - 2.0) - (w + z * w);
+    (1.0 - (r - z)) * power_of_two(shifted)
+}
+
+/// Returns a power, and whether it is right: for a positive base, a usual exponent, and a result in the usual range.
+#[inline(always)]
+fn usual_power(base: f64, exponent: f64) -> (f64, bool) {
+    const MOST: f64 = (1u32 << 31) as f64;
+    let (log_high, log_low) = log2_in_parts(base);
+    let exponent_high = high_bits(exponent);
+    let low = (exponent - exponent_high) * log_high + exponent * log_low;
+    let high = exponent_high * log_high;
+    let is_usual = (base >= f64::MIN_POSITIVE) & (base < f64::INFINITY) & (exponent.abs() < MOST);
+    // Powers of these are exact, or rounded once.
+    let is_simple = (exponent.abs() == 1.0) | (exponent == 2.0) | (exponent == 0.5);
+    (exp2_of_parts(high, low), is_usual & !is_simple & ((low + high).abs() < 1020.0))
+}
+
+/// Number of values that are computed together, before those are computed again that need care.
+const BLOCK: usize = 64;
+
+/// Raises at most [`BLOCK`] values to powers.
+fn raise_block(values: &mut [f64], exponents: &[f64]) {
+    let mut bases = [0.0; BLOCK];
+    bases[..values.len()].copy_from_slice(values);
+    let mut are_usual = true;
+    for (value, exponent) in values.iter_mut().zip(exponents) {
+        let (result, is_usual) = usual_power(*value, *exponent);
+        are_usual &= is_usual;
+        *value = result;
+    }
+    if !are_usual {
+        for ((value, base), exponent) in values.iter_mut().zip(bases).zip(exponents) {
+            if !usual_power(base, *exponent).1 {
+                *value = libm::pow(base, *exponent);
+            }
+        }
+    }
+}
+
 /// Returns a power, like C's `pow`.
 pub(super) fn power(base: f64, exponent: f64) -> f64 {
-    libm::pow(base, exponent)
+    let mut values = [base];
+    raise_block(&mut values, &[exponent]);
+    values[0]
+}
+
+/// Raises each value to its own power. Results are those of [`power`].
+pub(super) fn raise_each(values: &mut [f64], exponents: &[f64]) {
+    values
+        .chunks_mut(BLOCK)
+        .zip(exponents.chunks(BLOCK))
+        .for_each(|(values, exponents)| raise_block(values, exponents));
 }
 
 /// Raises values to a power. Results are those of [`power`].
@@ -234,7 +359,8 @@ pub(super) fn raise(values: &mut [f64], exponent: f64) {
             let root = (*value + 0.0).sqrt();
             *value = if *value == f64::NEG_INFINITY { f64::INFINITY } else { root };
         }),
-        _ => values.iter_mut().for_each(|value| *value = power(*value, exponent)),
+        1.0 => {}
+        _ => values.chunks_mut(BLOCK).for_each(|values| raise_block(values, &[exponent; BLOCK])),
     }
 }
 
@@ -327,16 +453,28 @@ mod tests {
     }
 
     #[test]
-    fn raising_to_a_constant_is_the_power() {
-        let bases = values();
-        for exponent in [-1.0, 0.5, 2.0, 3.0, -2.5, 0.0, f64::INFINITY] {
-            let mut found = bases.iter().step_by(50).copied().chain([-0.0, f64::NEG_INFINITY]).collect::<Vec<_>>();
-            let wanted: Vec<f64> = found.iter().map(|base| libm::pow(*base, exponent)).collect();
+    fn powers_differ_by_one_float_from_those_of_msun() {
+        let values = values();
+        let near_one = (0..50_000).map(|step| 1.0 + f64::from(step - 25_000) * 1e-9);
+        let bases: Vec<f64> = values.iter().copied().step_by(3).chain(near_one).collect();
+        for exponent in [-1.0, 0.5, 1.0, 2.0, 3.0, -2.5, 1e-3, 100.5, -1e9, 0.0, f64::INFINITY, f64::NAN] {
+            let mut found = bases.clone();
             raise(&mut found, exponent);
-            for (found, wanted) in found.into_iter().zip(wanted) {
-                let is_same = found.to_bits() == wanted.to_bits() || found.is_nan() && wanted.is_nan();
-                assert!(is_same, "{found} is not {wanted}: to the power {exponent}");
+            let mut same = bases.clone();
+            raise_each(&mut same, &vec![exponent; bases.len()]);
+            for ((base, found), same) in bases.iter().zip(found).zip(same) {
+                let wanted = libm::pow(*base, exponent);
+                assert!(distance(found, wanted) <= 1, "{base:e} ** {exponent:e} is {found:e}, not {wanted:e}");
+                let is_one = found.to_bits() == same.to_bits() || found.is_nan() && same.is_nan();
+                assert!(is_one, "{base:e} ** {exponent:e} is {found:e} or {same:e}");
             }
+        }
+        let exponents: Vec<f64> = values.iter().rev().map(|value| value % 40.0).collect();
+        let mut found = values.clone();
+        raise_each(&mut found, &exponents);
+        for ((base, exponent), found) in values.into_iter().zip(exponents).zip(found) {
+            let wanted = libm::pow(base, exponent);
+            assert!(distance(found, wanted) <= 1, "{base:e} ** {exponent:e} is {found:e}, not {wanted:e}");
         }
     }
 

@@ -278,6 +278,28 @@ pub(super) mod tests {
         }
     }
 
+    /// Functions round less exactly than operators, so that results of neighbours may be out of order.
+    #[test]
+    fn results_of_neighbours_lie_in_the_interval() {
+        let point = |value| Interval { range: Some((value, value)), can_be_nan: false };
+        for step in 1..30_000 {
+            let low = f64::from(step) * 0.000_37;
+            let neighbours: Vec<f64> =
+                std::iter::successors(Some(low), |value| Some(value.next_up())).take(6).collect();
+            let range = Interval { range: Some((low, neighbours[5])), can_be_nan: false };
+            for op in [UnaryOp::Exp, UnaryOp::Log, UnaryOp::Log10] {
+                let results: Vec<f64> = neighbours.iter().map(|value| op.apply(*value)).collect();
+                results.iter().for_each(|result| assert_holds(unary(op, range), *result, &|| format!("{op:?} {low}")));
+            }
+            for exponent in [0.1, 1.7, -0.3] {
+                let results: Vec<f64> =
+                    neighbours.iter().map(|value| BinaryOp::Power.apply(*value, exponent)).collect();
+                let bounds = power(range, point(exponent));
+                results.iter().for_each(|result| assert_holds(bounds, *result, &|| format!("{low} ** {exponent}")));
+            }
+        }
+    }
+
     #[test]
     fn bits_keep_within_their_interval() {
         for (column, values) in intervals() {

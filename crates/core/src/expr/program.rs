@@ -103,7 +103,10 @@ fn binary(op: BinaryOp, left: &mut [f64], right: &[f64]) {
             left.iter_mut().zip(right).for_each(|(value, right)| *value = BinaryOp::$op.apply(*value, *right))
         };
     }
-    with_operator!(op, pairs);
+    match op {
+        BinaryOp::Power => functions::raise_each(left, right),
+        op => with_operator!(op, pairs),
+    }
 }
 
 fn scalar_right(op: BinaryOp, values: &mut [f64], right: f64) {

@@ -12,6 +12,9 @@ import numpy
 from turbidite import _core
 from turbidite.errors import UsageError
 
+Selection = list[int] | range | str | None
+"""The epochs of a request as it keeps them: labels, or text that each use applies to the epochs that exist then."""
+
 Epochs = int | range | slice | str | Iterable[int] | None
 """The epochs of a query: a label, several, a slice of labels such as ``slice(100, 400)`` or ``slice(0, 4000, 100)`` (both ends
 included), a text as the command accepts it, such as ``"0..4000..100"``, ``"500,700"`` or ``"last"``, or all. ``-1`` is the last epoch."""
@@ -20,7 +23,8 @@ Id = int | bytes | tuple[int | bytes, ...]
 """The id of a particle: a whole number, bytes as a column stores them, or a tuple of these if several columns identify it."""
 
 Ids = Id | Iterable[Id]
-"""The ids of particles. NumPy arrays may have two dimensions, or a field for each column."""
+"""The ids of particles, any number of them. NumPy arrays may have two dimensions, or a field for each column. Arrow arrays and series
+of pandas and Polars are taken, too."""
 
 
 def whole(name: str, value: Any) -> int:
@@ -142,8 +146,8 @@ def names(name: str, columns: Any) -> list[str] | None:
     return None if columns is None else texts(name, columns, "give a list of names, such as ['id', 'energy']")
 
 
-def selection(epochs: Epochs) -> list[int] | str | None:
-    """Checks the epochs of a request. Returns labels, or text that each use applies to the epochs that exist then."""
+def selection(epochs: Epochs) -> Selection:
+    """Checks the epochs of a request."""
     if epochs is None:
         return None
     if isinstance(epochs, slice):
@@ -156,6 +160,8 @@ def selection(epochs: Epochs) -> list[int] | str | None:
         several = epochs if isinstance(epochs, Iterable) and not isinstance(epochs, bytes) else [epochs]
         labels = [whole("epochs", label) for label in several]
         if all(label >= 0 for label in labels):
+            if isinstance(epochs, range) and labels:
+                return epochs
             return [natural("epochs", label) for label in labels]
         chosen = ",".join(map(str, labels))
     _core.check_epochs(chosen)
@@ -174,6 +180,9 @@ def particle_ids(name: str, ids: Ids, columns: Sequence[str], known: Sequence[st
         return list(tuples) if len(columns) > 1 else [value for (value,) in tuples]
     if len(columns) > 1:
         return _tuples(name, ids, len(columns))
+    if not isinstance(ids, (numpy.ndarray, numpy.generic)) and hasattr(ids, "__array__"):
+        # Arrow arrays, Polars and pandas series.
+        ids = numpy.asarray(ids)
     if isinstance(ids, numpy.ndarray) and ids.dtype.kind in "iuSV":
         return _values(ids.reshape(-1))
     if isinstance(ids, str):

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self, final
 
+import numpy
+
 from turbidite._arguments import Arguments, HistogramArguments, PhaseSpaceArguments, TrackArguments
 from turbidite._progress import Tell
 
@@ -23,6 +25,7 @@ class Batch:
     @property
     def column_names(self) -> list[str]: ...
     def column(self, name: str) -> BatchColumn: ...
+    def __getitem__(self, name: str) -> numpy.ndarray[Any, Any]: ...
     def __len__(self) -> int: ...
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
 

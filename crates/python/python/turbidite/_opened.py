@@ -6,7 +6,9 @@ import os
 from typing import Any
 
 from turbidite import _core
+from turbidite._checks import Selection, natural, whole
 from turbidite._progress import Progress, checked
+from turbidite.errors import OperationError, UsageError
 from turbidite.schema import Column, Schema
 
 __all__ = ["OpenDataset"]
@@ -47,6 +49,25 @@ class OpenDataset:
     def _reopen(self) -> None:
         self._core = _core.Dataset(self.path)
 
-    def _labels(self, selection: list[int] | str | None) -> list[int] | None:
+    def _labels(self, selection: Selection) -> list[int] | None:
         """Returns the labels of a selection; None stands for all."""
+        if isinstance(selection, range):
+            known = set(self.epochs)
+            missing = next((label for label in selection if label not in known), None)
+            if missing is not None:
+                ends = f"{min(selection)}, {max(selection)}"
+                raise OperationError(
+                    f"epochs: epoch {missing} of {selection} does not exist; slice({ends}) has those that exist between its ends"
+                )
+            return list(selection)
         return self._core.select(selection) if isinstance(selection, str) else selection
+
+    def _label(self, name: str, epoch: int) -> int:
+        """Returns the label of an epoch. A negative number counts from the last epoch."""
+        stated = whole(name, epoch)
+        if stated >= 0:
+            return natural(name, epoch)
+        labels = self.epochs
+        if -stated > len(labels):
+            raise UsageError(f"{name}: {stated} is before the first of {len(labels)} epochs")
+        return labels[stated]

@@ -32,14 +32,17 @@ class Result:
             yield self._start(tell)
 
     def __iter__(self) -> Iterator[_core.Batch]:
-        """Iterates over record batches; their columns are views, ``numpy.asarray(batch.column("id"))``.
+        """Iterates over record batches; ``batch["id"]`` is an array that views a column.
 
         >>> for batch in hot:
-        ...     print(len(batch), numpy.asarray(batch.column("id")))
+        ...     print(len(batch), batch["id"])
         2 [ 999 1000]
         """
         with self._running() as stream:
             yield from stream
+
+    def __bool__(self) -> bool:
+        raise TypeError("a result has no truth value before it is read: use count() > 0 for whether a query has rows")
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Exports the result by the Arrow PyCapsule interface: pandas, Polars, pyarrow and DuckDB take it as it is.

@@ -87,7 +87,7 @@ class Dataset(OpenDataset):
         >>> dataset.stats(200)["rows"]
         1001
         """
-        found: dict[str, Any] = json.loads(self._core.statistics(natural("epoch", epoch)))
+        found: dict[str, Any] = json.loads(self._core.statistics(self._label("epoch", epoch)))
         return found
 
     def query(
@@ -138,6 +138,14 @@ class Dataset(OpenDataset):
             "piece": None,
         }
         return Query(self, selection(epochs), arguments)
+
+    def head(self, rows: int = 5) -> dict[str, numpy.ndarray[Any, Any]]:
+        """Returns the first rows as arrays, with all columns.
+
+        >>> dataset.head(2)["id"]
+        array([0, 1], dtype=uint64)
+        """
+        return self.query().head(rows)
 
     def pieces(self, query: Query | str | None = None, bytes: int = 64 << 20) -> list[Piece]:
         """Cuts a query into pieces for other processes; together they return its rows, each row once.
@@ -196,7 +204,7 @@ class Dataset(OpenDataset):
             where,
             box=box,
             period=period,
-            epochs=natural("epoch", epoch),
+            epochs=self._label("epoch", epoch),
             columns=columns,
             threads=threads,
             check=check,
@@ -220,7 +228,7 @@ class Dataset(OpenDataset):
         True
         """
         page = os.path.abspath(os.fsdecode(path))
-        stated = [] if epoch is None else [f"--epoch={natural('epoch', epoch)}"]
+        stated = [] if epoch is None else [f"--epoch={self._label('epoch', epoch)}"]
         run(["report", "--json", f"--output={page}", *stated, "--", self.path])
         return page
 
@@ -277,7 +285,7 @@ class Dataset(OpenDataset):
             listed = [identity] if identity in known else [one.strip() for one in identity.split(",")]
             particles = particle_ids("ids", ids, [column_named(one, known) for one in listed], known)
         elif ids is None and (of is not None or box is not None) and at is not None:
-            particles = (optional_text("of", of, "energy > 10"), natural("at", at))
+            particles = (optional_text("of", of, "energy > 10"), self._label("at", at))
         else:
             raise UsageError("tracks: state either ids, or at with of or box")
         arguments: TrackArguments = {
@@ -493,7 +501,7 @@ class Dataset(OpenDataset):
         >>> sum(group["rows"] for group in dataset.row_groups(200))
         1001
         """
-        found: list[dict[str, Any]] = json.loads(self._core.row_groups(natural("epoch", epoch)))
+        found: list[dict[str, Any]] = json.loads(self._core.row_groups(self._label("epoch", epoch)))
         for group in found:
             group["keys"] = None if group["keys"] is None else tuple(number(end) for end in group["keys"])
         return found
@@ -511,7 +519,7 @@ class Dataset(OpenDataset):
         wanted = reals("percentiles", percentiles, needed)
         if any(not 0 <= one <= 100 for one in wanted) or wanted != sorted(wanted):
             raise UsageError(f"percentiles: {needed} needed, not {wanted}")
-        found: dict[str, Any] = json.loads(self._core.key_profile(natural("epoch", epoch), wanted))
+        found: dict[str, Any] = json.loads(self._core.key_profile(self._label("epoch", epoch), wanted))
         return found
 
     def plot_partitions(self, epoch: int, ax: Axes | None = None, *, log: bool | None = None) -> Axes:
@@ -520,7 +528,8 @@ class Dataset(OpenDataset):
         >>> dataset.plot_partitions(200).get_xlabel()
         'energy'
         """
-        return pictures.draw_partitions(self.row_groups(epoch), self._key(), epoch, ax, log=log)
+        label = self._label("epoch", epoch)
+        return pictures.draw_partitions(self.row_groups(label), self._key(), label, ax, log=log)
 
     def plot_selectivity(self, epoch: int, ax: Axes | None = None, **options: Any) -> Axes:
         """Draws the share of an epoch that a query for one key reads, and returns the axes.

@@ -7,8 +7,25 @@ import re
 __all__ = ["CorruptionError", "OperationError", "TurbiditeError", "UsageError"]
 
 
+_OPTION = re.compile(r"'[^']*'|(?<![\w-])--([a-z]+(?:-[a-z]+)*)")
+_ARGUMENTS = {"epoch": "epochs", "no-check": "check=False"}
+
+
+def _with_arguments(message: str) -> str:
+    """Returns a message of the command with Python's names of the arguments. Quotations, such as commands to run, stay."""
+
+    def argument(found: re.Match[str]) -> str:
+        option = found[1]
+        return found[0] if option is None else _ARGUMENTS.get(option, option.replace("-", "_"))
+
+    return _OPTION.sub(argument, message)
+
+
 class TurbiditeError(Exception):
     """Any error of Turbidite."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(_with_arguments(message))
 
 
 class OperationError(TurbiditeError):

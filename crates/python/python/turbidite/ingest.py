@@ -11,6 +11,7 @@ from turbidite._checks import Epochs, names, selection, text
 from turbidite._command import run
 from turbidite._progress import Progress, checked, watching
 from turbidite._ranges import warn
+from turbidite.errors import UsageError
 
 __all__ = ["ingest"]
 
@@ -111,6 +112,8 @@ def ingest(
     arguments += [f"--rename={old}={new}" for old, new in (rename or {}).items()]
     arguments += [f"--drop={name}" for name in dropped] + (["--si"] if si else [])
     arguments += [f"--derive={one}" for one in ([derive] if isinstance(derive, str) else derive)]
+    if not isinstance(source, (str, bytes, os.PathLike)):
+        raise UsageError(f"source: a path or a pattern is needed, such as 'diags/*.h5', not {source!r}")
     with watching(checked(progress), "bytes") as tell:
         report = run([*arguments, "--", os.fsdecode(source)], tell)
     # The command has no report on ranks above 0.

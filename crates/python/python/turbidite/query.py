@@ -6,9 +6,11 @@ import json
 import os
 from typing import Any
 
+import numpy
+
 from turbidite import _core
 from turbidite._arguments import Arguments
-from turbidite._checks import natural
+from turbidite._checks import Selection, natural
 from turbidite._command import run
 from turbidite._opened import OpenDataset
 from turbidite._progress import Tell, watching
@@ -22,7 +24,7 @@ __all__ = ["Query"]
 class Query(Result):
     """A query. It is lazy, and can be run again: each use reads the dataset anew."""
 
-    def __init__(self, dataset: OpenDataset, selection: list[int] | str | None, arguments: Arguments) -> None:
+    def __init__(self, dataset: OpenDataset, selection: Selection, arguments: Arguments) -> None:
         self._dataset = dataset
         self._selection = selection
         self._arguments = arguments
@@ -43,6 +45,16 @@ class Query(Result):
         with watching(self._progress, "row groups") as tell:
             rows, limit = self._dataset._core.count(self._resolved(), tell), self._arguments["limit"]
         return rows if limit is None else min(rows, limit)
+
+    def head(self, rows: int = 5) -> dict[str, numpy.ndarray[Any, Any]]:
+        """Returns the first rows as arrays, and reads little more than these.
+
+        >>> hot.head(1)["id"]
+        array([999], dtype=uint64)
+        """
+        stated, limit = natural("rows", rows), self._arguments["limit"]
+        limit = stated if limit is None else min(stated, limit)
+        return Query(self._dataset, self._selection, {**self._arguments, "limit": limit}).to_numpy()
 
     def estimate(self, level: int) -> Estimate:
         """Estimates the number of rows from those of a level of detail and above, one in ``8**level``; reads no others.
@@ -86,6 +98,7 @@ class Query(Result):
         2
         """
         arguments, where, chosen = self._arguments, self._arguments["where"], self._selection
+        chosen = self._dataset._labels(chosen) if isinstance(chosen, range) else chosen
         if chosen == []:
             where, chosen = "false", None
         options = ["query", "--json", f"--output={os.path.abspath(os.fsdecode(path))}"]

@@ -9,7 +9,7 @@ import numpy
 from turbidite import _core, pictures
 from turbidite._arguments import TrackArguments
 from turbidite._axes import label
-from turbidite._checks import column_name, column_named, natural
+from turbidite._checks import Selection, column_name, column_named, natural
 from turbidite._opened import OpenDataset
 from turbidite._optional import needed
 from turbidite._progress import Tell, watching
@@ -28,7 +28,7 @@ __all__ = ["Tracks"]
 class Tracks(Result):
     """The trajectories of particles: rows ordered by particle, then by epoch."""
 
-    def __init__(self, dataset: OpenDataset, selection: list[int] | str | None, arguments: TrackArguments) -> None:
+    def __init__(self, dataset: OpenDataset, selection: Selection, arguments: TrackArguments) -> None:
         self._dataset = dataset
         self._selection = selection
         self._arguments = arguments
