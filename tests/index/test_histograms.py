@@ -47,11 +47,11 @@ def test_pairs_are_those_of_numpy(dumps, indexed, where, ends):
         exact = dataset.histogram("ux", "uy", exact=True, **options)
         drawn = dataset.phase_space("ux", "uy", **options)
         scanned = dataset.phase_space("ux", "uy", use="scan", **options)
-        expected = counted(rows, exact.x_edges, exact.y_edges)
+        expected = counted(rows, exact.x.edges, exact.y.edges)
         for found in (exact, drawn, scanned):
             assert numpy.array_equal(found.counts, expected) and found.rows == len(rows)
             assert numpy.array_equal(found.least, expected) and numpy.array_equal(found.most, expected)
-        assert numpy.array_equal(bounded.x_edges, exact.x_edges)
+        assert numpy.array_equal(bounded.x.edges, exact.x.edges)
         assert (bounded.least <= expected).all() and (expected <= bounded.most).all()
         assert (bounded.least <= bounded.counts).all() and (bounded.counts <= bounded.most).all()
         for name in ("rows", "outside", "infinite", "nan"):
@@ -59,11 +59,11 @@ def test_pairs_are_those_of_numpy(dumps, indexed, where, ends):
             assert least <= getattr(exact, name) <= most
         bounded.plot()
         one = dataset.histogram("ux", where=where, epochs=epoch, bins=20, range=ends)
-        along = numpy.histogram(rows["ux"].astype("f8"), one.edges)[0]
+        along = numpy.histogram(rows["ux"].astype("f8"), one.x.edges)[0]
         assert (one.least <= along).all() and (along <= one.most).all()
-        assert one.matching[0] <= len(rows) <= one.matching[2] and one.nan_bounds == (0, 0)
+        assert one.bounds["rows"][0] <= len(rows) <= one.bounds["rows"][1] and one.bounds["nan"] == (0, 0)
         one = dataset.histogram("ux", where=where, epochs=epoch, bins=20, range=ends, exact=True)
-        assert numpy.array_equal(one.rows, along) and one.matching == (len(rows),) * 3
+        assert numpy.array_equal(one.counts, along) and one.rows == len(rows) and one.bounds["rows"] == (len(rows),) * 2
 
 
 def test_the_command_counts_pairs(dumps, indexed):

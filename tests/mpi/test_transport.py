@@ -8,7 +8,7 @@ from support.mpi import SOURCES, run
 
 RANKS = [1, 2, 3, 4, 7, 16]
 TEST = [SOURCES / "tests" / f"{name}.c" for name in ("transport_test", "messages")]
-PARTS = [SOURCES / f"{name}.c" for name in ("transport", "topology", "send", "receive")]
+PARTS = [SOURCES / f"{name}.c" for name in ("transport", "topology", "send", "receive", "connection")]
 
 
 @pytest.fixture(scope="module")

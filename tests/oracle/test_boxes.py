@@ -144,7 +144,7 @@ def test_the_command_and_every_request_agree(dataset, epochs, scratch):
 
     place = {"box": drawn.box, "period": drawn.period}
     again = dataset.histogram("uz", bins=7, where="energy > 1", epochs=label, exact=True, **place)
-    assert again.rows.tolist() == [one["least"] for one in counted["bins"]]
+    assert again.counts.tolist() == [one["least"] for one in counted["bins"]]
     space = dataset.phase_space("x", "z", where="energy > 1", epochs=label, bins=4, **place)
     assert space.counts.sum() == len(inside)
     tracks = dataset.tracks(of="energy > 1", at=label, id="id", **place)
@@ -201,7 +201,7 @@ def test_mistakes_of_arguments_are_refused(dataset):
         assert message in str(raised.value), arguments
     bounded = dataset.histogram("x", box={"x": (0, 1)}, bins=3, range=(-1, 2))
     exact = dataset.histogram("x", box={"x": (0, 1)}, bins=3, range=(-1, 2), exact=True)
-    assert (bounded.least <= exact.rows).all() and (exact.rows <= bounded.most).all()
+    assert (bounded.least <= exact.counts).all() and (exact.counts <= bounded.most).all()
     with pytest.raises(turbidite.UsageError, match="state either ids, or at with of or box"):
         dataset.tracks(box={"x": (0, 1)}, ids=[1], id="id")
 

@@ -77,7 +77,7 @@ def derived(scratch):
     texts |= {f"x ** {exponent}": f"x ** {exponent}" for exponent in EXPONENTS}
     derive = [f"f{number}:f64 = {text}" for number, text in enumerate(texts)]
     path = scratch / "functions.tbd"
-    with turbidite.Writer(path, {"x": "f8", "y": "f8", "place": "i8"}, key="place", derive=derive) as writer, writer.epoch(0):
+    with turbidite.Writer(path, {"x": "f8", "y": "f8", "place": "int64"}, key="place", derive=derive) as writer, writer.epoch(0):
         writer.append({"x": x, "y": y, "place": numpy.arange(len(x), dtype="i8")})
     rows = turbidite.open(path).query(order="key").to_numpy()
     return x, y, {text: rows[f"f{number}"] for number, text in enumerate(texts)}
@@ -88,19 +88,10 @@ def test_functions_are_those_of_numpy_within_one_float(derived):
     x, y, found = derived
     wanted = {f"{name}(x)": function(x) for name, function in FUNCTIONS.items()}
     wanted |= {text: function(x, y) for text, function in PAIRS.items()}
-    wanted |= {f"x ** {exponent}": numpy.power(x, float(exponent)) for exponent in EXPONENTS}
-    exact = {
-        "sqrt(x)",
-        "sign(x)",
-        "round(x)",
-        "floor(x)",
-        "abs(x)",
-        "least(x, y)",
-        "greatest(x, y)",
-        "x ** 1",
-        "x ** 2",
-        "x ** -1",
-    }
+    # With a scalar 0.5, NumPy takes the square root, which C's power differs from for -inf.
+    wanted |= {f"x ** {exponent}": numpy.power(x, numpy.full_like(x, exponent)) for exponent in EXPONENTS}
+    wanted["x ** 2"] = x * x
+    exact = {"sqrt(x)", "sign(x)", "round(x)", "floor(x)", "abs(x)", "least(x, y)", "greatest(x, y)", "x ** 1", "x ** 2"}
     for text, values in found.items():
         # NumPy's functions of several processors differ by up to one float, and so may ours.
         distance = floats_between(values, wanted[text])
@@ -182,7 +173,7 @@ COLUMNS = {"a": 3, "b": 2, "c": -5, "d": 1}
 @pytest.fixture(scope="module")
 def integers(scratch) -> turbidite.Dataset:
     path = scratch / "integers.tbd"
-    with turbidite.Writer(path, dict.fromkeys(COLUMNS, "i8"), key="a") as writer, writer.epoch(0):
+    with turbidite.Writer(path, dict.fromkeys(COLUMNS, "int64"), key="a") as writer, writer.epoch(0):
         writer.append({name: numpy.array([value], "i8") for name, value in COLUMNS.items()})
     return turbidite.open(path)
 

@@ -47,7 +47,8 @@ WRONG = {
     "exact pairs": (lambda dataset: dataset.histogram("x", "y", exact=1), "exact: True or False"),
     "histogram's where": (lambda dataset: dataset.histogram("x", where=1), "where: a text"),
     "histogram's use": (lambda dataset: dataset.histogram("x", use=1), "use: a text"),
-    "sum": (lambda dataset: dataset.histogram("x", level=0, sum=1), "sum: the name of a column is needed, not 1"),
+    "one column's weights": (lambda dataset: dataset.histogram("x", level=0, weights=1), "weights: the name of a column is needed, not 1"),
+    "bounds of sums": (lambda dataset: dataset.histogram("x", weights="y"), "weights: sums need rows .* exact=True, or a level"),
     "x": (lambda dataset: dataset.phase_space(1, "y"), "x: the name of a column is needed, not 1"),
     "y": (lambda dataset: dataset.phase_space("x", None), "y: the name of a column is needed, not None"),
     "weights": (lambda dataset: dataset.phase_space("x", "y", weights=1), "weights: the name of a column is needed, not 1"),
@@ -83,10 +84,10 @@ def test_arguments_of_the_wrong_kind_are_named(dataset, name):
 
 
 def test_numbers_of_numpy_are_those_of_python(dataset):
-    plain = dataset.histogram("x", bins=4, range=(0, 8), exact=True).rows.tolist()
+    plain = dataset.histogram("x", bins=4, range=(0, 8), exact=True).counts.tolist()
     ends = numpy.array([0, 8])
     for bins, range_ in ((numpy.int64(4), ends), (numpy.uint8(4), ends.astype("f4")), (4, tuple(ends)), (4, list(ends))):
-        assert dataset.histogram("x", bins=bins, range=range_, exact=numpy.True_).rows.tolist() == plain
+        assert dataset.histogram("x", bins=bins, range=range_, exact=numpy.True_).counts.tolist() == plain
     pairs = dataset.phase_space("x", "y", bins=(2, 4), range=((0, 8), (0, 8))).counts.tolist()
     for range_ in (numpy.array([[0, 8], [0, 8]]), (ends, ends.astype("f8")), [(0, 8), ends]):
         assert dataset.phase_space("x", "y", bins=[numpy.int8(2), 4], range=range_, log=numpy.False_).counts.tolist() == pairs

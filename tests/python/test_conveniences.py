@@ -13,7 +13,7 @@ ROWS = 1000
 def dataset(scratch) -> turbidite.Dataset:
     path = scratch / "few.tbd"
     rows = {"energy": numpy.linspace(0, 10, ROWS, dtype="f4"), "id": numpy.arange(ROWS, dtype="u8")}
-    with turbidite.Writer(path, {"energy": "f4", "id": "u8"}, key="energy") as writer:
+    with turbidite.Writer(path, {"energy": "f4", "id": "uint64"}, key="energy") as writer:
         for epoch in (100, 200, 300):
             with writer.epoch(epoch):
                 writer.append(rows)
@@ -105,8 +105,8 @@ def test_long_lists_name_get(dataset):
 
 def test_errors_have_the_names_of_arguments(tmp_path):
     numpy.savez(tmp_path / "p_1.npz", x=numpy.arange(3.0))
-    with pytest.raises(turbidite.UsageError, match="if_repeated"):
-        turbidite.ingest(tmp_path / "p_%T.npz", tmp_path / "p.tbd", key="x", if_repeated="first")
+    with pytest.raises(turbidite.UsageError, match="nulls fill for HDF5"):
+        turbidite.ingest(tmp_path / "p_%T.npz", tmp_path / "p.tbd", key="x", nulls="fill")
     with pytest.raises(turbidite.UsageError, match=r"^source: a path or a pattern is needed, such as 'diags/\*\.h5', not \["):
         turbidite.ingest([tmp_path / "p_1.npz"], tmp_path / "p.tbd", key="x")
     error = turbidite.UsageError("state --key, --no-check, --if-exists or run 'turbidite verify --json'; a -- b")

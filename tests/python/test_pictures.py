@@ -68,17 +68,17 @@ def test_phase_space_equals_numpy(indexed):
     rows = numpy.concatenate([indexed.epochs[label] for label in labels])
     hot = rows[rows["energy"] > 0.25]
     space = dataset.phase_space("ux", "uz", where="energy > 0.25", epochs=labels, bins=(30, 20), weights="energy")
-    for edges, name, bins in ((space.x_edges, "ux", 30), (space.y_edges, "uz", 20)):
+    for edges, name, bins in ((space.x.edges, "ux", 30), (space.y.edges, "uz", 20)):
         assert len(edges) == bins + 1 and (edges[0], edges[-1]) == (hot[name].min(), hot[name].max())
         assert numpy.allclose(edges, numpy.histogram_bin_edges(hot[name].astype("f8"), bins), rtol=1e-12)
     assert space.counts.dtype == numpy.uint64 and space.counts.shape == (30, 20)
-    assert numpy.array_equal(space.counts, counted(hot["ux"], hot["uz"], space.x_edges, space.y_edges))
-    expected = counted(hot["ux"], hot["uz"], space.x_edges, space.y_edges, hot["energy"].astype("f8"))
+    assert numpy.array_equal(space.counts, counted(hot["ux"], hot["uz"], space.x.edges, space.y.edges))
+    expected = counted(hot["ux"], hot["uz"], space.x.edges, space.y.edges, hot["energy"].astype("f8"))
     assert numpy.allclose(space.sums, expected, rtol=1e-9)
     assert space.rows == len(hot) and (space.outside, space.infinite, space.nan) == (0, 0, 0)
     part = dataset.phase_space("ux", "uz", epochs=labels, bins=7, range=((-0.5, 0.5), None))
     inside = abs(rows["ux"]) <= 0.5
-    assert numpy.array_equal(part.counts, counted(rows["ux"], rows["uz"], part.x_edges, part.y_edges))
+    assert numpy.array_equal(part.counts, counted(rows["ux"], rows["uz"], part.x.edges, part.y.edges))
     assert (part.outside, part.rows) == (len(rows) - int(inside.sum()), len(rows))
 
 
@@ -93,8 +93,8 @@ def test_random_values_equal_numpy(tmp_path_factory, seed, size, log):
     dataset = write(tmp_path_factory.mktemp("random") / "d.tbd", {1: rows}, "x")
     ranges = ((0.5, 1e10), (1, 6)) if log else ((-2.0, 3.0), None)
     space = dataset.phase_space("x", "y", bins=(9, 4), range=ranges, log=log, weights="w")
-    assert numpy.array_equal(space.counts, counted(x, y, space.x_edges, space.y_edges))
-    assert numpy.array_equal(space.sums, counted(x, y, space.x_edges, space.y_edges, w.astype("f8")))
+    assert numpy.array_equal(space.counts, counted(x, y, space.x.edges, space.y.edges))
+    assert numpy.array_equal(space.sums, counted(x, y, space.x.edges, space.y.edges, w.astype("f8")))
     assert space.nan == numpy.isnan(x).sum() and space.infinite == numpy.isinf(x).sum() and space.rows == size
     space.plot()
     dataset.phase_space("x", "y", bins=5).plot()
@@ -106,8 +106,8 @@ def test_integers_beyond_2_to_the_53_are_exact(tmp_path):
     ids = begin + numpy.arange(40, dtype="u8")
     dataset = write(tmp_path / "d.tbd", {1: {"id": ids, "t": numpy.arange(40, dtype="i8") - 2**62}}, "id")
     space = dataset.phase_space("id", "t", bins=(4, 40))
-    assert space.x_edges.dtype == numpy.uint64 and space.y_edges.dtype == numpy.int64
-    assert space.x_edges.tolist() == [begin, begin + 10, begin + 20, begin + 30, begin + 39]
+    assert space.x.edges.dtype == numpy.uint64 and space.y.edges.dtype == numpy.int64
+    assert space.x.edges.tolist() == [begin, begin + 10, begin + 20, begin + 30, begin + 39]
     assert numpy.array_equal(space.counts, numpy.repeat(numpy.eye(4), 10, axis=1).astype("u8"))
     narrow = dataset.phase_space("id", "t", bins=2, range=((begin, begin + 1), None))
     assert (narrow.counts.sum(axis=1).tolist(), narrow.outside) == ([1, 1], 38)
@@ -144,7 +144,7 @@ def test_the_mesh_has_the_counts(tmp_path):
     mesh = only(ax, QuadMesh)
     assert mesh.get_array().shape == (200, 300) and mesh.get_rasterized() and mesh.cmap.name == "magma"
     assert numpy.array_equal(mesh.get_array().filled(0), space.counts.T)
-    assert numpy.array_equal(mesh.get_coordinates()[0, :, 0], space.x_edges)
+    assert numpy.array_equal(mesh.get_coordinates()[0, :, 0], space.x.edges)
     assert isinstance(mesh.norm, matplotlib.colors.LogNorm) and mesh.norm.vmax == space.counts.max()
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("position_z (µm)", "momentum_z (kg m s^-1)")
     assert ax.get_title() == "epoch 200\nmomentum_z > 0" and mesh.colorbar.ax.get_ylabel() == "rows per bin"
@@ -167,8 +167,8 @@ def test_histograms_show_counts_and_bounds(default_dataset):
         histogram = dataset.histogram("energy", bins=12, range=(0.1, 3), log=True, epochs=epoch, exact=exact)
         ax = histogram.plot()
         band, steps = (child for child in ax.get_children() if isinstance(child, StepPatch))
-        assert numpy.array_equal(steps.get_data().values, histogram.rows)
-        assert numpy.array_equal(steps.get_data().edges, histogram.edges)
+        assert numpy.array_equal(steps.get_data().values, histogram.counts)
+        assert numpy.array_equal(steps.get_data().edges, histogram.x.edges)
         if not exact:
             assert numpy.array_equal(band.get_data().values, histogram.most)
             assert numpy.array_equal(band.get_data().baseline, histogram.least)

@@ -123,9 +123,9 @@ def test_distributions_are_those_of_the_command(default_dataset):
     energies = default_dataset.epochs[epoch]["energy"]
     finite = energies[numpy.isfinite(energies)]
     exact = dataset.histogram("energy", bins=10, range=(0, 2), epochs=epoch, exact=True)
-    assert exact.rows.tolist() == numpy.histogram(finite, exact.edges)[0].tolist()
+    assert exact.counts.tolist() == numpy.histogram(finite, exact.x.edges)[0].tolist()
     loose = dataset.histogram("energy", bins=10, range=(0, 2), epochs=epoch)
-    assert (loose.least <= exact.rows).all() and (exact.rows <= loose.most).all()
+    assert (loose.least <= exact.counts).all() and (exact.counts <= loose.most).all()
     for quantile in dataset.quantiles("energy", [0.1, 0.5, 0.99], epochs=epoch):
         truth = numpy.sort(finite)[int(numpy.ceil(quantile.share * len(finite))) - 1]
         assert quantile.least <= truth <= quantile.most
@@ -335,9 +335,9 @@ def test_large_integers_stay_exact(tmp_path):
     [largest] = dataset.quantiles("id", 1.0, exact=True)
     assert (largest.least, largest.estimate, largest.most) == (2**64 - 1,) * 3
     top = dataset.histogram("id", bins=1, range=(2**64 - 3, 2**64 - 1), exact=True)
-    assert top.rows.sum() + top.above[1] == 2 and top.below[1] == 3 and int(top.edges[0]) == 2**64 - 3
+    assert top.counts.sum() + top.unbinned["above"] == 2 and top.unbinned["below"] == 3 and int(top.x.edges[0]) == 2**64 - 3
     odd = dataset.histogram("id", bins=1, range=(2**53 + 1, 2**53 + 2), exact=True)
-    assert int(odd.edges[0]) == 2**53 + 1 and odd.rows.sum() == 1
+    assert int(odd.x.edges[0]) == 2**53 + 1 and odd.counts.sum() == 1
 
 
 def test_slices_of_epochs_follow_the_dataset(tmp_path):

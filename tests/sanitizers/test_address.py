@@ -10,7 +10,7 @@ from support.command import ROOT
 from support.mpi import INCLUDES, STRICT, Mpi, run
 
 C = ROOT / "tests" / "c"
-TRANSPORT = [ROOT / "mpi" / f"{name}.c" for name in ("transport", "topology", "send", "receive")]
+TRANSPORT = [ROOT / "mpi" / f"{name}.c" for name in ("transport", "topology", "send", "receive", "connection")]
 INSTRUMENTED = ("-O1", "-fsanitize=address", "-fno-omit-frame-pointer")
 # MPI itself never frees these.
 SUPPRESSED = "".join(f"leak:{name}\n" for name in ("libmpi", "libopen-pal", "libpmix", "libprrte", "libucp", "libucs"))

@@ -88,9 +88,9 @@ def test_python_estimates_too(path, records):
     inside = records[(records["x"] < 64) & (records["z"] >= 10)]
     for level in (1, 2):
         histogram = dataset.histogram("ux", bins=10, range=(-0.5, 1.5), box=box, level=level)
-        expected, _ = numpy.histogram(inside["ux"], histogram.edges.astype("f4"))
-        check(histogram.rows, histogram.errors, expected)
-        check_spread(histogram.rows, expected, expected, level)
+        expected, _ = numpy.histogram(inside["ux"], histogram.x.edges.astype("f4"))
+        check(histogram.counts, histogram.errors, expected)
+        check_spread(histogram.counts, expected, expected, level)
         assert (histogram.least <= expected).all() and (expected <= histogram.most).all()
         assert histogram.level == level and histogram.least.sum() <= histogram.sampled and histogram.unplaced == (0, 0)
         assert "<th style='text-align: left'>error</th>" in histogram._repr_html_()
@@ -100,7 +100,7 @@ def test_python_estimates_too(path, records):
         check([found.rows], [found.error], (inside["ux"] > numpy.float32(0.5)).sum())
     exact = dataset.histogram("ux", bins=10, range=(-0.5, 1.5), box=box, exact=True)
     assert exact.errors is None and exact.level is None
-    for arguments in ({"by": "y"}, {"exact": True}, {"use": "scan"}, {"level": -1}, {"level": 3}, {"level": 300}):
+    for arguments in ({"exact": True}, {"use": "scan"}, {"level": -1}, {"level": 3}, {"level": 300}):
         with pytest.raises(turbidite.UsageError, match="level"):
             dataset.histogram("ux", **{"level": 1, **arguments})
 
@@ -124,7 +124,7 @@ def test_sums_are_estimated(path, records):
     expected, _ = numpy.histogram(placed["x"], edges, weights=values)
     squares, _ = numpy.histogram(placed["x"], edges, weights=values**2)
     for level in (1, 2):
-        found = answer("hist", path, "--column", "x", "--bins", 8, "--range", f"0..{SIDE}", "--level", level, "--sum", "ux")
+        found = answer("hist", path, "--column", "x", "--bins", 8, "--range", f"0..{SIDE}", "--level", level, "--weights", "ux")
         counts = answer("hist", path, "--column", "x", "--bins", 8, "--range", f"0..{SIDE}", "--level", level)
         sums = found.pop("sums")
         assert {**found, "cost": None} == {**counts, "cost": None} and sums["column"] == "ux"
@@ -133,45 +133,69 @@ def test_sums_are_estimated(path, records):
         check_sums(*([one[name] for one in bins] for name in ("sum", "error", "sampled")), expected, sampled)
         check_spread([one["sum"] for one in bins], expected, squares, level)
         check([sums["rows"]["sum"]], [sums["rows"]["error"]], values.sum())
-        histogram = turbidite.open(path).histogram("x", bins=8, range=(0, SIDE), level=level, sum="ux")
-        assert histogram.summed == "ux" and list(histogram.sums) == [one["sum"] for one in bins]
-        assert list(histogram.sum_errors) == [one["error"] for one in bins] and list(histogram.sum_samples) == sampled
+        histogram = turbidite.open(path).histogram("x", bins=8, range=(0, SIDE), level=level, weights="ux")
+        assert histogram.weights.name == "ux" and list(histogram.sums) == [one["sum"] for one in bins]
+        assert list(histogram.sum_errors) == [one["error"] for one in bins] and list(histogram.samples) == sampled
         assert histogram.sum_of_all == (sums["rows"]["sum"], sums["rows"]["error"])
         assert "<th style='text-align: left'>sum of ux</th>" in histogram._repr_html_()
         ax = histogram.plot()
         band, drawn = (patch.get_data() for patch in ax.patches)
         assert numpy.array_equal(drawn.values, histogram.sums) and ax.get_ylabel() == "ux, summed per bin"
         assert numpy.array_equal(band.values, histogram.sums + histogram.sum_errors)
-    said = command("hist", path, "--column", "x", "--bins", 8, "--level", 1, "--sum", "ux").stdout
+    said = command("hist", path, "--column", "x", "--bins", 8, "--level", 1, "--weights", "ux").stdout
     assert "sum of ux about" in said and "(error" in said and "sampled" in said and "\u2588" in said
     # Every row is of level 0 or above, in places or not.
-    exact = answer("hist", path, "--column", "x", "--bins", 8, "--range", f"0..{SIDE}", "--level", 0, "--sum", "ux")["sums"]
+    exact = answer("hist", path, "--column", "x", "--bins", 8, "--range", f"0..{SIDE}", "--level", 0, "--weights", "ux")["sums"]
     assert numpy.allclose([one["sum"] for one in exact["bins"]], expected, rtol=1e-12)
     assert all(one["error"] == 0 for one in exact["bins"])
     nowhere = records["ux"][numpy.isnan(records["x"])].astype("f8")
     assert numpy.isclose(exact["nan"]["sum"], nowhere.sum()) and exact["nan"]["sampled"] == len(nowhere)
 
 
+def test_pairs_are_estimated(path, records):
+    """The same rows by two columns, with sums."""
+    placed = records[~numpy.isnan(records["x"])]
+    dataset = turbidite.open(path)
+    for level in (0, 1, 2):
+        found = dataset.histogram("ux", "y", bins=(4, 3), range=((-0.4, 1.4), (0, 96)), level=level, weights="z")
+        rows = records if level == 0 else placed
+        edges = [axis.edges.astype("f4") for axis in (found.x, found.y)]
+        expected = numpy.histogram2d(rows["ux"], rows["y"], edges)[0]
+        sums = numpy.histogram2d(rows["ux"], rows["y"], edges, weights=rows["z"].astype("f8"))[0]
+        assert found.source == "level" and found.samples.shape == found.counts.shape == (4, 3)
+        if level == 0:
+            assert numpy.array_equal(found.counts, expected) and numpy.allclose(found.sums, sums, rtol=1e-12)
+            continue
+        check(found.counts.ravel(), found.errors.ravel(), expected.ravel())
+        check(found.sums.ravel(), found.sum_errors.ravel(), sums.ravel(), found.samples.ravel())
+        arguments = ["hist", path, "--column", "ux", "--range=-0.4..1.4", "--bins", 4, "--by", "y", "--by-range", "0..96", "--by-bins", 3]
+        stated = answer(*arguments, "--level", level, "--weights", "z")
+        assert stated["estimate"] == found.counts.tolist() and stated["error"] == found.errors.tolist()
+        assert stated["sums"]["sum"] == found.sums.tolist() and stated["sample"]["level"] == level
+        assert "sums of z" in command(*arguments, "--level", level, "--weights", "z").stdout
+        found.plot()
+
+
 def test_errors_of_sums_of_few_rows_are_unknown(path):
-    histogram = turbidite.open(path).histogram("x", bins=400, range=(0, SIDE), level=2, sum="ux")
-    assert (histogram.sum_samples < 30).all() and numpy.isnan(histogram.sum_errors).all()
+    histogram = turbidite.open(path).histogram("x", bins=400, range=(0, SIDE), level=2, weights="ux")
+    assert (histogram.samples < 30).all() and numpy.isnan(histogram.sum_errors).all()
     assert numpy.isfinite(histogram.errors).all() and numpy.isfinite(histogram.sum_of_all).all(), "counts keep theirs"
 
 
 def test_sums_of_nothing_and_of_nan(path):
     """A box in which no row is: nothing is known of the sum. NaN makes a sum NaN."""
     found = answer(
-        "hist", path, "--column", "ux", "--bins", 2, "--range", "90..91", "--level", 1, "--sum", "ux", "--where", "z < 64"
+        "hist", path, "--column", "ux", "--bins", 2, "--range", "90..91", "--level", 1, "--weights", "ux", "--where", "z < 64"
     )
     for one in found["sums"]["bins"]:
         assert one["sum"] == 0 and one["sampled"] == 0 and one["error"] in (0, None)
-    nan = answer("hist", path, "--column", "ux", "--bins", 1, "--level", 0, "--sum", "x")["sums"]["bins"][0]
+    nan = answer("hist", path, "--column", "ux", "--bins", 1, "--level", 0, "--weights", "x")["sums"]["bins"][0]
     assert nan["sum"] == "NaN" and nan["error"] is None
-    histogram = turbidite.open(path).histogram("ux", bins=1, level=0, sum="x")
+    histogram = turbidite.open(path).histogram("ux", bins=1, level=0, weights="x")
     assert numpy.isnan(histogram.sums).all() and numpy.isnan(histogram.sum_errors).all()
-    assert "unknown" in command("hist", path, "--column", "ux", "--bins", 1, "--level", 0, "--sum", "x").stdout
-    with pytest.raises(turbidite.UsageError, match="sum"):
-        turbidite.open(path).histogram("ux", sum="x")
+    assert "unknown" in command("hist", path, "--column", "ux", "--bins", 1, "--level", 0, "--weights", "x").stdout
+    with pytest.raises(turbidite.UsageError, match="weights"):
+        turbidite.open(path).histogram("ux", weights="x")
 
 
 @pytest.mark.parametrize(
@@ -179,11 +203,10 @@ def test_sums_of_nothing_and_of_nan(path):
     [
         (["hist", "--column", "ux", "--level", 3], "the dataset has the levels 0 to 2, and no level 3"),
         (["hist", "--column", "ux", "--level", 1, "--exact"], "cannot be used with"),
-        (["hist", "--column", "ux", "--level", 1, "--by", "y"], "cannot be used with"),
         (["query", "--count", "--level", 1, "--bounds"], "cannot be used with"),
         (["query", "--level", 1], "--count"),
-        (["hist", "--column", "ux", "--sum", "x"], "--level"),
-        (["hist", "--column", "ux", "--level", 1, "--sum", "uy"], "uy"),
+        (["hist", "--column", "ux", "--weights", "x"], "--level"),
+        (["hist", "--column", "ux", "--level", 1, "--weights", "uy"], "uy"),
     ],
 )
 def test_mistakes_are_told(path, arguments, message):

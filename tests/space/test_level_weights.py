@@ -109,7 +109,7 @@ def test_sums_of_the_weight_are_estimated(path, records):
         inside = (records["energy"] >= low) & (records["energy"] < high)
         for level in (1, 2):
             sums = answer(
-                "hist", path, "--column", "x", "--bins", 4, "--range", "0..1", "--level", level, "--sum", "energy",
+                "hist", path, "--column", "x", "--bins", 4, "--range", "0..1", "--level", level, "--weights", "energy",
                 "--where", f"energy >= {low} and energy < {high}",
             )["sums"]  # fmt: skip
             expected, _ = numpy.histogram(records["x"][inside], 4, (0, 1), weights=energy[inside])
@@ -118,7 +118,7 @@ def test_sums_of_the_weight_are_estimated(path, records):
             sampled = ids_of(path, level)
             assert sums["rows"]["sampled"] == inside[sampled].sum()
         # The sum of a column that has nothing to do with the weight.
-        found = answer("hist", path, "--column", "energy", "--bins", 1, "--range", f"{low}..{high}", "--level", 1, "--sum", "y")
+        found = answer("hist", path, "--column", "energy", "--bins", 1, "--range", f"{low}..{high}", "--level", 1, "--weights", "y")
         sums = found["sums"]
         inside = (records["energy"] >= low) & (records["energy"] <= high)
         [one] = sums["bins"]

@@ -116,7 +116,7 @@ def test_boxes_match_numpy(made, rows, request):
         assert dataset.query(box=box, period=stated).count() == inside(rows, box, held).sum(), (box, stated)
         if number % 10 == 0:
             histogram = dataset.histogram("ux", box=box, bins=5, exact=True)
-            assert numpy.array_equal(histogram.rows, numpy.histogram(rows["ux"][mask], histogram.edges)[0]), box
+            assert numpy.array_equal(histogram.counts, numpy.histogram(rows["ux"][mask], histogram.x.edges)[0]), box
             pieces = [piece for share in range(3) for piece in dataset.share(share, 3, query)]
             assert sum(piece.count() for piece in pieces) == mask.sum()
     assert wrapped > 10, wrapped

@@ -104,7 +104,7 @@ def test_estimates_read_the_copy(epochs, by_energy, indexed):
             found = answer("query", indexed, "--epoch", epoch, "--box", sides, "--count", "--level", level)
             assert abs(found["estimate"] - len(chosen)) <= 5 * found["error"] and found["sample"]["level"] == level
             histogram = answer(
-                "hist", indexed, "--epoch", epoch, "--box", sides, "--column", "x", "--bins", 3, "--level", level, "--sum", "energy"
+                "hist", indexed, "--epoch", epoch, "--box", sides, "--column", "x", "--bins", 3, "--level", level, "--weights", "energy"
             )
             total = histogram["sums"]["rows"]
             true = chosen["energy"].astype("f8").sum()

@@ -3,7 +3,7 @@
 use std::ffi::c_char;
 use std::sync::atomic::Ordering;
 
-use turbidite::query::{BinScale, Bins, Bounded, Dataset, Histogram, Histogram2d, Histogram2dBounds, Query};
+use turbidite::query::{BinScale, Binned, Bins, Estimate, Histogram, HistogramRequest, Query, Source, Unbinned};
 use turbidite::{Error, Value};
 
 use crate::reading::{self, CReader};
@@ -103,95 +103,44 @@ impl Axis {
     }
 }
 
-/// Counts of a histogram, in the order of the caller's memory.
-struct Counts {
-    metrics: CHistogramMetrics,
-    edges: Vec<Vec<Value>>,
-    bins: Vec<Bounded>,
-    /// Standard errors of the bins, if these are estimates from a level.
-    errors: Option<Vec<f64>>,
+/// Returns the request for a histogram. Bounds have two numbers for each bin.
+fn request_of(query: Query, x: &Axis, y: Option<&Axis>, has_most: bool) -> Result<HistogramRequest, Error> {
+    let source = match (x.errors, y.map(|y| y.errors)) {
+        (None, None | Some(None)) if has_most => Source::Bounds,
+        (None, None | Some(None)) => Source::Exact,
+        (Some((_, level)), None) if !has_most => Source::Level(level),
+        _ => return Err(argument("errors", "are those of estimates of x alone; y and most must be NULL")),
+    };
+    let request = HistogramRequest::new(query, &x.column, x.bins).source(source);
+    Ok(match y {
+        Some(y) => request.by(&y.column, y.bins),
+        None => request,
+    })
 }
 
-impl Counts {
-    /// Counts the rows of a query, or bounds or estimates their numbers.
-    fn of(dataset: &Dataset, query: &Query, x: &Axis, y: Option<&Axis>, has_most: bool) -> Result<Self, Error> {
-        let of_x = (x.column.as_str(), &x.bins);
-        Ok(match (y.map(|y| ((y.column.as_str(), &y.bins), y.errors)), x.errors) {
-            (None, Some((_, level))) if !has_most => {
-                dataset.histogram_from_level(query, &x.column, &x.bins, level)?.into()
-            }
-            (None, None) if has_most => dataset.histogram_bounds(query, &x.column, &x.bins)?.into(),
-            (None, None) => dataset.histogram_of(query, &x.column, &x.bins)?.into(),
-            (Some((of_y, None)), None) if has_most => dataset.histogram_2d_bounds(query, of_x, of_y)?.into(),
-            (Some((of_y, None)), None) => dataset.histogram_2d(query, of_x, of_y, None)?.into(),
-            _ => return Err(argument("errors", "are those of estimates of x alone; y and most must be NULL")),
-        })
+/// Returns the metrics of a histogram.
+fn metrics_of(found: &Histogram) -> CHistogramMetrics {
+    let Binned { all, unbinned, .. } = &found.rows;
+    let sum = |reasons: &[Unbinned]| {
+        let numbers = unbinned.iter().filter(|(reason, _)| reasons.contains(reason)).map(|(_, rows)| *rows);
+        bounds(numbers.fold(Estimate::default(), Estimate::plus))
+    };
+    let bins = |axis: usize| found.axes.get(axis).map_or(0, |axis| axis.edges.len().saturating_sub(1) as u64);
+    CHistogramMetrics {
+        struct_size: size_of::<CHistogramMetrics>() as u32,
+        // A folder has fewer than 2^32 epochs.
+        epochs: found.epochs as u32,
+        rows: bounds(*all),
+        nan: sum(&[Unbinned::Nan]),
+        infinite: sum(&[Unbinned::Infinite, Unbinned::NegativeInfinity, Unbinned::PositiveInfinity]),
+        outside: sum(&[Unbinned::Outside, Unbinned::Below, Unbinned::Above]),
+        bins: [bins(0), bins(1)],
+        bytes_read: found.metrics.bytes_read,
     }
 }
 
-/// Returns the sum of two counts as bounds.
-fn sum(one: Bounded, other: Bounded) -> [u64; 2] {
-    [one.least + other.least, one.most + other.most]
-}
-
-fn bounds(count: Bounded) -> [u64; 2] {
+fn bounds(count: Estimate<u64>) -> [u64; 2] {
     [count.least, count.most]
-}
-
-impl From<Histogram> for Counts {
-    fn from(found: Histogram) -> Self {
-        let metrics = CHistogramMetrics {
-            // A folder has fewer than 2^32 epochs.
-            epochs: found.epochs as u32,
-            rows: bounds(found.rows),
-            nan: bounds(found.nan),
-            infinite: sum(found.negative_infinity, found.positive_infinity),
-            outside: sum(found.below, found.above),
-            bins: [found.bins.len() as u64, 0],
-            bytes_read: found.metrics.bytes_read,
-            ..CHistogramMetrics::default()
-        };
-        let errors = found.errors.map(|errors| errors.bins);
-        Self { metrics, edges: vec![found.edges], bins: found.bins, errors }
-    }
-}
-
-/// Returns the numbers of bins between edges.
-fn bins_between(edges: &[Vec<Value>; 2]) -> [u64; 2] {
-    edges.each_ref().map(|edges| edges.len().saturating_sub(1) as u64)
-}
-
-impl From<Histogram2d> for Counts {
-    fn from(found: Histogram2d) -> Self {
-        let metrics = CHistogramMetrics {
-            epochs: found.epochs as u32,
-            rows: [found.rows; 2],
-            nan: [found.nan; 2],
-            infinite: [found.infinite; 2],
-            outside: [found.outside; 2],
-            bins: bins_between(&found.edges),
-            bytes_read: found.metrics.bytes_read,
-            ..CHistogramMetrics::default()
-        };
-        let bins = found.bins.into_iter().map(Bounded::exactly).collect();
-        Self { metrics, edges: found.edges.into(), bins, errors: None }
-    }
-}
-
-impl From<Histogram2dBounds> for Counts {
-    fn from(found: Histogram2dBounds) -> Self {
-        let metrics = CHistogramMetrics {
-            epochs: found.epochs as u32,
-            rows: bounds(found.rows),
-            nan: bounds(found.nan),
-            infinite: bounds(found.infinite),
-            outside: bounds(found.outside),
-            bins: bins_between(&found.edges),
-            bytes_read: found.metrics.bytes_read,
-            ..CHistogramMetrics::default()
-        };
-        Self { metrics, edges: found.edges.into(), bins: found.bins, errors: None }
-    }
 }
 
 /// Counts the rows of a request in bins of one column, or of two.
@@ -220,33 +169,32 @@ pub unsafe extern "C" fn turbidite_histogram(
             (reading::whole_query("turbidite_histogram", request)?, Axis::read("x", x)?, Axis::read("y", y)?)
         };
         let x = x.ok_or_else(|| argument("x", "is NULL"))?;
-        let counts = Counts::of(&reader.dataset, &query, &x, y.as_ref(), !most.is_null())?;
         let requested = [x.bins.count as u64, y.as_ref().map_or(0, |y| y.bins.count as u64)];
-        if metrics.is_null() && counts.metrics.bins != requested {
-            let [found, of_y] = counts.metrics.bins;
+        let found = reader.dataset.histogram(&request_of(query, &x, y.as_ref(), !most.is_null())?)?;
+        let stated = metrics_of(&found);
+        if metrics.is_null() && stated.bins != requested {
+            let [found, of_y] = stated.bins;
             let what =
                 format!("is NULL, but tells the number of bins: {found} of x and {of_y} of y, fewer than requested");
             return Err(argument("metrics", what));
         }
-        reader.bytes_read.fetch_add(counts.metrics.bytes_read, Ordering::Relaxed);
+        reader.bytes_read.fetch_add(stated.bytes_read, Ordering::Relaxed);
+        let bins = &found.rows.bins;
+        let counts = if bins.errors().is_some() { bins.estimates() } else { bins.least() };
         // SAFETY: the header requires room for as many bins as are requested, and the core returns no more. `metrics`
         // has been checked.
         unsafe {
-            for (place, count) in counts.bins.iter().enumerate() {
-                least.add(place).write(if counts.errors.is_some() { count.estimate } else { count.least });
-                if !most.is_null() {
-                    most.add(place).write(count.most);
-                }
+            least.copy_from_nonoverlapping(counts.as_ptr(), counts.len());
+            if !most.is_null() {
+                most.copy_from_nonoverlapping(bins.most().as_ptr(), bins.len());
             }
-            if let Some((place, _)) = x.errors {
-                let errors = counts.errors.unwrap_or_default();
-                std::ptr::copy_nonoverlapping(errors.as_ptr(), place, errors.len());
+            if let (Some((place, _)), Some(errors)) = (x.errors, bins.errors()) {
+                place.copy_from_nonoverlapping(errors.as_ptr(), errors.len());
             }
-            for (axis, edges) in [Some(&x), y.as_ref()].into_iter().flatten().zip(&counts.edges) {
-                axis.hand_over(edges);
+            for (axis, stated) in [Some(&x), y.as_ref()].into_iter().flatten().zip(&found.axes) {
+                axis.hand_over(&stated.edges);
             }
-            let struct_size = size_of::<CHistogramMetrics>() as u32;
-            structs::copy_sized(&CHistogramMetrics { struct_size, ..counts.metrics }, metrics);
+            structs::copy_sized(&stated, metrics);
         }
         Ok(OK)
     })

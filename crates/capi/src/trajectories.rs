@@ -197,29 +197,34 @@ fn particle_id(column: &ColumnView<'_>, row: usize) -> ParticleId {
 ///
 /// # Safety
 /// Strings are NULL or C strings, and `columns` contains `column_count` names.
-unsafe fn with_options(mut request: TrackRequest, options: &CGetRequest) -> Result<TrackRequest, Error> {
+unsafe fn with_options(request: TrackRequest, options: &CGetRequest) -> Result<TrackRequest, Error> {
     // SAFETY: guaranteed by the caller.
     let (epochs, columns, access, scratch) = unsafe {
         let columns = text::columns(options.columns, options.column_count)?;
         let access = text::optional("use", options.access)?;
         (text::epochs(options.epochs)?, columns, access, text::optional("scratch", options.scratch)?)
     };
+    let mut rows = Query::new();
     if let Some(epochs) = epochs {
-        request = request.epochs(epochs);
+        rows = rows.epochs(epochs);
     }
     if let Some(columns) = columns {
-        request = request.columns(columns);
+        rows = rows.columns(columns);
     }
     if let Some(access) = access {
-        request = request.using(Use::named(access));
-    }
-    if let Some(folder) = scratch {
-        request = request.scratch_folder(folder);
+        rows = rows.using(Use::named(access));
     }
     if options.threads > 0 {
-        request = request.threads(options.threads as usize);
+        rows = rows.threads(options.threads as usize);
     }
-    Ok(if options.limit > 0 { request.limit(options.limit) } else { request })
+    if options.limit > 0 {
+        rows = rows.limit(options.limit);
+    }
+    let request = request.rows(rows);
+    Ok(match scratch {
+        Some(folder) => request.scratch_folder(folder),
+        None => request,
+    })
 }
 
 #[cfg(test)]

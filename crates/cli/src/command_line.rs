@@ -143,14 +143,17 @@ mod tests {
 
     #[test]
     fn every_help_fits_on_two_screens() {
-        fn check(command: &mut clap::Command) {
-            let short = command.render_help().to_string();
-            assert_eq!(command.render_long_help().to_string(), short, "{}", command.get_name());
-            assert!(short.lines().count() <= 100, "{} has {} lines", command.get_name(), short.lines().count());
-            command.get_subcommands_mut().for_each(check);
+        fn help(words: &[&str], flag: &str) -> String {
+            let line = CommandLine::command().term_width(100);
+            line.try_get_matches_from(words.iter().copied().chain([flag])).unwrap_err().to_string()
         }
-        let mut command = CommandLine::command().term_width(100);
-        command.build();
-        check(&mut command);
+        fn check<'a>(command: &'a clap::Command, mut words: Vec<&'a str>) {
+            words.push(command.get_name());
+            let shown = help(&words, "--help");
+            assert_eq!(shown, help(&words, "-h"), "{words:?}");
+            assert!(shown.contains("Usage:") && shown.lines().count() <= 100, "{words:?}: {shown}");
+            command.get_subcommands().for_each(|command| check(command, words.clone()));
+        }
+        check(&CommandLine::command(), Vec::new());
     }
 }

@@ -116,10 +116,11 @@ fn main() -> Outcome<()> {
                 (found, stream.metrics())
             }
             Some(_) => {
-                let mut request = TrackRequest::of_ids(ids, options.column.as_str()).using(options.access.clone());
+                let mut rows = Query::new().using(options.access.clone());
                 if let Some(columns) = &options.columns {
-                    request = request.columns(columns);
+                    rows = rows.columns(columns);
                 }
+                let request = TrackRequest::of_ids(ids, options.column.as_str()).rows(rows);
                 let mut tracks = dataset.tracks(&request, &|_| ())?;
                 let mut found = 0;
                 for batch in &mut tracks {

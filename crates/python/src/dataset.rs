@@ -5,19 +5,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use serde_json::{Value as Json, json};
-use turbidite::query::{
-    Bounded, CursorRequest, HistogramSums, ParticleId, Piece, Precision, Query, SampledRows, SumEstimate, TrackRequest,
-    Use,
-};
-use turbidite::{EpochSet, Error, Periods, Value};
+use serde_json::json;
+use turbidite::query::{CursorRequest, ParticleId, Piece, Query, Source, TrackRequest, Use};
+use turbidite::{EpochSet, Error, Periods};
 
-use crate::counting::{self, Counted, PhaseSpaceArguments};
+use crate::clustering;
 use crate::cursor::Cursor;
 use crate::errors::{exception, usage};
+use crate::histogram::{self, Counted, HistogramArguments, bounded, level_of};
 use crate::owned::Owned;
 use crate::stream::{Batches, CorruptionWarning, ManyTracks, Stream};
-use crate::values::{Range, bins_of, number, selection};
+use crate::values::{number, selection};
 use crate::watch::Watch;
 
 /// A dataset that is open for reading.
@@ -59,37 +57,6 @@ struct Arguments {
     /// A piece of the query, as JSON.
     #[pyo3(item)]
     piece: Option<String>,
-}
-
-/// The arguments of a histogram.
-#[derive(Debug, FromPyObject)]
-struct HistogramArguments {
-    #[pyo3(item)]
-    column: String,
-    #[pyo3(item)]
-    bins: usize,
-    #[pyo3(item)]
-    range: Option<Range>,
-    #[pyo3(item)]
-    log: bool,
-    #[pyo3(item("where"))]
-    filter: Option<String>,
-    #[pyo3(item("box"))]
-    sides: Option<String>,
-    #[pyo3(item("period"))]
-    periods: Option<String>,
-    #[pyo3(item)]
-    epochs: Option<Vec<u64>>,
-    #[pyo3(item("use"))]
-    access: Option<String>,
-    #[pyo3(item)]
-    exact: bool,
-    /// The level of detail to estimate from.
-    #[pyo3(item)]
-    level: Option<u64>,
-    /// The column to sum, with a level.
-    #[pyo3(item("sum"))]
-    summed: Option<String>,
 }
 
 /// The particles to follow: those that satisfy an expression, if it is stated, at an epoch, or those with some ids.
@@ -204,32 +171,6 @@ type SchemaColumn = (String, String, Option<String>);
 
 /// A periodic column and its period.
 type SchemaPeriod = (String, f64);
-
-fn precision(exact: bool) -> Precision {
-    if exact { Precision::Exact } else { Precision::Bounded }
-}
-
-fn count(bounded: &Bounded) -> Json {
-    json!([bounded.least, bounded.estimate, bounded.most])
-}
-
-/// Returns a level of detail.
-fn level_of(py: Python<'_>, level: u64) -> PyResult<u8> {
-    u8::try_from(level).map_err(|_| usage(py, format!("level: no dataset has a level {level}")))
-}
-
-/// Returns the column of sums, and the sum, the error and the number of sampled rows of all rows and of each bin.
-fn sums(sums: &HistogramSums) -> Json {
-    let one = |of: &SumEstimate| {
-        let error = of.error.unwrap_or(f64::NAN);
-        json!([number(Value::Float(of.sum)), number(Value::Float(error)), of.sampled])
-    };
-    json!({"column": sums.column, "rows": one(&sums.rows), "bins": sums.bins.iter().map(one).collect::<Vec<_>>()})
-}
-
-fn sample(sample: &SampledRows) -> Json {
-    json!({"level": sample.level, "rows": sample.matched, "unplaced": count(&sample.unplaced)})
-}
 
 /// Opens a dataset, unless an interrupt ends the call.
 fn open(py: Python<'_>, path: PathBuf) -> PyResult<turbidite::Dataset> {
@@ -356,9 +297,10 @@ impl Dataset {
     /// Estimates the number of rows of a query from a level of detail, as JSON.
     #[pyo3(signature = (arguments, level, tell = None))]
     fn estimate(&self, py: Python<'_>, arguments: Arguments, level: u64, tell: Option<Py<PyAny>>) -> PyResult<String> {
-        let (query, level) = (arguments.query(py)?, level_of(py, level)?);
-        let found = self.run(py, tell, move |dataset| dataset.count_from_level(&query, level))?;
-        let answer = json!({"rows": count(&found.rows), "error": found.error, "sample": sample(&found.sample)});
+        let (query, source) = (arguments.query(py)?, Source::Level(level_of(py, level)?));
+        let found = self.run(py, tell, move |dataset| dataset.count_from(&query, source))?;
+        let sample = found.sample.as_ref().map(histogram::sample);
+        let answer = json!({"rows": bounded(&found.rows), "error": found.rows.error, "sample": sample});
         Ok(answer.to_string())
     }
 
@@ -396,67 +338,21 @@ impl Dataset {
         Ok(Cursor::new(cursor, watch, (self.corruption.clone(), opened)))
     }
 
-    /// A histogram of a column, as JSON.
+    /// A histogram of one column or of two.
     #[pyo3(signature = (arguments, tell = None))]
-    fn histogram(&self, py: Python<'_>, arguments: HistogramArguments, tell: Option<Py<PyAny>>) -> PyResult<String> {
-        let HistogramArguments { column, bins, range, log, filter, sides, periods, epochs, access, .. } = arguments;
-        let (exact, level) = (arguments.exact, arguments.level.map(|level| level_of(py, level)).transpose()?);
-        let summed = arguments.summed;
-        let bins = bins_of(bins, range, log);
-        let epochs = selection(epochs);
-        let work = move |dataset: &turbidite::Dataset| {
-            if filter.is_none() && sides.is_none() && access.is_none() && level.is_none() {
-                return dataset.histogram(&column, &bins, epochs, precision(exact));
-            }
-            let mut query = Query::new().epochs(epochs).restricted(filter, sides, periods);
-            if let Some(access) = access {
-                query = query.using(Use::named(&access));
-            }
-            match (level, exact) {
-                (Some(level), _) => match &summed {
-                    Some(summed) => dataset.histogram_sums_from_level(&query, &column, &bins, level, summed),
-                    None => dataset.histogram_from_level(&query, &column, &bins, level),
-                },
-                (None, true) => dataset.histogram_of(&query, &column, &bins),
-                (None, false) => dataset.histogram_bounds(&query, &column, &bins),
-            }
-        };
-        let found = self.run(py, tell, work)?;
-        let answer = json!({
-            "rows": count(&found.rows),
-            "nan": count(&found.nan),
-            "edges": found.edges.iter().map(|edge| number(*edge)).collect::<Vec<_>>(),
-            "bins": found.bins.iter().map(count).collect::<Vec<_>>(),
-            "below": count(&found.below),
-            "above": count(&found.above),
-            "negative_infinity": count(&found.negative_infinity),
-            "positive_infinity": count(&found.positive_infinity),
-            "errors": found.errors.as_ref().map(|errors| &errors.bins),
-            "sample": found.errors.as_ref().map(|errors| sample(&errors.sample)),
-            "sums": found.sums.as_ref().map(sums),
-        });
-        Ok(answer.to_string())
-    }
-
-    /// A two-dimensional histogram.
-    #[pyo3(signature = (arguments, tell = None))]
-    fn phase_space(
-        &self,
-        py: Python<'_>,
-        arguments: PhaseSpaceArguments,
-        tell: Option<Py<PyAny>>,
-    ) -> PyResult<Counted> {
-        self.run(py, tell, move |dataset| arguments.count(dataset))
+    fn histogram(&self, py: Python<'_>, arguments: HistogramArguments, tell: Option<Py<PyAny>>) -> PyResult<Counted> {
+        let request = arguments.request(py)?;
+        self.run(py, tell, move |dataset| histogram::count(dataset, &request))
     }
 
     /// The row groups of an epoch, as JSON.
     fn row_groups(&self, py: Python<'_>, epoch: u64) -> PyResult<String> {
-        self.run(py, None, move |dataset| counting::row_groups(dataset, epoch))
+        self.run(py, None, move |dataset| clustering::row_groups(dataset, epoch))
     }
 
     /// The row groups that queries for one key touch, at some percentiles of the keys, as JSON.
     fn key_profile(&self, py: Python<'_>, epoch: u64, percentiles: Vec<f64>) -> PyResult<String> {
-        self.run(py, None, move |dataset| counting::key_profile(dataset, epoch, &percentiles))
+        self.run(py, None, move |dataset| clustering::key_profile(dataset, epoch, &percentiles))
     }
 
     /// Quantiles of a column, as JSON.
@@ -470,16 +366,15 @@ impl Dataset {
         exact: bool,
         tell: Option<Py<PyAny>>,
     ) -> PyResult<String> {
-        let work = move |dataset: &turbidite::Dataset| {
-            dataset.quantiles(&column, &shares, selection(epochs), precision(exact))
-        };
-        let found = self.run(py, tell, work)?;
+        let source = if exact { Source::Exact } else { Source::Bounds };
+        let query = Query::new().epochs(selection(epochs));
+        let found = self.run(py, tell, move |dataset| dataset.quantiles(&query, &column, &shares, source))?;
         let each = found.quantiles.iter().map(|one| {
             json!({
                 "share": one.share,
-                "least": number(one.least),
-                "estimate": number(one.estimate),
-                "most": number(one.most),
+                "least": number(one.value.least),
+                "estimate": number(one.value.estimate),
+                "most": number(one.value.most),
             })
         });
         Ok(json!({"rows": found.rows, "nan": found.nan, "quantiles": each.collect::<Vec<_>>()}).to_string())
@@ -500,18 +395,14 @@ impl Dataset {
                 listed(ids).into_iter().map(|ids| TrackRequest::of_ids(ids, id.clone())).collect()
             }
         };
-        let of_all = |mut request: TrackRequest| {
-            request = request.epochs(selection(epochs.clone()));
-            if let Some(columns) = &columns {
-                request = request.columns(columns);
-            }
-            match threads {
-                Some(threads) => request.threads(threads),
-                None => request,
-            }
-        };
-        let requests: Vec<TrackRequest> = requests.into_iter().map(of_all).collect();
-        let tracks = self.run(py, tell, move |dataset| ManyTracks::start(dataset.clone(), requests, limit))?;
+        let mut rows = Query::new().epochs(selection(epochs));
+        if let Some(columns) = columns {
+            rows = rows.columns(columns);
+        }
+        if let Some(threads) = threads {
+            rows = rows.threads(threads);
+        }
+        let tracks = self.run(py, tell, move |dataset| ManyTracks::start(dataset.clone(), requests, rows, limit))?;
         Ok(Stream::new(Batches::Tracks(Box::new(tracks)), Watch::new(None)))
     }
 }

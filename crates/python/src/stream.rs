@@ -10,7 +10,7 @@ use arrow_schema::{ArrowError, Field, SchemaRef};
 use pyo3::exceptions::PyRuntimeWarning;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
-use turbidite::query::{QueryProgress, QueryStream, TrackRequest, Tracks};
+use turbidite::query::{Query, QueryProgress, QueryStream, TrackRequest, Tracks};
 use turbidite::{Dataset, Error};
 
 use crate::batch::{Batch, type_string};
@@ -57,17 +57,23 @@ pub(crate) struct ManyTracks {
     dataset: Dataset,
     tracks: Tracks,
     requests: std::vec::IntoIter<TrackRequest>,
+    rows: Query,
     /// Number of rows that the limit still allows.
     open: u64,
 }
 
 impl ManyTracks {
     /// Starts the first request, of which there is one at least.
-    pub(crate) fn start(dataset: Dataset, requests: Vec<TrackRequest>, limit: Option<u64>) -> Result<Self, Error> {
+    pub(crate) fn start(
+        dataset: Dataset,
+        requests: Vec<TrackRequest>,
+        rows: Query,
+        limit: Option<u64>,
+    ) -> Result<Self, Error> {
         let (mut requests, open) = (requests.into_iter(), limit.unwrap_or(u64::MAX));
         let first = requests.next().unwrap_or_else(|| unreachable!("there is a request"));
-        let tracks = dataset.tracks(&first.limit(open), &|_| ())?;
-        Ok(Self { dataset, tracks, requests, open })
+        let tracks = dataset.tracks(&first.rows(rows.clone().limit(open)), &|_| ())?;
+        Ok(Self { dataset, tracks, requests, rows, open })
     }
 
     fn advance(&mut self) -> Option<Result<RecordBatch, Error>> {
@@ -77,7 +83,7 @@ impl ManyTracks {
                 return Some(batch);
             }
             let request = self.requests.next().filter(|_| self.open > 0)?;
-            match self.dataset.tracks(&request.limit(self.open), &|_| ()) {
+            match self.dataset.tracks(&request.rows(self.rows.clone().limit(self.open)), &|_| ()) {
                 Ok(tracks) => self.tracks = tracks,
                 Err(error) => return Some(Err(error)),
             }

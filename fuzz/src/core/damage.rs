@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::DataType;
-use turbidite::query::{Bins, Dataset, Precision, Query, TrackRequest};
+use turbidite::query::{Bins, Dataset, HistogramRequest, Query, Source, TrackRequest};
 use turbidite::storage::Storage;
 use turbidite::store::{DatasetPaths, EpochRange, VerifyOptions, VerifyReport, salvage, verify_on};
 use turbidite::{Error, ErrorClass};
@@ -64,15 +64,16 @@ fn ask(dataset: &Dataset, question: (u64, u64, &str, bool), check: bool) -> Answ
 /// Runs the queries that need only statistics, and those that track particles.
 fn ask_aside(dataset: &Dataset, check: bool) -> Answer {
     let bins = Bins::new(7);
-    let histogram = dataset.histogram("energy", &bins, EpochRange::ALL, Precision::Bounded)?;
-    let exact = dataset.histogram("a", &bins, EpochRange::ALL, Precision::Exact)?;
+    let all = || Query::new().epochs(EpochRange::ALL);
+    let histogram = dataset.histogram(&HistogramRequest::new(all(), "energy", bins).source(Source::Bounds))?;
+    let exact = dataset.histogram(&HistogramRequest::new(all(), "a", bins))?;
     let shares = [0.0, 0.3, 1.0];
-    let quantiles = dataset.quantiles("energy", &shares, EpochRange::ALL, Precision::Exact)?;
+    let quantiles = dataset.quantiles(&all(), "energy", &shares, Source::Exact)?;
     let explained = dataset.explain(&Query::new().filter("energy > 1.5"))?;
     let profile = dataset.key_profile(1)?;
-    let request = TrackRequest::new("energy > 0.9", 2, "id").threads(1).check(check);
+    let request = TrackRequest::new("energy > 0.9", 2, "id").rows(Query::new().threads(1).check(check));
     let tracks = values(dataset.tracks(&request, &|_| ())?)?;
-    let stated = (histogram.bins, exact.bins, quantiles.quantiles, explained.epochs.len(), profile.rows);
+    let stated = (histogram.rows, exact.rows, quantiles.quantiles, explained.epochs.len(), profile.rows);
     Ok([format!("{stated:?}").into_bytes(), tracks].concat())
 }
 

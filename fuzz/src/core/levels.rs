@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use arrow_array::RecordBatch;
 use turbidite::format::EpochManifest;
-use turbidite::query::{Bins, CursorRequest, Dataset, Query, Step};
+use turbidite::query::{Bins, CursorRequest, Dataset, HistogramRequest, Query, Source, Step};
 use turbidite::storage::Storage;
 use turbidite::store::{DatasetPaths, VerifyOptions, salvage, verify_on};
 use turbidite::{Error, Value};
@@ -111,14 +111,15 @@ fn wrapped() -> Query {
 }
 
 fn count(dataset: &Dataset, check: bool, level: u8) -> Answer {
-    let found = dataset.count_from_level(&wrapped().check(check), level)?;
-    Ok(format!("{:?} {} {:?}", found.rows, found.error, found.sample).into_bytes())
+    let found = dataset.count_from(&wrapped().check(check), Source::Level(level))?;
+    Ok(format!("{:?} {:?}", found.rows, found.sample).into_bytes())
 }
 
 fn sums(dataset: &Dataset, check: bool, level: u8) -> Answer {
     let bins = Bins { range: Some((Value::Int(0), Value::Int(8))), ..Bins::new(5) };
-    let found = dataset.histogram_sums_from_level(&wrapped().check(check), "x", &bins, level, "w")?;
-    Ok(format!("{:?} {:?} {:?}", found.bins, found.errors, found.sums).into_bytes())
+    let request = HistogramRequest::new(wrapped().check(check), "x", bins).source(Source::Level(level));
+    let found = dataset.histogram(&request.weights("w"))?;
+    Ok(format!("{:?} {:?}", found.rows, found.sums).into_bytes())
 }
 
 /// Returns the rows of a cursor's steps, and what they stand for.

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use serde::Serialize;
 use turbidite::Value;
-use turbidite::query::{Bounded, Dataset, QueryMetrics};
+use turbidite::query::{Dataset, QueryMetrics};
 
 use crate::failure::{Failure, complain, on_stdout};
 use crate::text;
@@ -87,40 +87,6 @@ pub(super) fn edge_text(edge: Value) -> String {
     match edge {
         Value::Int(integer) => integer.to_string(),
         Value::Float(float) => text::number(float, 5),
-    }
-}
-
-/// Returns `12`, or `about 12 (3 to 40)` if only bounds are known.
-pub(super) fn bounded(rows: Bounded) -> String {
-    match rows.is_exact() {
-        true => text::count(rows.estimate),
-        false => {
-            format!("about {} ({} to {})", text::count(rows.estimate), text::count(rows.least), text::count(rows.most))
-        }
-    }
-}
-
-/// Returns `12 rows`, or `about 12 (3 to 40) rows` if only bounds are known.
-pub(super) fn rows_in_words(rows: Bounded) -> String {
-    match rows.is_exact() {
-        true => text::counted(rows.estimate, "row", "rows"),
-        false => format!("{} rows", bounded(rows)),
-    }
-}
-
-/// Returns what is said of a histogram without bins, outside of which at most some rows are.
-pub(super) fn without_bins(finite_most: u64) -> &'static str {
-    match finite_most {
-        0 => "no finite values",
-        _ => "the manifests state no finite values; --exact finds them",
-    }
-}
-
-/// Returns where the counts come from.
-pub(super) fn source_in_words(is_exact: bool) -> &'static str {
-    match is_exact {
-        true => "counted",
-        false => "estimated from manifests and bitmap indexes",
     }
 }
 

@@ -2,34 +2,28 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
-use serde_json::json;
+use clap::{ArgGroup, Args};
 use turbidite::Value;
-use turbidite::query::{BinScale, Bins, Bounded, Dataset, Histogram, Precision, Query, Use};
+use turbidite::query::{BinScale, Bins, Dataset, HistogramRequest, Query, Source, Use};
 use turbidite::store::EpochSet;
 
-use super::answers::{
-    aligned, bounded, edge_text, json_number, report_ignored, rows_in_words, say, say_json, source_in_words,
-    without_bins,
-};
-use super::bar::bar;
+use super::answers::{report_ignored, say, say_json};
 use super::boxes::{self, BoxOptions};
 use super::epochs::{of_epochs, selection};
-use super::hist_level;
-use super::hist_sums;
-use super::pairs::Pairs;
+use super::histograms;
 use crate::failure::Failure;
-use crate::text;
 
 /// Show a histogram of a column, or of two
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("read").args(["exact", "level"]))]
 #[command(after_help = "\
 Bounds come from manifests and bitmap indexes alone; --exact reads what they leave undecided. See docs/cli.md.
 
   turbidite hist particles --column energy --log
   turbidite hist particles --column ux --bins 40 --range -5..5 --epoch 4000 --exact
   turbidite hist particles --column ux --box 0:10,-5:5,: --level 2
-  turbidite hist particles --column x --level 2 --sum energy
+  turbidite hist particles --column x --level 2 --weights energy
+  turbidite hist particles --column energy --log --exact --weights weighting
   turbidite hist particles --column ux --by uy --bins 64 --range -1.6..1.6 --by-range -1.6..1.6")]
 pub(crate) struct Hist {
     /// The dataset
@@ -70,11 +64,11 @@ pub(crate) struct Hist {
     #[arg(long)]
     exact: bool,
     /// Estimate from the rows of this level of detail and above, one in 8^K
-    #[arg(long, value_name = "K", conflicts_with_all = ["by", "exact", "access"])]
+    #[arg(long, value_name = "K", conflicts_with = "access")]
     level: Option<u8>,
-    /// With --level, also estimate the sum of this column in each bin
-    #[arg(long, value_name = "NAME", requires = "level")]
-    sum: Option<String>,
+    /// With --exact or --level, also sum this column in each bin
+    #[arg(long, value_name = "NAME", requires = "read")]
+    weights: Option<String>,
     /// Use the index NAME, or 'scan' without any [default: whatever reads least]
     #[arg(long = "use", value_name = "NAME")]
     access: Option<String>,
@@ -100,44 +94,29 @@ impl std::str::FromStr for ValueRange {
 impl Hist {
     pub(crate) fn run(&self, as_json: bool) -> Result<(), Failure> {
         let dataset = Dataset::open(&self.dataset)?;
-        let column = self.column.as_deref().unwrap_or(&dataset.schema().key().name);
-        let bins = bins_of(self.bins, self.range, self.log);
-        let wrong = |error| boxes::wrong(error, "--where", self.filter.as_deref());
-        if let Some(by) = &self.by {
-            let others = bins_of(self.by_bins.unwrap_or(self.bins), self.by_range, self.by_log);
-            let (x, y) = ((column, &bins), (by.as_str(), &others));
-            let pairs = match self.exact {
-                true => Pairs::of_counts(dataset.histogram_2d(&self.query(), x, y, None).map_err(wrong)?),
-                false => Pairs::of_bounds(dataset.histogram_2d_bounds(&self.query(), x, y).map_err(wrong)?),
-            };
-            if as_json {
-                return say_json(&pairs.document());
-            }
-            report_ignored(&dataset, &pairs.metrics);
-            return say(&pairs.in_words(&dataset, &of_epochs(pairs.epochs, self.epoch.as_ref())));
-        }
-        let is_selected = self.is_selected() || self.access.is_some();
-        let histogram = match (self.level, is_selected, self.exact) {
-            (Some(level), ..) => match &self.sum {
-                Some(sum) => dataset.histogram_sums_from_level(&self.query(), column, &bins, level, sum),
-                None => dataset.histogram_from_level(&self.query(), column, &bins, level),
-            }
-            .map_err(wrong)?,
-            (None, true, true) => dataset.histogram_of(&self.query(), column, &bins).map_err(wrong)?,
-            (None, true, false) => dataset.histogram_bounds(&self.query(), column, &bins).map_err(wrong)?,
-            (None, false, _) => {
-                let precision = if self.exact { Precision::Exact } else { Precision::Bounded };
-                dataset.histogram(column, &bins, selection(self.epoch.as_ref()), precision)?
-            }
-        };
+        let found = dataset.histogram(&self.request(&dataset));
+        let histogram = found.map_err(|error| boxes::wrong(error, "--where", self.filter.as_deref()))?;
         if as_json {
-            return say_json(&match &histogram.errors {
-                Some(errors) => hist_level::document(&histogram, errors),
-                None => self.document(&histogram),
-            });
+            return say_json(&histograms::document(&histogram, !self.is_selected()));
         }
         report_ignored(&dataset, &histogram.metrics);
-        say(&self.in_words(&dataset, &histogram))
+        say(&histograms::in_words(&histogram, &dataset, &of_epochs(histogram.epochs, self.epoch.as_ref())))
+    }
+
+    fn request(&self, dataset: &Dataset) -> HistogramRequest {
+        let column = self.column.as_deref().unwrap_or(&dataset.schema().key().name);
+        let mut request = HistogramRequest::new(self.query(), column, bins_of(self.bins, self.range, self.log));
+        if let Some(by) = &self.by {
+            request = request.by(by, bins_of(self.by_bins.unwrap_or(self.bins), self.by_range, self.by_log));
+        }
+        if let Some(weights) = &self.weights {
+            request = request.weights(weights);
+        }
+        request.source(match self.level {
+            Some(level) => Source::Level(level),
+            None if self.exact => Source::Exact,
+            None => Source::Bounds,
+        })
     }
 
     /// Returns whether rows are selected.
@@ -156,131 +135,6 @@ impl Hist {
         }
         query
     }
-
-    fn document(&self, histogram: &Histogram) -> serde_json::Value {
-        let bins: Vec<serde_json::Value> = histogram
-            .edges
-            .windows(2)
-            .zip(&histogram.bins)
-            .map(|(edges, rows)| {
-                json!({
-                    "from": json_number(edges[0]), "to": json_number(edges[1]),
-                    "least": rows.least, "estimate": rows.estimate, "most": rows.most,
-                })
-            })
-            .collect();
-        json!({
-            "column": histogram.column,
-            "epochs": histogram.epochs,
-            "exact": self.exact,
-            "rows": self.stated(histogram.rows),
-            "nan": self.stated(histogram.nan),
-            "negative_infinity": histogram.negative_infinity,
-            "below": histogram.below,
-            "bins": bins,
-            "above": histogram.above,
-            "positive_infinity": histogram.positive_infinity,
-            "cost": histogram.metrics,
-        })
-    }
-
-    /// Returns a count that is known unless rows are selected without being counted.
-    fn stated(&self, rows: Bounded) -> serde_json::Value {
-        if self.exact || !self.is_selected() { json!(rows.estimate) } else { json!(rows) }
-    }
-
-    fn in_words(&self, dataset: &Dataset, histogram: &Histogram) -> String {
-        let stated = dataset.schema().columns().iter().find(|column| column.name == histogram.column);
-        let unit = stated.and_then(|column| column.unit.as_ref()).map(|unit| format!(" ({unit})")).unwrap_or_default();
-        let (rows, source) = match &histogram.errors {
-            Some(errors) => hist_level::headline(histogram.rows, errors),
-            None if self.exact => (rows_in_words(histogram.rows), source_in_words(true).to_owned()),
-            None => {
-                let source = source_in_words(false);
-                (rows_in_words(histogram.rows), format!("{source}; 'least' and 'most' are guaranteed bounds"))
-            }
-        };
-        let epochs = of_epochs(histogram.epochs, self.epoch.as_ref());
-        let sum = histogram.sums.as_ref().map(|sums| format!(", {}", hist_sums::headline(sums))).unwrap_or_default();
-        let mut lines = vec![format!("{}{unit} {epochs}: {rows}{sum}, {source}", histogram.column)];
-        lines.push(String::new());
-        let is_empty = histogram.bins.is_empty();
-        lines.push(if is_empty { without_bins(histogram.below.most).to_owned() } else { self.bars(histogram) });
-        let mut stated = match &histogram.errors {
-            Some(errors) => hist_level::apart(histogram, errors),
-            None => apart(histogram),
-        };
-        stated.extend(histogram.sums.iter().flat_map(hist_sums::apart));
-        if !stated.is_empty() {
-            lines.push(String::new());
-            lines.push(stated.join("; "));
-        }
-        lines.join("\n")
-    }
-
-    fn bars(&self, histogram: &Histogram) -> String {
-        let is_integer = matches!(histogram.edges.first(), Some(Value::Int(_)));
-        let errors = histogram.errors.as_ref().map(|errors| &errors.bins);
-        let counted = if self.exact { "rows" } else { "about" };
-        let mut names = vec!["from", if is_integer { "to" } else { "below" }, counted];
-        names.extend(match (errors, self.exact) {
-            (Some(_), _) => &["error"][..],
-            (None, true) => &[],
-            (None, false) => &["least", "most"],
-        });
-        let mut rows = vec![names.into_iter().map(str::to_owned).collect::<Vec<_>>()];
-        rows[0].extend(histogram.sums.iter().flat_map(hist_sums::heads));
-        let last = histogram.bins.len().saturating_sub(1);
-        for (number, (edges, bin)) in histogram.edges.windows(2).zip(&histogram.bins).enumerate() {
-            let to = match edges[1] {
-                Value::Int(edge) if number < last => Value::Int(edge - 1),
-                other => other,
-            };
-            let mut row = vec![edge_text(edges[0]), edge_text(to), text::count(bin.estimate)];
-            match errors.map(|errors| errors[number]) {
-                Some(error) => row.push(text::count(error.ceil() as u64)),
-                None if self.exact => {}
-                None => row.extend([text::count(bin.least), text::count(bin.most)]),
-            }
-            row.extend(histogram.sums.iter().flat_map(|sums| hist_sums::cells(&sums.bins[number])));
-            rows.push(row);
-        }
-        let widest = rows.iter().map(|row| row[0].chars().count()).max().unwrap_or(0);
-        for row in &mut rows {
-            row[0] = format!("{:>widest$}", row[0]);
-        }
-        let bars = drawn(histogram);
-        let lines = aligned(&rows);
-        let paired = lines.lines().zip([String::new()].into_iter().chain(bars));
-        paired.map(|(line, bar)| format!("{line}  {bar}").trim_end().to_owned()).collect::<Vec<_>>().join("\n")
-    }
-}
-
-/// Returns the bars of the sums if there are any, or of the rows.
-fn drawn(histogram: &Histogram) -> Vec<String> {
-    if let Some(sums) = &histogram.sums {
-        return hist_sums::bars(sums);
-    }
-    let errors = histogram.errors.as_ref().map(|errors| &errors.bins);
-    let longest = histogram.bins.iter().map(|bin| bin.estimate).max().unwrap_or(0);
-    let one = |(number, rows): (usize, &Bounded)| match errors.map(|errors| errors[number]) {
-        Some(error) => bar(Bounded { most: rows.estimate.saturating_add(error.ceil() as u64), ..*rows }, longest),
-        None => bar(*rows, longest),
-    };
-    histogram.bins.iter().enumerate().map(one).collect()
-}
-
-/// Returns the rows that are in no bin, in words.
-fn apart(histogram: &Histogram) -> Vec<String> {
-    let apart = [
-        ("NaN", histogram.nan),
-        ("-inf", histogram.negative_infinity),
-        ("below the range", histogram.below),
-        ("above the range", histogram.above),
-        ("inf", histogram.positive_infinity),
-    ];
-    let present = apart.into_iter().filter(|(_, rows)| rows.most > 0);
-    present.map(|(name, rows)| format!("{name}: {}", bounded(rows))).collect()
 }
 
 fn bins_of(count: usize, range: Option<ValueRange>, is_log: bool) -> Bins {

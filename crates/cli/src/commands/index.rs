@@ -45,7 +45,7 @@ struct Add {
     /// The index to build, see below
     #[arg(value_name = "INDEX")]
     definition: String,
-    /// Levels of detail of space:X,Y[,Z], 1 to 6, each an eighth of the one below [default: 3]
+    /// Levels of detail of space:X,Y,…, 1 to 6, each an eighth of the one below [default: 3]
     #[arg(long, value_name = "N")]
     levels: Option<u8>,
     /// Epochs, such as 200, 0..4000, 0..4000..100, 500,700, last or -2 [default: all]

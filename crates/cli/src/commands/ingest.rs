@@ -52,7 +52,7 @@ pub(crate) struct Ingest {
     /// The dataset: created, or extended if it has the same columns and key
     #[arg(long, value_name = "DATASET")]
     out: PathBuf,
-    /// The cluster key: COLUMN for ranges of it, hash:COLUMN for lookups by id, space:X,Y[,Z] for boxes
+    /// The cluster key: COLUMN for ranges of it, hash:COLUMN for lookups by id, space:X,Y,… for boxes
     #[arg(long, required_unless_present = "layout")]
     key: Option<String>,
     /// A column to compute, with its type or as f32 (may be repeated)

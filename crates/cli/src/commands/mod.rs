@@ -4,9 +4,9 @@
 //! Shared modules: `answers` prints results, `epochs` chooses epochs, and `epoch_statistics` derives statistics from
 //! manifests. `feed`, `series` and `job` append records for `ingest` and `simulate`, `level_count` is an option of the
 //! former, `ingest_report` its report, and `follow` its work on a running simulation with `file_watch`. `trajectories`
-//! prints those that `tracks` and `get` find, `pairs` histograms of two columns, `hist_level` estimates from levels of
-//! detail, `hist_sums` those of sums, and `bar` a bar. `batch` implements `query --batch`, `sample` its `--quality` and
-//! `--rows`, and `spooled` implements `salvage --spool`.
+//! prints those that `tracks` and `get` find, `histograms` histograms, with `estimates` (numbers), `pairs` (pictures of
+//! two columns) and `bar`. `batch` implements `query --batch`, `sample` its `--quality` and `--rows`, and `spooled`
+//! implements `salvage --spool`.
 
 mod answers;
 mod bar;
@@ -17,13 +17,13 @@ pub(crate) mod compact;
 pub(crate) mod completions;
 pub(crate) mod epoch_statistics;
 mod epochs;
+mod estimates;
 mod feed;
 mod file_watch;
 pub(crate) mod follow;
 pub(crate) mod get;
 pub(crate) mod hist;
-mod hist_level;
-mod hist_sums;
+mod histograms;
 pub(crate) mod index;
 pub(crate) mod ingest;
 mod ingest_report;

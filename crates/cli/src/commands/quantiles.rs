@@ -4,12 +4,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
-use turbidite::query::{Dataset, Precision, Quantiles};
+use turbidite::query::{Dataset, Quantiles, Query, Source};
 use turbidite::store::EpochSet;
 use turbidite::{DataType, Value};
 
 use super::answers::{aligned, json_number, say, say_json};
 use super::epochs::{of_epochs, selection};
+use super::estimates::source_name;
 use crate::failure::Failure;
 use crate::text;
 
@@ -36,8 +37,9 @@ impl QuantilesCommand {
     pub(crate) fn run(&self, as_json: bool) -> Result<(), Failure> {
         let dataset = Dataset::open(&self.dataset)?;
         let column = self.column.as_deref().unwrap_or(&dataset.schema().key().name);
-        let precision = if self.exact { Precision::Exact } else { Precision::Bounded };
-        let found = dataset.quantiles(column, &self.at, selection(self.epoch.as_ref()), precision)?;
+        let source = if self.exact { Source::Exact } else { Source::Bounds };
+        let query = Query::new().epochs(selection(self.epoch.as_ref()));
+        let found = dataset.quantiles(&query, column, &self.at, source)?;
         if as_json { say_json(&self.document(&found)) } else { say(&self.in_words(&dataset, &found)) }
     }
 
@@ -47,14 +49,15 @@ impl QuantilesCommand {
             .iter()
             .map(|quantile| {
                 json!({
-                    "share": quantile.share, "position": quantile.position, "least": json_number(quantile.least),
-                    "estimate": json_number(quantile.estimate), "most": json_number(quantile.most),
+                    "share": quantile.share, "position": quantile.position, "least": json_number(quantile.value.least),
+                    "estimate": json_number(quantile.value.estimate), "most": json_number(quantile.value.most),
                 })
             })
             .collect();
         json!({
             "column": found.column,
             "epochs": found.epochs,
+            "source": source_name(found.source),
             "exact": self.exact,
             "rows": found.rows,
             "nan": found.nan,
@@ -95,9 +98,9 @@ impl QuantilesCommand {
         let names = if self.exact { vec!["share", "value"] } else { vec!["share", "about", "at least", "at most"] };
         let mut rows = vec![names.into_iter().map(str::to_owned).collect::<Vec<_>>()];
         for quantile in &found.quantiles {
-            let mut row = vec![quantile.share.to_string(), value(quantile.estimate)];
+            let mut row = vec![quantile.share.to_string(), value(quantile.value.estimate)];
             if !self.exact {
-                row.extend([value(quantile.least), value(quantile.most)]);
+                row.extend([value(quantile.value.least), value(quantile.value.most)]);
             }
             rows.push(row);
         }

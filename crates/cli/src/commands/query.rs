@@ -10,14 +10,14 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::json;
 use turbidite::Error;
-use turbidite::query::{Dataset, Query, QueryMetrics, QueryProgress, Use};
+use turbidite::query::{Dataset, Query, QueryMetrics, QueryProgress, Source, Use};
 use turbidite::store::EpochSet;
 
 use super::answers::{report_ignored, report_unlisted, say, say_json, to_json};
 use super::batch;
 use super::boxes::{self, BoxOptions};
 use super::epochs::selection;
-use super::hist_level;
+use super::estimates;
 use super::sample::{SampleOptions, Sampled, WeightColumn};
 use crate::failure::{Failure, complain};
 use crate::output::{FileFormat, RowWriter, TextFormat};
@@ -175,41 +175,28 @@ impl QueryCommand {
 
     fn count(&self, dataset: &Dataset, query: &Query, as_json: bool) -> Result<(), Failure> {
         let begun = Instant::now();
-        if self.bounds {
-            let bounds = dataset.count_bounds(query).map_err(|error| self.wrong(error))?;
-            if as_json {
-                let answer = self.answer(dataset, bounds.most, begun, bounds.metrics)?;
-                return say_json(&json!({"least": bounds.least, "most": bounds.most, "cost": answer}));
-            }
-            report_ignored(dataset, &bounds.metrics);
-            return say(&match bounds.least == bounds.most {
-                true => bounds.most.to_string(),
-                false => format!("{} to {}", bounds.least, bounds.most),
-            });
-        }
-        if let Some(level) = self.level {
-            let found = dataset.count_from_level(query, level).map_err(|error| self.wrong(error))?;
-            let answer = || self.answer(dataset, found.rows.estimate, begun, found.metrics);
-            if as_json {
-                let mut document = hist_level::count_document(&found);
-                document["cost"] = json!(answer()?);
-                return say_json(&document);
-            }
-            let (rows, left_out) = hist_level::count_in_words(&found);
-            say(&rows)?;
-            left_out.iter().for_each(|words| complain(words));
-            report_ignored(dataset, &found.metrics);
-            return if self.tells() { answer().map(|answer| self.tell(&answer)) } else { Ok(()) };
-        }
-        let (rows, metrics) = dataset.count(query).map_err(|error| self.wrong(error))?;
+        let source = match self.level {
+            Some(level) => Source::Level(level),
+            None if self.bounds => Source::Bounds,
+            None => Source::Exact,
+        };
+        let found = dataset.count_from(query, source).map_err(|error| self.wrong(error))?;
+        let rows = if self.bounds { found.rows.most } else { found.rows.estimate };
+        let answer = || self.answer(dataset, rows, begun, found.metrics);
         if as_json {
-            let answer = self.answer(dataset, rows, begun, metrics)?;
-            return say_json(&json!({"count": rows, "cost": answer}));
+            let mut document = match source {
+                Source::Exact => json!({"count": rows}),
+                _ => estimates::count_json(&found),
+            };
+            document["cost"] = json!(answer()?);
+            return say_json(&document);
         }
-        say(&rows.to_string())?;
-        report_ignored(dataset, &metrics);
+        let (rows, left_out) = estimates::count_in_words(&found);
+        say(&rows)?;
+        left_out.iter().for_each(|words| complain(words));
+        report_ignored(dataset, &found.metrics);
         if self.tells() {
-            self.tell(&self.answer(dataset, rows, begun, metrics)?);
+            self.tell(&answer()?);
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
-use turbidite::query::{Dataset, ParticleId, TrackMetrics, TrackProgress, TrackRequest, Use};
+use turbidite::query::{Dataset, ParticleId, Query, TrackMetrics, TrackProgress, TrackRequest, Use};
 use turbidite::store::EpochSet;
 use turbidite::{DataType, Schema};
 
@@ -129,22 +129,23 @@ impl TrajectoryOptions {
 
     /// Adds the options to a request.
     fn with_options(&self, request: TrackRequest) -> TrackRequest {
-        let mut request = request.check(!self.no_check);
+        let mut rows = Query::new().check(!self.no_check);
         if let Some(epochs) = &self.epoch {
-            request = request.epochs(epochs.clone());
+            rows = rows.epochs(epochs.clone());
         }
         if let Some(columns) = &self.columns {
-            request = request.columns(columns.iter().map(|name| name.trim()));
+            rows = rows.columns(columns.iter().map(|name| name.trim()));
         }
         if let Some(limit) = self.limit {
-            request = request.limit(limit);
+            rows = rows.limit(limit);
         }
         if let Some(access) = &self.access {
-            request = request.using(Use::named(access));
+            rows = rows.using(Use::named(access));
         }
         if let Some(threads) = self.threads {
-            request = request.threads(threads);
+            rows = rows.threads(threads);
         }
+        let request = request.rows(rows);
         // Scratch files are created in the output's folder, which must have room for the output anyway.
         match self.output.as_ref().and_then(|path| path.parent()) {
             Some(folder) if folder == Path::new("") => request.scratch_folder("."),

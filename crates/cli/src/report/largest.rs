@@ -1,7 +1,6 @@
 //! Finds a predicate that selects about the largest 1 % of an epoch's keys, and estimates the number of selected rows.
 
-use turbidite::query::{Bins, Bounded, Dataset, Histogram, Precision};
-use turbidite::store::EpochRange;
+use turbidite::query::{Bins, Dataset, Estimate, Histogram, HistogramRequest, Query, Source, Unbinned};
 use turbidite::{DataType, Value};
 
 use crate::failure::Failure;
@@ -27,7 +26,7 @@ pub(super) struct Largest {
     pub(super) literal: String,
     /// Whether rows equal to the bound are selected. Many rows may be equal to the bound, and few above it.
     is_included: bool,
-    selected: Bounded,
+    selected: Estimate<u64>,
     /// Number of rows whose key is a number.
     rows: u64,
 }
@@ -36,15 +35,16 @@ impl Largest {
     /// Determines the bound for one epoch. Returns `None` if the quantile is infinite or there are no keys.
     pub(super) fn of(dataset: &Dataset, epoch: u64) -> Result<Option<Self>, Failure> {
         let key = dataset.schema().key();
-        let found = dataset.quantiles(&key.name, &[1.0 - SHARE], EpochRange::one(epoch), Precision::Bounded)?;
-        let Some(quantile) = found.quantiles.first().filter(|quantile| quantile.estimate.as_f64().is_finite()) else {
-            return Ok(None);
-        };
+        let query = Query::new().epochs(epoch);
+        let found = dataset.quantiles(&query, &key.name, &[1.0 - SHARE], Source::Bounds)?;
+        let quantile = found.quantiles.first().map(|quantile| quantile.value.estimate);
+        let Some(quantile) = quantile.filter(|quantile| quantile.as_f64().is_finite()) else { return Ok(None) };
         let rows = found.rows.saturating_sub(found.nan);
         let mut best: Option<(f64, Self)> = None;
-        for (literal, value) in literals(quantile.estimate, key.data_type) {
+        for (literal, value) in literals(quantile, key.data_type) {
             let bins = Bins { range: Some((value, value)), ..Bins::new(1) };
-            let stated = dataset.histogram(&key.name, &bins, EpochRange::one(epoch), Precision::Bounded)?;
+            let request = HistogramRequest::new(query.clone(), &key.name, bins).source(Source::Bounds);
+            let stated = dataset.histogram(&request)?;
             for is_included in [false, true] {
                 let selected = beyond(&stated, is_included);
                 let error = (text::share(selected.estimate, rows) - SHARE).abs();
@@ -66,7 +66,7 @@ impl Largest {
 
     /// Returns a heading with the selection and the number of rows.
     pub(super) fn heading(&self) -> String {
-        let Bounded { least, estimate, most } = self.selected;
+        let Estimate { least, estimate, most, .. } = self.selected;
         let is_close = (text::share(estimate, self.rows) - SHARE).abs() <= CLOSE;
         let what = if is_close { "About the top 1 % of keys" } else { "The top keys" };
         let rows = match least == most {
@@ -83,11 +83,10 @@ impl Largest {
 }
 
 /// Returns the number of rows above a histogram's only edge, with or without the rows at the edge.
-fn beyond(stated: &Histogram, is_included: bool) -> Bounded {
-    let at = stated.bins.first().copied().filter(|_| is_included).unwrap_or_default();
-    let parts = [stated.above, stated.positive_infinity, at];
-    let sum = |of: fn(&Bounded) -> u64| parts.iter().map(of).fold(0, u64::saturating_add);
-    Bounded { least: sum(|one| one.least), estimate: sum(|one| one.estimate), most: sum(|one| one.most) }
+fn beyond(stated: &Histogram, is_included: bool) -> Estimate<u64> {
+    let rows = &stated.rows;
+    let at = rows.bins.iter().next().filter(|_| is_included).unwrap_or_default();
+    rows.at(Unbinned::Above).plus(rows.at(Unbinned::PositiveInfinity)).plus(at)
 }
 
 /// Returns literals of a value with increasing numbers of digits, each with the value that it has in the column's type.
@@ -127,7 +126,7 @@ mod tests {
     #[test]
     fn headings_call_one_in_a_hundred_only_what_is() {
         let heading = |least, estimate, most| {
-            let selected = Bounded { least, estimate, most };
+            let selected = Estimate::within(least, estimate, most);
             Largest { epoch: 5, literal: "1".to_owned(), is_included: false, selected, rows: 10_000 }.heading()
         };
         assert_eq!(heading(80, 101, 130), "About the top 1 % of keys of epoch 5: about 101 rows (between 80 and 130)");

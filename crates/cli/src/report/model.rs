@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use turbidite::format::{EpochStatistics, FORMAT_VERSION};
-use turbidite::query::{BinScale, Bins, Dataset, Precision, ProfilePoint};
-use turbidite::store::EpochRange;
+use turbidite::query::{BinScale, Bins, Dataset, HistogramRequest, ProfilePoint, Query, Source, Unbinned};
 use turbidite::{Clustering, Column, IndexSummary, Value, indexes_of_epochs};
 
 use super::axis::Axis;
@@ -276,17 +275,19 @@ impl ReportData {
 /// otherwise linear without thin tails.
 fn key_axis(dataset: &Dataset, epochs: &[u64]) -> Result<Option<Axis>, Failure> {
     let key = dataset.schema().key().name.as_str();
+    let query = Query::new().epochs(epochs);
     let ask = |scale| {
         let bins = Bins { scale, ..Bins::new(1) };
-        dataset.histogram(key, &bins, epochs, Precision::Bounded).map(|found| {
-            let ends = (found.edges.first(), found.edges.last());
+        let request = HistogramRequest::new(query.clone(), key, bins).source(Source::Bounds);
+        dataset.histogram(&request).map(|found| {
+            let ends = (found.axes[0].edges.first(), found.axes[0].edges.last());
             ends.0.zip(ends.1).map(|(from, to)| (from.as_f64(), to.as_f64()))
         })
     };
     let Some((least, greatest)) = ask(BinScale::Linear)? else { return Ok(None) };
     let shares = [0.0005, 0.01, 0.99, 0.9995];
-    let found = dataset.quantiles(key, &shares, epochs, Precision::Bounded)?;
-    let quantiles: Vec<f64> = found.quantiles.iter().map(|quantile| quantile.estimate.as_f64()).collect();
+    let found = dataset.quantiles(&query, key, &shares, Source::Bounds)?;
+    let quantiles: Vec<f64> = found.quantiles.iter().map(|quantile| quantile.value.estimate.as_f64()).collect();
     let &[outer_low, low, high, outer_high] = quantiles.as_slice() else { return Ok(None) };
     let positive = if least >= 0.0 { ask(BinScale::Log)? } else { None };
     if let Some((from, to)) = positive {
@@ -312,30 +313,29 @@ impl KeyDistribution {
             range: Some((Value::Float(axis.from), Value::Float(axis.to))),
             scale: if axis.is_log { BinScale::Log } else { BinScale::Linear },
         };
-        let epochs = EpochRange::one(epoch);
-        let found = dataset.histogram(key, &bins, epochs, Precision::Bounded)?;
-        let quantiles = dataset.quantiles(key, &[0.5], epochs, Precision::Bounded)?;
-        let rows = found.rows.estimate.max(1) as f64;
-        let last = found.bins.len().saturating_sub(1);
+        let query = Query::new().epochs(epoch);
+        let quantiles = dataset.quantiles(&query, key, &[0.5], Source::Bounds)?;
+        let found = dataset.histogram(&HistogramRequest::new(query, key, bins).source(Source::Bounds))?;
+        let rows = &found.rows;
+        let of_all = |count: u64| count as f64 / rows.all.estimate.max(1) as f64;
+        let last = rows.bins.len().saturating_sub(1);
         // An integer represents all values that are rounded to it, so that its bin has a width.
         let end = |value: Value, more: f64| match value {
             Value::Int(integer) if axis.is_log => axis.share(integer as f64 + more),
             Value::Int(integer) => axis.share(integer as f64 - 0.5 + more),
             Value::Float(float) => axis.share(float),
         };
-        let bin = |(number, (edges, rows_of)): (usize, (&[Value], &turbidite::query::Bounded))| {
+        let bin = |(number, (edges, count)): (usize, (&[Value], &u64))| {
             let more = if number == last { 1.0 } else { 0.0 };
-            (end(edges[0], 0.0), end(edges[1], more), rows_of.estimate as f64 / rows)
+            (end(edges[0], 0.0), end(edges[1], more), of_all(*count))
         };
-        let below = found.below.estimate.saturating_add(found.negative_infinity.estimate);
-        let above = found.above.estimate.saturating_add(found.positive_infinity.estimate);
+        let below = rows.at(Unbinned::Below).plus(rows.at(Unbinned::NegativeInfinity));
+        let above = rows.at(Unbinned::Above).plus(rows.at(Unbinned::PositiveInfinity));
+        let median = quantiles.quantiles.first().map(|quantile| quantile.value);
         Ok(Self {
-            bins: found.edges.windows(2).zip(&found.bins).enumerate().map(bin).collect(),
-            beyond: [below, above, found.nan.estimate].map(|beyond| beyond as f64 / rows),
-            median: quantiles
-                .quantiles
-                .first()
-                .map(|quantile| (quantile.least.as_f64(), quantile.estimate.as_f64(), quantile.most.as_f64())),
+            bins: found.axes[0].edges.windows(2).zip(rows.bins.estimates()).enumerate().map(bin).collect(),
+            beyond: [below, above, rows.at(Unbinned::Nan)].map(|beyond| of_all(beyond.estimate)),
+            median: median.map(|value| (value.least.as_f64(), value.estimate.as_f64(), value.most.as_f64())),
         })
     }
 }

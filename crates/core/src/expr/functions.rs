@@ -250,7 +250,7 @@ fn log2_in_parts(x: f64) -> (f64, f64) {
     // The mantissa is close to 1, to 1.5, or to 2.
     let (one, half) = if mantissa < ROOT_3 { (0.0, 1.0) } else { (1.0, 0.5) };
     let (exponent, mantissa) = (exponent + one, mantissa * half);
-    let is_middle = (mantissa >= ROOT_3_2) & (mantissa < ROOT_3);
+    let is_middle = (ROOT_3_2..ROOT_3).contains(&mantissa);
     let (centre, log_high, log_low) = if is_middle { (1.5, LOG_HIGH, LOG_LOW) } else { (1.0, 0.0, 0.0) };
     // (mantissa - centre) / (mantissa + centre) in two parts.
     let u = mantissa - centre;
@@ -307,7 +307,7 @@ fn usual_power(base: f64, exponent: f64) -> (f64, bool) {
     let exponent_high = high_bits(exponent);
     let low = (exponent - exponent_high) * log_high + exponent * log_low;
     let high = exponent_high * log_high;
-    let is_usual = (base >= f64::MIN_POSITIVE) & (base < f64::INFINITY) & (exponent.abs() < MOST);
+    let is_usual = (f64::MIN_POSITIVE..f64::INFINITY).contains(&base) & (exponent.abs() < MOST);
     // Powers of these are exact, or rounded once.
     let is_simple = (exponent.abs() == 1.0) | (exponent == 2.0) | (exponent == 0.5);
     (exp2_of_parts(high, low), is_usual & !is_simple & ((low + high).abs() < 1020.0))

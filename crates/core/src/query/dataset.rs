@@ -5,14 +5,12 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result, UsageError};
 use crate::format::EpochManifest;
-use crate::query::analytics::bins::Bins;
-use crate::query::analytics::count_bounds::{self, CountBounds};
-use crate::query::analytics::distribution::{self, Histogram, Precision, Quantiles};
+use crate::query::analytics::count::{self, Count};
 use crate::query::analytics::frequent::{self, FrequentKey};
-use crate::query::analytics::histogram_2d::{self, Histogram2d, Histogram2dBounds};
-use crate::query::analytics::histogram_of_rows;
-use crate::query::analytics::level_estimate::{self, CountEstimate};
+use crate::query::analytics::histogram::{self, Histogram, HistogramRequest};
+use crate::query::analytics::numbers::Source;
 use crate::query::analytics::profile::{self, KeyProfile};
+use crate::query::analytics::quantiles::{self, Quantiles};
 use crate::query::analytics::tracks::{self, TrackProgress, TrackRequest, Tracks};
 use crate::query::catalog::epoch_selection::EpochSelection;
 use crate::query::cursor::{self, Cursor, CursorRequest};
@@ -154,35 +152,24 @@ impl Dataset {
         stream::count(self.catalog.clone(), resolved, epochs, self.counters())
     }
 
-    /// Returns bounds of the number of matching rows, without reading a record: from manifests, and from bitmap indexes
-    /// of the predicate's columns. The query's columns, order and limit are ignored.
+    /// Returns the number of matching rows from a source: bounds, without reading a record; the exact number; or an
+    /// estimate from the rows of a level of detail and above, with its standard error. If the dataset has no levels,
+    /// those of an index by space are read. The query's columns, order and limit are ignored, and for a level its
+    /// access paths.
     ///
     /// # Errors
-    /// The errors of [`Dataset::run`], and a usage error for a piece.
-    pub fn count_bounds(&self, query: &Query) -> Result<CountBounds> {
-        let resolved = ResolvedQuery::resolve(&bare(query), &self.catalog.schema)?;
-        let epochs = self.catalog.select_epochs(&query.epochs)?;
-        count_bounds::count_bounds(&self.catalog, &resolved, &epochs, &self.counters())
-    }
-
-    /// Estimates the number of matching rows from the rows of a level of detail and above, one row in 8^level, and
-    /// reads no others. If the dataset has no levels, those of an index by space are read. The query's columns, order,
-    /// limit and access paths are ignored.
-    ///
-    /// # Errors
-    /// The errors of [`Dataset::run`] and of its stream; usage errors for a dataset without levels and without an index
-    /// by space of these epochs, a level that there is not, and a piece.
+    /// The errors of [`Dataset::run`] and of its stream. Usage errors: a piece, unless the number is exact; a level
+    /// that there is not, or a dataset without levels and without an index by space of these epochs.
     ///
     /// ```no_run
-    /// use turbidite::query::{Dataset, Query};
+    /// use turbidite::query::{Dataset, Query, Source};
     /// let dataset = Dataset::open("particles.tbd")?;
-    /// let found = dataset.count_from_level(&Query::new().within("0:10,-5:5,:"), 2)?;
-    /// println!("{} rows, with a standard error of {}", found.rows.estimate, found.error);
+    /// let found = dataset.count_from(&Query::new().within("0:10,-5:5,:"), Source::Level(2))?;
+    /// println!("{} rows, with a standard error of {:?}", found.rows.estimate, found.rows.error);
     /// # Ok::<(), turbidite::Error>(())
     /// ```
-    pub fn count_from_level(&self, query: &Query, level: u8) -> Result<CountEstimate> {
-        let epochs = self.catalog.select_epochs(&query.epochs)?;
-        level_estimate::count(&self.catalog, query, level, &epochs, &self.counters())
+    pub fn count_from(&self, query: &Query, source: Source) -> Result<Count> {
+        count::count(&self.catalog, (query, &bare(query)), source, &self.counters())
     }
 
     /// Cuts a query into pieces for other processes. Each piece reads at most about `bytes` of values, but at least one
@@ -270,188 +257,41 @@ impl Dataset {
         explain(&self.catalog, resolved, &epochs)
     }
 
-    /// Returns a histogram of a column: bounds from the manifests and bitmap indexes alone, or exact counts.
+    /// Returns a histogram of one column or of two: counts, and sums of a column if these are requested.
     ///
-    /// If the bins have no range, it is that of the column's finite values. Bounds know those in the manifests only,
-    /// where an infinite value hides the finite ones of its row group. Exact counts then read the rows twice.
+    /// * Exact counts read the columns of the axes and of the predicate, without keeping rows: only the rows that
+    ///   manifests and bitmap indexes leave in doubt.
+    /// * Bounds read no record. A bin is exact if its edges are edges of a bitmap index, and the predicate's are.
+    /// * Estimates read the rows of a level of detail and above, and have standard errors. If the dataset has no
+    ///   levels, those of an index by space are read. Sums of level 0, which has all rows, are exact but for rounding.
     ///
     /// # Errors
-    /// Usage errors for a non-numeric column or invalid bins; missing epochs; corruption.
+    /// Usage errors: a column without numbers, invalid or too many bins, an invalid query; bounds of sums; bounds and
+    /// estimates of a piece; a level that there is not, or a dataset without levels and without an index by space of
+    /// these epochs. Missing epochs; corruption; I/O errors.
     ///
     /// ```no_run
-    /// use turbidite::query::{Bins, Dataset, EpochSelection, Precision};
+    /// use turbidite::query::{Bins, Dataset, HistogramRequest, Query, Source};
     /// let dataset = Dataset::open("particles.tbd")?;
-    /// let histogram = dataset.histogram("energy", &Bins::new(20), EpochSelection::All, Precision::Bounded)?;
-    /// for (edges, rows) in histogram.edges.windows(2).zip(&histogram.bins) {
+    /// let request = HistogramRequest::new(Query::new().epochs(4000), "energy", Bins::new(20));
+    /// let histogram = dataset.histogram(&request.source(Source::Bounds))?;
+    /// for (edges, rows) in histogram.axes[0].edges.windows(2).zip(histogram.rows.bins.iter()) {
     ///     println!("from {}: about {} rows, {} to {}", edges[0], rows.estimate, rows.least, rows.most);
     /// }
     /// # Ok::<(), turbidite::Error>(())
     /// ```
-    pub fn histogram(
-        &self,
-        column: &str,
-        bins: &Bins,
-        epochs: impl Into<EpochSelection>,
-        precision: Precision,
-    ) -> Result<Histogram> {
-        let epochs = self.catalog.select_epochs(&epochs.into())?;
-        distribution::histogram(&self.catalog, column, bins, &epochs, precision, &self.counters())
+    pub fn histogram(&self, request: &HistogramRequest) -> Result<Histogram> {
+        histogram::histogram(&self.catalog, request, &self.counters())
     }
 
-    /// Counts the rows of a query in bins of a column. Reads this column and the predicate's, without keeping rows, or
-    /// only the rows that bitmap indexes leave in doubt. The query's columns, order and limit are ignored.
-    ///
-    /// If the bins have no range, it is that of the finite values of the matching rows. Manifests state it for whole
-    /// epochs, unless values are infinite; otherwise, the rows are read twice.
+    /// Returns quantiles of a column over the epochs of a query, for shares from 0 to 1: bounds from the manifests
+    /// alone, or exact values.
     ///
     /// # Errors
-    /// Usage errors: a column without numbers, invalid bins, an invalid query; missing epochs; corruption.
-    ///
-    /// ```no_run
-    /// use turbidite::query::{Bins, Dataset, Query};
-    /// let dataset = Dataset::open("particles.tbd")?;
-    /// let corner = Query::new().epochs(4000).within("x=0:10,z=0:5");
-    /// let histogram = dataset.histogram_of(&corner, "energy", &Bins::new(20))?;
-    /// println!("{} rows", histogram.rows.estimate);
-    /// # Ok::<(), turbidite::Error>(())
-    /// ```
-    pub fn histogram_of(&self, query: &Query, column: &str, bins: &Bins) -> Result<Histogram> {
-        let epochs = self.catalog.select_epochs(&query.epochs)?;
-        histogram_of_rows::histogram_of(&self.catalog, query, (column, bins), &epochs, &self.counters())
-    }
-
-    /// Counts the rows of a query in bins of two columns, and optionally sums a third column in each bin. Reads these
-    /// columns and the predicate's, without keeping rows, or only the rows that bitmap indexes leave in doubt. The
-    /// query's columns, order and limit are ignored.
-    ///
-    /// If bins have no range, it is that of the finite values of the matching rows. Manifests state it for whole
-    /// epochs, unless values are infinite; otherwise, the rows are read twice.
-    ///
-    /// # Errors
-    /// Usage errors: a column without numbers, invalid bins, an invalid query; missing epochs; corruption.
-    ///
-    /// ```no_run
-    /// use turbidite::query::{Bins, Dataset, Query};
-    /// let dataset = Dataset::open("particles.tbd")?;
-    /// let hot = Query::new().epochs(4000).filter("energy > 10");
-    /// let found = dataset.histogram_2d(&hot, ("position_z", &Bins::new(300)), ("uz", &Bins::new(200)), None)?;
-    /// let [x_edges, y_edges] = &found.edges;
-    /// for (rows, edges) in found.bins.chunks(y_edges.len() - 1).zip(x_edges.windows(2)) {
-    ///     println!("from {}: {} rows", edges[0], rows.iter().sum::<u64>());
-    /// }
-    /// # Ok::<(), turbidite::Error>(())
-    /// ```
-    pub fn histogram_2d(
-        &self,
-        query: &Query,
-        x: (&str, &Bins),
-        y: (&str, &Bins),
-        summed: Option<&str>,
-    ) -> Result<Histogram2d> {
-        let epochs = self.catalog.select_epochs(&query.epochs)?;
-        histogram_2d::histogram_2d(&self.catalog, query, [x, y], summed, &epochs, &self.counters())
-    }
-
-    /// Returns bounds of the number of rows of a query in bins of a column, without reading a record: from bitmap
-    /// indexes, and from the statistics of row groups without one. A bin is exact if its edges are edges of the index,
-    /// and the predicate's are. The query's columns, order and limit are ignored.
-    ///
-    /// If the bins have no range, it is that of the finite values that may match, by the manifests.
-    ///
-    /// # Errors
-    /// The errors of [`Dataset::histogram_of`], and a usage error for a piece.
-    pub fn histogram_bounds(&self, query: &Query, column: &str, bins: &Bins) -> Result<Histogram> {
-        let epochs = self.catalog.select_epochs(&query.epochs)?;
-        histogram_of_rows::histogram_bounds(&self.catalog, query, (column, bins), &epochs, &self.counters())
-    }
-
-    /// Returns bounds of the number of rows of a query in bins of two columns, as [`Dataset::histogram_bounds`] does
-    /// for one.
-    ///
-    /// # Errors
-    /// The errors of [`Dataset::histogram_2d`], and usage errors for a piece and for more than 2^22 bins.
-    ///
-    /// ```no_run
-    /// use turbidite::query::{Bins, Dataset, Query};
-    /// let dataset = Dataset::open("particles.tbd")?;
-    /// let hot = Query::new().epochs(4000).filter("energy > 10");
-    /// let found = dataset.histogram_2d_bounds(&hot, ("ux", &Bins::new(64)), ("uy", &Bins::new(64)))?;
-    /// println!("{} to {} rows", found.rows.least, found.rows.most);
-    /// # Ok::<(), turbidite::Error>(())
-    /// ```
-    pub fn histogram_2d_bounds(&self, query: &Query, x: (&str, &Bins), y: (&str, &Bins)) -> Result<Histogram2dBounds> {
-        let epochs = self.catalog.select_epochs(&query.epochs)?;
-        histogram_2d::histogram_2d_bounds(&self.catalog, query, [x, y], &epochs, &self.counters())
-    }
-
-    /// Estimates a histogram of the rows of a query from those of a level of detail and above, one row in 8^level, and
-    /// reads no others. `errors` of the result has a standard error for each count. If the dataset has no levels, those
-    /// of an index by space are read. The query's columns, order, limit and access paths are ignored.
-    ///
-    /// If the bins have no range, it is that of the finite values of the epochs in the manifests, or with a predicate
-    /// that of the matching rows that are read.
-    ///
-    /// # Errors
-    /// The errors of [`Dataset::histogram_of`]; usage errors for a dataset without levels and without an index by space
-    /// of these epochs, a level that there is not, and a piece.
-    ///
-    /// ```no_run
-    /// use turbidite::query::{Bins, Dataset, Query};
-    /// let dataset = Dataset::open("particles.tbd")?;
-    /// let query = Query::new().epochs(4000).within("0:10,-5:5,:");
-    /// let found = dataset.histogram_from_level(&query, "energy", &Bins::new(20), 2)?;
-    /// for (rows, error) in found.bins.iter().zip(found.errors.iter().flat_map(|errors| &errors.bins)) {
-    ///     println!("{} +- {error}", rows.estimate);
-    /// }
-    /// # Ok::<(), turbidite::Error>(())
-    /// ```
-    pub fn histogram_from_level(&self, query: &Query, column: &str, bins: &Bins, level: u8) -> Result<Histogram> {
-        let epochs = self.catalog.select_epochs(&query.epochs)?;
-        level_estimate::histogram(&self.catalog, query, (column, bins), (level, None), &epochs, &self.counters())
-    }
-
-    /// Estimates a histogram as [`Dataset::histogram_from_level`] does, and sums of another column or of the same in
-    /// each bin: `sums` of the result has each sum with its standard error. Level 0 has all rows, and its sums are
-    /// exact but for rounding.
-    ///
-    /// # Errors
-    /// The errors of [`Dataset::histogram_from_level`]; a usage error for a summed column without numbers.
-    ///
-    /// ```no_run
-    /// use turbidite::query::{Bins, Dataset, Query};
-    /// let dataset = Dataset::open("particles.tbd")?;
-    /// let found = dataset.histogram_sums_from_level(&Query::new().epochs(4000), "x", &Bins::new(20), 2, "energy")?;
-    /// for bin in found.sums.iter().flat_map(|sums| &sums.bins) {
-    ///     println!("{} +- {:?}, from {} rows", bin.sum, bin.error, bin.sampled);
-    /// }
-    /// # Ok::<(), turbidite::Error>(())
-    /// ```
-    pub fn histogram_sums_from_level(
-        &self,
-        query: &Query,
-        column: &str,
-        bins: &Bins,
-        level: u8,
-        summed: &str,
-    ) -> Result<Histogram> {
-        let epochs = self.catalog.select_epochs(&query.epochs)?;
-        let of_level = (level, Some(summed));
-        level_estimate::histogram(&self.catalog, query, (column, bins), of_level, &epochs, &self.counters())
-    }
-
-    /// Returns quantiles of a column for the given shares: bounds from the manifests alone, or exact values.
-    ///
-    /// # Errors
-    /// The errors of [`Dataset::histogram`], and a usage error for a share outside 0 to 1.
-    pub fn quantiles(
-        &self,
-        column: &str,
-        shares: &[f64],
-        epochs: impl Into<EpochSelection>,
-        precision: Precision,
-    ) -> Result<Quantiles> {
-        let epochs = self.catalog.select_epochs(&epochs.into())?;
-        distribution::quantiles(&self.catalog, column, shares, &epochs, precision, &self.counters())
+    /// Usage errors: a column without numbers, a share outside 0 to 1, a query with a predicate, a box, a piece or an
+    /// access path, a level as the source. Missing epochs; corruption; I/O errors.
+    pub fn quantiles(&self, query: &Query, column: &str, shares: &[f64], source: Source) -> Result<Quantiles> {
+        quantiles::quantiles(&self.catalog, query, (column, shares), source, &self.counters())
     }
 
     /// Returns why the indexes of the dataset could not be listed when it was opened. Requests then return the right

@@ -84,7 +84,8 @@ impl Query {
         Self::default()
     }
 
-    /// Selects epochs: an [`EpochSet`], an [`EpochRange`], one label or a list of labels.
+    /// Selects epochs: an [`EpochSet`](crate::EpochSet), an [`EpochRange`](crate::EpochRange), one label or a list of
+    /// labels.
     #[must_use]
     pub fn epochs(mut self, epochs: impl Into<EpochSelection>) -> Self {
         self.epochs = epochs.into();

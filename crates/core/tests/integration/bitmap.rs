@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, UInt64Type};
-use turbidite::query::Use;
+use turbidite::query::{Source, Use};
 use turbidite::random::Random;
 use turbidite::storage::{Fault, FaultStorage, MemoryStorage, Storage};
 use turbidite::store::{DatasetPaths, IfExists, truncate_after, verify_on};
@@ -181,7 +181,7 @@ fn check(key: &str, encoding: Option<&str>, made: Made, seed: u64) {
             if !key.contains(':') {
                 assert_eq!(numbers(&dataset, &query.clone().ordered(true)), expected, "{} by {access:?}", wanted.text);
             }
-            let bounds = dataset.count_bounds(&query).unwrap();
+            let bounds = dataset.count_from(&query, Source::Bounds).unwrap().rows;
             let rows = expected.len() as u64;
             assert!(bounds.least <= rows && rows <= bounds.most, "{} by {access:?}: {bounds:?}", wanted.text);
             let explained = dataset.explain(&query).unwrap();
@@ -274,7 +274,7 @@ fn counts_on_edges_read_no_byte_of_the_records() {
         assert_eq!(again, rows, "{text}");
         // Bins are kept, and tell the answer if there is one attribute.
         assert!(kept.bytes_read < metrics.bytes_read && (kept.bytes_read == 0) == bins_only, "{text}: {kept:?}");
-        let bounds = dataset.count_bounds(&query).unwrap();
+        let bounds = dataset.count_from(&query, Source::Bounds).unwrap().rows;
         assert_eq!((bounds.least, bounds.most), (rows, rows), "{text}");
         assert_eq!(*bytes.lock().unwrap(), 0, "{text}: bytes of records");
         let (_, scanned) = dataset.count(&query.clone().using(Use::Scan)).unwrap();
@@ -389,9 +389,9 @@ fn a_dataset_that_is_held_open_counts_the_records_of_now() {
     assert_eq!(held.count(&query).unwrap().0, expected);
     let held = Dataset::open_with(storage.clone(), "/ds").unwrap();
     add(&storage, INDEX);
-    assert!(held.count_bounds(&query).unwrap().most >= expected);
+    assert!(held.count_from(&query, Source::Bounds).unwrap().rows.most >= expected);
     write(&storage, "energy", &[(10, records[..100].to_vec())], None);
-    assert!(held.count_bounds(&query).unwrap().most <= 100);
+    assert!(held.count_from(&query, Source::Bounds).unwrap().rows.most <= 100);
 }
 
 #[test]
@@ -417,7 +417,8 @@ fn ordered_queries_exclude_row_groups_by_bins() {
     let by_scan = rows_most(&query, Use::Scan);
     assert_eq!(rows_most(&query, Use::Index(INDEX.to_owned())), by_scan);
     assert!(rows_most(&query.clone().ordered(false), Use::Index(INDEX.to_owned())) < by_scan / 2);
-    let unknown = dataset.count_bounds(&query.using(Use::Index("bitmap:uz".to_owned()))).unwrap_err().to_string();
+    let query = query.using(Use::Index("bitmap:uz".to_owned()));
+    let unknown = dataset.count_from(&query, Source::Bounds).unwrap_err().to_string();
     assert!(unknown.contains("there is no index 'bitmap:uz'"), "{unknown}");
 }
 

@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use turbidite::query::{BinScale, Bins, Bounded, EpochSelection, Histogram, Precision, QueryProgress, Use};
+use turbidite::query::{
+    BinScale, Binned, Bins, Estimate, Histogram, HistogramRequest, QueryProgress, Source, Unbinned, Use,
+};
 use turbidite::random::Random;
 use turbidite::storage::{Fault, FaultStorage, MemoryStorage, Storage};
 use turbidite::store::IfExists;
@@ -70,37 +72,55 @@ fn cell(value: f64, edges: &[f64]) -> usize {
     }
 }
 
-fn edges(edges: &[Value]) -> Vec<f64> {
-    edges.iter().map(|edge| edge.as_f64()).collect()
+/// Returns the edges of an axis.
+fn edges(found: &Histogram, axis: usize) -> Vec<f64> {
+    found.axes[axis].edges.iter().map(|edge| edge.as_f64()).collect()
+}
+
+/// Requests a histogram of one column.
+fn of_column(query: &Query, column: &str, bins: &Bins, source: Source) -> HistogramRequest {
+    HistogramRequest::new(query.clone(), column, *bins).source(source)
+}
+
+/// Requests a histogram of two columns.
+fn of_pairs(query: &Query, x: (&str, &Bins), y: (&str, &Bins), source: Source) -> HistogramRequest {
+    of_column(query, x.0, x.1, source).by(y.0, *y.1)
 }
 
 /// Returns the counts of each cell.
-fn places(found: &Histogram) -> Vec<Bounded> {
-    let mut places = vec![found.negative_infinity, found.below];
-    places.extend(&found.bins);
-    places.extend([found.above, found.positive_infinity, found.nan]);
+fn places(found: &Histogram) -> Vec<Estimate<u64>> {
+    let rows = &found.rows;
+    let mut places = vec![rows.at(Unbinned::NegativeInfinity), rows.at(Unbinned::Below)];
+    places.extend(rows.bins.iter());
+    places.extend([Unbinned::Above, Unbinned::PositiveInfinity, Unbinned::Nan].map(|reason| rows.at(reason)));
     places
 }
 
+/// Returns the counts of each pair of bins, of rows outside, infinite ones, and NaN.
+fn pairs(rows: &Binned<u64>) -> Vec<Estimate<u64>> {
+    let apart = [Unbinned::Outside, Unbinned::Infinite, Unbinned::Nan].map(|reason| rows.at(reason));
+    rows.bins.iter().chain(apart).collect()
+}
+
 /// Compares bounds with counts.
-fn check(bounds: &[Bounded], exact: &[Bounded], counts: &[u64], what: &str) {
+fn check(bounds: &[Estimate<u64>], exact: &[Estimate<u64>], counts: &[u64], what: &str) {
     assert_eq!((bounds.len(), exact.len()), (counts.len(), counts.len()), "{what}");
     for (place, ((bound, exact), count)) in bounds.iter().zip(exact).zip(counts).enumerate() {
-        assert_eq!(*exact, Bounded::exactly(*count), "{what}: place {place}");
+        assert_eq!(*exact, Estimate::exactly(*count), "{what}: place {place}");
         assert!(bound.least <= *count && *count <= bound.most, "{what}: place {place}: {bound:?} for {count}");
         assert!(bound.least <= bound.estimate && bound.estimate <= bound.most, "{what}: {bound:?}");
     }
 }
 
 fn check_one(dataset: &Dataset, query: &Query, rows: &[Record], (name, value): Axis, bins: &Bins, what: &str) {
-    let bounds = dataset.histogram_bounds(query, name, bins).unwrap();
-    let exact = dataset.histogram_of(query, name, bins).unwrap();
-    assert_eq!(bounds.edges, exact.edges, "{what}");
-    let edges = edges(&exact.edges);
+    let [bounds, exact] =
+        [Source::Bounds, Source::Exact].map(|source| dataset.histogram(&of_column(query, name, bins, source)).unwrap());
+    assert_eq!(bounds.axes, exact.axes, "{what}");
+    let edges = edges(&exact, 0);
     let mut counts = vec![0; edges.len().saturating_sub(1) + 5];
     rows.iter().for_each(|record| counts[cell(value(record), &edges)] += 1);
     check(&places(&bounds), &places(&exact), &counts, what);
-    check(&[bounds.rows], &[exact.rows], &[rows.len() as u64], what);
+    check(&[bounds.rows.all], &[exact.rows.all], &[rows.len() as u64], what);
 }
 
 fn check_two(
@@ -111,10 +131,10 @@ fn check_two(
     (of_x, of_y): (&Bins, &Bins),
     what: &str,
 ) {
-    let bounds = dataset.histogram_2d_bounds(query, (x.0, of_x), (y.0, of_y)).unwrap();
-    let exact = dataset.histogram_2d(query, (x.0, of_x), (y.0, of_y), None).unwrap();
-    assert_eq!(bounds.edges, exact.edges, "{what}");
-    let [x_edges, y_edges] = exact.edges.each_ref().map(|of| edges(of));
+    let [bounds, exact] = [Source::Bounds, Source::Exact]
+        .map(|source| dataset.histogram(&of_pairs(query, (x.0, of_x), (y.0, of_y), source)).unwrap());
+    assert_eq!(bounds.axes, exact.axes, "{what}");
+    let [x_edges, y_edges] = [0, 1].map(|axis| edges(&exact, axis));
     let (across, along) = (x_edges.len() - 1, y_edges.len() - 1);
     // The bins, then rows outside, infinite ones, and NaN.
     let mut counts = vec![0; across * along + 3];
@@ -129,12 +149,8 @@ fn check_two(
         };
         counts[place] += 1;
     }
-    let mut bounded = bounds.bins.clone();
-    bounded.extend([bounds.outside, bounds.infinite, bounds.nan]);
-    let mut exactly: Vec<Bounded> = exact.bins.iter().copied().map(Bounded::exactly).collect();
-    exactly.extend([exact.outside, exact.infinite, exact.nan].map(Bounded::exactly));
-    check(&bounded, &exactly, &counts, what);
-    check(&[bounds.rows], &[Bounded::exactly(exact.rows)], &[rows.len() as u64], what);
+    check(&pairs(&bounds.rows), &pairs(&exact.rows), &counts, what);
+    check(&[bounds.rows.all], &[exact.rows.all], &[rows.len() as u64], what);
 }
 
 fn any_bins(random: &mut Random) -> Bins {
@@ -206,11 +222,11 @@ fn check_random(key: &str, encoding: Option<&str>, seed: u64) {
         check_one(&dataset, &query, &rows, x, &of_x, &what);
         check_two(&dataset, &query, &rows, (x, y), (&of_x, &of_y), &what);
         if !is_filtered {
-            let whole =
-                |precision| dataset.histogram(x.0, &of_x, EpochSelection::List(labels.clone()), precision).unwrap();
-            let exact = dataset.histogram_of(&query, x.0, &of_x).unwrap();
+            let epochs = Query::new().epochs(labels.clone());
+            let whole = |source| dataset.histogram(&of_column(&epochs, x.0, &of_x, source)).unwrap();
+            let exact = dataset.histogram(&of_column(&query, x.0, &of_x, Source::Exact)).unwrap();
             let counts: Vec<u64> = places(&exact).iter().map(|rows| rows.most).collect();
-            check(&places(&whole(Precision::Bounded)), &places(&whole(Precision::Exact)), &counts, &what);
+            check(&places(&whole(Source::Bounds)), &places(&whole(Source::Exact)), &counts, &what);
         }
     }
 }
@@ -252,7 +268,7 @@ fn histograms_on_edges_read_no_byte_of_the_records() {
     let bytes = Arc::new(Mutex::new(0));
     let dataset = Dataset::open_with(Arc::new(WrappedStorage::counting(inner, bytes.clone())), "/ds").unwrap();
     // The manifest is read once, with the end of a part, which names its commit.
-    let warm = dataset.histogram_bounds(&Query::new(), "ux", &Bins::new(3)).unwrap();
+    let warm = dataset.histogram(&of_column(&Query::new(), "ux", &Bins::new(3), Source::Bounds)).unwrap();
     assert_eq!(warm.metrics.pages_read, 0);
     assert!(*bytes.lock().unwrap() < 5_000, "{} bytes", bytes.lock().unwrap());
     *bytes.lock().unwrap() = 0;
@@ -265,24 +281,27 @@ fn histograms_on_edges_read_no_byte_of_the_records() {
     ] {
         let query = Query::new().epochs(10).filter(text);
         let rows: Vec<Record> = records.iter().filter(|record| holds(record)).copied().collect();
-        let bounds = dataset.histogram_bounds(&query, "ux", &of_ux).unwrap();
+        let bounds = dataset.histogram(&of_column(&query, "ux", &of_ux, Source::Bounds)).unwrap();
         assert!(places(&bounds).iter().all(|rows| rows.is_exact()), "{text}: {bounds:?}");
         check_one(&dataset, &query, &rows, AXES[0], &of_ux, text);
-        let pairs = dataset.histogram_2d_bounds(&query, ("ux", &of_ux), ("uy", &of_uy)).unwrap();
-        assert!(pairs.bins.iter().all(|rows| rows.is_exact()), "{text}: {pairs:?}");
-        assert!([pairs.rows, pairs.nan, pairs.infinite, pairs.outside].iter().all(|rows| rows.is_exact()), "{text}");
+        let found = dataset.histogram(&of_pairs(&query, ("ux", &of_ux), ("uy", &of_uy), Source::Bounds)).unwrap();
+        assert!(pairs(&found.rows).iter().all(|rows| rows.is_exact()), "{text}: {found:?}");
+        assert!(found.rows.all.is_exact(), "{text}");
         check_two(&dataset, &query, &rows, (AXES[0], AXES[1]), (&of_ux, &of_uy), text);
         check_two(&dataset, &query, &rows, (AXES[3], AXES[1]), (&of_kind, &of_uy), text);
-        let exact = dataset.histogram_2d(&query, ("ux", &of_ux), ("uy", &of_uy), None).unwrap();
+        let exact = dataset.histogram(&of_pairs(&query, ("ux", &of_ux), ("uy", &of_uy), Source::Exact)).unwrap();
         assert_eq!((exact.metrics.pages_read, exact.metrics.runs_touched), (0, 0), "{text}");
     }
     // One column without a predicate: its bins suffice, which are kept.
-    let whole = dataset.histogram("ux", &of_ux, 10, Precision::Exact).unwrap();
+    let epoch = Query::new().epochs(10);
+    let whole = dataset.histogram(&of_column(&epoch, "ux", &of_ux, Source::Exact)).unwrap();
     assert_eq!(whole.metrics.bytes_read, 0, "{:?}", whole.metrics);
-    let pairs = dataset.histogram_2d_bounds(&Query::new(), ("ux", &of_ux), ("uy", &of_uy)).unwrap();
-    assert!(pairs.metrics.bytes_read > 60_000, "{:?}", pairs.metrics);
+    let bounds = of_pairs(&Query::new(), ("ux", &of_ux), ("uy", &of_uy), Source::Bounds);
+    let bounds = dataset.histogram(&bounds).unwrap();
+    assert!(bounds.metrics.bytes_read > 60_000, "{:?}", bounds.metrics);
     assert_eq!(*bytes.lock().unwrap(), 0);
-    let scan = dataset.histogram_2d(&Query::new().using(Use::Scan), ("ux", &of_ux), ("uy", &of_uy), None).unwrap();
+    let scan = of_pairs(&Query::new().using(Use::Scan), ("ux", &of_ux), ("uy", &of_uy), Source::Exact);
+    let scan = dataset.histogram(&scan).unwrap();
     assert!(scan.metrics.pages_read > 0 && *bytes.lock().unwrap() > 60_000);
 }
 
@@ -296,7 +315,7 @@ fn only_rows_in_doubt_are_read() {
         let query = Query::new().filter("kind = 3").using(access);
         let rows: Vec<Record> = records.iter().filter(|record| record.kind == 3).copied().collect();
         check_one(&dataset, &query, &rows, AXES[0], &bins, "in doubt");
-        dataset.histogram_of(&query, "ux", &bins).unwrap().metrics.pages_read
+        dataset.histogram(&of_column(&query, "ux", &bins, Source::Exact)).unwrap().metrics.pages_read
     };
     let (scanned, by_bins) = (pages(Use::Scan), pages(Use::Index(INDEX.to_owned())));
     assert!(by_bins > 0 && by_bins * 2 < scanned, "{by_bins} and {scanned} pages");
@@ -319,7 +338,7 @@ fn any_flipped_byte_of_an_index_changes_no_count() {
             let what = format!("{}: byte {offset} of {bytes}", path.display());
             check_one(&dataset, &query, &rows, AXES[0], &of_ux, &what);
             check_two(&dataset, &query, &rows, (AXES[0], AXES[1]), (&of_ux, &of_uy), &what);
-            let exact = dataset.histogram_2d(&query, ("ux", &of_ux), ("uy", &of_uy), None).unwrap();
+            let exact = dataset.histogram(&of_pairs(&query, ("ux", &of_ux), ("uy", &of_uy), Source::Exact)).unwrap();
             unreadable += exact.metrics.corrupt_indexes;
         }
     }
@@ -364,13 +383,14 @@ fn a_histogram_of_an_epoch_is_of_one_commit() {
             write(&storage, "energy", 10, records, 2 << 20);
             add(&storage, INDEX);
         }
-        let found = held.histogram("ux", &of_ux, 10, Precision::Bounded).unwrap();
+        let epoch = Query::new().epochs(10);
+        let found = held.histogram(&of_column(&epoch, "ux", &of_ux, Source::Bounds)).unwrap();
+        let counts = &found.rows;
         let nan = records.iter().filter(|record| record.ux.is_nan()).count() as u64;
-        assert_eq!((found.rows.estimate, found.nan.estimate), (records.len() as u64, nan));
-        let apart = [found.negative_infinity, found.positive_infinity, found.below, found.above, found.nan];
-        let sum: u64 = found.bins.iter().chain(&apart).map(|rows| rows.most).sum();
-        assert!(sum >= found.rows.most, "{found:?}");
-        assert!(found.bins.iter().all(|rows| rows.most <= found.rows.most), "{found:?}");
+        assert_eq!((counts.all.estimate, counts.at(Unbinned::Nan).estimate), (records.len() as u64, nan));
+        let sum: u64 = places(&found).iter().map(|rows| rows.most).sum();
+        assert!(sum >= counts.all.most, "{found:?}");
+        assert!(counts.bins.most().iter().all(|most| *most <= counts.all.most), "{found:?}");
     }
 }
 
@@ -381,7 +401,8 @@ fn an_index_of_the_key_does_not_widen_its_bounds() {
     let of_energy = on_edges(7, 0.123, 1000.456);
     let bounds = || {
         let dataset = Dataset::open_with(storage.clone(), "/ds").unwrap();
-        dataset.histogram("energy", &of_energy, 10, Precision::Bounded).unwrap().bins
+        let epoch = Query::new().epochs(10);
+        dataset.histogram(&of_column(&epoch, "energy", &of_energy, Source::Bounds)).unwrap().rows.bins
     };
     let before = bounds();
     add(&storage, "bitmap:energy");
@@ -397,10 +418,11 @@ fn exact_counts_of_a_column_that_follows_the_key_read_few_pages() {
     write(&storage, "energy", 10, &records, 2 << 20);
     add(&storage, INDEX);
     let dataset = Dataset::open_with(storage, "/ds").unwrap();
-    let found = dataset.histogram("uy", &on_edges(3, 1.23456, 9.87654), 10, Precision::Exact).unwrap();
-    for (bin, edge) in found.bins.iter().zip(found.edges.windows(2)) {
+    let of_uy = on_edges(3, 1.23456, 9.87654);
+    let found = dataset.histogram(&of_column(&Query::new().epochs(10), "uy", &of_uy, Source::Exact)).unwrap();
+    for (bin, edge) in found.rows.bins.iter().zip(found.axes[0].edges.windows(2)) {
         let is_within = |record: &&Record| (edge[0].as_f64()..edge[1].as_f64()).contains(&record.uy);
-        assert_eq!(*bin, Bounded::exactly(records.iter().filter(is_within).count() as u64));
+        assert_eq!(bin, Estimate::exactly(records.iter().filter(is_within).count() as u64));
     }
     // Each of the four edges lies in one page of one or two row groups, which have a dozen.
     assert!((1..10).contains(&found.metrics.pages_read), "{:?}", found.metrics);
@@ -413,13 +435,13 @@ fn requests_tell_their_progress_and_can_be_cancelled() {
     let (of_ux, of_uy) = (on_edges(6, -3.0, 3.0), on_edges(7, -0.5123, 0.5));
     type Request<'a> = &'a dyn Fn(&Dataset, &Query) -> turbidite::Result<()>;
     let exact: [Request<'_>; 3] = [
-        &|dataset, query| dataset.histogram_2d(query, ("ux", &of_ux), ("uy", &of_uy), None).map(drop),
-        &|dataset, query| dataset.histogram_of(query, "uy", &of_uy).map(drop),
-        &|dataset, _| dataset.histogram("uy", &of_uy, 10, Precision::Exact).map(drop),
+        &|dataset, query| dataset.histogram(&of_pairs(query, ("ux", &of_ux), ("uy", &of_uy), Source::Exact)).map(drop),
+        &|dataset, query| dataset.histogram(&of_column(query, "uy", &of_uy, Source::Exact)).map(drop),
+        &|dataset, _| dataset.histogram(&of_column(&Query::new().epochs(10), "uy", &of_uy, Source::Exact)).map(drop),
     ];
     let bounds: [Request<'_>; 2] = [
-        &|dataset, query| dataset.histogram_2d_bounds(query, ("ux", &of_ux), ("uy", &of_uy)).map(drop),
-        &|dataset, query| dataset.histogram_bounds(query, "uy", &of_uy).map(drop),
+        &|dataset, query| dataset.histogram(&of_pairs(query, ("ux", &of_ux), ("uy", &of_uy), Source::Bounds)).map(drop),
+        &|dataset, query| dataset.histogram(&of_column(query, "uy", &of_uy, Source::Bounds)).map(drop),
     ];
     for access in [Use::Automatic, Use::Index(INDEX.to_owned()), Use::Scan] {
         let query = Query::new().filter("ux > 0.1 AND kind < 3").using(access.clone());
@@ -443,17 +465,20 @@ fn ranges_and_options_are_checked() {
     let (storage, records) = indexed();
     let dataset = Dataset::open_with(storage, "/ds").unwrap();
     // Without a range, bounds have that of the values that may match.
-    let found = dataset.histogram_bounds(&Query::new().filter("energy >= 300"), "energy", &Bins::new(4)).unwrap();
+    let large = Query::new().filter("energy >= 300");
+    let found = dataset.histogram(&of_column(&large, "energy", &Bins::new(4), Source::Bounds)).unwrap();
     let most = records.iter().map(|record| record.energy).fold(0.0, f32::max);
-    assert_eq!(edges(&found.edges)[0], 300.0);
-    assert_eq!(edges(&found.edges)[4], f64::from(most));
+    assert_eq!(edges(&found, 0)[0], 300.0);
+    assert_eq!(edges(&found, 0)[4], f64::from(most));
     let unknown = Query::new().using(Use::Index("bitmap:uz".to_owned()));
-    let error = dataset.histogram_bounds(&unknown, "ux", &Bins::new(4)).unwrap_err().to_string();
+    let error = dataset.histogram(&of_column(&unknown, "ux", &Bins::new(4), Source::Bounds)).unwrap_err().to_string();
     assert!(error.contains("there is no index 'bitmap:uz'"), "{error}");
     let many = on_edges(1 << 12, -1.0, 1.0);
-    let error = dataset.histogram_2d_bounds(&Query::new(), ("ux", &many), ("uy", &many)).unwrap_err().to_string();
+    let many = of_pairs(&Query::new(), ("ux", &many), ("uy", &many), Source::Bounds);
+    let error = dataset.histogram(&many).unwrap_err().to_string();
     assert!(error.contains("are more than"), "{error}");
     let piece = dataset.pieces(&Query::new(), 1 << 40).unwrap().remove(0);
-    let error = dataset.histogram_bounds(&Query::new().piece(piece), "ux", &Bins::new(4)).unwrap_err();
+    let of_piece = of_column(&Query::new().piece(piece), "ux", &Bins::new(4), Source::Bounds);
+    let error = dataset.histogram(&of_piece).unwrap_err();
     assert!(error.to_string().contains("piece"), "{error}");
 }

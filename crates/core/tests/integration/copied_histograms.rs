@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::support::places::{ROOT, Records, options, schema, verify};
-use turbidite::query::{Bins, Use};
+use turbidite::query::{Bins, HistogramRequest, Source, Use};
 use turbidite::storage::{Fault, FaultStorage, FileKind, MemoryStorage, Storage};
 use turbidite::store::DatasetPaths;
 use turbidite::{Dataset, IndexBuild, IndexOptions, LocalJob, Query, Value};
@@ -44,16 +44,16 @@ type Found = (String, u64, u64);
 fn histograms(dataset: &Dataset, query: &Query, range: Option<(Value, Value)>) -> [Found; 3] {
     let mut bins = Bins::new(9);
     bins.range = range;
-    let one = dataset.histogram_of(query, "y", &bins).unwrap();
-    let (x, y) = (("x", &bins), ("y", &bins));
-    let both = dataset.histogram_2d(query, x, y, None).unwrap();
-    let summed = dataset.histogram_2d(query, x, y, Some("z")).unwrap();
+    let one = dataset.histogram(&HistogramRequest::new(query.clone(), "y", bins)).unwrap();
+    let pairs = HistogramRequest::new(query.clone(), "x", bins).by("y", bins);
+    let both = dataset.histogram(&pairs).unwrap();
+    let summed = dataset.histogram(&pairs.weights("z")).unwrap();
     let of =
         |said: String, metrics: &turbidite::query::QueryMetrics| (said, metrics.bytes_read, metrics.corrupt_indexes);
     [
-        of(format!("{:?} {:?} {:?}", one.rows, one.edges, one.bins), &one.metrics),
-        of(format!("{} {:?} {:?}", both.rows, both.edges, both.bins), &both.metrics),
-        of(format!("{} {:?} {:?} {:?}", summed.rows, summed.edges, summed.bins, summed.sums), &summed.metrics),
+        of(format!("{:?} {:?}", one.rows, one.axes), &one.metrics),
+        of(format!("{:?} {:?}", both.rows, both.axes), &both.metrics),
+        of(format!("{:?} {:?} {:?}", summed.rows, summed.axes, summed.sums), &summed.metrics),
     ]
 }
 
@@ -148,24 +148,25 @@ fn estimates_are_those_of_a_copy() {
     for sides in ["x=0:400", "0:400,:"] {
         let query = Query::new().epochs(1).within(sides).filter("z < 300");
         for level in 0..=copy.schema().top_level() {
-            let found = records.count_from_level(&query, level).unwrap();
-            let expected = copy.count_from_level(&query, level).unwrap();
-            assert_eq!((found.rows, found.error, found.sample), (expected.rows, expected.error, expected.sample));
+            let found = records.count_from(&query, Source::Level(level)).unwrap();
+            let expected = copy.count_from(&query, Source::Level(level)).unwrap();
+            assert_eq!((found.rows, found.sample), (expected.rows, expected.sample));
             let counted = found.rows.estimate as f64 - chosen.len() as f64;
             assert!(counted.abs() <= most(level, chosen.iter().map(|_| 1.0)), "{found:?}, {}", chosen.len());
-            let found = records.histogram_sums_from_level(&query, "y", &bins, level, "number").unwrap();
-            let sums = found.sums.unwrap();
-            for (number, (sum, rows)) in sums.bins.iter().zip(&found.bins).enumerate() {
+            let request = HistogramRequest::new(query.clone(), "y", bins).source(Source::Level(level));
+            let found = records.histogram(&request.weights("number")).unwrap();
+            let (sums, sampled) = (found.sums.unwrap(), found.sampled.unwrap());
+            for (number, (sum, rows)) in sums.bins.iter().zip(found.rows.bins.iter()).enumerate() {
                 let of_bin = |row: &&usize| (of_epoch.y[**row] / 250.0) as usize == number;
                 let values = chosen.iter().filter(of_bin).map(|row| f64::from(of_epoch.number[*row]));
                 let truth: f64 = values.clone().sum();
-                assert!((sum.sum - truth).abs() <= most(level, values) + 1e-9 * truth, "{sum:?}, {truth}");
+                assert!((sum.estimate - truth).abs() <= most(level, values) + 1e-9 * truth, "{sum:?}, {truth}");
                 assert_eq!(sum.error == Some(0.0), level == 0);
-                assert_eq!(sum.sampled, rows.least);
+                assert_eq!(sampled.bins.at(number).estimate, rows.least);
             }
         }
     }
-    let whole = records.count_from_level(&Query::new().epochs(1), 1).unwrap();
+    let whole = records.count_from(&Query::new().epochs(1), Source::Level(1)).unwrap();
     assert!(whole.rows.is_exact() && whole.rows.estimate == of_epoch.x.len() as u64);
 }
 
@@ -173,14 +174,14 @@ fn estimates_are_those_of_a_copy() {
 fn estimates_without_a_copy_are_refused() {
     let storage = write();
     let refused = |storage: &Arc<MemoryStorage>, query: &Query, level: u8| {
-        let count = dataset(storage).count_from_level(query, level).unwrap_err().to_string();
-        let histogram =
-            dataset(storage).histogram_from_level(query, "y", &Bins::new(4), level).unwrap_err().to_string();
+        let count = dataset(storage).count_from(query, Source::Level(level)).unwrap_err().to_string();
+        let request = HistogramRequest::new(query.clone(), "y", Bins::new(4)).source(Source::Level(level));
+        let histogram = dataset(storage).histogram(&request).unwrap_err().to_string();
         assert_eq!(count, histogram);
         count
     };
     let first = Query::new().epochs(1);
-    assert!(dataset(&storage).count_from_level(&first, 1).is_ok());
+    assert!(dataset(&storage).count_from(&first, Source::Level(1)).is_ok());
     // The second epoch has no copy.
     for query in [Query::new(), Query::new().epochs(2)] {
         let words = refused(&storage, &query, 1);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::support::places::{ROOT, Records, options, schema, verify};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type, Int32Type, UInt32Type};
-use turbidite::query::{Bins, Cursor, CursorBatch, CursorRequest, Step};
+use turbidite::query::{Bins, Cursor, CursorBatch, CursorRequest, HistogramRequest, Source, Step};
 use turbidite::random::Random;
 use turbidite::storage::{MemoryStorage, Storage};
 use turbidite::{Dataset, Levels, LocalJob, Query, Value};
@@ -255,19 +255,19 @@ fn check_errors(how: &str, dataset: &Dataset, seeds: u64) {
         let query = |epoch: u64| {
             Query::new().epochs(epoch).restricted(filter.map(str::to_owned), sides.map(str::to_owned), None)
         };
-        let truth = dataset.histogram_of(&query(0), "x", &bins).unwrap();
+        let truth = dataset.histogram(&HistogramRequest::new(query(0), "x", bins)).unwrap().rows;
         for level in [1, 2] {
             let (mut of_bins, mut of_rows) = (Deviations::default(), Deviations::default());
             for epoch in 0..seeds {
-                let found = dataset.histogram_from_level(&query(epoch), "x", &bins, level).unwrap();
-                let errors = found.errors.unwrap();
-                for ((found, error), truth) in found.bins.iter().zip(&errors.bins).zip(&truth.bins) {
-                    of_bins.add(found.estimate as f64, truth.estimate as f64, *error);
+                let request = HistogramRequest::new(query(epoch), "x", bins).source(Source::Level(level));
+                let found = dataset.histogram(&request).unwrap().rows;
+                for (found, truth) in found.bins.iter().zip(truth.bins.estimates()) {
+                    of_bins.add(found.estimate as f64, *truth as f64, found.error.unwrap());
                 }
-                let counted = dataset.count_from_level(&query(epoch), level).unwrap();
-                assert_eq!((counted.rows, counted.error), (found.rows, errors.rows));
-                if !counted.rows.is_exact() {
-                    of_rows.add(counted.rows.estimate as f64, truth.rows.estimate as f64, counted.error);
+                let counted = dataset.count_from(&query(epoch), Source::Level(level)).unwrap().rows;
+                assert_eq!(counted, found.all);
+                if !counted.is_exact() {
+                    of_rows.add(counted.estimate as f64, truth.all.estimate as f64, counted.error.unwrap());
                 }
             }
             for (what, found) in [("bins", of_bins), ("all rows", of_rows)] {
@@ -333,12 +333,14 @@ fn check_sums(
         let (mut of_bins, mut of_all) = (Deviations::default(), Deviations::default());
         for epoch in 0..seeds {
             let query = Query::new().epochs(epoch);
-            let found = dataset.histogram_sums_from_level(&query, "x", &bins, level, column).unwrap().sums.unwrap();
-            of_all.add(found.rows.sum, all, found.rows.error.unwrap());
-            for (found, truth) in found.bins.iter().zip(truth) {
+            let request = HistogramRequest::new(query, "x", bins).source(Source::Level(level)).weights(column);
+            let found = dataset.histogram(&request).unwrap();
+            let (sums, sampled) = (found.sums.unwrap(), found.sampled.unwrap());
+            of_all.add(sums.all.estimate, all, sums.all.error.unwrap());
+            for ((found, rows), truth) in sums.bins.iter().zip(sampled.bins.estimates()).zip(truth) {
                 // Of even levels, a bin has 50 or 6 rows.
-                assert_eq!(found.error.is_none(), how == "even" && found.sampled < 30, "{found:?}");
-                found.error.into_iter().for_each(|error| of_bins.add(found.sum, *truth, error));
+                assert_eq!(found.error.is_none(), how == "even" && *rows < 30, "{found:?}");
+                found.error.into_iter().for_each(|error| of_bins.add(found.estimate, *truth, error));
             }
         }
         for (what, of, found) in [("bins", all / 10.0, &of_bins), ("all rows", all, &of_all)] {

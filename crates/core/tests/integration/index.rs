@@ -176,7 +176,7 @@ fn tracks_follow_particles_by_the_index() {
     write(&storage, "energy", &epochs);
     let dataset = Dataset::open_with(storage.clone(), "/ds").unwrap();
     let follow = |dataset: &Dataset| {
-        let request = TrackRequest::new("energy > 1048.5", 20, "id").columns(["energy", "uy"]);
+        let request = TrackRequest::new("energy > 1048.5", 20, "id").rows(Query::new().columns(["energy", "uy"]));
         let mut tracks = dataset.tracks(&request, &|_| ()).unwrap();
         let mut rows = Vec::new();
         for batch in &mut tracks {

@@ -234,7 +234,8 @@ fn carried_columns_need_no_records() {
         let ids: Vec<u64> = epochs[1].1.iter().step_by(30_001).map(|row| u64::from(row.1)).collect();
         let tracks = |dataset: &Dataset, columns: &[&str], access: Use| -> turbidite::Result<_> {
             let ids = ids.iter().copied();
-            let request = TrackRequest::of_ids(ids, "id").columns(columns.iter().copied()).using(access);
+            let rows = Query::new().columns(columns.iter().copied()).using(access);
+            let request = TrackRequest::of_ids(ids, "id").rows(rows);
             let mut tracks = dataset.tracks(&request, &|_| ())?;
             let mut rows = Vec::new();
             for batch in &mut tracks {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use turbidite::format::EpochManifest;
-use turbidite::query::{QueryMetrics, Use};
+use turbidite::query::{QueryMetrics, Source, Use};
 use turbidite::storage::{Fault, FaultStorage, MemoryStorage, Storage};
 use turbidite::store::{
     DatasetDescriptor, DatasetPaths, IfExists, Truncation, WriterLock, list_epochs, load_manifest, truncate_after,
@@ -285,7 +285,7 @@ fn a_query_without_a_list_of_the_indexes_says_so() {
     let query = Query::new().filter("id < 10");
     let (rows, metrics) = dataset.count(&query).unwrap();
     assert_eq!((rows, metrics.corrupt_indexes), (10, 1));
-    assert_eq!(dataset.count_bounds(&query).unwrap().metrics.corrupt_indexes, 1);
+    assert_eq!(dataset.count_from(&query, Source::Bounds).unwrap().metrics.corrupt_indexes, 1);
     let mut stream = dataset.run(&query).unwrap();
     assert_eq!((&mut stream).map(|batch| batch.unwrap().num_rows()).sum::<usize>(), 10);
     assert_eq!(stream.metrics().corrupt_indexes, 1);

@@ -54,7 +54,7 @@ fn count_by_manifests(_: &Arc<dyn Storage>, dataset: &Dataset) {
 
 fn track(dataset: &Dataset, access: Use) -> u64 {
     let ids = [ParticleId::from(7), ParticleId::from(301)];
-    let request = TrackRequest::of_ids(ids, "id").using(access).threads(1);
+    let request = TrackRequest::of_ids(ids, "id").rows(Query::new().using(access).threads(1));
     dataset.tracks(&request, &|_| ()).unwrap().metrics().rows
 }
 

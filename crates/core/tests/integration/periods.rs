@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::support::places::{ROOT, Records, options, schema, verify};
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt32Type;
-use turbidite::query::{Bins, CursorRequest, Step, TrackRequest, Use};
+use turbidite::query::{Bins, Count, CursorRequest, HistogramRequest, Source, Step, TrackRequest, Use};
 use turbidite::random::Random;
 use turbidite::storage::{MemoryStorage, Storage};
 use turbidite::{Dataset, Error, IndexBuild, IndexOptions, Levels, LocalJob, Periods, Query, Value};
@@ -202,16 +202,14 @@ fn boxes_wrap_as_if_the_query_stated_the_periods() {
             let mut bins = Bins::new(7);
             bins.range = Some((Value::Int(0), Value::Int(ROWS as i128 * 2)));
             let [found, other] = [(&periodic, &ours), (&flat, &explicit)]
-                .map(|(dataset, query)| dataset.histogram_of(query, "number", &bins));
+                .map(|(dataset, query)| dataset.histogram(&HistogramRequest::new(query.clone(), "number", bins)));
             let (found, other) = (found.unwrap(), other.unwrap());
-            assert_eq!(found.rows.most, expected.len() as u64);
-            assert_eq!(format!("{:?}", found.bins), format!("{:?}", other.bins));
+            assert_eq!(found.rows.all.most, expected.len() as u64);
+            assert_eq!(format!("{:?}", found.rows.bins), format!("{:?}", other.rows.bins));
             let [found, other] = [(&periodic, &ours), (&flat, &explicit)]
-                .map(|(dataset, query)| dataset.count_from_level(query, 1).unwrap());
-            assert_eq!(
-                (found.rows, found.error, found.sample.matched),
-                (other.rows, other.error, other.sample.matched)
-            );
+                .map(|(dataset, query)| dataset.count_from(query, Source::Level(1)).unwrap());
+            let matched = |found: &Count| found.sample.unwrap().matched;
+            assert_eq!((found.rows, matched(&found)), (other.rows, matched(&other)));
         }
     }
     assert!(most > ROWS / 20, "some boxes have many records");

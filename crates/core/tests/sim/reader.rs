@@ -111,7 +111,7 @@ pub(crate) fn look_up(
         if ids.iter().any(|id| all.binary_search_by_key(id, |record| record.0).is_err()) {
             coverage.met("hash: absent id looked up");
         }
-        let request = TrackRequest::of_ids(ids.iter().copied(), "id").epochs(epoch);
+        let request = TrackRequest::of_ids(ids.iter().copied(), "id").rows(Query::new().epochs(epoch));
         let tracks = dataset.tracks(&request, &|_| ()).map_err(stated)?;
         if tracks.metrics().rows != expected.len() as u64 {
             let rows = tracks.metrics().rows;

@@ -20,11 +20,11 @@ from turbidite import _core
 from turbidite._progress import Progress
 from turbidite.cursor import Cursor, CursorBatch, CursorStep
 from turbidite.dataset import Dataset
-from turbidite.distributions import Estimate, Histogram, Quantile
+from turbidite.distributions import Estimate, Quantile
 from turbidite.errors import CorruptionError, OperationError, TurbiditeError, UsageError
+from turbidite.histograms import Histogram, HistogramAxis
 from turbidite.indexes import Index, Indexes
 from turbidite.ingest import ingest
-from turbidite.phase_space import PhaseSpace
 from turbidite.pieces import Piece
 from turbidite.query import Query
 from turbidite.schema import Column, Schema
@@ -40,10 +40,10 @@ __all__ = [
     "Dataset",
     "Estimate",
     "Histogram",
+    "HistogramAxis",
     "Index",
     "Indexes",
     "OperationError",
-    "PhaseSpace",
     "Piece",
     "Quantile",
     "Query",

@@ -22,21 +22,26 @@ class Arguments(TypedDict):
     piece: str | None
 
 
-class HistogramArguments(TypedDict):
-    """The arguments of a histogram."""
+Range = tuple[float, float]
+"""The ends of a range. Integers are passed exactly."""
 
-    column: str
-    bins: int
-    range: tuple[float, float] | None
-    log: bool
+Axis = tuple[str, int, Range | None, bool]
+"""An axis of a histogram: the column, the number of bins, their range, and whether they have equal ratios."""
+
+
+class HistogramArguments(TypedDict):
+    """The arguments of a histogram of one axis or of two."""
+
+    axes: list[Axis]
     where: str | None
     box: str | None
     period: str | None
     epochs: list[int] | None
+    threads: int | None
     use: str | None
     exact: bool
     level: int | None
-    sum: str | None
+    weights: str | None
 
 
 class TrackArguments(TypedDict):
@@ -50,24 +55,3 @@ class TrackArguments(TypedDict):
     columns: list[str] | None
     limit: int | None
     threads: int | None
-
-
-Range = tuple[float, float]
-"""The ends of a range. Integers are passed exactly."""
-
-
-class PhaseSpaceArguments(TypedDict):
-    """The arguments of a two-dimensional histogram; pairs are those of x and y."""
-
-    columns: tuple[str, str]
-    where: str | None
-    box: str | None
-    period: str | None
-    epochs: list[int] | None
-    bins: tuple[int, int]
-    ranges: tuple[Range | None, Range | None]
-    log: tuple[bool, bool]
-    weights: str | None
-    threads: int | None
-    use: str | None
-    exact: bool

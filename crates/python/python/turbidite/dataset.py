@@ -5,24 +5,21 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from html import escape
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from turbidite import phase_space, pictures
-from turbidite._arguments import Arguments, HistogramArguments, TrackArguments
+from turbidite import histograms, pictures
+from turbidite._arguments import Arguments, TrackArguments
 from turbidite._boxes import Box, Period, box_texts
 from turbidite._checks import (
     Epochs,
     Id,
     Ids,
     access,
-    bin_count,
     column_name,
     column_named,
-    ends,
     flag,
     names,
     natural,
@@ -39,10 +36,10 @@ from turbidite._opened import OpenDataset
 from turbidite._progress import watching
 from turbidite._tables import abridged, table
 from turbidite.cursor import Cursor
-from turbidite.distributions import Histogram, Quantile, number, with_sums
+from turbidite.distributions import Quantile, number
 from turbidite.errors import UsageError
+from turbidite.histograms import Histogram
 from turbidite.indexes import Indexes
-from turbidite.phase_space import PhaseSpace
 from turbidite.pieces import Piece
 from turbidite.query import Query
 from turbidite.schema import Column
@@ -309,146 +306,64 @@ class Dataset(OpenDataset):
             raise UsageError(f"id: state which column identifies particles; the key, '{key.name}', is {key.type}")
         return ",".join(self._core.key_columns())
 
-    @overload
-    def histogram(
-        self,
-        column: str,
-        by: None = None,
-        *,
-        bins: int = 20,
-        range: tuple[float, float] | None = None,
-        log: bool = False,
-        where: str | None = None,
-        box: Box | None = None,
-        period: Period | None = None,
-        epochs: Epochs = None,
-        exact: bool = False,
-        use: str | None = None,
-        level: int | None = None,
-        sum: str | None = None,
-    ) -> Histogram: ...
-
-    @overload
-    def histogram(
-        self,
-        column: str,
-        by: str,
-        *,
-        bins: int | tuple[int, int] = 20,
-        range: tuple[tuple[float, float] | None, tuple[float, float] | None] | None = None,
-        log: bool | tuple[bool, bool] = False,
-        where: str | None = None,
-        box: Box | None = None,
-        period: Period | None = None,
-        epochs: Epochs = None,
-        exact: bool = False,
-        use: str | None = None,
-    ) -> PhaseSpace: ...
-
     def histogram(
         self,
         column: str,
         by: str | None = None,
         *,
-        bins: Any = 20,
+        bins: int | tuple[int, int] = 20,
         range: Any = None,
-        log: Any = False,
+        log: bool | tuple[bool, bool] = False,
+        weights: str | None = None,
         where: str | None = None,
         box: Box | None = None,
         period: Period | None = None,
         epochs: Epochs = None,
         exact: bool = False,
-        use: str | None = None,
         level: int | None = None,
-        sum: str | None = None,
-    ) -> Histogram | PhaseSpace:
+        threads: int | None = None,
+        use: str | None = None,
+    ) -> Histogram:
         """Returns the distribution of a column, or of the pairs of two: bounds, or with `exact` counts, or with `level` estimates.
 
         Bounds come from manifests and bitmap indexes alone. They are equal where the edges of all bins, and those of the
         predicate, are edges of the index: decimals of its precision. `exact` reads what is in doubt. `where`, `box`, `period`
-        and `use` are those of :meth:`query`. With a second column, `bins`, `range` and `log` are those of
-        :meth:`phase_space`.
+        and `use` are those of :meth:`query`. `range` is that of the rows' finite values unless stated, ``(from, to)``. With a second
+        column, `bins`, `range` and `log` are pairs, or one value for both. Integer columns have at most one bin per integer.
 
         In a dataset with levels of detail, or with an index by space, `level` reads only the rows of this level and above, one in
-        ``8**level``, and estimates the rows of each bin, with a standard error in `errors`. `sum` names a column whose sum in each bin is
-        estimated from the same rows: `sums` and `sum_errors`.
+        ``8**level``, and estimates the rows of each bin, with a standard error in `errors`.
 
-        >>> dataset.histogram("energy", bins=4, range=(0, 8), epochs=200, exact=True).rows
+        `weights` names a column whose sum in each bin is returned as well, `sums`: exact, or from a level with `sum_errors`.
+
+        >>> dataset.histogram("energy", bins=4, range=(0, 8), epochs=200, exact=True).counts
         array([200, 200, 200, 201], dtype=uint64)
+        >>> dataset.histogram("energy", bins=2, range=(0, 8), weights="id", epochs=200, exact=True).sums
+        array([ 79800., 240600.])
         >>> dataset.histogram("energy", "id", bins=(2, 1), where="energy < 6", epochs=200, exact=True).rows
         600
         >>> sample = turbidite.open("space.tbd").histogram("x", bins=4, range=(0, 8), level=1)
-        >>> bool((abs(sample.rows.astype("f8") - 1000) < 4 * sample.errors).all())
+        >>> bool((abs(sample.counts.astype("f8") - 1000) < 4 * sample.errors).all())
         True
-        >>> turbidite.open("space.tbd").histogram("x", bins=4, range=(0, 8), level=1, sum="y").sums.shape
-        (4,)
         """
-        column, by, sum = column_name("column", column), optional_column("by", by), optional_column("sum", sum)
-        if sum is not None and level is None:
-            raise UsageError("sum: sums of one column are estimated from a level; state level, which may be 0 for all rows")
-        if level is not None and (by is not None or exact or use is not None):
-            raise UsageError("level: estimates are of one column, and exclude exact and use")
         labels = self._labels(selection(epochs))
-        if by is not None:
-            pairs = phase_space.arguments(
-                column,
-                by,
-                where=where,
-                box=box_texts(box, period),
-                epochs=labels,
-                bins=bins,
-                ranges=range,
-                weights=None,
-                log=log,
-                threads=None,
-                use=use,
-                exact=flag("exact", exact),
-            )
-            with watching(self.progress, "row groups") as tell:
-                return phase_space.count(self._core, self.schema, pairs, self._sorted(labels), tell)
-        count, stated = bin_count(bins), None if range is None else ends(range)
-        if count is None:
-            raise UsageError(f"bins: a number of bins is needed, and range=(from, to) for their ends, not {bins!r}")
-        if stated is None and range is not None:
-            raise UsageError(f"range: a pair of numbers, (from, to), is needed, not {range!r}")
-        sides, periods = box_texts(box, period)
-        arguments: HistogramArguments = {
-            "column": column,
-            "bins": count,
-            "range": stated,
-            "log": flag("log", log),
-            "where": predicate("where", where),
-            "box": sides,
-            "period": periods,
-            "epochs": labels,
-            "use": access("use", use),
-            "exact": flag("exact", exact),
-            "level": optional("level", level),
-            "sum": sum,
-        }
-        with watching(self.progress, "row groups") as tell:
-            found = json.loads(self._core.histogram(arguments, tell))
-        counts = numpy.array(found["bins"], dtype="u8").reshape(-1, 3)
-        edges = numpy.array([number(edge) for edge in found["edges"]])
-        below, above, negative, positive = (
-            (found[name][0], found[name][1], found[name][2])
-            for name in ("below", "above", "negative_infinity", "positive_infinity")
+        request = histograms.arguments(
+            column_name("column", column),
+            optional_column("by", by),
+            bins=bins,
+            range=range,
+            log=log,
+            where=where,
+            box=box_texts(box, period),
+            epochs=labels,
+            threads=threads,
+            use=use,
+            exact=flag("exact", exact),
+            level=level,
+            weights=optional_column("weights", weights),
         )
-        rows, least, most = counts[:, 1], counts[:, 0], counts[:, 2]
-        units = {one.name.lower(): one.unit for one in self.schema.columns}
-        unit = units.get(column.lower())
-        least_nan, nan, most_nan = found["nan"]
-        total = found["rows"]
-        others = (below, above, negative, positive, nan, (least_nan, most_nan), (total[0], total[1], total[2]))
-        histogram = Histogram(column, edges, rows, least, most, *others, unit, self._sorted(labels), arguments["log"])
-        if found["sample"] is None:
-            return histogram
-        sample, errors = found["sample"], numpy.array(found["errors"], dtype="f8")
-        unplaced = (sample["unplaced"][0], sample["unplaced"][2])
-        histogram = replace(histogram, errors=errors, level=sample["level"], sampled=sample["rows"], unplaced=unplaced)
-        if found["sums"] is None:
-            return histogram
-        return with_sums(histogram, found["sums"], units.get(found["sums"]["column"].lower()))
+        with watching(self.progress, "row groups") as tell:
+            return histograms.histogram(self._core, self.schema, request, self._sorted(labels), tell)
 
     def phase_space(
         self,
@@ -465,35 +380,33 @@ class Dataset(OpenDataset):
         log: bool | tuple[bool, bool] = False,
         threads: int | None = None,
         use: str | None = None,
-    ) -> PhaseSpace:
-        """Counts the rows that satisfy `where`, within `box`, in bins of two columns, and sums `weights` in each bin.
+    ) -> Histogram:
+        """Returns the exact :meth:`histogram` of two columns, in bins that suit a picture.
 
         Rows are counted as they are read, so that memory does not depend on their number. Where bitmap indexes have both
         columns, only the rows that these leave in doubt are read; sums need all. `range` is that of the rows'
         finite values unless stated, ``((x from, x to), (y from, y to))``. The core knows it without a predicate;
-        otherwise it reads the rows twice. Integer columns have at most one bin per integer.
+        otherwise it reads the rows twice.
 
         >>> dataset.phase_space("energy", "id", epochs=200, bins=(2, 2)).counts
         array([[500,   0],
                [  0, 501]], dtype=uint64)
         """
-        labels = self._labels(selection(epochs))
-        arguments = phase_space.arguments(
+        return self.histogram(
             column_name("x", x),
             column_name("y", y),
-            where=where,
-            box=box_texts(box, period),
-            epochs=labels,
             bins=bins,
-            ranges=range,
-            weights=weights,
+            range=range,
             log=log,
-            threads=optional("threads", threads),
-            use=use,
+            weights=weights,
+            where=where,
+            box=box,
+            period=period,
+            epochs=epochs,
             exact=True,
+            threads=threads,
+            use=use,
         )
-        with watching(self.progress, "row groups") as tell:
-            return phase_space.count(self._core, self.schema, arguments, self._sorted(labels), tell)
 
     def row_groups(self, epoch: int) -> list[dict[str, Any]]:
         """Returns the row groups of an epoch as dicts: file, rank, kind, rows, and the least and greatest key.

@@ -34,7 +34,7 @@ The engines are the real ones; processors, network and storage are modelled. See
 pub(crate) struct Simulate {
     /// A folder or file with a trace of keys, in the order of its records; without it, keys come from --distribution
     source: Option<PathBuf>,
-    /// The cluster key: COLUMN, hash:COLUMN or space:X,Y[,Z] of the trace; without one, hash:id has random ids
+    /// The cluster key: COLUMN, hash:COLUMN or space:X,Y,… of the trace; without one, hash:id has random ids
     #[arg(long)]
     key: Option<String>,
     /// A column of the trace to compute (may be repeated)

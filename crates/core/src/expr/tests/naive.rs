@@ -178,7 +178,13 @@ fn call(name: &str, value: f64) -> f64 {
         "sqrt" => value.sqrt(),
         "floor" => value.floor(),
         "round" => value.round_ties_even(),
-        "sign" => [value.signum(), value][usize::from(value == 0.0)],
+        "sign" => {
+            if value == 0.0 {
+                0.0
+            } else {
+                value.signum()
+            }
+        }
         "log" => libm::log(value),
         "log10" => libm::log10(value),
         // Those of the language are compared with msun's by tests of their own, since the last bit may differ.

@@ -13,8 +13,11 @@
 
 use std::ops::Range;
 
-use crate::format::{RangeCount, Steps};
+use crate::format::{MAX_RANGE_COUNTS, RangeCount, Steps};
 use crate::schema::{KeyOrder, Value};
+
+/// Number of range counts of several epochs that are kept at a time.
+pub(super) const KEPT_SPREADS: usize = 4 * MAX_RANGE_COUNTS;
 
 /// Minimum ratio of the largest to the smallest value of a tail. Uniform values have a smaller ratio at their end.
 const TAIL_RATIO: f64 = 2.0;

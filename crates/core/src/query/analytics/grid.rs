@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::query::analytics::bins::{BinScale, Cells, histogram_cells};
+use crate::query::analytics::numbers::Unbinned;
 use crate::query::scan::read::PackedRows;
 use crate::schema::{KeyOrder, Value};
 
@@ -143,6 +144,33 @@ impl Grid {
     /// outside.
     pub(super) fn places(&self) -> usize {
         if self.y.is_some() { self.pairs() + NAN + 1 } else { self.x.nan() + 1 }
+    }
+
+    /// Returns why rows are in no bin at the places before the bins, and after them.
+    pub(super) fn unbinned(&self) -> (&'static [Unbinned], &'static [Unbinned]) {
+        use Unbinned::{Above, Below, Infinite, Nan, NegativeInfinity, Outside, PositiveInfinity};
+        match self.y {
+            None => (&[NegativeInfinity, Below], &[Above, PositiveInfinity, Nan]),
+            Some(_) => (&[], &[Outside, Infinite, Nan]),
+        }
+    }
+
+    /// Returns the places of infinities and NaN, if no column can have them.
+    pub(super) fn impossible(&self) -> Vec<usize> {
+        if self.axes().any(|axis| axis.order.data_type().is_float()) {
+            return Vec::new();
+        }
+        match self.y {
+            None => vec![0, self.x.nan() - 1, self.x.nan()],
+            Some(_) => vec![self.pairs() + INFINITE, self.pairs() + NAN],
+        }
+    }
+
+    /// Returns the numbers of the bins of x and of y at a place.
+    pub(super) fn bin(&self, place: usize) -> Option<[usize; 2]> {
+        let bin = place.checked_sub(self.unbinned().0.len()).filter(|bin| *bin < self.pairs())?;
+        let lines = self.y.as_ref().map_or(1, Axis::bins);
+        Some([bin / lines, bin % lines])
     }
 
     /// Returns the place of a row in these cells of both axes. One column has only the first.

@@ -5,8 +5,8 @@
 
 use std::ops::Range;
 
-use super::bounded::Bounded;
 use super::grid::{Axis, Grid, INFINITE, NAN, OUTSIDE, Span};
+use super::numbers::{Estimate, Series};
 
 /// Rows that lie somewhere in a rectangle of cells.
 #[derive(Debug, Clone, Copy)]
@@ -51,14 +51,14 @@ impl Sum {
         self.expected += expected;
     }
 
-    fn bounded(self) -> Bounded {
+    fn bounded(self) -> Estimate<u64> {
         bounded(self.least, self.expected, self.most)
     }
 }
 
-fn bounded(least: u64, expected: f64, most: u64) -> Bounded {
+fn bounded(least: u64, expected: f64, most: u64) -> Estimate<u64> {
     let most = most.max(least);
-    Bounded { least, estimate: (expected.round() as u64).clamp(least, most), most }
+    Estimate::within(least, (expected.round() as u64).clamp(least, most), most)
 }
 
 impl<'a> GridBounds<'a> {
@@ -133,15 +133,15 @@ impl<'a> GridBounds<'a> {
     }
 
     /// Returns the bounds of the number of rows.
-    pub(super) fn rows(&self) -> Bounded {
+    pub(super) fn rows(&self) -> Estimate<u64> {
         self.rows.bounded()
     }
 
     /// Returns the bounds of each place of the grid.
-    pub(super) fn places(mut self) -> Vec<Bounded> {
+    pub(super) fn places(mut self) -> Series<u64> {
         let (columns, lines) = (self.shape.0.len(), self.shape.1.len());
         let stride = lines + 1;
-        let mut places = Vec::with_capacity(self.grid.places());
+        let mut places = Series::with_capacity(self.grid.places());
         for column in 0..columns {
             let (mut more, mut expected) = (0u64, 0.0);
             for line in 0..lines {
@@ -157,7 +157,7 @@ impl<'a> GridBounds<'a> {
             }
         }
         if self.grid.y.is_some() {
-            places.extend(self.apart.map(Sum::bounded));
+            self.apart.map(Sum::bounded).into_iter().for_each(|sum| places.push(sum));
         }
         places
     }

@@ -13,10 +13,10 @@
 //! a row that stands for as many as any may: with the unit u = sqrt(f (f - 1)) of such a row, the error is u + sqrt(V +
 //! 3/4 u²) for the variance V of the sampled rows, which is the error above if all rows stand for as many.
 
-use crate::query::analytics::bounded::Bounded;
+use crate::query::analytics::numbers::Estimate;
 
 /// The rows from which numbers are estimated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct SampledRows {
     /// Rows of this level of detail and above are the sample.
@@ -26,7 +26,7 @@ pub struct SampledRows {
     /// Whether levels are in proportion to a column, so that each row stands for a number of its own.
     pub is_weighted: bool,
     /// Rows with a NaN coordinate that match. They are in no sample above level 0, and the estimates leave them out.
-    pub unplaced: Bounded,
+    pub unplaced: Estimate<u64>,
 }
 
 impl SampledRows {
@@ -85,44 +85,10 @@ impl WeighedRows {
     }
 }
 
-/// The standard errors of a histogram. A number that is known has the error 0.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub struct HistogramErrors {
-    /// The sample.
-    pub sample: SampledRows,
-    /// Error of the number of rows that match.
-    pub rows: f64,
-    /// Error of the number of rows in which the column is NaN.
-    pub nan: f64,
-    /// Error of the number of rows at minus infinity.
-    pub negative_infinity: f64,
-    /// Error of the number of rows at plus infinity.
-    pub positive_infinity: f64,
-    /// Error of the number of finite values below the first edge.
-    pub below: f64,
-    /// Error of the number of finite values above the last edge.
-    pub above: f64,
-    /// Error of the number of rows of each bin.
-    pub bins: Vec<f64>,
-}
-
 /// Returns the standard error of an estimate of which this many rows are in the sample.
 pub(super) fn standard_error(matched: u64, stands_for: u64) -> f64 {
     let weight = stands_for as f64;
     f64::sqrt(weight * (weight - 1.0)) * (1.0 + f64::sqrt(matched as f64 + 0.75))
-}
-
-impl HistogramErrors {
-    /// Creates the errors of a histogram from those of each place of a grid.
-    pub(super) fn of_places(sample: SampledRows, rows: f64, bins: usize, places: Vec<f64>) -> Self {
-        let mut places = places.into_iter();
-        let mut next = || places.next().unwrap_or_default();
-        let (negative_infinity, below) = (next(), next());
-        let bins = (0..bins).map(|_| next()).collect();
-        let (above, positive_infinity, nan) = (next(), next(), next());
-        Self { sample, rows, nan, negative_infinity, positive_infinity, below, above, bins }
-    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@
 //!   and by the edges of the bin. If it is not known, neither is the error.
 //!
 //! Of fewer than 30 rows of even levels, the typical value may be that of no row of those that make up the sum: the
-//! error is then unknown.
+//! error is then unknown, as is that of a sum that is not finite.
 //!
 //! The column to which levels are in proportion needs no such v: a row adds at most the interval of the level times the
 //! mean weight of its run, whatever its value.
@@ -20,54 +20,7 @@
 //! Sums are rounded in the order of the records, so they are the same with any number of threads.
 
 use crate::query::analytics::level_errors::WeighedRows;
-
-/// A sum that is estimated from a level of detail.
-#[derive(Debug, Clone, Copy, PartialEq)]
-#[non_exhaustive]
-pub struct SumEstimate {
-    /// The sum. A NaN or an infinity in the sample makes it one.
-    pub sum: f64,
-    /// Standard error of the sum, 0 if the sample has all rows. `None` if it is not known: the sum is not finite,
-    /// levels are not in proportion to a column and the sample has fewer than 30 rows, or neither the sample nor the
-    /// manifests tell how large values may be.
-    pub error: Option<f64>,
-    /// Number of rows of the sample.
-    pub sampled: u64,
-}
-
-/// The sums of a column in the bins of a histogram, estimated from a level of detail.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub struct HistogramSums {
-    /// The column that is summed.
-    pub column: String,
-    /// Sum over all rows that match.
-    pub rows: SumEstimate,
-    /// Sum over the rows in which the column of the bins is NaN.
-    pub nan: SumEstimate,
-    /// Sum over the rows at minus infinity.
-    pub negative_infinity: SumEstimate,
-    /// Sum over the rows at plus infinity.
-    pub positive_infinity: SumEstimate,
-    /// Sum over the finite values below the first edge.
-    pub below: SumEstimate,
-    /// Sum over the finite values above the last edge.
-    pub above: SumEstimate,
-    /// Sum over the rows of each bin.
-    pub bins: Vec<SumEstimate>,
-}
-
-impl HistogramSums {
-    /// Creates the sums of a column from those of each place of a grid.
-    pub(super) fn of_places(column: String, rows: SumEstimate, bins: usize, places: Vec<SumEstimate>) -> Self {
-        let mut places = places.into_iter();
-        let mut next = || places.next().unwrap_or(SumEstimate { sum: 0.0, error: None, sampled: 0 });
-        let (negative_infinity, below) = (next(), next());
-        let bins = (0..bins).map(|_| next()).collect();
-        let (above, positive_infinity, nan) = (next(), next(), next());
-        Self { column, rows, nan, negative_infinity, positive_infinity, below, above, bins }
-    }
-}
+use crate::query::analytics::numbers::Estimate;
 
 /// Number of sampled rows of even levels from which values are known well enough for an error of their sum.
 const LEAST_ROWS: u64 = 30;
@@ -125,9 +78,9 @@ impl SampledValues {
 
     /// Returns the estimate of the sum over rows of which these are in the sample. `is_whole` states that the sample
     /// has all of them.
-    pub(super) fn estimate(&self, most: LargestStep, is_whole: bool) -> SumEstimate {
+    pub(super) fn estimate(&self, most: LargestStep, is_whole: bool) -> Estimate<f64> {
         let error = if is_whole && self.sum.is_finite() { Some(0.0) } else { self.error(most) };
-        SumEstimate { sum: self.sum, error, sampled: self.rows.matched }
+        Estimate::of_sum(self.sum, error)
     }
 
     fn error(&self, most: LargestStep) -> Option<f64> {
@@ -169,10 +122,11 @@ mod tests {
         for stands_for in [8u64, 64, 512] {
             for matched in [30usize, 50, 1000] {
                 let weight = stands_for as f64;
-                let found = of_values(weight, &vec![-2.5; matched]).estimate(even(weight, Some(1e9)), false);
+                let values = of_values(weight, &vec![-2.5; matched]);
+                let found = values.estimate(even(weight, Some(1e9)), false);
                 let expected = 2.5 * standard_error(matched as u64, stands_for);
                 assert!((found.error.unwrap() / expected - 1.0).abs() < 1e-12, "{found:?}, {expected}");
-                assert_eq!((found.sum, found.sampled), (-2.5 * weight * matched as f64, matched as u64));
+                assert_eq!((found.estimate, values.rows.matched), (-2.5 * weight * matched as f64, matched as u64));
             }
             // Without a value, the largest one of the manifest is that of the row that is not in the sample.
             let found = of_values(8.0, &[0.0, -0.0].repeat(15)).estimate(even(stands_for as f64, Some(3.0)), false);
@@ -186,14 +140,14 @@ mod tests {
         for wild in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
             for is_whole in [false, true] {
                 let found = of_values(8.0, &[1.0, wild]).estimate(even(8.0, Some(1.0)), is_whole);
-                assert!(found.error.is_none() && (found.sum == wild || found.sum.is_nan()), "{found:?}");
+                assert!(found.error.is_none() && (found.estimate == wild || found.estimate.is_nan()), "{found:?}");
             }
         }
         let both = of_values(8.0, &[f64::INFINITY, f64::NEG_INFINITY]).estimate(even(8.0, Some(1.0)), false);
-        assert!(both.sum.is_nan() && both.error.is_none());
+        assert!(both.estimate.is_nan() && both.error.is_none());
         // The square of a value is not finite.
         let large = of_values(8.0, &[1e200; 30]).estimate(even(8.0, Some(1e200)), false);
-        assert!(large.sum.is_finite() && large.error.is_none(), "{large:?}");
+        assert!(large.estimate.is_finite() && large.error.is_none(), "{large:?}");
         // Squares of small values are 0, which is no proof of a small error.
         let small = of_values(8.0, &[1e-200; 30]).estimate(even(8.0, Some(1e-200)), false);
         assert!(small.error.unwrap() > 8e-200, "{small:?}");
@@ -209,7 +163,7 @@ mod tests {
         assert_eq!([0, 1, 29].map(|matched| of(matched, true)), [None; 3]);
         assert!(of(30, true).is_some() && of(0, false).is_some() && of(1, false).is_some());
         let whole = of_values(1.0, &[2.0; 3]).estimate(even(1.0, Some(9.0)), true);
-        assert_eq!((whole.sum, whole.error), (6.0, Some(0.0)));
+        assert_eq!((whole.estimate, whole.error), (6.0, Some(0.0)));
     }
 
     /// Rows of the weight v stand for 16 / (v + 1) rows, so each adds less than 16.

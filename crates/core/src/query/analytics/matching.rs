@@ -5,7 +5,8 @@
 use std::sync::Arc;
 
 use crate::error::{Result, UsageError};
-use crate::query::analytics::bins::{BinScale, Bins};
+use crate::query::analytics::axes::{AxisColumn, Columns, Range};
+use crate::query::analytics::bins::BinScale;
 use crate::query::analytics::by_bins::BinnedHistogram;
 use crate::query::analytics::grid::{Grid, ordinals};
 use crate::query::execute::unordered_scan::{Scan, Step};
@@ -14,15 +15,8 @@ use crate::query::metrics::Counters;
 use crate::query::request::{Query, ResolvedQuery};
 use crate::query::scan::epoch_scan::{announce_chosen, choose};
 use crate::query::scan::read::PackedRows;
-use crate::schema::{KeyOrder, Value};
-
-/// Returns the edges of an axis. Invalid bins are refused even if there is no value.
-pub(super) fn edges(bins: &Bins, order: KeyOrder, range: Option<(Value, Value)>) -> Result<Vec<Value>> {
-    match range {
-        Some(range) => bins.edges(order, range),
-        None => bins.edges(order, (Value::Int(1), Value::Int(1))).map(|_| Vec::new()),
-    }
-}
+use crate::query::use_path::Use;
+use crate::schema::{KeyOrder, Schema, Value};
 
 /// Refuses pieces of a query, whose rows no index tells.
 pub(super) fn unpieced(query: &Query) -> Result<()> {
@@ -31,9 +25,6 @@ pub(super) fn unpieced(query: &Query) -> Result<()> {
         Some(_) => Err(UsageError::Option { option: "bounds", what: "do not apply to a piece".to_owned() }.into()),
     }
 }
-
-/// The range of an axis, or `None` without finite values.
-pub(super) type Range = Option<(Value, Value)>;
 
 /// The rows to count.
 pub(super) struct MatchingRows<'a> {
@@ -83,17 +74,65 @@ impl MatchingRows<'_> {
         Ok(Scan::finishing(dataset, resolved, counters, self.epochs.to_vec(), finish))
     }
 
-    /// Reads the rows, and adds them to the counts of the places of a grid of one column.
-    pub(super) fn count_places(&self, column: usize, grid: &Arc<Grid>, counts: &mut Vec<u64>) -> Result<()> {
-        let grid = grid.clone();
+    /// Reads the rows, and adds them to the counts of the places of a grid of some columns.
+    pub(super) fn count_places(&self, columns: &[usize], grid: &Arc<Grid>, counts: &mut Vec<u64>) -> Result<()> {
+        let own_grid = grid.clone();
+        if grid.y.is_some() {
+            // A table of pairs is larger than the places of a piece.
+            let locate = move |rows: &PackedRows, slots: &[usize]| own_grid.locate(rows, slots);
+            return self.fold(columns, counts, locate, |counts, places: Vec<u32>| {
+                places.into_iter().for_each(|place| counts[place as usize] += 1);
+            });
+        }
         let count = move |rows: &PackedRows, slots: &[usize]| {
-            let mut counts = vec![0u64; grid.places()];
-            grid.locate(rows, slots).into_iter().for_each(|place| counts[place as usize] += 1);
+            let mut counts = vec![0u64; own_grid.places()];
+            own_grid.locate(rows, slots).into_iter().for_each(|place| counts[place as usize] += 1);
             counts
         };
-        self.fold(&[column], counts, count, |counts, piece| {
+        self.fold(columns, counts, count, |counts, piece| {
             counts.iter_mut().zip(piece).for_each(|(sum, count)| *sum += count);
         })
+    }
+
+    /// Reads the rows, and passes them to `take` in the order of the records: the place of each row in a grid, the
+    /// number of rows that it stands for at a level, and its value in the column to sum, or 0.
+    pub(super) fn each_row(
+        &self,
+        columns: &Columns<'_>,
+        grid: &Arc<Grid>,
+        level: u8,
+        mut take: impl FnMut(usize, f64, f64),
+    ) -> Result<()> {
+        let schema = self.dataset.schema();
+        let with_type = |column: usize| (column, schema.columns()[column].data_type);
+        let (summed, weight) = (columns.weights.map(with_type), level_weight(schema, level).map(with_type));
+        let axes = columns.of_axes();
+        let (of_axes, own_grid) = (axes.len(), grid.clone());
+        let read: Vec<usize> =
+            axes.into_iter().chain(summed.iter().chain(&weight).map(|(column, _)| *column)).collect();
+        let mut scan = self.scan(&read, move |rows, slots| LocatedRows {
+            places: own_grid.locate(rows, slots),
+            values: summed.map(|(_, data_type)| rows.numbers(slots[of_axes], data_type)),
+            stand_for: weight.map(|(_, data_type)| rows.stand_for(level, slots[slots.len() - 1], data_type)),
+        })?;
+        let even = 8f64.powi(level.into());
+        while let Some(LocatedRows { places, values, stand_for }) = scan.next_piece()? {
+            for (row, place) in places.into_iter().enumerate() {
+                let of_row = |numbers: &Option<Vec<f64>>| numbers.as_ref().map(|numbers| numbers[row]);
+                take(place as usize, of_row(&stand_for).unwrap_or(even), of_row(&values).unwrap_or(0.0));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether the request has all rows of its epochs, whatever indexes are used.
+    pub(super) fn are_whole_epochs(&self) -> bool {
+        !self.query.is_filtered() && self.query.piece.is_none() && self.query.access == Use::Automatic
+    }
+
+    /// Returns whether a column is the key, and row groups are sorted by it.
+    pub(super) fn are_sorted_by(&self, column: usize) -> bool {
+        column == self.dataset.schema().key_index() && self.dataset.schema().has_sorted_runs()
     }
 
     /// Resolves the query for some columns. The result states where each of them is among the columns of a piece.
@@ -135,75 +174,59 @@ impl MatchingRows<'_> {
 
     /// Returns a range of each axis without reading rows: as stated, or that of the finite values that may match by the
     /// statistics in the manifests.
-    pub(super) fn possible_ranges<const AXES: usize>(
-        &self,
-        columns: [(usize, KeyOrder); AXES],
-        bins: [&Bins; AXES],
-    ) -> Result<[Range; AXES]> {
-        let (resolved, _) = self.resolve(&columns.map(|(column, _)| column))?;
-        let mut found: [Option<(u64, u64)>; AXES] = [None; AXES];
+    pub(super) fn possible_ranges(&self, columns: &Columns<'_>) -> Result<Vec<Range>> {
+        let (resolved, _) = self.resolve(&columns.of_axes())?;
+        let axes: Vec<_> = columns.axes().collect();
+        let mut found: Vec<Option<(u64, u64)>> = vec![None; axes.len()];
         for &epoch in self.epochs {
             self.counters.check()?;
             let manifest = self.dataset.manifest(epoch)?;
             for choice in choose(self.dataset, &resolved, &manifest) {
                 let entry = &manifest.row_groups[choice.entry];
-                for (axis, (column, order)) in
-                    columns.iter().enumerate().filter(|(axis, _)| bins[*axis].range.is_none())
-                {
-                    let range = entry.columns.one(*column).and_then(|statistics| statistics.range);
+                for (axis, found) in axes.iter().zip(&mut found).filter(|(axis, _)| axis.bins.range.is_none()) {
+                    let range = entry.columns.one(axis.index).and_then(|statistics| statistics.range);
                     let ends = range.map_or([None; 2], |(low, high)| [Some(low), Some(high)]);
-                    let usable = |end: &Value| is_usable(*end, bins[axis].scale);
-                    for end in ends.into_iter().flatten().filter(usable).map(|end| order.ordinal_of(end)) {
-                        found[axis] = joined(found[axis], Some((end, end)));
+                    let usable = ends.into_iter().flatten().filter(|end| is_usable(*end, axis.bins.scale));
+                    for end in usable.map(|end| axis.order.ordinal_of(end)) {
+                        *found = joined(*found, Some((end, end)));
                     }
                 }
             }
         }
-        Ok(std::array::from_fn(|axis| {
-            let (column, order) = columns[axis];
-            let required = resolved.predicate.as_ref().and_then(|predicate| predicate.range_of(column));
-            let end = |end: Value| Some(order.ordinal_of(end)).filter(|_| is_usable(end, bins[axis].scale));
+        let range = |(axis, found): (&&AxisColumn<'_>, Option<(u64, u64)>)| {
+            let required = resolved.predicate.as_ref().and_then(|predicate| predicate.range_of(axis.index));
+            let end = |end: Value| Some(axis.order.ordinal_of(end)).filter(|_| is_usable(end, axis.bins.scale));
             let within = |(low, high): (u64, u64)| {
                 let (from, to) = required.map_or((None, None), |(from, to)| (end(from), end(to)));
                 let narrowed = (low.max(from.unwrap_or(low)), high.min(to.unwrap_or(high)));
                 let (low, high) = if narrowed.0 <= narrowed.1 { narrowed } else { (low, high) };
-                (order.value(low), order.value(high))
+                (axis.order.value(low), axis.order.value(high))
             };
-            bins[axis].range.or_else(|| found[axis].map(within))
-        }))
+            axis.bins.range.or_else(|| found.map(within))
+        };
+        Ok(axes.iter().zip(found).map(range).collect())
     }
 
     /// Returns the range of each axis: as stated, or from the manifests, or from the rows. Returns as well whether rows
     /// were read. Then the progress has the row groups of this pass and of `later_passes`.
-    pub(super) fn ranges<const AXES: usize>(
-        &self,
-        columns: [(usize, KeyOrder); AXES],
-        bins: [&Bins; AXES],
-        later_passes: u64,
-    ) -> Result<([Range; AXES], bool)> {
-        let mut ranges = bins.map(|bins| bins.range);
-        let mut open = Vec::new();
-        for axis in 0..AXES {
-            let (column, order) = columns[axis];
-            if ranges[axis].is_some() {
-                continue;
-            }
-            match self.listed(column, bins[axis].scale)? {
-                Listed::Range(range) => ranges[axis] = range,
-                Listed::Unknown => open.push((axis, column, order)),
+    pub(super) fn ranges(&self, columns: &Columns<'_>, later_passes: u64) -> Result<(Vec<Range>, bool)> {
+        let mut ranges: Vec<Range> = columns.axes().map(|axis| axis.bins.range).collect();
+        let mut open: Vec<(usize, AxisColumn<'_>)> = Vec::new();
+        for (number, axis) in columns.axes().enumerate().filter(|(_, axis)| axis.bins.range.is_none()) {
+            match self.listed(axis.index, axis.bins.scale)? {
+                Listed::Range(range) => ranges[number] = range,
+                Listed::Unknown => open.push((number, *axis)),
             }
         }
         if open.is_empty() {
             return Ok((ranges, false));
         }
-        let read: Vec<usize> = open.iter().map(|(_, column, _)| *column).collect();
-        let sought: Vec<(KeyOrder, BinScale)> =
-            open.iter().map(|(axis, _, order)| (*order, bins[*axis].scale)).collect();
-        let orders = sought.clone();
+        let read: Vec<usize> = open.iter().map(|(_, axis)| axis.index).collect();
+        let sought: Vec<(KeyOrder, BinScale)> = open.iter().map(|(_, axis)| (axis.order, axis.bins.scale)).collect();
         let find = move |rows: &PackedRows, slots: &[usize]| {
             let extremes =
                 |(slot, (order, scale)): (&usize, &(KeyOrder, BinScale))| extremes(rows, *slot, *order, *scale);
-            slots.iter().zip(&orders).map(extremes).collect::<Vec<_>>()
+            slots.iter().zip(&sought).map(extremes).collect::<Vec<_>>()
         };
         let (resolved, _) = self.resolve(&read)?;
         announce_chosen(self.dataset, &resolved, self.epochs.iter().copied(), self.counters, 1 + later_passes)?;
@@ -211,8 +234,8 @@ impl MatchingRows<'_> {
         self.fold(&read, &mut found, find, |found, piece| {
             found.iter_mut().zip(piece).for_each(|(found, piece)| *found = joined(*found, piece));
         })?;
-        for ((axis, _, order), found) in open.iter().zip(found) {
-            ranges[*axis] = found.map(|(low, high)| (order.value(low), order.value(high)));
+        for ((number, axis), found) in open.iter().zip(found) {
+            ranges[*number] = found.map(|(low, high)| (axis.order.value(low), axis.order.value(high)));
         }
         Ok((ranges, true))
     }
@@ -249,6 +272,20 @@ impl MatchingRows<'_> {
         }
         Ok(Listed::Range(found))
     }
+}
+
+/// The rows of a piece, in order.
+struct LocatedRows {
+    places: Vec<u32>,
+    /// Values of the column to sum.
+    values: Option<Vec<f64>>,
+    /// The number of rows that each row stands for, if they stand for different numbers.
+    stand_for: Option<Vec<f64>>,
+}
+
+/// Returns the column to which a level is in proportion. All rows of level 0 are read, so none stands for others.
+pub(super) fn level_weight(schema: &Schema, level: u8) -> Option<usize> {
+    schema.level_weight().filter(|_| level > 0)
 }
 
 /// The range of a column according to the manifests.

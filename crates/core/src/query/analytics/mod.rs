@@ -1,29 +1,33 @@
 //! Analytics over whole epochs: distributions, key clustering, tracks.
 //!
-//! Map: `distribution` computes histograms and quantiles, bounded by statistics or exact, with `bins` (edges),
-//! `estimate` (bounds and estimates) and `tally` (exact counts). `histogram_2d` counts the rows of a query by two
-//! columns, and `histogram_of_rows` by one; `matching` reads them, and `by_bins` counts them by bitmap indexes, for the
-//! places of a `grid`, or bounds them (`grid_bounds`). `count_bounds` bounds a number of rows. `level_estimate`
-//! estimates both from levels of detail, with `level_errors`, and sums with `level_sums`; `estimate_source` finds the
-//! levels. `profile` computes the row groups that a look-up of one key touches. `frequent` finds keys that have many
-//! rows. `tracks` follows particles through all epochs.
+//! Map: `numbers` are those of an aggregate, from any source. `histogram` takes requests: `histogram_bounds` bounds the
+//! counts, `histogram_exact` counts and sums, and `level_estimate` estimates from levels of detail, which
+//! `estimate_source` finds, with the errors of counts (`level_errors`) and sums (`level_sums`). They share `axes` (the
+//! columns), `bins` (edges) and the places of a `grid`. `matching` reads the rows of a query, `by_bins` counts them by
+//! bitmap indexes or bounds them (`grid_bounds`), and `tally` counts those of whole epochs. `count` is the number of
+//! rows of a query. `quantiles` are bounded by the range counts of manifests (`survey`, `estimate`), or exact.
+//! `profile` computes the row groups that a look-up of one key touches. `frequent` finds keys that have many rows.
+//! `tracks` follows particles through all epochs.
 
+mod axes;
 pub(super) mod bins;
-pub(super) mod bounded;
 mod by_bins;
-pub(super) mod count_bounds;
-pub(super) mod distribution;
+pub(super) mod count;
 pub(super) mod estimate;
 mod estimate_source;
 pub(super) mod frequent;
 mod grid;
 mod grid_bounds;
-pub(super) mod histogram_2d;
-pub(super) mod histogram_of_rows;
+pub(super) mod histogram;
+mod histogram_bounds;
+mod histogram_exact;
 pub(super) mod level_errors;
-pub(super) mod level_estimate;
-pub(super) mod level_sums;
+mod level_estimate;
+mod level_sums;
 mod matching;
+pub(super) mod numbers;
 pub(super) mod profile;
+pub(super) mod quantiles;
+mod survey;
 pub(super) mod tally;
 pub(super) mod tracks;

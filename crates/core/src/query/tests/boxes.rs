@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::distribution::{KEY_TYPES, hostile_epochs, stored_value};
 use super::*;
 use crate::error::{Error, UsageError};
-use crate::query::{Bins, TrackRequest};
+use crate::query::{TrackRequest, Unbinned};
 use crate::schema::Value;
 
 /// A side of a test's box. All numbers are multiples of a quarter, which no type rounds.
@@ -98,21 +98,23 @@ proptest! {
         prop_assert_eq!(of_pieces, expected.len());
 
         let bins = Bins { range: Some((Value::Int(-4), Value::Int(4))), ..Bins::new(5) };
-        let found = dataset.histogram_of(&query, "a", &bins).unwrap();
+        let found = dataset.histogram(&of_column(&query, "a", &bins, Source::Exact)).unwrap();
         let inside = |record: &Record, from: f64, to: f64, last: bool| {
             let a = f64::from(record.a);
             from <= a && (a < to || last && a == to)
         };
-        for (bin, edges) in found.edges.windows(2).enumerate() {
+        let counts = &found.rows;
+        for (bin, edges) in found.axes[0].edges.windows(2).enumerate() {
             let [from, to] = [edges[0].as_f64(), edges[1].as_f64()];
             let rows = expected.iter().filter(|(_, record)| inside(record, from, to, bin == 4)).count() as u64;
-            prop_assert_eq!((found.bins[bin].least, found.bins[bin].most), (rows, rows), "bin {}", bin);
+            prop_assert_eq!((counts.bins.at(bin).least, counts.bins.at(bin).most), (rows, rows), "bin {}", bin);
         }
         let count = |held: fn(f32) -> bool| expected.iter().filter(|(_, record)| held(record.a)).count() as u64;
-        prop_assert_eq!((found.rows.estimate, found.nan.estimate), (expected.len() as u64, count(f32::is_nan)));
-        prop_assert_eq!(found.below.most, count(|a| a < -4.0 && a.is_finite()));
-        prop_assert_eq!(found.above.most, count(|a| a > 4.0 && a.is_finite()));
-        let infinite = found.negative_infinity.most + found.positive_infinity.most;
+        let nan = counts.at(Unbinned::Nan).estimate;
+        prop_assert_eq!((counts.all.estimate, nan), (expected.len() as u64, count(f32::is_nan)));
+        prop_assert_eq!(counts.at(Unbinned::Below).most, count(|a| a < -4.0 && a.is_finite()));
+        prop_assert_eq!(counts.at(Unbinned::Above).most, count(|a| a > 4.0 && a.is_finite()));
+        let infinite = counts.at(Unbinned::NegativeInfinity).most + counts.at(Unbinned::PositiveInfinity).most;
         prop_assert_eq!(infinite, count(f32::is_infinite));
     }
 }
@@ -123,19 +125,22 @@ fn a_histogram_of_rows_has_their_range() {
     fixture.write(&partitioned(1, 3, 2, 1_000));
     let dataset = fixture.open();
     let query = Query::new().within("a=20:40").filter("energy >= 1");
-    let found = dataset.histogram_of(&query, "a", &Bins::new(4)).unwrap();
+    let found = dataset.histogram(&of_column(&query, "a", &Bins::new(4), Source::Exact)).unwrap();
     let values: Vec<f64> = rows_of(&dataset, &query).iter().map(|(_, record)| f64::from(record.a)).collect();
     let (least, most) =
         (values.iter().copied().fold(f64::MAX, f64::min), values.iter().copied().fold(f64::MIN, f64::max));
-    assert_eq!((found.edges[0].as_f64(), found.edges[4].as_f64()), (least, most));
-    assert_eq!(found.bins.iter().map(|rows| rows.estimate).sum::<u64>(), values.len() as u64);
+    let edges = &found.axes[0].edges;
+    assert_eq!((edges[0].as_f64(), edges[4].as_f64()), (least, most));
+    assert_eq!(found.rows.bins.estimates().iter().sum::<u64>(), values.len() as u64);
     // Without a predicate, the counts are those of whole epochs.
-    let whole = dataset.histogram_of(&Query::new(), "a", &Bins::new(4)).unwrap();
-    let exact = dataset.histogram("a", &Bins::new(4), 1, crate::query::Precision::Exact).unwrap();
-    assert_eq!((whole.edges, whole.bins, whole.rows), (exact.edges, exact.bins, exact.rows));
+    let all = Query::new().filter("energy = energy OR isnan(energy)");
+    let [whole, exact] = [all, Query::new()]
+        .map(|query| dataset.histogram(&of_column(&query, "a", &Bins::new(4), Source::Exact)).unwrap());
+    assert_eq!((whole.axes, whole.rows), (exact.axes, exact.rows));
     // No row matches.
-    let none = dataset.histogram_of(&Query::new().within("a=500:600"), "a", &Bins::new(4)).unwrap();
-    assert_eq!((none.rows.most, none.bins.len()), (0, 0));
+    let none = of_column(&Query::new().within("a=500:600"), "a", &Bins::new(4), Source::Exact);
+    let none = dataset.histogram(&none).unwrap();
+    assert_eq!((none.rows.all.most, none.rows.bins.len()), (0, 0));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::histogram_2d::default_range;
 use super::*;
 use crate::error::Error;
-use crate::query::{BinScale, Bins, Bounded, EpochSelection, Histogram, Precision, Quantiles};
+use crate::query::{BinScale, Quantiles};
 use crate::schema::Value;
 use crate::storage::FaultStorage;
 
@@ -112,37 +112,32 @@ fn counted(values: &[Value], edges: &[Value]) -> Vec<u64> {
     counts
 }
 
-fn stated(histogram: &Histogram) -> Vec<Bounded> {
-    let mut stated = vec![histogram.negative_infinity, histogram.below];
-    stated.extend(&histogram.bins);
-    stated.extend([histogram.above, histogram.positive_infinity, histogram.nan]);
-    stated
-}
-
 fn check_histogram(dataset: &Dataset, epochs: &[TestEpoch], column: &str, bins: &Bins, key_type: DataType) {
     let all = values(epochs, column, key_type);
-    let ask = |precision| dataset.histogram(column, bins, EpochSelection::All, precision);
-    let bounded = match ask(Precision::Bounded) {
+    let ask = |source| dataset.histogram(&of_column(&Query::new(), column, bins, source));
+    let bounded = match ask(Source::Bounds) {
         Ok(bounded) => bounded,
         Err(cause) => {
             assert!(matches!(cause, Error::Usage(_)), "{cause}");
-            assert!(ask(Precision::Exact).is_err());
+            assert!(ask(Source::Exact).is_err());
             return;
         }
     };
-    let exact = ask(Precision::Exact).unwrap();
-    assert_eq!((bounded.rows, exact.rows), (Bounded::exactly(all.len() as u64), Bounded::exactly(all.len() as u64)));
-    let ends = exact.edges.first().map(|first| (*first, exact.edges[exact.edges.len() - 1]));
+    let exact = ask(Source::Exact).unwrap();
+    let known = Estimate::exactly(all.len() as u64);
+    assert_eq!((bounded.rows.all, exact.rows.all), (known, known));
+    let [bounded_edges, exact_edges] = [&bounded, &exact].map(|found| found.axes[0].edges.as_slice());
+    let ends = exact_edges.first().map(|first| (*first, exact_edges[exact_edges.len() - 1]));
     match bins.range {
-        Some(_) => assert_eq!(bounded.edges, exact.edges),
+        Some(_) => assert_eq!(bounded_edges, exact_edges),
         None => assert_eq!(ends, default_range(&all, bins.scale), "{column}"),
     }
-    let expected = counted(&all, &exact.edges);
-    let exactly: Vec<u64> = stated(&exact).iter().map(|bin| bin.estimate).collect();
-    assert_eq!(exactly, expected, "{column} by {:?}", exact.edges);
-    assert!(stated(&exact).iter().all(|bin| bin.least == bin.most));
-    for (bin, truth) in stated(&bounded).iter().zip(counted(&all, &bounded.edges)) {
-        assert!(bin.least <= truth && truth <= bin.most, "{column}: {bin:?} for {truth} by {:?}", bounded.edges);
+    let expected = counted(&all, exact_edges);
+    let exactly: Vec<u64> = places(&exact.rows).iter().map(|bin| bin.estimate).collect();
+    assert_eq!(exactly, expected, "{column} by {exact_edges:?}");
+    assert!(places(&exact.rows).iter().all(|bin| bin.least == bin.most));
+    for (bin, truth) in places(&bounded.rows).iter().zip(counted(&all, bounded_edges)) {
+        assert!(bin.least <= truth && truth <= bin.most, "{column}: {bin:?} for {truth} by {bounded_edges:?}");
         assert!(bin.least <= bin.estimate && bin.estimate <= bin.most, "{bin:?}");
     }
 }
@@ -152,14 +147,15 @@ fn check_quantiles(dataset: &Dataset, epochs: &[TestEpoch], column: &str, shares
     let rows = sorted.len() as u64;
     sorted.retain(|value| !value.as_f64().is_nan());
     sorted.sort_by(|one, other| one.compare(*other).unwrap());
-    let ask = |precision| dataset.quantiles(column, shares, EpochSelection::All, precision).unwrap();
-    let (bounded, exact): (Quantiles, Quantiles) = (ask(Precision::Bounded), ask(Precision::Exact));
+    let ask = |source| dataset.quantiles(&Query::new(), column, shares, source).unwrap();
+    let (bounded, exact): (Quantiles, Quantiles) = (ask(Source::Bounds), ask(Source::Exact));
     assert_eq!((bounded.rows, bounded.nan), (rows, rows - sorted.len() as u64));
     assert_eq!(bounded.quantiles.len(), if sorted.is_empty() { 0 } else { shares.len() });
     for (about, exact) in bounded.quantiles.iter().zip(&exact.quantiles) {
         let truth = sorted[exact.position as usize - 1];
         let same = |value: Value| is(value, Ordering::is_eq, truth);
-        assert!(same(exact.least) && same(exact.estimate) && same(exact.most), "{column}: {exact:?} for {truth}");
+        let (value, about) = (exact.value, about.value);
+        assert!(same(value.least) && same(value.estimate) && same(value.most), "{column}: {exact:?} for {truth}");
         assert!(is(about.least, Ordering::is_le, truth) && is(about.most, Ordering::is_ge, truth), "{about:?} {truth}");
         assert!(is(about.least, Ordering::is_le, about.estimate) && is(about.most, Ordering::is_ge, about.estimate));
         // A quantile is the smallest value such that at least the share of the values is not larger.
@@ -207,8 +203,8 @@ fn manifests_are_all_that_is_read() {
     (0..3).for_each(|epoch| drop(dataset.manifest(epoch).unwrap()));
     let before = storage.counters();
     for column in ["energy", "b"] {
-        dataset.histogram(column, &Bins::new(20), EpochSelection::All, Precision::Bounded).unwrap();
-        dataset.quantiles(column, &[0.1, 0.5], EpochSelection::All, Precision::Bounded).unwrap();
+        dataset.histogram(&of_column(&Query::new(), column, &Bins::new(20), Source::Bounds)).unwrap();
+        dataset.quantiles(&Query::new(), column, &[0.1, 0.5], Source::Bounds).unwrap();
     }
     let after = storage.counters();
     assert_eq!((after.reads, after.bytes_read), (before.reads, before.bytes_read));
@@ -222,12 +218,14 @@ fn the_key_is_counted_by_pages_that_reach_over_an_edge() {
     fixture.write(&partitioned(1, 4, 2, 6_400));
     let (dataset, _) = counting(&fixture);
     let bins = Bins { range: Some((Value::Float(0.0), Value::Float(4.0))), ..Bins::new(8) };
-    let exact = dataset.histogram("energy", &bins, 1, Precision::Exact).unwrap();
+    let first = Query::new().epochs(1);
+    let exact = dataset.histogram(&of_column(&first, "energy", &bins, Source::Exact)).unwrap();
     // In each of the 8 runs, the middle edge cuts one page. The outer edges cut no page.
     assert_eq!((exact.metrics.pages_read, exact.metrics.runs_touched), (8, 8));
-    assert_eq!(exact.bins.iter().map(|bin| bin.estimate).sum::<u64>(), 51_200);
-    let bounded = dataset.histogram("energy", &bins, 1, Precision::Bounded).unwrap();
-    for (bounded, exact) in bounded.bins.iter().zip(&exact.bins) {
+    assert_eq!(exact.rows.bins.estimates().iter().sum::<u64>(), 51_200);
+    let bounds = of_column(&first, "energy", &bins, Source::Bounds);
+    let bounded = dataset.histogram(&bounds).unwrap();
+    for (bounded, exact) in bounded.rows.bins.iter().zip(exact.rows.bins.iter()) {
         assert!(bounded.least <= exact.estimate && exact.estimate <= bounded.most, "{bounded:?} {exact:?}");
         assert!(bounded.most - bounded.least <= 4 * 64, "a page at each end of each of two runs: {bounded:?}");
         assert!(bounded.estimate.abs_diff(exact.estimate) < 64, "keys lie evenly: {bounded:?} {exact:?}");
@@ -235,10 +233,10 @@ fn the_key_is_counted_by_pages_that_reach_over_an_edge() {
     // Manifests of older releases have range counts of row groups only.
     let fixture = Fixture::new(DataType::F64, 64, 1);
     fixture.write_with(&partitioned(1, 4, 2, 6_400), |manifest| manifest.keys = Default::default());
-    for bounded in fixture.open().histogram("energy", &bins, 1, Precision::Bounded).unwrap().bins {
+    for bounded in fixture.open().histogram(&bounds).unwrap().rows.bins.iter() {
         assert_eq!((bounded.least, bounded.most), (0, 12_800), "two runs of 6,400 rows reach into each bin");
     }
-    let median = dataset.quantiles("energy", &[0.5], 1, Precision::Exact).unwrap();
+    let median = dataset.quantiles(&first, "energy", &[0.5], Source::Exact).unwrap();
     // The bounds from the manifest exclude all but two of the eight runs, and all but a few of the hundred pages of
     // each.
     assert!(median.metrics.runs_touched <= 2 && median.metrics.pages_read <= 6, "{:?}", median.metrics);
@@ -253,10 +251,10 @@ fn profiles_say_what_quantiles_say() {
     let dataset = fixture.open();
     let profile = dataset.key_profile(manifest.epoch).unwrap();
     let shares: Vec<f64> = profile.points.iter().map(|point| point.percentile / 100.0).collect();
-    let stated = dataset.quantiles("energy", &shares, 1, Precision::Bounded).unwrap().quantiles;
+    let stated = dataset.quantiles(&Query::new().epochs(1), "energy", &shares, Source::Bounds).unwrap().quantiles;
     assert_eq!(stated.len(), 9);
     for (point, quantile) in profile.points.iter().zip(&stated) {
-        let stated = [quantile.least, quantile.estimate, quantile.most].map(Value::as_f64);
+        let stated = [quantile.value.least, quantile.value.estimate, quantile.value.most].map(Value::as_f64);
         assert_eq!([point.key_least, point.key, point.key_most], stated);
     }
 }
@@ -267,8 +265,8 @@ fn spreads_that_fit_no_row_groups_state_nothing() {
     let fixture = Fixture::new(DataType::F64, 64, 1);
     let bounds = |change: fn(&mut EpochManifest)| {
         fixture.write_with(&partitioned(1, 4, 1, 640), change);
-        let stated = fixture.open().quantiles("energy", &[0.1, 0.5], 1, Precision::Bounded).unwrap();
-        stated.quantiles.iter().map(|quantile| (quantile.least, quantile.most)).collect::<Vec<_>>()
+        let stated = fixture.open().quantiles(&Query::new().epochs(1), "energy", &[0.1, 0.5], Source::Bounds).unwrap();
+        stated.quantiles.iter().map(|quantile| (quantile.value.least, quantile.value.most)).collect::<Vec<_>>()
     };
     let plain = bounds(|manifest| manifest.keys = Default::default());
     let pages = bounds(|_| {});
@@ -311,18 +309,23 @@ fn what_has_no_distribution_is_refused() {
     fixture.write(&TestEpoch { epoch: 1, parts: vec![(PartId { rank: 0, roll: 0 }, Vec::new())] });
     let dataset = fixture.open();
     let refused = |column: &str, bins: &Bins, epoch: u64| {
-        dataset.histogram(column, bins, epoch, Precision::Bounded).map(|_| ()).unwrap_err().to_string()
+        let request = of_column(&Query::new().epochs(epoch), column, bins, Source::Bounds);
+        dataset.histogram(&request).map(|_| ()).unwrap_err().to_string()
     };
     assert!(refused("tag", &Bins::new(3), 1).contains("fixed_bytes(5)"));
     assert!(refused("epoch", &Bins::new(3), 1).contains("label"));
     assert!(refused("other", &Bins::new(3), 1).contains("the columns are b, energy"));
     assert!(refused("energy", &Bins::new(0), 1).contains("bins"));
     assert!(refused("energy", &Bins::new(3), 2).contains("epoch 2 does not exist"));
-    dataset.quantiles("energy", &[1.5], 1, Precision::Bounded).unwrap_err();
-    dataset.quantiles("energy", &[f64::NAN], 1, Precision::Bounded).unwrap_err();
-    let empty = dataset.histogram("energy", &Bins::new(3), 1, Precision::Exact).unwrap();
-    assert_eq!((empty.rows.most, empty.bins.len(), empty.edges.len()), (0, 0, 0));
-    assert!(dataset.quantiles("energy", &[0.5], 1, Precision::Exact).unwrap().quantiles.is_empty());
+    let first = Query::new().epochs(1);
+    dataset.quantiles(&first, "energy", &[1.5], Source::Bounds).unwrap_err();
+    dataset.quantiles(&first, "energy", &[f64::NAN], Source::Bounds).unwrap_err();
+    for (query, source) in [(first.clone(), Source::Level(1)), (first.clone().filter("a > 1"), Source::Exact)] {
+        dataset.quantiles(&query, "energy", &[0.5], source).unwrap_err();
+    }
+    let empty = dataset.histogram(&of_column(&first, "energy", &Bins::new(3), Source::Exact)).unwrap();
+    assert_eq!((empty.rows.all.most, empty.rows.bins.len(), empty.axes[0].edges.len()), (0, 0, 0));
+    assert!(dataset.quantiles(&first, "energy", &[0.5], Source::Exact).unwrap().quantiles.is_empty());
 }
 
 #[test]
@@ -332,10 +335,10 @@ fn a_replaced_epoch_is_not_mixed_with_the_one_before() {
     let dataset = fixture.open();
     dataset.manifest(1).unwrap();
     fixture.write(&partitioned(1, 2, 1, 300));
-    for precision in [Precision::Bounded, Precision::Exact] {
-        let [now, fresh] = [&dataset, &fixture.open()]
-            .map(|dataset| dataset.histogram("energy", &Bins::new(7), 1, precision).unwrap());
-        assert_eq!(now.rows, Bounded::exactly(600));
-        assert_eq!((now.edges, now.bins), (fresh.edges, fresh.bins));
+    for source in [Source::Bounds, Source::Exact] {
+        let request = of_column(&Query::new().epochs(1), "energy", &Bins::new(7), source);
+        let [now, fresh] = [&dataset, &fixture.open()].map(|dataset| dataset.histogram(&request).unwrap());
+        assert_eq!(now.rows.all, Estimate::exactly(600));
+        assert_eq!((now.axes, now.rows.bins), (fresh.axes, fresh.rows.bins));
     }
 }

@@ -1,4 +1,4 @@
-//! Two-dimensional histograms compared with a loop over the rows of the same query.
+//! Histograms of two columns, and sums of one, compared with a loop over the rows of the same query.
 
 use std::cmp::Ordering;
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::distribution::{KEY_TYPES, hostile_epochs, stored_value};
 use super::*;
 use crate::error::Error;
-use crate::query::{BinScale, Bins, Histogram2d};
+use crate::query::{BinScale, Histogram, Unbinned};
 use crate::schema::Value;
 
 const COLUMNS: [&str; 4] = ["energy", "a", "b", "id"];
@@ -32,10 +32,18 @@ pub(super) fn default_range(values: &[Value], scale: BinScale) -> Option<(Value,
     Some((*values.first()?, *values.last()?))
 }
 
+type AxisBins<'a> = (&'a str, &'a Bins);
+
+/// Requests an exact histogram of two columns, and sums of a third one.
+fn of_pairs(query: &Query, x: AxisBins<'_>, y: AxisBins<'_>, summed: Option<&str>) -> HistogramRequest {
+    let request = of_column(query, x.0, x.1, Source::Exact).by(y.0, *y.1);
+    summed.into_iter().fold(request, HistogramRequest::weights)
+}
+
 /// Compares a histogram with a loop over the matching records, which are in the order of the query's rows.
-fn check(found: &Histogram2d, records: &[Record], key_type: DataType, summed: Option<&str>) {
-    let columns = found.columns.each_ref().map(String::as_str);
-    let [x_edges, y_edges] = &found.edges;
+fn check(found: &Histogram, records: &[Record], key_type: DataType, summed: Option<&str>) {
+    let columns = [0, 1].map(|axis| found.axes[axis].column.as_str());
+    let [x_edges, y_edges] = [0, 1].map(|axis| found.axes[axis].edges.as_slice());
     let y_bins = y_edges.len().saturating_sub(1);
     let mut bins = vec![0u64; x_edges.len().saturating_sub(1) * y_bins];
     let mut sums = vec![0.0; bins.len()];
@@ -53,12 +61,17 @@ fn check(found: &Histogram2d, records: &[Record], key_type: DataType, summed: Op
             outside += 1;
         }
     }
-    assert_eq!(found.bins, bins);
-    assert_eq!((found.rows, found.nan, found.infinite, found.outside), (records.len() as u64, nan, infinite, outside));
+    assert_eq!(found.rows.bins.estimates(), bins);
+    let rows = [Unbinned::Nan, Unbinned::Infinite, Unbinned::Outside].map(|reason| found.rows.at(reason));
+    assert_eq!(
+        (found.rows.all, rows),
+        (Estimate::exactly(records.len() as u64), [nan, infinite, outside].map(Estimate::exactly))
+    );
     let bits = |sums: &[f64]| -> Vec<u64> {
         sums.iter().map(|sum| if sum.is_nan() { f64::NAN.to_bits() } else { sum.to_bits() }).collect()
     };
-    assert_eq!(found.sums.as_deref().map(bits), summed.map(|_| bits(&sums)), "sums are added in the order of the rows");
+    let stated = found.sums.as_ref().map(|sums| bits(sums.bins.estimates()));
+    assert_eq!(stated, summed.map(|_| bits(&sums)), "sums are added in the order of the rows");
 }
 
 /// Returns the records of a query, in order.
@@ -103,24 +116,87 @@ proptest! {
         let query = filter.map_or_else(Query::new, |filter| Query::new().filter(filter));
         let records = matching(&dataset, &query);
         let axes = [(columns[0], &bins.0), (*columns.last().unwrap(), &bins.1)];
-        match dataset.histogram_2d(&query, axes[0], axes[1], summed) {
+        match dataset.histogram(&of_pairs(&query, axes[0], axes[1], summed)) {
             Ok(found) => {
                 check(&found, &records, key_type, summed);
-                for ((column, bins), edges) in axes.iter().zip(&found.edges) {
+                for ((column, bins), edges) in axes.iter().zip(found.axes.iter().map(|axis| &axis.edges)) {
                     let all: Vec<Value> = records.iter().map(|record| stored_value(record, column, key_type)).collect();
                     if bins.range.is_none() {
                         let ends = edges.first().copied().zip(edges.last().copied());
                         prop_assert_eq!(ends, default_range(&all, bins.scale), "a default range is that of the rows");
                     }
                 }
-                let threaded = dataset.histogram_2d(&query.clone().threads(3), axes[0], axes[1], summed).unwrap();
-                prop_assert_eq!((threaded.bins, threaded.edges), (found.bins, found.edges));
+                let request = of_pairs(&query.clone().threads(3), axes[0], axes[1], summed);
+                let threaded = dataset.histogram(&request).unwrap();
+                prop_assert_eq!((threaded.rows, threaded.axes), (found.rows, found.axes));
             }
             // No integer lies in some ranges of floats.
             Err(Error::Usage(error)) => prop_assert!(error.to_string().contains("no value of type"), "{}", error),
             Err(error) => panic!("{error}"),
         }
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    /// Sums need no levels. Weights change no count.
+    #[test]
+    fn sums_by_one_column_equal_a_loop_over_the_rows(
+        epochs in hostile_epochs(),
+        key_type in prop::sample::select(KEY_TYPES.to_vec()),
+        (column, summed) in prop::sample::select(vec![("energy", "a"), ("a", "energy"), ("a", "id"), ("b", "b"), ("id", "a")]),
+        bins in any_bins(),
+        filter in prop::sample::select(vec![None, Some("b >= 0"), Some("energy > 2"), Some("b > 40000")]),
+    ) {
+        let fixture = Fixture::new(key_type, 16, 2);
+        epochs.iter().for_each(|epoch| { fixture.write(epoch); });
+        let dataset = fixture.open();
+        let query = filter.map_or_else(Query::new, |filter| Query::new().filter(filter));
+        let request = of_column(&query, column, &bins, Source::Exact);
+        let counts = match dataset.histogram(&request) {
+            Ok(counts) => counts,
+            // No integer lies in some ranges of floats.
+            Err(error) => {
+                prop_assert!(error.to_string().contains("no value of type"), "{}", error);
+                return Ok(());
+            }
+        };
+        let found = dataset.histogram(&request.clone().weights(summed)).unwrap();
+        prop_assert_eq!((&found.axes, &found.rows, found.weights.as_deref()), (&counts.axes, &counts.rows, Some(summed)));
+        prop_assert!(found.sampled.is_none() && found.sample.is_none());
+        let edges = &found.axes[0].edges;
+        let mut sums = vec![0.0; edges.len().max(1) + 4];
+        let last = sums.len() - 1;
+        for record in matching(&dataset, &query) {
+            let value = stored_value(&record, column, key_type);
+            let place = match value.as_f64() {
+                float if float.is_nan() => last,
+                f64::INFINITY => last - 1,
+                f64::NEG_INFINITY => 0,
+                _ => match bin(value, edges) {
+                    Some(bin) => 2 + bin,
+                    None if edges.last().is_some_and(|end| end.compare(value) == Some(Ordering::Less)) => last - 2,
+                    None => 1,
+                },
+            };
+            sums[place] += stored_value(&record, summed, key_type).as_f64();
+        }
+        let bits = |sum: f64| if sum.is_nan() { f64::NAN.to_bits() } else { sum.to_bits() };
+        let stated: Vec<u64> = places(found.sums.as_ref().unwrap()).iter().map(|sum| bits(sum.estimate)).collect();
+        prop_assert_eq!(stated, sums.into_iter().map(bits).collect::<Vec<_>>());
+        let threaded = of_column(&query.threads(3), column, &bins, Source::Exact).weights(summed);
+        prop_assert_eq!(format!("{:?}", dataset.histogram(&threaded).unwrap().sums), format!("{:?}", found.sums));
+    }
+}
+
+#[test]
+fn nothing_bounds_sums() {
+    let fixture = Fixture::new(DataType::F64, 16, 2);
+    fixture.write(&partitioned(1, 1, 1, 10));
+    let request = of_column(&Query::new(), "a", &Bins::new(3), Source::Bounds).weights("b");
+    let refused = fixture.open().histogram(&request).unwrap_err().to_string();
+    assert!(refused.contains("weights") && refused.contains("exactly, or from a level"), "{refused}");
 }
 
 #[test]
@@ -133,11 +209,11 @@ fn large_epochs_are_counted_by_several_threads() {
     let records = matching(&dataset, &query);
     let (x, y) = (Bins::new(300), Bins { range: Some((Value::Int(-100), Value::Int(9_000))), ..Bins::new(200) });
     let axes = (("energy", &x), ("b", &y));
-    let single = dataset.histogram_2d(&query.clone().threads(1), axes.0, axes.1, Some("a")).unwrap();
+    let single = dataset.histogram(&of_pairs(&query.clone().threads(1), axes.0, axes.1, Some("a"))).unwrap();
     check(&single, &records, DataType::F64, Some("a"));
-    assert!(single.outside > 0 && single.metrics.pages_read > 0);
-    let threaded = dataset.histogram_2d(&query.threads(4), axes.0, axes.1, Some("a")).unwrap();
-    assert_eq!((single.bins, single.sums), (threaded.bins, threaded.sums));
+    assert!(single.rows.at(Unbinned::Outside).least > 0 && single.metrics.pages_read > 0);
+    let threaded = dataset.histogram(&of_pairs(&query.threads(4), axes.0, axes.1, Some("a"))).unwrap();
+    assert_eq!((single.rows, single.sums), (threaded.rows, threaded.sums));
 }
 
 #[test]
@@ -147,7 +223,7 @@ fn only_the_columns_in_use_are_read() {
     let dataset = fixture.open();
     let bins = Bins::new(8);
     let bytes = |query: &Query, summed| {
-        dataset.histogram_2d(query, ("energy", &bins), ("b", &bins), summed).unwrap().metrics.bytes_read
+        dataset.histogram(&of_pairs(query, ("energy", &bins), ("b", &bins), summed)).unwrap().metrics.bytes_read
     };
     // Parquet stores 16-bit integers in 4 bytes. Page headers add a little.
     let near = |bytes: u64, width: u64| (width * 10_000..width * 10_500).contains(&bytes);
@@ -164,7 +240,7 @@ fn invalid_requests_are_refused() {
     let dataset = fixture.open();
     let (none, few, many) = (Bins::new(0), Bins::new(3), Bins::new(1 << 13));
     let wide = Bins { range: Some((Value::Float(0.0), Value::Float(1.0))), ..Bins::new(1 << 16) };
-    let refused = |query: &Query, x, y, summed| match dataset.histogram_2d(query, x, y, summed) {
+    let refused = |query: &Query, x, y, summed| match dataset.histogram(&of_pairs(query, x, y, summed)) {
         Err(Error::Usage(error)) => error.to_string(),
         other => panic!("{other:?}"),
     };
@@ -175,10 +251,10 @@ fn invalid_requests_are_refused() {
     assert!(refused(&all, ("a", &few), ("b", &none), None).contains("bins"));
     let many = Bins { range: wide.range, ..many };
     assert!(refused(&all, ("energy", &wide), ("a", &many), None).contains("more than"));
-    let unparsed = dataset.histogram_2d(&all.clone().filter("a >"), ("a", &few), ("b", &few), None);
+    let unparsed = dataset.histogram(&of_pairs(&all.clone().filter("a >"), ("a", &few), ("b", &few), None));
     assert!(matches!(unparsed, Err(Error::Expression(_))));
     assert!(matches!(
-        dataset.histogram_2d(&Query::new().epochs(9), ("a", &few), ("b", &few), None),
+        dataset.histogram(&of_pairs(&Query::new().epochs(9), ("a", &few), ("b", &few), None)),
         Err(Error::EpochMissing { epoch: 9, .. })
     ));
 }

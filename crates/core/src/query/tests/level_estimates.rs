@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::cursors::{Point, PointRun, ids, memory, open, points, write_points};
 use super::*;
 use crate::format::PartEntry;
-use crate::query::{Bins, Bounded, CountEstimate, Histogram};
+use crate::query::{Count, Unbinned};
 use crate::schema::{Levels, Value};
 use crate::storage::{FaultStorage, ReadEvent};
 
@@ -50,9 +50,10 @@ fn place_of(value: f64, edges: &[Value]) -> Option<usize> {
 }
 
 /// Checks an estimate of `truth` rows, of which `matched` are in the sample.
-fn check(found: Bounded, error: f64, (truth, matched): (u64, u64), stands_for: u64) {
+fn check(found: Estimate<u64>, (truth, matched): (u64, u64), stands_for: u64) {
     assert!(found.least <= truth && truth <= found.most, "{truth} rows: {found:?}");
     assert!(found.least <= found.estimate && found.estimate <= found.most, "{found:?}");
+    let error = found.error.unwrap();
     if found.is_exact() {
         assert_eq!(error, 0.0);
         return;
@@ -97,32 +98,35 @@ proptest! {
 
         let faults = Arc::new(FaultStorage::new(storage.clone()));
         let dataset = Dataset::open_with(faults.clone(), ROOT).unwrap();
-        let CountEstimate { rows, error, sample, .. } = dataset.count_from_level(&query, level).unwrap();
+        let Count { rows, sample: Some(sample), .. } = dataset.count_from(&query, Source::Level(level)).unwrap() else {
+            panic!("no sample");
+        };
         prop_assert_eq!((sample.level, sample.matched, sample.stands_for()), (level, matched, Some(stands_for)));
         prop_assert!(sample.unplaced.least <= unplaced && unplaced <= sample.unplaced.most);
-        check(rows, error, (truth, matched), stands_for);
+        check(rows, (truth, matched), stands_for);
         prop_assert!(rows.is_exact() || filter.is_some() || sides.is_some());
-        prop_assert!(level > 0 || rows == Bounded::exactly(truth));
+        prop_assert!(level > 0 || rows == Estimate::exactly(truth));
 
         let range = range.map(|(from, to)| (Value::Float(from), Value::Float(to)));
         let bins = Bins { range, ..Bins::new(BINS) };
-        let found = dataset.histogram_from_level(&query, column, &bins, level).unwrap();
+        let found = dataset.histogram(&of_column(&query, column, &bins, Source::Level(level))).unwrap();
         let reads = part_reads(&dataset, faults.take_events());
         prop_assert!(reads.iter().all(|(of, (pages, _))| *of >= level || *pages == 0), "{level}: {reads:?}");
-        let Histogram { errors: Some(errors), edges, .. } = &found else { panic!("{found:?}") };
-        prop_assert_eq!(errors.sample, sample);
-        prop_assert_eq!((found.rows, errors.rows), (rows, error));
+        let (edges, counts) = (found.axes[0].edges.as_slice(), &found.rows);
+        prop_assert_eq!(found.sample, Some(sample));
+        prop_assert_eq!(counts.all, rows);
         let value = |point: &Point| f64::from(if column == "x" { point.x } else { point.v });
-        prop_assert_eq!((found.bins.len(), errors.bins.len()), (edges.len().saturating_sub(1), found.bins.len()));
-        for (bin, (rows, error)) in found.bins.iter().zip(&errors.bins).enumerate() {
-            check(*rows, *error, count(&|point| place_of(value(point), edges) == Some(bin)), stands_for);
+        prop_assert_eq!(counts.bins.len(), edges.len().saturating_sub(1));
+        for (bin, rows) in counts.bins.iter().enumerate() {
+            check(rows, count(&|point| place_of(value(point), edges) == Some(bin)), stands_for);
         }
         if let (Some(first), Some(last)) = (edges.first(), edges.last()) {
-            check(found.below, errors.below, count(&|point| value(point) < first.as_f64()), stands_for);
-            check(found.above, errors.above, count(&|point| value(point) > last.as_f64()), stands_for);
+            check(counts.at(Unbinned::Below), count(&|point| value(point) < first.as_f64()), stands_for);
+            check(counts.at(Unbinned::Above), count(&|point| value(point) > last.as_f64()), stands_for);
         }
-        check(found.nan, errors.nan, count(&|point| value(point).is_nan()), stands_for);
-        prop_assert!(found.nan.is_exact() || filter.is_some() || sides.is_some() || level == 0);
+        let nan = counts.at(Unbinned::Nan);
+        check(nan, count(&|point| value(point).is_nan()), stands_for);
+        prop_assert!(nan.is_exact() || filter.is_some() || sides.is_some() || level == 0);
     }
 }
 
@@ -135,26 +139,25 @@ fn only_the_bytes_of_a_level_are_read() {
         let dataset = Dataset::open_with(faults.clone(), ROOT).unwrap();
         faults.take_events();
         let query = Query::new().epochs(1).filter("v > 0.25").within("4:60,:");
-        let found = dataset.histogram_from_level(&query, "v", &Bins::new(BINS), level).unwrap();
+        let found = dataset.histogram(&of_column(&query, "v", &Bins::new(BINS), Source::Level(level))).unwrap();
         let reads = part_reads(&dataset, faults.take_events());
         let with_pages = reads.iter().filter(|(_, (pages, _))| *pages > 0).map(|(of, _)| *of);
         assert!(with_pages.eq(level..=3), "level {level}: {reads:?}");
         assert_eq!(found.metrics.bytes_read, reads.values().map(|(pages, _)| pages).sum::<u64>());
         // The commit of one part identifies the manifest.
         assert!(reads.iter().all(|(of, (_, others))| *of >= level || *others <= 8 << 10), "level {level}: {reads:?}");
-        assert!(found.errors.unwrap().sample.matched > 10);
+        assert!(found.sample.unwrap().matched > 10);
         bytes.push(found.metrics.bytes_read);
         // Integers are neither infinite nor NaN.
-        let found = dataset.histogram_from_level(&query, "id", &Bins::new(BINS), level).unwrap();
-        let errors = found.errors.unwrap();
-        for (rows, error) in [(found.nan, errors.nan), (found.positive_infinity, errors.positive_infinity)] {
-            assert_eq!((rows, error), (Bounded::exactly(0), 0.0));
+        let found = dataset.histogram(&of_column(&query, "id", &Bins::new(BINS), Source::Level(level))).unwrap();
+        for reason in [Unbinned::Nan, Unbinned::PositiveInfinity] {
+            assert_eq!(found.rows.at(reason), Estimate::exactly(0));
         }
-        assert!(level == 0 || errors.bins[0] > 8.0);
+        assert!(level == 0 || found.rows.bins.errors().unwrap()[0] > 8.0);
         // Without a predicate, manifests know the number of all rows.
-        let all = dataset.count_from_level(&Query::new(), level).unwrap();
-        assert_eq!((all.rows, all.error), (Bounded::exactly(by_id.len() as u64), 0.0));
-        assert_eq!(all.sample.unplaced, Bounded::exactly(if level > 0 { 15 } else { 0 }));
+        let all = dataset.count_from(&Query::new(), Source::Level(level)).unwrap();
+        assert_eq!(all.rows, Estimate::exactly(by_id.len() as u64));
+        assert_eq!(all.sample.unwrap().unplaced, Estimate::exactly(if level > 0 { 15 } else { 0 }));
     }
     assert!(bytes.windows(2).all(|pair| pair[1] * 5 < pair[0]), "{bytes:?}");
 }
@@ -164,8 +167,9 @@ fn estimates_that_cannot_be_are_refused() {
     let (storage, _) = written(1, 2, (1, 1, 90));
     let dataset = open(&storage);
     let refused = |dataset: &Dataset, query: Query, level: u8| {
-        let count = dataset.count_from_level(&query, level).unwrap_err().to_string();
-        let histogram = dataset.histogram_from_level(&query, "v", &Bins::new(4), level).unwrap_err().to_string();
+        let count = dataset.count_from(&query, Source::Level(level)).unwrap_err().to_string();
+        let request = of_column(&query, "v", &Bins::new(4), Source::Level(level));
+        let histogram = dataset.histogram(&request).unwrap_err().to_string();
         assert_eq!(count, histogram);
         count
     };
@@ -173,7 +177,7 @@ fn estimates_that_cannot_be_are_refused() {
     let piece = dataset.pieces(&Query::new(), 1 << 20).unwrap().remove(0);
     assert!(refused(&dataset, Query::new().piece(piece), 1).contains("not of a piece"));
     assert!(refused(&dataset, Query::new().epochs(7), 1).contains("epoch 7"));
-    assert!(dataset.histogram_from_level(&Query::new(), "tag", &Bins::new(4), 1).is_err());
+    assert!(dataset.histogram(&of_column(&Query::new(), "tag", &Bins::new(4), Source::Level(1))).is_err());
     let plain = memory();
     write_points(&plain, None, &points(1, 0, (1, 1, 90)));
     let words = refused(&open(&plain), Query::new(), 1);
@@ -184,11 +188,9 @@ fn estimates_that_cannot_be_are_refused() {
 fn estimates_are_of_the_commit_of_now() {
     let (storage, _) = written(1, 2, (1, 1, 90));
     let dataset = open(&storage);
-    let before = dataset.count_from_level(&Query::new().filter("v > 0.5"), 1).unwrap();
+    let before = dataset.count_from(&Query::new().filter("v > 0.5"), Source::Level(1)).unwrap();
     write_points(&storage, Some(Levels { count: 2, seed: 1 }), &points(2, 2, (1, 1, 900)));
-    let after = dataset.count_from_level(&Query::new().filter("v > 0.5"), 1).unwrap();
-    assert!(
-        after.sample.matched > before.sample.matched && after.rows.most > before.rows.most,
-        "{before:?}, {after:?}"
-    );
+    let after = dataset.count_from(&Query::new().filter("v > 0.5"), Source::Level(1)).unwrap();
+    let matched = |found: &Count| found.sample.unwrap().matched;
+    assert!(matched(&after) > matched(&before) && after.rows.most > before.rows.most, "{before:?}, {after:?}");
 }

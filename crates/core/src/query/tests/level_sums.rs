@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::cursors::{Point, PointRun, memory, open, points, write_points};
 use super::*;
-use crate::query::{Bins, Histogram, SumEstimate};
+use crate::query::Unbinned;
 use crate::schema::{Levels, Value};
 use crate::storage::FaultStorage;
 
@@ -33,10 +33,10 @@ fn is_close(one: f64, other: f64) -> bool {
 }
 
 /// Checks the sum over these values, of which some are in the sample. Values lie within `most`.
-fn check(found: &SumEstimate, truth: &[f64], sampled: &[f64], stands_for: f64, most: f64) {
-    assert_eq!(found.sampled, sampled.len() as u64);
+fn check((found, rows): (&Estimate<f64>, u64), truth: &[f64], sampled: &[f64], stands_for: f64, most: f64) {
+    assert_eq!(rows, sampled.len() as u64);
     let sum: f64 = sampled.iter().map(|value| value * stands_for).sum();
-    assert!(is_close(found.sum, sum), "{found:?}, {sum}");
+    assert!(is_close(found.estimate, sum), "{found:?}, {sum}");
     if !sum.is_finite() {
         assert_eq!(found.error, None);
         return;
@@ -98,31 +98,38 @@ proptest! {
         let bins = Bins { range: Some((Value::Float(0.0), Value::Float(1.0))), ..Bins::new(EDGES.len() - 1) };
         let faults = Arc::new(FaultStorage::new(storage.clone()));
         let dataset = Dataset::open_with(faults, ROOT).unwrap();
-        let found = dataset.histogram_sums_from_level(&query, "v", &bins, level, summed).unwrap();
+        let found = dataset.histogram(&of_column(&query, "v", &bins, Source::Level(level)).weights(summed)).unwrap();
         // Sums change no count, and the level has no other rows.
-        let counts = open(&storage).histogram_from_level(&query, "v", &bins, level).unwrap();
-        prop_assert_eq!((&found.bins, &found.errors, found.rows), (&counts.bins, &counts.errors, counts.rows));
-        let Histogram { sums: Some(sums), .. } = &found else { panic!("{found:?}") };
-        prop_assert_eq!((sums.column.as_str(), sums.bins.len()), (summed, EDGES.len() - 1));
+        let counts = open(&storage).histogram(&of_column(&query, "v", &bins, Source::Level(level))).unwrap();
+        prop_assert_eq!((&found.rows, &found.sampled), (&counts.rows, &counts.sampled));
+        let (sums, sampled) = (found.sums.as_ref().unwrap(), found.sampled.as_ref().unwrap());
+        prop_assert_eq!((found.weights.as_deref(), sums.bins.len()), (Some(summed), EDGES.len() - 1));
         let stands_for = 8f64.powi(level.into());
-        let check = |found: &SumEstimate, most: f64, of: &dyn Fn(f64) -> bool| {
+        let check = |found: (&Estimate<f64>, u64), most: f64, of: &dyn Fn(f64) -> bool| {
             let chosen = |least: u8| -> Vec<f64> {
                 let inside = matching.iter().filter(|point| point.level >= least && of(point.v.into()));
                 inside.map(|point| value(point, summed)).collect()
             };
             check(found, &chosen(0), &chosen(level), stands_for, most);
         };
-        for (bin, found) in sums.bins.iter().enumerate() {
+        for (bin, (found, rows)) in sums.bins.iter().zip(sampled.bins.estimates()).enumerate() {
             let (from, to) = (EDGES[bin], EDGES[bin + 1]);
             let most = if summed == "v" { to } else { f64::INFINITY };
-            check(found, most, &|v| from <= v && (v < to || (v == to && to == 1.0)));
+            check((&found, *rows), most, &|v| from <= v && (v < to || (v == to && to == 1.0)));
         }
-        check(&sums.below, f64::INFINITY, &|v| v < 0.0 && v.is_finite());
-        check(&sums.above, f64::INFINITY, &|v| v > 1.0 && v.is_finite());
-        check(&sums.nan, f64::INFINITY, &f64::is_nan);
-        check(&sums.positive_infinity, f64::INFINITY, &|v| v == f64::INFINITY);
-        check(&sums.negative_infinity, f64::INFINITY, &|v| v == f64::NEG_INFINITY);
-        check(&sums.rows, f64::INFINITY, &|_| true);
+        let at = |reason| (sums.at(reason), sampled.at(reason).estimate);
+        let apart: [(Unbinned, &dyn Fn(f64) -> bool); 5] = [
+            (Unbinned::Below, &|v| v < 0.0 && v.is_finite()),
+            (Unbinned::Above, &|v| v > 1.0 && v.is_finite()),
+            (Unbinned::Nan, &f64::is_nan),
+            (Unbinned::PositiveInfinity, &|v| v == f64::INFINITY),
+            (Unbinned::NegativeInfinity, &|v| v == f64::NEG_INFINITY),
+        ];
+        for (reason, holds) in apart {
+            let (sum, rows) = at(reason);
+            check((&sum, rows), f64::INFINITY, holds);
+        }
+        check((&sums.all, sampled.all.estimate), f64::INFINITY, &|_| true);
     }
 }
 
@@ -131,9 +138,11 @@ fn sums_are_the_same_with_any_number_of_threads() {
     let (storage, _) = written(5, 2, 6_000, &[1e-9, 1e9]);
     let sums = |threads: usize| {
         let query = Query::new().threads(threads);
-        let found = open(&storage).histogram_sums_from_level(&query, "y", &Bins::new(3), 1, "v").unwrap();
-        let bits = |of: &SumEstimate| (of.sum.to_bits(), of.error.map(f64::to_bits), of.sampled);
-        found.sums.unwrap().bins.iter().map(bits).collect::<Vec<_>>()
+        let request = of_column(&query, "y", &Bins::new(3), Source::Level(1)).weights("v");
+        let found = open(&storage).histogram(&request).unwrap();
+        let bits = |of: Estimate<f64>| (of.estimate.to_bits(), of.error.map(f64::to_bits));
+        let sums: Vec<_> = found.sums.unwrap().bins.iter().map(bits).collect();
+        (sums, found.sampled)
     };
     assert_eq!(sums(1), sums(4));
 }
@@ -142,9 +151,37 @@ fn sums_are_the_same_with_any_number_of_threads() {
 fn columns_without_numbers_are_not_summed() {
     let (storage, _) = written(1, 1, 90, &[]);
     let refused = |summed: &str| {
-        let found = open(&storage).histogram_sums_from_level(&Query::new(), "v", &Bins::new(3), 1, summed);
-        found.unwrap_err().to_string()
+        let request = of_column(&Query::new(), "v", &Bins::new(3), Source::Level(1)).weights(summed);
+        open(&storage).histogram(&request).unwrap_err().to_string()
     };
     assert!(refused("tag").contains("'tag'"), "{}", refused("tag"));
     assert!(refused("ux").contains("ux"), "{}", refused("ux"));
+}
+
+/// Pairs of values are estimated by the same rows as one column, with the same errors.
+#[test]
+fn pairs_add_up_to_the_bins_of_one_column() {
+    let (storage, points) = written(7, 2, 2_000, &[f32::NAN, f32::INFINITY]);
+    let bins = |count| Bins { range: Some((Value::Float(0.0), Value::Float(1.0))), ..Bins::new(count) };
+    for (level, weights) in [(0, None), (1, None), (1, Some("id")), (2, Some("v"))] {
+        let request = of_column(&Query::new(), "v", &bins(4), Source::Level(level));
+        let request = weights.into_iter().fold(request, HistogramRequest::weights);
+        let one = open(&storage).histogram(&request).unwrap();
+        let two = open(&storage).histogram(&request.by("v", bins(2))).unwrap();
+        assert_eq!((two.rows.bins.len(), two.sample, two.rows.all), (8, one.sample, one.rows.all));
+        for bin in 0..4 {
+            // The same column has no row in the other half.
+            let (half, other) = (bin * 2 + bin / 2, bin * 2 + 1 - bin / 2);
+            assert_eq!(two.rows.bins.at(half), one.rows.bins.at(bin));
+            assert_eq!(two.rows.bins.at(other).least, 0);
+            if let (Some(one), Some(two)) = (&one.sums, &two.sums) {
+                assert_eq!(format!("{:?}", two.bins.at(half)), format!("{:?}", one.bins.at(bin)));
+            }
+        }
+        let sampled =
+            |of: fn(f32) -> bool| points.iter().filter(|point| point.level >= level && of(point.v)).count() as u64;
+        let found = two.sampled.unwrap();
+        assert_eq!(found.at(Unbinned::Nan).estimate, sampled(f32::is_nan));
+        assert_eq!(found.at(Unbinned::Infinite).estimate, sampled(f32::is_infinite));
+    }
 }

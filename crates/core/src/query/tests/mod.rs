@@ -30,13 +30,28 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, RecordBatch};
 
-use super::{Dataset, Query};
+use super::{Binned, Bins, Dataset, Estimate, HistogramRequest, Query, Source};
 use crate::format::{EpochManifest, EpochStatistics, Memtable, PartId, PartOptions, PartWriter, RunContext, RunKind};
 use crate::schema::{Column, DataType, Schema};
 use crate::storage::{MemoryStorage, Storage};
 use crate::store::{DatasetDescriptor, DatasetPaths, EpochCommit, IfExists};
 
 const ROOT: &str = "/data.tbd";
+
+/// Requests a histogram of one column.
+fn of_column(query: &Query, column: &str, bins: &Bins, source: Source) -> HistogramRequest {
+    HistogramRequest::new(query.clone(), column, *bins).source(source)
+}
+
+/// Returns all numbers of a histogram, in the order of its places: of one column minus infinity, below, the bins,
+/// above, infinity, NaN; of two columns the bins, outside, infinite, NaN.
+fn places<T: Copy + Default + PartialEq>(found: &Binned<T>) -> Vec<Estimate<T>> {
+    use crate::query::Unbinned::{Above, Below, Infinite, Nan, NegativeInfinity, Outside, PositiveInfinity};
+    let at = |reason| found.unbinned.iter().filter(move |(one, _)| *one == reason).map(|(_, number)| *number);
+    let before = [NegativeInfinity, Below].into_iter().flat_map(at);
+    let after = [Above, Outside, PositiveInfinity, Infinite, Nan].into_iter().flat_map(at);
+    before.chain(found.bins.iter()).chain(after).collect()
+}
 
 /// A record of the test schema. Keys are small multiples of a quarter, so that every key type can represent them after
 /// rounding.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::error::Error;
-use crate::query::{Bins, Precision, QueryProgress, TrackRequest};
+use crate::query::{QueryProgress, TrackRequest};
 
 /// Writes three epochs of two parts, each with 32 row groups of 16 rows. Keys ascend from part to part.
 fn dataset() -> Dataset {
@@ -63,20 +63,23 @@ fn requests_end_at_the_row_groups_of_their_plan() {
         let query = Query::new().filter("energy >= 50").threads(threads);
         let grid = |query: &Query, dataset: &Dataset| {
             let bins = Bins::new(4);
-            drop(dataset.histogram_2d(query, ("a", &bins), ("b", &bins), None).unwrap());
+            drop(dataset.histogram(&of_column(query, "a", &bins, Source::Exact).by("b", bins)).unwrap());
         };
         assert_eq!(total(&dataset, |dataset| grid(&query, dataset)), 2 * some, "the range takes another pass");
         assert_eq!(total(&dataset, |dataset| grid(&Query::new(), dataset)), all);
-        let tracks = TrackRequest::new("energy >= 50", 1, "id").threads(threads);
+        let tracks = TrackRequest::new("energy >= 50", 1, "id").rows(Query::new().threads(threads));
         assert_eq!(total(&dataset, |dataset| drop(dataset.tracks(&tracks, &|_| {}).unwrap())), one + all);
-        let none = TrackRequest::new("energy >= 50 and a < 0", 1, "id").threads(threads);
+        let none = TrackRequest::new("energy >= 50 and a < 0", 1, "id").rows(Query::new().threads(threads));
         assert_eq!(total(&dataset, |dataset| drop(dataset.tracks(&none, &|_| {}).unwrap())), all);
     }
+    let first = Query::new().epochs(1);
     let exact = |dataset: &Dataset| {
-        drop(dataset.histogram("b", &Bins::new(3), 1, Precision::Exact).unwrap());
+        drop(dataset.histogram(&of_column(&first, "b", &Bins::new(3), Source::Exact)).unwrap());
     };
     assert_eq!(total(&dataset, exact), reaching(&dataset, f64::MIN, &[1]), "every row group has all values of b");
-    let bounded = |dataset: &Dataset| drop(dataset.histogram("b", &Bins::new(3), 1, Precision::Bounded).unwrap());
+    let bounded = |dataset: &Dataset| {
+        drop(dataset.histogram(&of_column(&first, "b", &Bins::new(3), Source::Bounds)).unwrap());
+    };
     assert_eq!(total(&dataset, bounded), 0);
 }
 
@@ -129,16 +132,19 @@ fn cancelled_requests_end() {
         }
         let query = Query::new().filter("a > 0").threads(threads);
         assert!(is_cancelled(cancelled().count(&query).unwrap_err()));
-        assert!(is_cancelled(cancelled().histogram_2d(&query, ("a", &bins), ("b", &bins), None).unwrap_err()));
-        let tracks = TrackRequest::new("energy >= 50", 1, "id").threads(threads);
+        assert!(is_cancelled(
+            cancelled().histogram(&of_column(&query, "a", &bins, Source::Exact).by("b", bins)).unwrap_err()
+        ));
+        let tracks = TrackRequest::new("energy >= 50", 1, "id").rows(Query::new().threads(threads));
         assert!(is_cancelled(cancelled().tracks(&tracks, &|_| {}).unwrap_err()));
         let progress = Arc::new(QueryProgress::new());
         let between = dataset.watched(&progress).tracks(&tracks, &|_| progress.cancel());
         assert!(is_cancelled(between.unwrap_err()), "in the second scan");
     }
-    for precision in [Precision::Bounded, Precision::Exact] {
-        assert!(is_cancelled(cancelled().histogram("b", &bins, 1, precision).unwrap_err()));
-        assert!(is_cancelled(cancelled().quantiles("b", &[0.5], 1, precision).unwrap_err()));
+    let first = Query::new().epochs(1);
+    for source in [Source::Bounds, Source::Exact] {
+        assert!(is_cancelled(cancelled().histogram(&of_column(&first, "b", &bins, source)).unwrap_err()));
+        assert!(is_cancelled(cancelled().quantiles(&first, "b", &[0.5], source).unwrap_err()));
     }
     assert_eq!(dataset.count(&Query::new()).unwrap().0, 3 * 1024, "the dataset stays open");
 }

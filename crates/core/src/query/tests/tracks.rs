@@ -85,11 +85,12 @@ proptest! {
         let at = at.index(epochs.len());
         let matching = epochs[at].iter().filter(|(_, a)| *a > above).map(|(id, _)| *id);
         let (rows, metrics) = expected(&epochs, matching);
-        let request = TrackRequest::new(format!("a > {above}"), 10 * at as u64, "id").threads(threads).sort_bytes(sort_bytes);
-        let (mut all, stated) = found(&dataset, &request);
+        let request = TrackRequest::new(format!("a > {above}"), 10 * at as u64, "id").sort_bytes(sort_bytes);
+        let rows_of = |query: Query| request.clone().rows(query.threads(threads));
+        let (mut all, stated) = found(&dataset, &rows_of(Query::new()));
         let in_order: Vec<(u64, u64)> = all.iter().map(|(id, epoch, _)| (*id, *epoch)).collect();
         prop_assert!(in_order.is_sorted());
-        let (first, _) = found(&dataset, &request.clone().limit(7).columns(["b"]));
+        let (first, _) = found(&dataset, &rows_of(Query::new().limit(7).columns(["b"])));
         prop_assert_eq!(&first[..], &all[..all.len().min(7)]);
         all.sort_unstable();
         prop_assert_eq!(all, rows);
@@ -120,7 +121,8 @@ proptest! {
 fn opaque_ids_of_a_list_are_found() {
     let dataset = write(&[vec![(1, 5), (2, 6), (300, 7)], vec![(2, 1), (300, 1), (300, 2)]]);
     let tag = |id: u64| Record { key: 0.0, a: 0.0, b: 0, id }.tag().to_vec();
-    let (mut rows, metrics) = found(&dataset, &TrackRequest::of_ids([tag(300), tag(5)], "tag").columns(["id", "b"]));
+    let (mut rows, metrics) =
+        found(&dataset, &TrackRequest::of_ids([tag(300), tag(5)], "tag").rows(Query::new().columns(["id", "b"])));
     rows.sort_unstable();
     assert_eq!(rows, [(300, 0, 7), (300, 10, 1), (300, 10, 2)]);
     assert_eq!((metrics.ids, metrics.absent_ids, metrics.incomplete_ids, metrics.missing), (2, 1, 1, 2));
@@ -130,7 +132,7 @@ fn opaque_ids_of_a_list_are_found() {
 fn opaque_ids_are_followed_too() {
     let epochs = vec![vec![(1, 5), (2, 6), (300, 7)], vec![(2, 1), (300, 1), (300, 2)]];
     let dataset = write(&epochs);
-    let request = TrackRequest::new("a > 5", 0, "tag").columns(["epoch", "id", "b"]);
+    let request = TrackRequest::new("a > 5", 0, "tag").rows(Query::new().columns(["epoch", "id", "b"]));
     let (rows, metrics) = found(&dataset, &request);
     // Tags begin with the low bytes of the id: 2 for id 2, and 44 and 1 for id 300.
     assert_eq!(rows[..2], [(2, 0, 6), (2, 10, 1)]);
@@ -159,7 +161,7 @@ fn pages_without_any_of_the_ids_are_not_read() {
 #[test]
 fn epochs_are_chosen_and_progress_is_told() {
     let dataset = write(&[vec![(1, 9)], vec![(2, 9)], vec![(1, 3)], vec![]]);
-    let request = TrackRequest::new("a > 5", 0, "id").epochs(EpochRange { first: 10, last: 30 });
+    let request = TrackRequest::new("a > 5", 0, "id").rows(Query::new().epochs(EpochRange { first: 10, last: 30 }));
     let stated = std::cell::RefCell::new(Vec::new());
     let tell = |progress: TrackProgress| stated.borrow_mut().push((progress.done_epochs, progress.epochs));
     let tracks = dataset.tracks(&request, &tell).unwrap();
@@ -186,8 +188,11 @@ fn requests_that_cannot_be_met_are_refused() {
         (TrackRequest::new("a > 1", 0, "epoch"), "identifies timesteps"),
         (TrackRequest::new("a > 1", 0, "a"), "'a' is f32; ids must be integers"),
         (TrackRequest::new("a >", 0, "id"), "expected an expression"),
-        (TrackRequest::new("a > 1", 0, "id").columns(["a", "a"]), "listed twice"),
-        (TrackRequest::new("a > 1", 0, "id").threads(0), "at least 1"),
+        (TrackRequest::new("a > 1", 0, "id").rows(Query::new().columns(["a", "a"])), "listed twice"),
+        (TrackRequest::new("a > 1", 0, "id").rows(Query::new().threads(0)), "at least 1"),
+        (TrackRequest::of_ids([1], "id").rows(Query::new().filter("a > 1")), "no predicate, box, order or piece"),
+        (TrackRequest::of_ids([1], "id").rows(Query::new().within("a=0:1")), "no predicate, box, order or piece"),
+        (TrackRequest::of_ids([1], "id").rows(Query::new().ordered(true)), "no predicate, box, order or piece"),
         (
             TrackRequest::of_ids([1.into(), ParticleId::Whole(-1)], "id"),
             "-1 is no possible value of 'id', which is u64",
@@ -203,6 +208,6 @@ fn requests_that_cannot_be_met_are_refused() {
     }
     let missing = refused(&TrackRequest::new("a > 1", 7, "id"));
     assert!(missing.to_string().contains("epoch 7 does not exist"), "{missing}");
-    let request = TrackRequest::new("a > 1", 0, "id").epochs(vec![0, 99]);
+    let request = TrackRequest::new("a > 1", 0, "id").rows(Query::new().epochs(vec![0, 99]));
     assert!(refused(&request).to_string().contains("epoch 99 does not exist"));
 }

@@ -11,14 +11,12 @@ use serde::Serialize;
 use crate::error::{Error, Result, UsageError};
 use crate::query::analytics::tracks::ids::{IdGatherer, IdSet, ParticleId};
 use crate::query::analytics::tracks::sorter::{Sorted, Sorter};
-use crate::query::catalog::epoch_selection::EpochSelection;
 use crate::query::execute::unordered_scan::Scan;
 use crate::query::index::indexes::IndexedCatalog;
 use crate::query::metrics::{Counters, QueryMetrics};
-use crate::query::request::{BATCH_ROWS, Query, ResolvedQuery, resolve_columns};
+use crate::query::request::{Query, ResolvedQuery, resolve_columns};
 use crate::query::scan::column::array;
 use crate::query::scan::epoch_scan::announce;
-use crate::query::use_path::Use;
 use crate::schema::{Column, DataType, EPOCH_COLUMN, Schema};
 
 /// Memory budget for sorting rows, in bytes.
@@ -43,12 +41,7 @@ const BATCH_BYTES: usize = 4 << 20;
 pub struct TrackRequest {
     particles: Particles,
     id: String,
-    epochs: EpochSelection,
-    columns: Option<Vec<String>>,
-    limit: u64,
-    threads: Option<usize>,
-    check: bool,
-    access: Use,
+    rows: Query,
     scratch: PathBuf,
     sort_bytes: usize,
 }
@@ -105,64 +98,24 @@ impl TrackRequest {
     }
 
     fn of_particles(particles: Particles, id: String) -> Self {
-        Self {
-            particles,
-            id,
-            epochs: EpochSelection::All,
-            columns: None,
-            limit: u64::MAX,
-            threads: None,
-            check: true,
-            access: Use::Automatic,
-            scratch: std::env::temp_dir(),
-            sort_bytes: SORT_BYTES,
-        }
+        Self { particles, id, rows: Query::new(), scratch: std::env::temp_dir(), sort_bytes: SORT_BYTES }
     }
 
-    /// Selects the epochs of the trajectories. The selection need not contain `at`.
+    /// Sets which rows of the particles are returned: those of a query. Its epochs need not contain that at which
+    /// particles are selected. The columns of the id and the epoch always come first. Its limit is that of the returned
+    /// rows: the request still reads all rows, and its metrics include all of them. Threads and checks are those of
+    /// both scans. The default is all epochs and columns.
+    ///
+    /// ```no_run
+    /// use turbidite::query::{Dataset, Query, TrackRequest};
+    /// let dataset = Dataset::open("particles.tbd")?;
+    /// let rows = Query::new().epochs("2000..4000".parse::<turbidite::EpochSet>()?).columns(["energy"]);
+    /// let tracks = dataset.tracks(&TrackRequest::new("energy > 100", 4000, "id").rows(rows), &|_| {})?;
+    /// # Ok::<(), turbidite::Error>(())
+    /// ```
     #[must_use]
-    pub fn epochs(mut self, epochs: impl Into<EpochSelection>) -> Self {
-        self.epochs = epochs.into();
-        self
-    }
-
-    /// Selects columns, in this order. The id and the epoch always come first. By default, all stored columns are
-    /// returned.
-    #[must_use]
-    pub fn columns<I>(mut self, names: I) -> Self
-    where
-        I: IntoIterator,
-        I::Item: Into<String>,
-    {
-        self.columns = Some(names.into_iter().map(Into::into).collect());
-        self
-    }
-
-    /// Limits the number of returned rows. The request still reads all rows, and its metrics include all of them.
-    #[must_use]
-    pub fn limit(mut self, rows: u64) -> Self {
-        self.limit = rows;
-        self
-    }
-
-    /// Limits the number of threads, like [`Query::threads`].
-    #[must_use]
-    pub fn threads(mut self, threads: usize) -> Self {
-        self.threads = Some(threads);
-        self
-    }
-
-    /// Sets whether page checksums are verified. The default is on.
-    #[must_use]
-    pub fn check(mut self, check: bool) -> Self {
-        self.check = check;
-        self
-    }
-
-    /// Sets which access paths may find the rows of the particles, like [`Query::using`].
-    #[must_use]
-    pub fn using(mut self, access: Use) -> Self {
-        self.access = access;
+    pub fn rows(mut self, query: Query) -> Self {
+        self.rows = query;
         self
     }
 
@@ -179,17 +132,21 @@ impl TrackRequest {
         self
     }
 
-    fn query(&self) -> Query {
-        self.applied_to(Query::new())
+    /// Returns the query of the rows of the particles, for these columns.
+    fn query(&self, columns: impl IntoIterator<Item = String>) -> Result<Query> {
+        let rows = &self.rows;
+        if rows.is_filtered() || rows.ordered || rows.order_by.is_some() || rows.piece.is_some() {
+            let what =
+                "are those of all epochs in the order of id and epoch; no predicate, box, order or piece applies";
+            return Err(UsageError::Option { option: "rows", what: what.to_owned() }.into());
+        }
+        Ok(Query { limit: None, ..rows.clone().columns(columns) })
     }
 
-    /// Applies the settings of both scans to a query.
-    fn applied_to(&self, query: Query) -> Query {
-        let query = query.check(self.check);
-        match self.threads {
-            Some(threads) => query.threads(threads),
-            None => query,
-        }
+    /// Returns the query of the particles that match at an epoch.
+    fn condition<'a>(&self, of: &Query, columns: impl IntoIterator<Item = &'a String>) -> Query {
+        let query = of.condition().columns(columns);
+        Query { threads: self.rows.threads, check: self.rows.check, ..query }
     }
 }
 
@@ -251,15 +208,15 @@ pub(in crate::query) fn follow(
 ) -> Result<Tracks> {
     let schema = &dataset.schema;
     let id = id_columns(schema, &request.id)?;
-    let others = other_columns(schema, &id, request.columns.as_deref())?;
-    let epochs = dataset.select_epochs(&request.epochs)?;
+    let others = other_columns(schema, &id, request.rows.columns.as_deref())?;
+    let name = |column: &usize| schema.columns()[*column].name.clone();
+    let query = request.query(id.iter().chain(&others).map(name))?;
+    let epochs = dataset.select_epochs(&query.epochs)?;
     // Which of these row groups have such particles is not known yet.
     let in_epochs =
         || announce(dataset, epochs.iter().copied(), &counters, 1, &[], |manifest| manifest.row_groups.len());
     let ids = find_ids(dataset, request, &id, &counters, in_epochs)?;
 
-    let name = |column: &usize| schema.columns()[*column].name.clone();
-    let query = request.query().columns(id.iter().chain(&others).map(name)).using(request.access.clone());
     let mut resolved = ResolvedQuery::resolve(&query, schema)?;
     resolved.restrict(ids.predicate(schema, &id)?);
     let types: Vec<DataType> = resolved.stored.iter().map(|column| schema.columns()[*column].data_type).collect();
@@ -290,9 +247,10 @@ pub(in crate::query) fn follow(
         read: counters.metrics(),
         ..presence.metrics
     };
-    let batch_rows = (BATCH_BYTES / usize::max(row_bytes, 1)).clamp(1, BATCH_ROWS);
+    let batch_rows = (BATCH_BYTES / usize::max(row_bytes, 1)).clamp(1, query.batch_rows);
+    let open = request.rows.limit.unwrap_or(u64::MAX);
     let rows = Some(sorter.finish()?);
-    Ok(Tracks { schema: arrow, types, id_columns: id.len(), epochs, rows, batch_rows, open: request.limit, metrics })
+    Ok(Tracks { schema: arrow, types, id_columns: id.len(), epochs, rows, batch_rows, open, metrics })
 }
 
 /// Returns the columns that identify particles: the one with this name, or those of a list with commas.
@@ -386,7 +344,7 @@ fn matching_ids(
     counters: &Arc<Counters>,
     announce: impl FnOnce() -> Result<()>,
 ) -> Result<IdSet> {
-    let query = request.applied_to(of.condition()).columns(columns.iter().map(|column| &column.name));
+    let query = request.condition(of, columns.iter().map(|column| &column.name));
     let resolved = ResolvedQuery::resolve(&query, &dataset.schema)?;
     let epochs = dataset.select_epochs(&at.into())?;
     let most = gatherer.most();

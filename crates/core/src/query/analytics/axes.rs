@@ -1,0 +1,121 @@
+//! The columns of a histogram: those of its axes, and the one that is summed.
+
+use std::sync::Arc;
+
+use crate::error::{Result, UsageError};
+use crate::query::analytics::bins::Bins;
+use crate::query::analytics::grid::{Axis, Grid};
+use crate::query::analytics::level_errors::SampledRows;
+use crate::query::analytics::numbers::{Binned, Estimate, Series};
+use crate::query::request::resolve_columns;
+use crate::schema::{EPOCH_COLUMN, KeyOrder, Schema, Value};
+
+/// The range of an axis, or `None` without finite values.
+pub(super) type Range = Option<(Value, Value)>;
+
+/// The edges of each axis, and the places of the rows among them.
+pub(super) type Edges = (Vec<Vec<Value>>, Arc<Grid>);
+
+/// The column of an axis, and its bins.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AxisColumn<'a> {
+    pub(super) index: usize,
+    pub(super) order: KeyOrder,
+    pub(super) bins: &'a Bins,
+}
+
+/// The columns of a histogram.
+#[derive(Debug)]
+pub(super) struct Columns<'a> {
+    x: AxisColumn<'a>,
+    y: Option<AxisColumn<'a>>,
+    /// The column to sum.
+    pub(super) weights: Option<usize>,
+}
+
+impl<'a> Columns<'a> {
+    /// Finds the columns.
+    ///
+    /// # Errors
+    /// Usage errors for an unknown column, the epoch's label, and a column without numbers.
+    pub(super) fn resolve(
+        schema: &Schema,
+        x: &'a (String, Bins),
+        y: Option<&'a (String, Bins)>,
+        weights: Option<&str>,
+    ) -> Result<Self> {
+        let axis = |(column, bins): &'a (String, Bins)| {
+            numeric_column(schema, column).map(|(index, order)| AxisColumn { index, order, bins })
+        };
+        let (x, y) = (axis(x)?, y.map(axis).transpose()?);
+        let weights = weights.map(|column| numeric_column(schema, column)).transpose()?;
+        Ok(Self { x, y, weights: weights.map(|(index, _)| index) })
+    }
+
+    /// Returns the axes.
+    pub(super) fn axes(&self) -> impl Iterator<Item = &AxisColumn<'a>> {
+        [&self.x].into_iter().chain(&self.y)
+    }
+
+    /// Returns the only axis.
+    pub(super) fn only_axis(&self) -> Option<AxisColumn<'a>> {
+        self.y.is_none().then_some(self.x)
+    }
+
+    /// Returns the columns of the axes.
+    pub(super) fn of_axes(&self) -> Vec<usize> {
+        self.axes().map(|axis| axis.index).collect()
+    }
+
+    /// Returns the edges over these ranges, of which there may be `most` pairs. Invalid bins are refused even if there
+    /// is no value.
+    pub(super) fn edges(&self, ranges: &[Range], most: usize) -> Result<Edges> {
+        let edges_of = |(axis, range): (&AxisColumn<'_>, &Range)| match range {
+            Some(range) => axis.bins.edges(axis.order, *range),
+            None => axis.bins.edges(axis.order, (Value::Int(1), Value::Int(1))).map(|_| Vec::new()),
+        };
+        let edges = self.axes().zip(ranges).map(edges_of).collect::<Result<Vec<_>>>()?;
+        let axis = |column: &AxisColumn<'_>, edges: &Vec<Value>| Axis::new(column.order, edges, column.bins.scale);
+        let y = self.y.as_ref().zip(edges.get(1)).map(|(column, edges)| axis(column, edges));
+        let grid = Grid { x: axis(&self.x, &edges[0]), y };
+        if grid.pairs() > most {
+            let sides: Vec<String> = grid.axes().map(|axis| axis.bins().to_string()).collect();
+            let what = format!("{} bins are more than {most}", sides.join(" x "));
+            return Err(UsageError::Option { option: "bins", what }.into());
+        }
+        Ok((edges, Arc::new(grid)))
+    }
+}
+
+/// The numbers of a histogram.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) edges: Vec<Vec<Value>>,
+    pub(super) rows: Binned<u64>,
+    pub(super) sums: Option<Binned<f64>>,
+    /// The sample that the numbers are estimated from, and the rows of it.
+    pub(super) sample: Option<(SampledRows, Binned<u64>)>,
+}
+
+impl Found {
+    /// Creates counts.
+    pub(super) fn counted((edges, grid): (Vec<Vec<Value>>, &Grid), all: Estimate<u64>, places: Series<u64>) -> Self {
+        Self { edges, rows: Binned::new(all, places, grid.unbinned()), sums: None, sample: None }
+    }
+}
+
+/// Returns the index of a stored column of numbers, and their order.
+///
+/// # Errors
+/// Usage errors: an unknown column, the epoch's label, a column without numbers.
+pub(super) fn numeric_column(schema: &Schema, column: &str) -> Result<(usize, KeyOrder)> {
+    let refuse = |what: String| UsageError::Option { option: "column", what };
+    let found = resolve_columns(&[column.to_owned()], schema)?;
+    let [Some(index)] = found[..] else {
+        return Err(refuse(format!("'{EPOCH_COLUMN}' is a label, not a stored column")).into());
+    };
+    let stated = &schema.columns()[index];
+    let order = KeyOrder::new(stated.data_type)
+        .ok_or_else(|| refuse(format!("'{}' has the type {}, which is not numeric", stated.name, stated.data_type)))?;
+    Ok((index, order))
+}
