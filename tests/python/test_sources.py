@@ -324,7 +324,7 @@ def test_files_that_are_left_out_are_named(tmp_path):
     numpy.savez(tmp_path / "d_40.npz", x=numpy.arange(3.0))
     catalogue, found = read(tmp_path)
     assert sorted(found) == [0, 30]
-    assert catalogue["notes"] == ["files that do not end in .h5, .hdf5, .hdf are left out: d_10.H5, d_20.nc, d_40.npz"]
+    assert catalogue["notes"] == ["files that do not end in .h5, .hdf5, .hdf, .h5part, .h5md are left out: d_10.H5, d_20.nc, d_40.npz"]
 
 
 @pytest.mark.parametrize("save", [numpy.savez, numpy.savez_compressed])

@@ -6,12 +6,19 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from hypothesis import HealthCheck, seed, settings
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 Case = TypeVar("Case")
 Test = TypeVar("Test", bound=Callable)
 IS_WHOLE = bool(os.environ.get("TURBIDITE_WHOLE"))
 # The number of commits, so that consecutive commits take consecutive parts.
 TURN = int(os.environ.get("TURBIDITE_TURN", "0"))
+
+# Hypothesis draws literals of the modules that have been imported so far, too. What a seed draws would depend on the tests
+# that ran before in the process.
+assert callable(providers._get_local_constants)
+providers._get_local_constants = Constants
 
 
 def taken(cases: Iterable[Case], parts: int) -> list[Case]:
