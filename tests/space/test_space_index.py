@@ -1,4 +1,4 @@
-"""Indexes by space: boxes and cursors of the dumps clustered by energy are answered by a copy, and the life of a copy."""
+"""Spatial indexes: boxes and cursors of the dumps clustered by energy are answered by a copy, and the life of a copy."""
 
 import os
 import shutil

@@ -386,7 +386,7 @@ TURBIDITE_CHECKED turbidite_status turbidite_query(turbidite_reader *reader, con
                                                    struct ArrowArrayStream *stream);
 
 /* A cursor: the rows of a query of one epoch, step by step, from the coarsest level of detail to the finest. Each row
- * is returned once, and each page read once. The dataset must have levels of detail, or an index by space that is then
+ * is returned once, and each page read once. The dataset must have levels of detail, or a spatial index that is then
  * read. If it has an overview, the coarsest level is read from it. Ten steps, each of which adds a tenth:
  *
  *     turbidite_request request = {sizeof request, .epochs = "4000", .box = "0:10,-5:5,:"};
@@ -415,7 +415,7 @@ typedef struct turbidite_batch {
 } turbidite_batch;
 
 /* Opens a cursor. The request has one epoch, no order, limit and shares. If `near` is not NULL, it has a number for
- * each coordinate of the dataset (without levels of detail: of the index by space whose coordinates the request limits
+ * each coordinate of the dataset (without levels of detail: of the spatial index whose coordinates the request limits
  * most), and the pages of each level come by their distance from this point, modulo the periods of the dataset. The
  * cursor may outlive the reader. If the epoch is replaced, the next step that opens a file fails. */
 TURBIDITE_CHECKED turbidite_status turbidite_cursor_open(turbidite_reader *reader, const turbidite_request *request,

@@ -156,7 +156,7 @@ impl Add {
         match (definition, self.levels) {
             (definition, None) => Ok(definition),
             (SecondaryIndex::Space(definition), Some(levels)) => Ok(definition.with_levels(levels)?.into()),
-            _ => Err(Failure::Usage("--levels: only an index by space has levels of detail: space:X,Y,Z".into())),
+            _ => Err(Failure::Usage("--levels: only a spatial index has levels of detail: space:X,Y,Z".into())),
         }
     }
 }

@@ -7,7 +7,7 @@
 //! data is never used.
 //!
 //! A bitmap index (`bitmap`) has a sidecar for each part instead, with the bins of the values of several columns. An
-//! index by space (`space`) is a dataset, too, but of copies of the records, clustered by place. An overview
+//! spatial index (`space`) is a dataset, too, but of copies of the records, clustered by place. An overview
 //! (`overview`) has copies of those of the highest level of detail.
 //!
 //! `definition` describes an index of entries, `entry` its columns, and `secondary` an index of any family. The planner

@@ -68,7 +68,7 @@ impl SecondaryIndex {
     /// Checks that the index can be made while records are written.
     ///
     /// # Errors
-    /// A usage error for an index by space, and for an overview.
+    /// A usage error for a spatial index, and for an overview.
     pub fn check_in_situ(&self) -> Result<(), UsageError> {
         let name = match self {
             Self::Entries(_) | Self::Bitmap(_) => return Ok(()),

@@ -1,4 +1,4 @@
-//! The definition of an index by space: its coordinates, and its number of levels of detail.
+//! The definition of a spatial index: its coordinates, and its number of levels of detail.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,7 +18,7 @@ const MOST_NAME_BYTES: usize = 200;
 /// Text before the number of levels in a definition.
 const LEVELS: &str = "levels=";
 
-/// An index by space: a copy of all records of an epoch, clustered by the place that two or three columns of numbers
+/// A spatial index: a copy of all records of an epoch, clustered by the place that two or three columns of numbers
 /// state, with levels of detail. Cursors read it, and queries for boxes do where it is less to read.
 ///
 /// ```
@@ -52,12 +52,12 @@ impl SpaceDefinition {
     pub fn new(columns: Vec<String>) -> Result<Self> {
         let wrong = |what: String| Err(UsageError::Option { option: "index", what }.into());
         if !(2..=3).contains(&columns.len()) {
-            return wrong(format!("an index by space has two or three columns, not {}: space:x,y,z", columns.len()));
+            return wrong(format!("a spatial index has two or three columns, not {}: space:x,y,z", columns.len()));
         }
-        check_names(&columns, "an index by space")?;
+        check_names(&columns, "a spatial index")?;
         let definition = Self { columns, levels: None };
         if definition.name().len() > MOST_NAME_BYTES {
-            return wrong(format!("the name of an index by space has at most {MOST_NAME_BYTES} bytes"));
+            return wrong(format!("the name of a spatial index has at most {MOST_NAME_BYTES} bytes"));
         }
         Ok(definition)
     }
@@ -70,11 +70,11 @@ impl SpaceDefinition {
         if (1..=MAX_LEVELS).contains(&levels) {
             return Ok(Self { levels: Some(levels), ..self });
         }
-        let what = format!("an index by space has 1 to {MAX_LEVELS} levels of detail, not {levels}");
+        let what = format!("a spatial index has 1 to {MAX_LEVELS} levels of detail, not {levels}");
         Err(UsageError::Option { option: "index", what }.into())
     }
 
-    /// Returns whether a text is meant as the definition of an index by space.
+    /// Returns whether a text is meant as the definition of a spatial index.
     pub fn is_meant(text: &str) -> bool {
         text.starts_with(Self::PREFIX)
     }
@@ -159,7 +159,7 @@ impl FromStr for SpaceDefinition {
         let wrong = |what: String| Error::from(UsageError::Option { option: "index", what });
         let listed = text.strip_prefix(Self::PREFIX);
         let listed =
-            listed.ok_or_else(|| wrong(format!("'{text}' is not the definition of an index by space: space:x,y,z")))?;
+            listed.ok_or_else(|| wrong(format!("'{text}' is not the definition of a spatial index: space:x,y,z")))?;
         let mut columns: Vec<String> = listed.split(',').map(|name| name.trim().to_owned()).collect();
         let Some(levels) = columns.last().and_then(|last| last.strip_prefix(LEVELS)).map(str::to_owned) else {
             return Self::new(columns);

@@ -37,7 +37,7 @@ const FILLED: (u64, u64) = (3, 4);
 /// Size of a run of an overview, in memtables of a rank. A cursor opens all parts of it, so they are few.
 const MEMTABLES_OF_OVERVIEW: u64 = MEMTABLES_PER_PART;
 
-/// An index of entries, an index by space or an overview that is being built: a dataset of its own.
+/// An index of entries, a spatial index or an overview that is being built: a dataset of its own.
 #[derive(Debug)]
 pub(crate) struct DatasetBuild {
     dataset: Dataset,

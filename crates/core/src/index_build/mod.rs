@@ -8,7 +8,7 @@
 //! column for that. No entry is sent, and the bytes of an index do not depend on the number of processes. The dataset
 //! of the records is only read, so a writer may go on.
 //!
-//! An index by space is made in the same way: its entries are whole records, and `places` divides them. So is an
+//! A spatial index is made in the same way: its entries are whole records, and `places` divides them. So is an
 //! overview, of the row groups of the highest level of detail.
 //!
 //! Bitmap indexes (`bitmap`) have a sidecar for each part of the records. Threads read the columns of different parts.

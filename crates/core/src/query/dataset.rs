@@ -154,12 +154,12 @@ impl Dataset {
 
     /// Returns the number of matching rows from a source: bounds, without reading a record; the exact number; or an
     /// estimate from the rows of a level of detail and above, with its standard error. If the dataset has no levels,
-    /// those of an index by space are read. The query's columns, order and limit are ignored, and for a level its
+    /// those of a spatial index are read. The query's columns, order and limit are ignored, and for a level its
     /// access paths.
     ///
     /// # Errors
     /// The errors of [`Dataset::run`] and of its stream. Usage errors: a piece, unless the number is exact; a level
-    /// that there is not, or a dataset without levels and without an index by space of these epochs.
+    /// that there is not, or a dataset without levels and without a spatial index of these epochs.
     ///
     /// ```no_run
     /// use turbidite::query::{Dataset, Query, Source};
@@ -216,7 +216,7 @@ impl Dataset {
         pieces::share(&self.catalog, &resolved, &epochs, (index, count))
     }
 
-    /// Opens a cursor of one epoch of a dataset with levels of detail, or with an index by space: the rows of a query
+    /// Opens a cursor of one epoch of a dataset with levels of detail, or with a spatial index: the rows of a query
     /// step by step, from the coarsest level to the finest. Reads the epoch's manifest. A box without names has the
     /// coordinates of what the cursor reads.
     ///
@@ -227,7 +227,7 @@ impl Dataset {
         cursor::open(&self.catalog, request, self.counters())
     }
 
-    /// Returns the number of coordinates of what a cursor of a request reads: the dataset, or an index by space. A
+    /// Returns the number of coordinates of what a cursor of a request reads: the dataset, or a spatial index. A
     /// point that rows are to be near to has as many numbers.
     ///
     /// # Errors
@@ -263,11 +263,11 @@ impl Dataset {
     ///   manifests and bitmap indexes leave in doubt.
     /// * Bounds read no record. A bin is exact if its edges are edges of a bitmap index, and the predicate's are.
     /// * Estimates read the rows of a level of detail and above, and have standard errors. If the dataset has no
-    ///   levels, those of an index by space are read. Sums of level 0, which has all rows, are exact but for rounding.
+    ///   levels, those of a spatial index are read. Sums of level 0, which has all rows, are exact but for rounding.
     ///
     /// # Errors
     /// Usage errors: a column without numbers, invalid or too many bins, an invalid query; bounds of sums; bounds and
-    /// estimates of a piece; a level that there is not, or a dataset without levels and without an index by space of
+    /// estimates of a piece; a level that there is not, or a dataset without levels and without a spatial index of
     /// these epochs. Missing epochs; corruption; I/O errors.
     ///
     /// ```no_run

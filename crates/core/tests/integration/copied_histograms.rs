@@ -188,7 +188,7 @@ fn estimates_without_a_copy_are_refused() {
         assert!(words.contains("'turbidite index add DS space:x,y'"), "{words}");
     }
     let words = refused(&storage, &first, 7);
-    assert!(words.contains("the index by space has the levels 0 to 3, and no level 7"), "{words}");
+    assert!(words.contains("the spatial index has the levels 0 to 3, and no level 7"), "{words}");
     // The copy is of records that have been replaced.
     let mut replacing = options();
     replacing.if_exists = turbidite::IfExists::Replace;

@@ -1,5 +1,5 @@
 //! Tests of datasets with periods: boxes wrap as if the query had stated the periods, and as a loop over the records
-//! says, in rows, counts, pieces, shares, cursors, histograms, trajectories and indexes by space.
+//! says, in rows, counts, pieces, shares, cursors, histograms, trajectories and spatial indexes.
 
 use std::sync::Arc;
 

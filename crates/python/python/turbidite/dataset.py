@@ -187,7 +187,7 @@ class Dataset(OpenDataset):
     ) -> Cursor:
         """Returns a cursor: the rows of a query of one epoch step by step, from coarse to fine.
 
-        The dataset needs levels of detail (``turbidite ingest --levels``), or an index by space, which is then read:
+        The dataset needs levels of detail (``turbidite ingest --levels``), or a spatial index, which is then read:
         ``dataset.indexes.add("space:x,y,z")``, `use` chooses among several. The first rows are spread evenly over the place
         that the query selects, or are those near to a point first, `near`, with a number for each coordinate. If there is an
         overview (``dataset.indexes.add("overview")``), they are read from it, unless `use` is ``"scan"``. The other arguments
@@ -331,7 +331,7 @@ class Dataset(OpenDataset):
         and `use` are those of :meth:`query`. `range` is that of the rows' finite values unless stated, ``(from, to)``. With a second
         column, `bins`, `range` and `log` are pairs, or one value for both. Integer columns have at most one bin per integer.
 
-        In a dataset with levels of detail, or with an index by space, `level` reads only the rows of this level and above, one in
+        In a dataset with levels of detail, or with a spatial index, `level` reads only the rows of this level and above, one in
         ``8**level``, and estimates the rows of each bin, with a standard error in `errors`.
 
         `weights` names a column whose sum in each bin is returned as well, `sums`: exact, or from a level with `sum_errors`.

@@ -81,7 +81,7 @@ impl EstimateSource {
                 "index '{name}' does not have all of these epochs; complete it by 'turbidite index add DS {name}'"
             )));
         };
-        check_level(&catalog.schema, level, "the index by space")?;
+        check_level(&catalog.schema, level, "the spatial index")?;
         let copied = records.iter().map(|records| (records.epoch, records.commit)).collect();
         Ok(Self { catalog, query, copied })
     }

@@ -192,7 +192,7 @@ impl Cursor {
         self.resolved.arrow.clone()
     }
 
-    /// Returns the number of levels of detail above level 0: of the dataset, or of the index by space that is read.
+    /// Returns the number of levels of detail above level 0: of the dataset, or of the spatial index that is read.
     pub fn levels(&self) -> u8 {
         self.levels.1
     }

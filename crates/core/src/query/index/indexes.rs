@@ -159,7 +159,7 @@ impl IndexedCatalog {
     pub(in crate::query) fn not_spatial<T>(&self, name: &str) -> Result<T> {
         self.check_listed(name)?;
         let known = self.spatial_indexes().map(|index| index.name().to_owned()).collect();
-        Err(UsageError::Index { kind: "index by space", name: name.to_owned(), known }.into())
+        Err(UsageError::Index { kind: "spatial index", name: name.to_owned(), known }.into())
     }
 }
 

@@ -41,7 +41,7 @@ pub(in crate::query) fn best_copy<'a, S: CopySource>(
             Ok(Some(source)) => {
                 let condition = |source: &S| source.resolved().predicate.as_ref().map(ToString::to_string);
                 if is_unnamed && best.as_ref().is_some_and(|(_, best)| condition(best) != condition(&source)) {
-                    let what = "several indexes by space have as many coordinates as the box has sides: name the columns \
+                    let what = "several spatial indexes have as many coordinates as the box has sides: name the columns \
                                 of the box, as in x=0:10, or the index by --use";
                     return Err(UsageError::Option { option, what: what.to_owned() }.into());
                 }

@@ -63,7 +63,7 @@ pub struct EpochExplanation {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub alternatives: Vec<Alternative>,
     /// The index that has all columns of the query, if its entries alone answer it. No records are then read. Of an
-    /// index by space, the other fields count what is read of the copy.
+    /// spatial index, the other fields count what is read of the copy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub covered_by: Option<String>,
     /// How rows are brought into the order of a column that is not the key, if they are.

@@ -1,4 +1,4 @@
-//! Tests of indexes by space: copies that any number of processes make of committed epochs, and that boxes and cursors
+//! Tests of spatial indexes: copies that any number of processes make of committed epochs, and that boxes and cursors
 //! read.
 
 use std::collections::BTreeMap;
@@ -255,7 +255,7 @@ fn sides_without_names_are_refused_where_copies_differ() {
     assert_eq!(rows(&unnamed).unwrap(), expected);
     add(&storage, "space:y,x");
     let refused = rows(&unnamed).unwrap_err().to_string();
-    assert!(refused.contains("several indexes by space") && refused.contains("as in x=0:10"), "{refused}");
+    assert!(refused.contains("several spatial indexes") && refused.contains("as in x=0:10"), "{refused}");
     assert_eq!(rows(&named).unwrap(), expected);
     assert_eq!(rows(&unnamed.using(Use::named("space:x,y"))).unwrap(), expected);
 }
@@ -457,7 +457,7 @@ fn cursors_take_the_index_that_fits_the_request() {
     assert_eq!(levels(CursorRequest::new(query().within("0:1,2:3,:"))).unwrap(), 4);
     for (request, words) in [
         (CursorRequest::new(query().using(Use::Scan)), "no levels of detail"),
-        (CursorRequest::new(query().using(Use::named("space:y,x"))), "no index by space 'space:y,x'"),
+        (CursorRequest::new(query().using(Use::named("space:y,x"))), "no spatial index 'space:y,x'"),
         (CursorRequest::new(query()).near([1.0]), "give as many finite numbers"),
         (CursorRequest::new(query().limit(3)), "has no limit"),
         (CursorRequest::new(Query::new().epochs(2)), "epoch 2"),
