@@ -25,8 +25,8 @@ def same(found: Rows, expected: Rows) -> bool:
     )
 
 
-def units(catalogue: dict) -> dict[str, str | None]:
-    return {column["name"]: column["unit"] for column in catalogue["columns"]}
+def units(inventory: dict) -> dict[str, str | None]:
+    return {column["name"]: column["unit"] for column in inventory["columns"]}
 
 
 # ---- steps within a file
@@ -53,13 +53,13 @@ def test_steps_of_h5part(tmp_path):
         file["Step#3/Block/E"] = numpy.zeros((4, 5, 6))
         file["extra"] = numpy.arange(3)
     for species in (None, "Step#{epoch}", "Step#%T"):
-        catalogue, found = read(tmp_path / "run.h5part", species=species)
+        inventory, found = read(tmp_path / "run.h5part", species=species)
         assert sorted(found) == [0, 3, 7, 20] and len(found[7]["id"]) == 0
         assert all(same(found[label], rows) for label, rows in made.items())
-    assert "epochs without records: 7" in catalogue["notes"]
-    catalogue, _ = read(tmp_path)
+    assert "epochs without records: 7" in inventory["notes"]
+    inventory, _ = read(tmp_path)
     assert {"only the groups 'Step#{epoch}' are read; left out: extra", "groups of 'Step#{epoch}' are left out: Block"} < {
-        *catalogue["notes"]
+        *inventory["notes"]
     }
     assert "states the epochs; omit the option" in refusal(tmp_path / "run.h5part", epoch=3).message
 
@@ -116,14 +116,14 @@ def test_frames_of_h5md(tmp_path, chunks):
         with h5py.File(path, "a") as file:
             del file["particles/all/position/value"]
             file["particles/all/position"].create_dataset("value", data=made["position"], chunks=chunks, compression="gzip")
-    catalogue, found = read(path)
+    inventory, found = read(path)
     assert sorted(found) == [0, 10, 20, 30, 40]
     assert all(same(rows, frame_of(made, label // 10, *names)) for label, rows in found.items())
-    [note] = catalogue["notes"]
+    [note] = inventory["notes"]
     assert "only the group 'particles/all' is read" in note and "observables/temperature/value" in note
     # One array by its own group, or by its columns.
-    catalogue, found = read(path, species="particles/all/position")
-    assert same(found[30], frame_of(made, 3, "position")) and catalogue["notes"] == []
+    inventory, found = read(path, species="particles/all/position")
+    assert same(found[30], frame_of(made, 3, "position")) and inventory["notes"] == []
     _, found = read(path, columns=["image_z", "id"])
     assert (
         found[20]["image_z"].tolist() == made["image"][2, :, 2].tolist() and found[20]["id"].tolist() == made["id"][2].tolist()
@@ -140,17 +140,17 @@ def test_steps_of_h5md_in_other_forms(tmp_path):
     with h5py.File(path, "a") as file:
         for name in ("position", "id"):
             file[f"particles/all/{name}/step"].attrs["offset"] = 7
-    catalogue, found = read(path, species="particles/all")
+    inventory, found = read(path, species="particles/all")
     assert sorted(found) == [7, 57, 107] and same(found[57], frame_of(made, 1, "position", "id", "mass"))
-    assert catalogue["notes"] == [f"'image_{axis}' has other steps than 'position'; it is left out" for axis in AXES]
+    assert inventory["notes"] == [f"'image_{axis}' has other steps than 'position'; it is left out" for axis in AXES]
     _, found = read(path, species="particles/all", columns=["image_x"])
     assert sorted(found) == [0, 50, 100]
     assert "other steps" in refusal(path, species="particles/all", columns=["image_x", "id"]).message
     with h5py.File(path, "a") as file:
         for name in ("position", "id", "image"):
             del file[f"particles/all/{name}/step"]
-    catalogue, found = read(path, species="particles/all")
-    assert sorted(found) == [0, 1, 2] and any("times without steps" in note for note in catalogue["notes"])
+    inventory, found = read(path, species="particles/all")
+    assert sorted(found) == [0, 1, 2] and any("times without steps" in note for note in inventory["notes"])
     with h5py.File(path, "a") as file:
         file["particles/all/position/step"] = [1, 2]
     assert "has 3 frames, and its 'step' has 2 values" in refusal(path, species="particles/all/position").message
@@ -184,12 +184,12 @@ def test_constant_masses_of_gadget(tmp_path):
             for kind in (0, 1, 2):
                 file[f"PartType{kind}/ParticleIDs"] = numpy.arange(kind + 4, dtype="u8")
             file["PartType2/Masses"] = numpy.arange(6, dtype="f4")
-    catalogue, found = read(tmp_path / "snap_%T.hdf5", species="PartType1")
+    inventory, found = read(tmp_path / "snap_%T.hdf5", species="PartType1")
     assert found[1]["Masses"].tolist() == [0.25] * 5 and found[2]["Masses"].tolist() == [0.5] * 5
-    assert catalogue["notes"] == ["the constant of Header/MassTable: Masses"]
+    assert inventory["notes"] == ["the constant of Header/MassTable: Masses"]
     for kind, names in ((0, ["ParticleIDs"]), (2, ["Masses", "ParticleIDs"])):
-        catalogue, found = read(tmp_path / "snap_%T.hdf5", species=f"PartType{kind}")
-        assert sorted(found[1]) == names and catalogue["notes"] == []
+        inventory, found = read(tmp_path / "snap_%T.hdf5", species=f"PartType{kind}")
+        assert sorted(found[1]) == names and inventory["notes"] == []
     assert found[1]["Masses"].dtype == "f4" and found[1]["Masses"].tolist() == list(range(6))
     # Groups of types are no steps.
     assert "{epoch}" not in refusal(tmp_path / "snap_%T.hdf5").message
@@ -221,8 +221,8 @@ def test_units_of_swift_and_gadget(tmp_path):
             file[f"PartType0/{name}"] = numpy.ones((4, 3)) if name == "Coordinates" else numpy.ones(4)
             file[f"PartType0/{name}"].attrs.update(own)
         file["GasParticles"] = h5py.SoftLink("/PartType0")
-    catalogue, _ = read(tmp_path / "snap_%T.hdf5")
-    assert units(catalogue) == {
+    inventory, _ = read(tmp_path / "snap_%T.hdf5")
+    assert units(inventory) == {
         "Coordinates_x": "3.08567758e+22 m",
         "Coordinates_y": "3.08567758e+22 m",
         "Coordinates_z": "3.08567758e+22 m",
@@ -234,7 +234,7 @@ def test_units_of_swift_and_gadget(tmp_path):
         "Flag": None,
         "Stated": "cm",
     }
-    assert sorted(catalogue["notes"]) == [
+    assert sorted(inventory["notes"]) == [
         "values without the cosmological factor a: Coordinates_x, Coordinates_y, Coordinates_z",
         "values without the cosmological factor a^-3 h^2: Density",
         "values without the cosmological factor a^0.5: Speed",
@@ -256,11 +256,11 @@ def test_types_of_hdf5(tmp_path):
         file["label"] = ["a", "b", "c"]
         file["kind"] = numpy.dtype("f8")
         file["none"] = h5py.Empty("f8")
-    catalogue, found = read(tmp_path / "t_%T.h5")
+    inventory, found = read(tmp_path / "t_%T.h5")
     expected = {"flag": numpy.array([1, 0, 1], "u1"), "level": levels, "vector_0": [0.0, 2, 4], "vector_1": [1.0, 3, 5]}
     expected |= {f"array_{axis}": numpy.arange(9, dtype="f4")[place::3] for place, axis in enumerate(AXES)}
     assert same(found[1], {name: numpy.array(values) for name, values in expected.items()})
-    notes = "\n".join(catalogue["notes"])
+    notes = "\n".join(inventory["notes"])
     for words in (
         "as u8: flag",
         "'ragged' has the unsupported type",
@@ -293,14 +293,14 @@ def test_columns_in_another_order_match_by_name(tmp_path, ending):
 
 def test_files_of_beamphysics(tmp_path):
     made = write_beam(tmp_path / "beam.h5", 1000)
-    catalogue, found = read(tmp_path / "beam.h5")
-    assert catalogue["format"] == "openPMD" and list(found) == [0] and same(found[0], made)
-    assert units(catalogue)["position_x"] == "m" and units(catalogue)["momentum_z"] == "5.344285992678308e-28 kg m s^-1"
-    assert catalogue["notes"] == [f"{tmp_path / 'beam.h5'} has no iterations, and is epoch 0; --epoch states another one"]
+    inventory, found = read(tmp_path / "beam.h5")
+    assert inventory["format"] == "openPMD" and list(found) == [0] and same(found[0], made)
+    assert units(inventory)["position_x"] == "m" and units(inventory)["momentum_z"] == "5.344285992678308e-28 kg m s^-1"
+    assert inventory["notes"] == [f"{tmp_path / 'beam.h5'} has no iterations, and is epoch 0; --epoch states another one"]
     assert list(read(tmp_path / "beam.h5", epoch=9)[1]) == [9]
     (tmp_path / "beam.h5").rename(tmp_path / "beam_4.h5")
-    catalogue, found = read(tmp_path / "beam_%T.h5", species="electron")
-    assert list(found) == [4] and catalogue["notes"] == []
+    inventory, found = read(tmp_path / "beam_%T.h5", species="electron")
+    assert list(found) == [4] and inventory["notes"] == []
     # Bmad gives each iteration a single species.
     made = write_beam(tmp_path / "bmad.h5", 10, base="/data/%T/", group="data/00012")
     assert same(read(tmp_path / "bmad.h5")[1][12], made)
@@ -312,9 +312,9 @@ def test_openpmd_without_its_library(tmp_path):
     (tmp_path / "lean").mkdir()
     (tmp_path / "lean" / "openpmd_api.py").write_text("raise ImportError('openpmd_api')\n")
     code = (
-        "from turbidite.sources.detect import source_class\nfrom turbidite.sources.catalogue import Options\nimport sys\n"
-        "options = Options(sys.argv[1])\nkind = source_class(None, options)\ncatalogue = kind.scan(options)\n"
-        "print(*kind(catalogue).read(catalogue.epochs[0], 0, 9)[0])"
+        "from turbidite.sources.detect import source_class\nfrom turbidite.sources.inventory import Options\nimport sys\n"
+        "options = Options(sys.argv[1])\nkind = source_class(None, options)\ninventory = kind.scan(options)\n"
+        "print(*kind(inventory).read(inventory.epochs[0], 0, 9)[0])"
     )
     environment = {"PYTHONPATH": f"{tmp_path / 'lean'}:{':'.join(sys.path)}"}
     done = subprocess.run(
@@ -334,11 +334,11 @@ def test_defects_of_openpmd_matter_only_if_selected(tmp_path):
         particles["electrons/charge"] = h5py.SoftLink("/nowhere")
         file.create_group("data/3/particles/electrons")
     assert "choose one with --species: electrons, ions, photons" in refusal(tmp_path / "s.h5").message
-    catalogue, found = read(tmp_path / "s.h5", species="electrons")
+    inventory, found = read(tmp_path / "s.h5", species="electrons")
     assert same(found[1], {"weighting": numpy.arange(3.0), "id": numpy.arange(3)}) and [
         len(found[label]["id"]) for label in (2, 3)
     ] == [0, 0]
-    assert catalogue["notes"] == [
+    assert inventory["notes"] == [
         "'charge' is a link to '/nowhere', which does not exist; it is left out",
         "'none' has no values (its dataspace is null); it is left out",
         "'void' is an empty group; it is left out",

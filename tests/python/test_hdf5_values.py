@@ -12,7 +12,7 @@ import numpy
 import pytest
 import turbidite
 from turbidite.sources import hdf5_files
-from turbidite.sources.catalogue import Options
+from turbidite.sources.inventory import Options
 from turbidite.sources.detect import source_class
 
 from support.source_files import write_openpmd
@@ -154,13 +154,13 @@ def test_links_are_followed_and_dangling_ones_named(tmp_path):
         file["all/gone"] = h5py.SoftLink("/nowhere")
         file["all/far"] = h5py.ExternalLink("absent.h5", "/x")
         file["elsewhere"] = h5py.ExternalLink("other.h5", "/deep")
-    catalogue, found = read(tmp_path / "s_%T.h5", species="all")
+    inventory, found = read(tmp_path / "s_%T.h5", species="all")
     assert {name: values.tolist() for name, values in found[1].items()} == {
         "x": [0, 1, 2, 3, 4],
         "own": [0, 1, 2, 3, 4],
         "soft": [0, 1, 2, 3, 4],
     }
-    assert catalogue["notes"] == [
+    assert inventory["notes"] == [
         "'far' is a link to 'absent.h5:/x', which does not exist; it is left out",
         "'gone' is a link to '/nowhere', which does not exist; it is left out",
     ]
@@ -185,9 +185,9 @@ def test_other_groups_are_named(tmp_path):
         file["p/name"] = [b"a"] * 5
         file["Header/time"] = 0.5
         file["gone"] = h5py.SoftLink("/nowhere")
-    catalogue, found = read(tmp_path / "s_%T.h5")
+    inventory, found = read(tmp_path / "s_%T.h5")
     assert found[1]["x"].tolist() == [0, 1, 2, 3, 4]
-    assert catalogue["notes"] == [
+    assert inventory["notes"] == [
         "only the group 'p' is read; left out: gone, Header/time, fields/e",
         "'name' has the unsupported type objects, or text of any length; it is left out",
     ]
@@ -315,14 +315,14 @@ def filtered(file: h5py.File, name: str, values: numpy.ndarray, chunks: tuple[in
 def values_of(path, **options) -> tuple[dict[str, numpy.ndarray], int]:
     """The values of all epochs, read in this process, and the number of blocks."""
     kind = source_class(None, Options(str(path)))
-    catalogue = kind.scan(Options(str(path), **options))
-    source = kind(catalogue)
+    inventory = kind.scan(Options(str(path), **options))
+    source = kind(inventory)
     blocks = [
         source.read(epoch, first, min(epoch.block_rows, epoch.records - first))
-        for epoch in catalogue.epochs
+        for epoch in inventory.epochs
         for first in range(0, epoch.records, epoch.block_rows)
     ]
-    names = [column.name for column in catalogue.columns]
+    names = [column.name for column in inventory.columns]
     return {name: numpy.concatenate([block[place] for block in blocks]) for place, name in enumerate(names)}, len(blocks)
 
 

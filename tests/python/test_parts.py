@@ -76,8 +76,8 @@ def same(found: dict[str, numpy.ndarray], expected: dict[str, numpy.ndarray]) ->
 )
 def test_parts_are_read_in_the_order_of_their_numbers(tmp_path, ending, name, pattern):
     expected = write_series(tmp_path, ending, name)
-    catalogue, found = read(tmp_path / pattern.format(ending))
-    assert [(epoch["epoch"], epoch["rank"]) for epoch in catalogue["epochs"]] == [
+    inventory, found = read(tmp_path / pattern.format(ending))
+    assert [(epoch["epoch"], epoch["rank"]) for epoch in inventory["epochs"]] == [
         (step, part) for step in STEPS for part in PARTS
     ]
     for step in STEPS:
@@ -102,8 +102,8 @@ def test_processors_of_lammps_that_write_a_file_each(tmp_path):
     for part in range(3):
         write_lammps(tmp_path / f"split.{part}.lammpstrj", {step: rows_of(step, part) for step in STEPS})
     for pattern in ("split.{rank}.lammpstrj", "split.*.lammpstrj", "split.?.lammpstrj"):
-        catalogue, found = read(tmp_path / pattern)
-        assert bool(catalogue["notes"]) == ("rank" not in pattern)
+        inventory, found = read(tmp_path / pattern)
+        assert bool(inventory["notes"]) == ("rank" not in pattern)
         for step in STEPS:
             assert same(
                 found[step],
@@ -133,9 +133,9 @@ def test_parts_with_other_steps_are_refused(tmp_path):
 def test_names_of_parts_that_are_no_numbers(tmp_path):
     for name in ("left", "right"):
         numpy.savez(tmp_path / f"s_7_{name}.npz", side=numpy.full(3, int(name == "right")))
-    catalogue, found = read(tmp_path / "s_{epoch}_*.npz")
+    inventory, found = read(tmp_path / "s_{epoch}_*.npz")
     assert found[7]["side"].tolist() == [0, 0, 0, 1, 1, 1]
-    assert "s_7_left.npz" in catalogue["notes"][0]
+    assert "s_7_left.npz" in inventory["notes"][0]
 
 
 def test_openpmd_in_parts(tmp_path):
@@ -279,15 +279,15 @@ def test_a_text_is_scanned_on_from_its_last_step(tmp_path):
     path.write_text(text.replace("TIMESTEP\n0\n", "TIMESTEP\nx\n"))
     stated = {"complete_only": True, "resume": resume}
     with Reader() as reader:
-        catalogue = reader.open(path, done=[0, 10], **stated)
-        assert (catalogue["labels"], catalogue["left_out"]) == ([0, 10, 20], [])
+        inventory = reader.open(path, done=[0, 10], **stated)
+        assert (inventory["labels"], inventory["left_out"]) == ([0, 10, 20], [])
         assert same(reader.epoch(20), rows_of(20, 0))
     with Reader() as reader:
         assert reader.open(path, done=[0], **stated)["left_out"]
     path.write_text(text[:second] + text[third:])
     with Reader() as reader:
-        catalogue = reader.open(path, done=[0, 10], **stated)
-        assert (catalogue["labels"], catalogue["left_out"]) == ([0, 20], [])
+        inventory = reader.open(path, done=[0, 10], **stated)
+        assert (inventory["labels"], inventory["left_out"]) == ([0, 20], [])
 
 
 def test_defects_of_epochs_that_are_not_read(tmp_path):
@@ -323,18 +323,18 @@ def write_steps(path, steps: dict[int, dict[str, numpy.ndarray]]) -> None:
 def test_steps_in_files_of_several_parts(tmp_path):
     for part in (0, 1):
         write_steps(tmp_path / f"s.{part}.h5", {step: rows_of(step, part) for step in STEPS})
-    catalogue, found = read(tmp_path / "s.{rank}.h5")
-    assert [(epoch["epoch"], epoch["rank"]) for epoch in catalogue["epochs"]] == [(7, 0), (7, 1), (12, 0), (12, 1)]
+    inventory, found = read(tmp_path / "s.{rank}.h5")
+    assert [(epoch["epoch"], epoch["rank"]) for epoch in inventory["epochs"]] == [(7, 0), (7, 1), (12, 0), (12, 1)]
     for step in STEPS:
         parts = [rows_of(step, part) for part in (0, 1)]
         assert same(found[step], {name: numpy.concatenate([one[name] for one in parts]) for name in parts[0]})
     # The columns of step 12 differ in length, which concerns nobody who reads step 7.
     write_steps(tmp_path / "s.1.h5", {7: rows_of(7, 1), 12: rows_of(12, 1) | {"x": numpy.zeros(3)}})
     assert "differ" in refusal(tmp_path / "s.{rank}.h5").message
-    catalogue, found = read(tmp_path / "s.{rank}.h5", epochs=[[7, 7, 1]])
-    assert list(found) == [7] and catalogue["labels"] == [*STEPS]
-    catalogue, found = read(tmp_path / "s.{rank}.h5", complete_only=True)
-    assert list(found) == [7] and [one["epoch"] for one in catalogue["left_out"]] == [12]
+    inventory, found = read(tmp_path / "s.{rank}.h5", epochs=[[7, 7, 1]])
+    assert list(found) == [7] and inventory["labels"] == [*STEPS]
+    inventory, found = read(tmp_path / "s.{rank}.h5", complete_only=True)
+    assert list(found) == [7] and [one["epoch"] for one in inventory["left_out"]] == [12]
     # Its number is not an epoch, so that it may have one that is read.
     (tmp_path / "s.2.h5").write_bytes(b"")
     assert refusal(tmp_path / "s.*.h5", epochs=[[7, 7, 1]]).path == str(tmp_path / "s.2.h5")
@@ -345,13 +345,13 @@ def test_openpmd_in_parts_that_are_not_whole(tmp_path):
         for part in (0, 1):
             write_openpmd(tmp_path / f"o_{step}.{part}.h5", {step: rows_of(step, part)})
     pattern = tmp_path / "o_%T.{rank}.h5"
-    catalogue, found = read(pattern)
+    inventory, found = read(pattern)
     assert [len(rows["x"]) for rows in found.values()] == [81, 81]
     content = (tmp_path / "o_12.1.h5").read_bytes()
     (tmp_path / "o_12.1.h5").write_bytes(content[: len(content) // 2])
     assert "copy it again" in refusal(pattern).message
-    catalogue, found = read(pattern, complete_only=True)
-    assert list(found) == [7] and [one["epoch"] for one in catalogue["left_out"]] == [12]
+    inventory, found = read(pattern, complete_only=True)
+    assert list(found) == [7] and [one["epoch"] for one in inventory["left_out"]] == [12]
     assert list(read(pattern, epochs=[[7, 7, 1]])[1]) == [7]
     assert turbidite.ingest(pattern, tmp_path / "ds", key="x", complete_only=True)["rows"] == 81
     (tmp_path / "o_12.1.h5").unlink()
@@ -362,6 +362,6 @@ def test_openpmd_in_parts_that_are_not_whole(tmp_path):
 def test_the_box_of_parts(tmp_path):
     for part in (0, 1):
         write_lammps(tmp_path / f"s.{part}.dump", {step: rows_of(step, part) for step in STEPS})
-    catalogue, _ = read(tmp_path / "s.{rank}.dump")
-    periods = [epoch["periods"] for epoch in catalogue["epochs"]]
+    inventory, _ = read(tmp_path / "s.{rank}.dump")
+    periods = [epoch["periods"] for epoch in inventory["epochs"]]
     assert len(periods) == 4 and all("x" in of_part for of_part in periods)

@@ -6,7 +6,7 @@ import threading
 import numpy
 import pytest
 from turbidite.sources import read_ahead
-from turbidite.sources.catalogue import Epoch
+from turbidite.sources.inventory import Epoch
 from turbidite.sources.read_ahead import ReadAhead
 
 from support.source_reader import read

@@ -75,7 +75,7 @@ def test_a_command_that_is_gone_ends_the_reader(tmp_path):
     process = subprocess.Popen([sys.executable, "-m", "turbidite.sources"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     process.stdin.write("".join(json.dumps(request) + "\n" for request in requests).encode())
     process.stdin.flush()
-    for _ in ("the greeting", "the catalogue"):
+    for _ in ("the greeting", "the inventory"):
         process.stdout.readline()
     process.stdout.close()
     assert process.wait(timeout=AMPLE_S) == 1
@@ -196,8 +196,8 @@ def test_a_file_that_changes_after_it_was_opened(tmp_path):
             assert caught.value.path == str(path) and caught.value.kind in ("failed", "corrupt")
             path.unlink()
             with pytest.raises(Refused) as caught, Reader() as other:
-                other.open(path, index=reader.catalogue["index"])
-                other.catalogue = reader.catalogue
+                other.open(path, index=reader.inventory["index"])
+                other.inventory = reader.inventory
                 other.epoch(1)
             assert caught.value.path == str(path)
 

@@ -31,8 +31,8 @@ def same(found: dict[str, numpy.ndarray], expected: dict[str, numpy.ndarray]) ->
     )
 
 
-def columns(catalogue: dict) -> dict[str, tuple[str, str | None]]:
-    return {column["name"]: (column["type"], column["unit"]) for column in catalogue["columns"]}
+def columns(inventory: dict) -> dict[str, tuple[str, str | None]]:
+    return {column["name"]: (column["type"], column["unit"]) for column in inventory["columns"]}
 
 
 # ---- openPMD
@@ -54,14 +54,14 @@ def test_openpmd_in_every_encoding(tmp_path, name, encoding):
     # Of different lengths, more than a block, with a gap in the labels.
     epochs = {5: rows_of(150_000, 1), 20: rows_of(7, 2), 1300: rows_of(4096, 3)}
     write_openpmd(tmp_path / name, epochs, encoding=encoding, unit=1e-6, constants={"charge": -1.5e-19}, offset=0.0)
-    catalogue, found = read(tmp_path / name)
-    assert catalogue["format"] == "openPMD" and catalogue["notes"] == [] and sorted(found) == sorted(epochs)
-    units = columns(catalogue)
+    inventory, found = read(tmp_path / name)
+    assert inventory["format"] == "openPMD" and inventory["notes"] == [] and sorted(found) == sorted(epochs)
+    units = columns(inventory)
     assert units["position_x"] == ("f64", "1e-06 m") and units["charge"] == ("f64", "s A")
     assert units["id"] == ("u64", None) and units["momentum_z"] == ("f32", None)
     for label, rows in epochs.items():
         assert same(found[label], rows | {"charge": numpy.full(len(rows["id"]), -1.5e-19)}), label
-    assert 150_000 > catalogue["epochs"][0]["block_rows"] >= 4096
+    assert 150_000 > inventory["epochs"][0]["block_rows"] >= 4096
 
 
 def test_openpmd_values_are_those_of_h5py(tmp_path):
@@ -84,10 +84,10 @@ def test_position_offsets_are_added_as_f64(tmp_path, form):
         return 250.0 if form == "constant" or label == 2 else 0.0
 
     write_openpmd(tmp_path / "s.h5", epochs, unit=1e-6, offset=offset, offset_unit=1e-3)
-    catalogue, found = read(tmp_path / "s.h5")
-    assert columns(catalogue)["position_y"] == ("f64", "1e-06 m")
-    assert catalogue["notes"] == ["positionOffset is added, as f64: position_x, position_y, position_z"]
-    assert not any("Offset" in name for name in columns(catalogue))
+    inventory, found = read(tmp_path / "s.h5")
+    assert columns(inventory)["position_y"] == ("f64", "1e-06 m")
+    assert inventory["notes"] == ["positionOffset is added, as f64: position_x, position_y, position_z"]
+    assert not any("Offset" in name for name in columns(inventory))
     for label, rows in epochs.items():
         for axis in AXES:
             expected = rows[f"position_{axis}"].astype("f8") + offset(label, axis) * (1e-3 / 1e-6)
@@ -100,8 +100,8 @@ def test_constants_of_length_one_are_values_of_every_particle(tmp_path, name):
     epochs = {0: rows_of(0, 1), 1: rows_of(150_000, 2), 2: rows_of(1, 3)}
     constants = {"charge": -1.5e-19, "mass": 9e-31}
     write_openpmd(tmp_path / name, epochs, constants=constants, constant_length=1, offset=250.0)
-    catalogue, found = read(tmp_path / name)
-    assert [epoch["records"] for epoch in catalogue["epochs"]] == [0, 150_000, 1]
+    inventory, found = read(tmp_path / name)
+    assert [epoch["records"] for epoch in inventory["epochs"]] == [0, 150_000, 1]
     for label, rows in epochs.items():
         count = len(rows["id"])
         expected = rows | {key: numpy.full(count, value) for key, value in constants.items()}
@@ -124,9 +124,9 @@ def test_openpmd_species_are_chosen_and_may_be_absent(tmp_path):
             series.flush()
         iteration.close()
     series.close()
-    catalogue, found = read(tmp_path / "s.h5", species="electrons")
+    inventory, found = read(tmp_path / "s.h5", species="electrons")
     assert [len(rows["weighting"]) for rows in found.values()] == [5, 0, 2]
-    assert catalogue["notes"] == ["epochs without records: 2"]
+    assert inventory["notes"] == ["epochs without records: 2"]
     assert (found[3]["weighting"] == 3).all()
 
 
@@ -147,8 +147,8 @@ def test_compressed_chunks_are_read_once(tmp_path):
     values = numpy.random.default_rng(1).random(800_000)
     chunks = {"chunks": (700_000,), "compression": "gzip", "compression_opts": 1}
     replace_record(tmp_path / "s.h5", 1, "weighting", values, **chunks)
-    catalogue, found = read(tmp_path / "s.h5")
-    assert catalogue["epochs"][0]["block_rows"] == 700_000
+    inventory, found = read(tmp_path / "s.h5")
+    assert inventory["epochs"][0]["block_rows"] == 700_000
     assert (found[1]["weighting"] == values).all()
 
 
@@ -171,15 +171,15 @@ def test_hdf5_datasets_components_and_fields_become_columns(tmp_path):
             file.create_dataset(
                 "more/table", data=structure({"a": numpy.arange(5, dtype="f8"), "b": numpy.arange(5, dtype=">u8")})
             )
-    catalogue, found = read(tmp_path / "run2_{epoch}.h5")
-    assert catalogue["format"] == "HDF5" and sorted(found) == [10, 20]
-    assert columns(catalogue)["x"] == ("f64", "m") and columns(catalogue)["flag"] == ("u8", None)
+    inventory, found = read(tmp_path / "run2_{epoch}.h5")
+    assert inventory["format"] == "HDF5" and sorted(found) == [10, 20]
+    assert columns(inventory)["x"] == ("f64", "m") and columns(inventory)["flag"] == ("u8", None)
     with h5py.File(tmp_path / "run2_20.h5") as file:
         expected = {"x": file["x"][:], "big": file["big"][:].astype("<i4"), "flag": file["flag"][:].astype("u1")}
         expected |= {f"u_{axis}": file["u"][:, place] for place, axis in enumerate(AXES)}
         expected |= {f"tag_{place}": file["tag"][:, place] for place in range(2)}
     assert same(found[20], expected)
-    notes = "\n".join(catalogue["notes"])
+    notes = "\n".join(inventory["notes"])
     for words in ("'name' has the unsupported type", "'time' is a single value", "little-endian: big", "as u8: flag"):
         assert words in notes, notes
     chosen, rows = read(tmp_path / "run2_10.h5", epoch=3, columns=["u_z", "x"])
@@ -220,13 +220,13 @@ def test_lammps_dumps(tmp_path, monkeypatch, form):
             (tmp_path / f"{path.name}.{form}").write_bytes(COMPRESSIONS[form](path.read_bytes()))
             path.unlink()
         source = tmp_path / f"dump.*.lammpstrj.{form}"
-    catalogue, found = read(source)
-    assert catalogue["format"] == "LAMMPS" and sorted(found) == sorted(epochs)
-    assert columns(catalogue) == {
+    inventory, found = read(source)
+    assert inventory["format"] == "LAMMPS" and sorted(found) == sorted(epochs)
+    assert columns(inventory) == {
         name: ({"id": "i64", "type": "i32", "ix": "i32"}.get(name, "f64"), None) for name in ("id", "type", *AXES, "ix")
     }
     assert all(same(found[label], rows) for label, rows in epochs.items())
-    assert catalogue["notes"] == ([] if form == "one file" else ["'element' is text; it is left out"])
+    assert inventory["notes"] == ([] if form == "one file" else ["'element' is text; it is left out"])
     assert list((tmp_path / "scratch").iterdir()) == []
     chosen, rows = read(source, columns=["z", "id"])
     assert list(columns(chosen)) == ["z", "id"] and (rows[50]["id"] == epochs[50]["id"]).all()
@@ -237,8 +237,8 @@ def test_lammps_formats_of_numbers(tmp_path):
     text = f"ITEM: TIMESTEP\n3\n{content}ITEM: NUMBER OF ATOMS\n2\nITEM: BOX BOUNDS xy xz yz pp pp pp\n0 1 0\n0 1 0\n0 1 0\n"
     text += "ITEM: ATOMS id mol q c_pe v_a i_tag\n9007199254740993 -1 nan inf -1e-320 7\n  +4\t5  0.1 -inf 3 -8\r\n"
     (tmp_path / "d").write_text(text)
-    catalogue, found = read(tmp_path / "d")
-    assert columns(catalogue)["mol"] == ("i64", None) and columns(catalogue)["i_tag"] == ("i32", None)
+    inventory, found = read(tmp_path / "d")
+    assert columns(inventory)["mol"] == ("i64", None) and columns(inventory)["i_tag"] == ("i32", None)
     rows = found[3]
     assert (
         rows["id"].tolist() == [9007199254740993, 4] and rows["mol"].tolist() == [-1, 5] and rows["i_tag"].tolist() == [7, -8]
@@ -265,9 +265,9 @@ def test_a_last_line_of_lammps_without_its_end(tmp_path, count):
     rows = {"id": numpy.arange(count), "x": numpy.arange(count) / 4}
     write_lammps(tmp_path / "d", {3: rows})
     (tmp_path / "d").write_text((tmp_path / "d").read_text().rstrip())
-    catalogue, found = read(tmp_path / "d")
+    inventory, found = read(tmp_path / "d")
     assert same(found[3], rows)
-    assert catalogue["notes"] == [f"{tmp_path / 'd'}: the last line has no line end; its last value may be cut"]
+    assert inventory["notes"] == [f"{tmp_path / 'd'}: the last line has no line end; its last value may be cut"]
 
 
 def test_repeated_steps(tmp_path):
@@ -278,9 +278,9 @@ def test_repeated_steps(tmp_path):
     (tmp_path / "all").write_text("".join((tmp_path / f"part{place}.dump").read_text() for place in range(4)))
     for source in (tmp_path / "all", tmp_path / "part*.dump"):
         for which, value in (("first", 2.0), ("last", 3.0)):
-            catalogue, found = read(source, if_repeated=which)
+            inventory, found = read(source, if_repeated=which)
             assert {label: set(rows["x"].tolist()) for label, rows in found.items()} == {0: {1.0}, 10: {value}, 20: {4.0}}
-            assert catalogue["notes"] == [f"read the {which} occurrence of each epoch that is repeated: 10"]
+            assert inventory["notes"] == [f"read the {which} occurrence of each epoch that is repeated: 10"]
 
 
 # ---- NumPy and Arrow
@@ -301,20 +301,20 @@ def test_types_that_are_widened(tmp_path):
         expected |= {f"double_re_{axis}": double.real[:, place], f"double_im_{axis}": double.imag[:, place]}
     notes = {"16-bit floats are stored as f32: half"}
     for ending in ("npz", "h5"):
-        catalogue, found = read(tmp_path / f"p_%T.{ending}")
-        assert same(found[1], expected) and notes < set(catalogue["notes"])
-        assert any(note.startswith("complex numbers are stored as two columns: ") for note in catalogue["notes"])
+        inventory, found = read(tmp_path / f"p_%T.{ending}")
+        assert same(found[1], expected) and notes < set(inventory["notes"])
+        assert any(note.startswith("complex numbers are stored as two columns: ") for note in inventory["notes"])
     pyarrow.feather.write_feather(pyarrow.table({"half": half}), tmp_path / "f_1.feather", compression="uncompressed")
-    catalogue, found = read(tmp_path / "f_%T.feather")
-    assert same(found[1], {"half": half.astype("f4")}) and set(catalogue["notes"]) == notes
+    inventory, found = read(tmp_path / "f_%T.feather")
+    assert same(found[1], {"half": half.astype("f4")}) and set(inventory["notes"]) == notes
 
 
 def test_a_series_of_arrays(tmp_path):
     """The column has the name without the number of the epoch."""
     for label in (0, 12):
         numpy.save(tmp_path / f"energy_{label}.npy", numpy.arange(3.0) + label)
-    catalogue, found = read(tmp_path / "energy_%T.npy")
-    assert list(columns(catalogue)) == ["energy"] and found[12]["energy"].tolist() == [12, 13, 14]
+    inventory, found = read(tmp_path / "energy_%T.npy")
+    assert list(columns(inventory)) == ["energy"] and found[12]["energy"].tolist() == [12, 13, 14]
 
 
 def test_files_that_are_left_out_are_named(tmp_path):
@@ -322,9 +322,9 @@ def test_files_that_are_left_out_are_named(tmp_path):
         with h5py.File(tmp_path / f"d_{label}.{ending}", "w") as file:
             file["x"] = numpy.arange(3.0)
     numpy.savez(tmp_path / "d_40.npz", x=numpy.arange(3.0))
-    catalogue, found = read(tmp_path)
+    inventory, found = read(tmp_path)
     assert sorted(found) == [0, 30]
-    assert catalogue["notes"] == ["files that do not end in .h5, .hdf5, .hdf, .h5part, .h5md are left out: d_10.H5, d_20.nc, d_40.npz"]
+    assert inventory["notes"] == ["files that do not end in .h5, .hdf5, .hdf, .h5part, .h5md are left out: d_10.H5, d_20.nc, d_40.npz"]
 
 
 @pytest.mark.parametrize("save", [numpy.savez, numpy.savez_compressed])
@@ -341,12 +341,12 @@ def test_npz(tmp_path, monkeypatch, save):
             "raw": numpy.full(200_000, b"abc", "V3"),
         }
         save(tmp_path / f"p{label}.npz", **arrays)
-    catalogue, found = read(tmp_path / "p*.npz")
+    inventory, found = read(tmp_path / "p*.npz")
     expected = {"x": arrays["x"], "id": arrays["id"], "be": arrays["be"].astype("<i2"), "flag": arrays["flag"].astype("u1")}
     expected |= {f"u_{axis}": arrays["u"][:, place] for place, axis in enumerate(AXES)} | {"raw": arrays["raw"]}
     expected |= {f"f_{place}": arrays["f"][:, place] for place in range(2)}
-    assert catalogue["format"] == "npz" and same(found[9], expected)
-    assert catalogue["notes"] == ["big-endian values are stored as little-endian: be", "booleans are stored as u8: flag"]
+    assert inventory["format"] == "npz" and same(found[9], expected)
+    assert inventory["notes"] == ["big-endian values are stored as little-endian: be", "booleans are stored as u8: flag"]
     assert list((tmp_path / "scratch").iterdir()) == []
     numpy.save(tmp_path / "s.npy", structure({"x": arrays["x"], "id": arrays["id"]}))
     _, found = read(tmp_path / "s.npy", epoch=0)
@@ -374,8 +374,8 @@ def test_arrow(tmp_path, monkeypatch, form):
         with new(path, table.schema) as writer:
             for first, count in ((0, 10), (10, 0), (10, 99_991), (100_001, 200_000)):
                 writer.write_table(table.slice(first, count))
-    catalogue, found = read(tmp_path / "p_%T.arrow")
-    assert catalogue["format"] == "Arrow" and same(found[4], fields)
+    inventory, found = read(tmp_path / "p_%T.arrow")
+    assert inventory["format"] == "Arrow" and same(found[4], fields)
     _, found = read(tmp_path / "p_%T.arrow", columns=["raw", "x"])
     assert same(found[4], {"raw": fields["raw"], "x": fields["x"]})
     assert list((tmp_path / "scratch").iterdir()) == []

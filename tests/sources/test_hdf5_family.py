@@ -45,14 +45,14 @@ def test_the_reader_agrees_with_h5py(reader, place, drawn):
     species = request["species"]
     columns = chosen(found, species, request["picks"]) or None
     try:
-        catalogue = reader.open(path, format="HDF5", species=species, columns=columns, epoch=5)
+        inventory = reader.open(path, format="HDF5", species=species, columns=columns, epoch=5)
         read = reader.epoch(5)
     except Refused as refused:
         verdict = oracle.judge_refusal(found, str(refused), species, columns)
         assert verdict is None, f"{verdict}\n{refused}"
         return
-    verdict = oracle.judge_reading(found, read, "\n".join(catalogue["notes"]), species, columns)
-    assert verdict is None, f"{verdict}\nnotes: {catalogue['notes']}"
+    verdict = oracle.judge_reading(found, read, "\n".join(inventory["notes"]), species, columns)
+    assert verdict is None, f"{verdict}\nnotes: {inventory['notes']}"
 
 
 @generated(examples=6, parts=20)

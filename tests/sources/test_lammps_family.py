@@ -62,16 +62,16 @@ def test_the_reader_agrees_with_the_text(reader, place, text, form):
     wanted, reasons = expected(parts, which)
     if reasons:
         with pytest.raises(Refused) as caught:
-            catalogue = reader.open(source, format="LAMMPS", if_repeated=which)
-            for epoch in catalogue["epochs"]:
+            inventory = reader.open(source, format="LAMMPS", if_repeated=which)
+            for epoch in inventory["epochs"]:
                 reader.epoch(epoch["epoch"])
         message = str(caught.value)
         assert any(word in message for word in reasons) or (text.defect == "cut" and ("file ends" in message or "the file is empty" in message)), (reasons, message)
         return
-    catalogue = reader.open(source, format="LAMMPS", if_repeated=which)
-    assert [epoch["epoch"] for epoch in catalogue["epochs"]] == list(wanted)
-    names = {column["name"] for column in catalogue["columns"]}
-    for epoch in catalogue["epochs"]:
+    inventory = reader.open(source, format="LAMMPS", if_repeated=which)
+    assert [epoch["epoch"] for epoch in inventory["epochs"]] == list(wanted)
+    names = {column["name"] for column in inventory["columns"]}
+    for epoch in inventory["epochs"]:
         step = wanted[epoch["epoch"]]
         found = reader.epoch(step.label)
         assert {*found} == names and (epoch["records"] == 0 or names == {*step.columns})
@@ -82,7 +82,7 @@ def test_the_reader_agrees_with_the_text(reader, place, text, form):
         periods = {name: period for name, period in epoch["periods"].items() if not isinstance(period, str)}
         assert periods == {name: period for name, period in step.periods.items() if name in epoch["periods"]}
         assert {*epoch["periods"]} == {name for name in step.columns if name[0] in "xyz"}
-    notes = "\n".join(catalogue["notes"])
+    notes = "\n".join(inventory["notes"])
     for step in wanted.values():
         assert all(f"'{name}' is text; it is left out" in notes for name in step.texts)
     cut = [part for part in parts if not part.endswith("\n") and lammps_texts.ends_in_a_row(part)]

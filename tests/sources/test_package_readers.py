@@ -38,9 +38,9 @@ for line in sys.stdin:
     if "open" in request:
         columns = [dict(name="x", type="f64", unit="1e-06 m"), dict(name="id", type="u64", unit=None)]
         epochs = [dict(epoch=epoch, path="file-%d.h5" % epoch, records=ROWS, block_rows=BLOCK_ROWS) for epoch in (3, 7)]
-        catalogue = dict(format="openPMD", columns=columns, epochs=epochs, notes=["a note"], index=dict(found=2))
+        inventory = dict(format="openPMD", columns=columns, epochs=epochs, notes=["a note"], index=dict(found=2))
         {edit}
-        say(catalogue)
+        say(inventory)
         continue
     read = request["read"]
     ids = numpy.arange(read["first"], read["first"] + read["rows"], dtype="u8")
@@ -168,8 +168,8 @@ def test_a_signal_discards_the_open_epoch_of_a_command_that_follows(reader, tmp_
 @pytest.mark.parametrize(
     ("edit", "words"),
     [
-        ("catalogue = []", "different releases"),
-        ("catalogue = dict(error=dict({'class': 'usage'}, path=None, message='install h5py'))", "install h5py"),
+        ("inventory = []", "different releases"),
+        ("inventory = dict(error=dict({'class': 'usage'}, path=None, message='install h5py'))", "install h5py"),
         ("epochs.clear()", "no epoch was found"),
         ("epochs[1]['epoch'] = 3", "epoch 3 occurs twice"),
         ("epochs[0]['block_rows'] = 0", "epoch 3 has invalid blocks"),
@@ -180,7 +180,7 @@ def test_a_signal_discards_the_open_epoch_of_a_command_that_follows(reader, tmp_
         ("out.write(b'{'); say({})", "unexpected answer"),
     ],
 )
-def test_a_catalogue_that_makes_no_sense_is_refused(reader, tmp_path, edit, words):
+def test_a_inventory_that_makes_no_sense_is_refused(reader, tmp_path, edit, words):
     reader(edit=edit)
     done = attempt("ingest", "file_%T.h5", "--out", tmp_path / "ds", "--key", "x")
     assert done.returncode in (FAILED, USAGE) and words in done.stderr, done.stderr

@@ -54,25 +54,25 @@ class Reader:
 
     def open(self, path, **options) -> dict:
         stated = dict.fromkeys(("format", "species", "columns", "epoch", "index"))
-        self.catalogue = self.ask({"open": {"version": 2, "path": str(path), **stated, **options}})
-        assert sorted(self.catalogue) == ["columns", "epochs", "format", "index", "labels", "left_out", "notes"]
-        parts = [(epoch["epoch"], epoch["rank"]) for epoch in self.catalogue["epochs"]]
+        self.inventory = self.ask({"open": {"version": 2, "path": str(path), **stated, **options}})
+        assert sorted(self.inventory) == ["columns", "epochs", "format", "index", "labels", "left_out", "notes"]
+        parts = [(epoch["epoch"], epoch["rank"]) for epoch in self.inventory["epochs"]]
         assert parts == sorted(set(parts))
-        return self.catalogue
+        return self.inventory
 
     def block(self, epoch: int, first: int, rows: int, rank: int = 0) -> dict[str, numpy.ndarray]:
         assert self.ask({"read": {"epoch": epoch, "rank": rank, "first": first, "rows": rows}}) == {"rows": rows}
         found = {}
-        for column in self.catalogue["columns"]:
+        for column in self.inventory["columns"]:
             dtype = dtype_of(column["type"])
             found[column["name"]] = numpy.frombuffer(self.process.stdout.read(rows * dtype.itemsize), dtype)
         return found
 
     def epoch(self, label: int) -> dict[str, numpy.ndarray]:
         """The rows of an epoch, of which the blocks are read in a scattered order, and the parts follow each other."""
-        names = [(column["name"], dtype_of(column["type"])) for column in self.catalogue["columns"]]
+        names = [(column["name"], dtype_of(column["type"])) for column in self.inventory["columns"]]
         rows = [{name: numpy.empty(0, dtype) for name, dtype in names}]
-        for part in (epoch for epoch in self.catalogue["epochs"] if epoch["epoch"] == label):
+        for part in (epoch for epoch in self.inventory["epochs"] if epoch["epoch"] == label):
             begins = list(range(0, part["records"], part["block_rows"]))
             scattered = numpy.random.default_rng(label).permutation(begins).tolist()
             counts = {begin: min(part["block_rows"], part["records"] - begin) for begin in begins}
@@ -82,13 +82,13 @@ class Reader:
 
 
 def read(path, **options) -> tuple[dict, dict[int, dict[str, numpy.ndarray]]]:
-    """The catalogue and all rows of a source, of which every second epoch is read by a reader that has the index."""
+    """The inventory and all rows of a source, of which every second epoch is read by a reader that has the index."""
     with Reader() as first, Reader() as second:
-        catalogue = first.open(path, **options)
-        assert second.open(path, **options, index=catalogue["index"]) == catalogue
+        inventory = first.open(path, **options)
+        assert second.open(path, **options, index=inventory["index"]) == inventory
         readers = first, second
-        labels = [epoch["epoch"] for epoch in catalogue["epochs"]]
-        return catalogue, {label: readers[place % 2].epoch(label) for place, label in enumerate(labels)}
+        labels = [epoch["epoch"] for epoch in inventory["epochs"]]
+        return inventory, {label: readers[place % 2].epoch(label) for place, label in enumerate(labels)}
 
 
 def refusal(path, **options) -> Refused:

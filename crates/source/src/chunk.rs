@@ -2,8 +2,8 @@
 
 use turbidite::{ColumnView, SchemaError};
 
-use crate::catalogue::RecordFile;
 use crate::field::Field;
+use crate::inventory::RecordFile;
 #[cfg(feature = "package")]
 use crate::package::BlockRows;
 #[cfg(feature = "parquet")]

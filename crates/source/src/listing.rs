@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::catalogue::{FilesByRank, Form, RecordFile, Source};
 use crate::epochs::EpochChoice;
 use crate::error::SourceError;
+use crate::inventory::{FilesByRank, Form, RecordFile, Source};
 use crate::options::SourceOptions;
 use crate::ranks::{Expected, RankCheck, by_neighbours};
 

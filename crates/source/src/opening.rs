@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use crate::catalogue::Source;
 use crate::error::{SourceContext, SourceError};
+use crate::inventory::Source;
 use crate::options::SourceOptions;
 #[cfg(feature = "package")]
 use crate::package;

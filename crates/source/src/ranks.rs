@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::PathBuf;
 
-use crate::catalogue::FilesByRank;
 use crate::error::SourceError;
+use crate::inventory::FilesByRank;
 use crate::options::SourceOptions;
 
 /// Number of missing files that an error names.

@@ -1,8 +1,8 @@
 //! Reads one rank's share of an epoch in chunks of bounded size, for all file formats.
 
-use crate::catalogue::{Form, Source};
 use crate::chunk::Chunk;
 use crate::error::SourceError;
+use crate::inventory::{Form, Source};
 #[cfg(feature = "package")]
 use crate::package::BlockReader;
 #[cfg(feature = "parquet")]

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use crate::catalogue::{RecordFile, RecordForm};
 use crate::chunk::{Chunk, Values};
 use crate::error::{SourceContext, SourceError};
+use crate::inventory::{RecordFile, RecordForm};
 use crate::slices::{Slice, blocks, slices};
 
 /// Maximum size of a block, in bytes: large enough for hard disks and parallel file systems, small enough for a CPU

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use super::document::Layout;
-use crate::catalogue::FilesByRank;
 use crate::error::SourceError;
+use crate::inventory::FilesByRank;
 use crate::listing::Listing;
 use crate::options::SourceOptions;
 use crate::pattern::FolderPattern;

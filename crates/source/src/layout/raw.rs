@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use turbidite::{Column, DataType};
 
 use super::document::Layout;
-use crate::catalogue::{Form, RecordFile, RecordForm, Source};
 use crate::checks::{Checks, Lengths, hexadecimal};
 use crate::error::{SourceContext, SourceError};
 use crate::field::{Field, FieldLayout};
 use crate::files::file_bytes;
 use crate::filler::Filler;
+use crate::inventory::{Form, RecordFile, RecordForm, Source};
 use crate::listing::Listing;
 use crate::signature::{self, HEAD_BYTES};
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use super::block::{Block, BlockRows};
 use super::messages::Read;
 use super::pool::BlockForm;
-use crate::catalogue::RecordFile;
 use crate::chunk::{Chunk, Values};
 use crate::error::SourceError;
+use crate::inventory::RecordFile;
 use crate::shares::{RowGroup, row_groups};
 
 /// A reader of one rank's blocks of an epoch.

@@ -43,7 +43,7 @@ pub(super) struct Open<'a> {
     pub(super) resume: Option<&'a str>,
     pub(super) allow_missing_ranks: bool,
     pub(super) complete_only: bool,
-    /// The index from the first reader's catalogue, which spares further readers the search for epochs.
+    /// The index from the first reader's inventory, which spares further readers the search for epochs.
     pub(super) index: Option<&'a Json>,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct Read {
 
 /// The answer to [`Open`].
 #[derive(Debug, Deserialize)]
-pub(super) struct Catalogue {
+pub(super) struct Inventory {
     pub(super) format: String,
     pub(super) columns: Vec<StatedColumn>,
     pub(super) epochs: Vec<StatedEpoch>,
@@ -81,7 +81,7 @@ pub(super) struct StatedLeftOut {
     pub(super) message: String,
 }
 
-/// A column of a catalogue.
+/// A column of an inventory.
 #[derive(Debug, Deserialize)]
 pub(super) struct StatedColumn {
     pub(super) name: String,
@@ -90,7 +90,7 @@ pub(super) struct StatedColumn {
     pub(super) unit: Option<String>,
 }
 
-/// An epoch of a catalogue, or a part of one.
+/// An epoch of an inventory, or a part of one.
 #[derive(Debug, Deserialize)]
 pub(super) struct StatedEpoch {
     pub(super) epoch: u64,

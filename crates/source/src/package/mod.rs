@@ -3,7 +3,7 @@
 //! The package's readers are processes, `python -m turbidite.sources`, which answer requests on their standard input:
 //! Rust has no readers of these formats without C libraries. `messages` defines requests and answers, `process` runs a
 //! reader, and `pool` lends readers to the threads that need one. `detect` recognises the package's formats. `open`
-//! asks the first reader for the catalogue, and `blocks` reads one rank's share of an epoch, block by block.
+//! asks the first reader for the inventory, and `blocks` reads one rank's share of an epoch, block by block.
 
 mod block;
 mod blocks;

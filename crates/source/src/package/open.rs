@@ -1,4 +1,4 @@
-//! Opens a source by the package: asks a reader for the catalogue, and checks it.
+//! Opens a source by the package: asks a reader for the inventory, and checks it.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,12 +7,12 @@ use std::sync::Mutex;
 
 use turbidite::{Column, DataType, SchemaError};
 
-use super::messages::{Catalogue, StatedColumn, StatedEpoch, StatedLeftOut};
+use super::messages::{Inventory, StatedColumn, StatedEpoch, StatedLeftOut};
 use super::pool::{BlockForm, open_request};
 use super::process::ReaderProcess;
-use crate::catalogue::{FilesByRank, Form, RecordFile, Source};
 use crate::epochs::EpochChoice;
 use crate::error::SourceError;
+use crate::inventory::{FilesByRank, Form, RecordFile, Source};
 use crate::options::SourceOptions;
 use crate::pattern::part_path;
 use crate::periods::StatedPeriod;
@@ -28,7 +28,7 @@ pub(crate) fn open(path: &Path, options: &SourceOptions) -> Result<Source, Sourc
     }
     let path = path.to_owned();
     let mut reader = ReaderProcess::start(&path)?;
-    let Catalogue { format, columns, epochs, notes, labels, left_out, index } =
+    let Inventory { format, columns, epochs, notes, labels, left_out, index } =
         reader.ask(&open_request(&path, options, None))?;
     let wrong = |what: String| SourceError::Unfit { path: path.clone(), what: format!("{format}: {what}") };
     let columns: Vec<Column> =

@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 use turbidite::Column;
 use turbidite::store::{EpochSet, EpochSpan};
 
-use super::messages::{Catalogue, Open, Read, Request, VERSION};
+use super::messages::{Inventory, Open, Read, Request, VERSION};
 use super::process::ReaderProcess;
 use crate::error::SourceError;
 use crate::options::{Nulls, SourceOptions};
@@ -64,7 +64,7 @@ impl BlockForm {
             Some(reader) => reader,
             None => {
                 let mut reader = ReaderProcess::start(&self.path)?;
-                let _: Catalogue = reader.ask(&open_request(&self.path, &self.options, Some(&self.index)))?;
+                let _: Inventory = reader.ask(&open_request(&self.path, &self.options, Some(&self.index)))?;
                 reader
             }
         };

@@ -10,9 +10,9 @@ use super::columns::{Chosen, ParquetForm, same_columns};
 use super::decoded::{DecodedColumns, fill_with_nan, widen};
 use super::file::PagedFile;
 use super::footer::{guarded, load};
-use crate::catalogue::RecordFile;
 use crate::chunk::{Chunk, Values};
 use crate::error::SourceError;
+use crate::inventory::RecordFile;
 use crate::shares::{RowGroup, row_groups};
 
 /// Target size of a decoded batch, in bytes.

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use crate::catalogue::FilesByRank;
 use crate::error::SourceError;
 use crate::files::names;
+use crate::inventory::FilesByRank;
 use crate::options::SourceOptions;
 
 /// The placeholder of a part's number.

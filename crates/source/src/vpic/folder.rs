@@ -9,11 +9,11 @@ use turbidite::Column;
 
 use super::header::{CONSTANTS, ELEMENT_BYTES, HEADER_BYTES, Header, PARTICLES, RANK, STEP};
 use super::particle::{PARTICLE_BYTES, particle_fields};
-use crate::catalogue::{FilesByRank, Form, RecordFile, RecordForm, Source};
 use crate::epochs::EpochChoice;
 use crate::error::{SourceContext, SourceError};
 use crate::field::Field;
 use crate::files::{file_bytes, names};
+use crate::inventory::{FilesByRank, Form, RecordFile, RecordForm, Source};
 use crate::options::SourceOptions;
 use crate::ranks::{Expected, RankCheck};
 

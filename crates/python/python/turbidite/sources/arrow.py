@@ -12,8 +12,8 @@ from typing import Any
 import numpy
 
 from turbidite.sources import scratch
-from turbidite.sources.catalogue import Array, Catalogue, Epoch, Options
 from turbidite.sources.errors import SourceError, corrupt, failed, missing, usage
+from turbidite.sources.inventory import Array, Epoch, Inventory, Options
 from turbidite.sources.patterns import File
 from turbidite.sources.signatures import ARROW, ARROW_FILE_MAGIC
 from turbidite.sources.tables import Found, Member, TableSource
@@ -29,8 +29,8 @@ class Arrow(TableSource):
     strict = True
     nulls = "nan"
 
-    def __init__(self, catalogue: Catalogue) -> None:
-        super().__init__(catalogue)
+    def __init__(self, inventory: Inventory) -> None:
+        super().__init__(inventory)
         self._files: dict[str, _Batches] = {}
 
     @classmethod
@@ -84,7 +84,7 @@ class Arrow(TableSource):
         with _errors(epoch.path):
             file, nulls_as_nan = place
             if file not in self._files:
-                self._files = {file: _Batches(file, [column.name for column in self.catalogue.columns])}
+                self._files = {file: _Batches(file, [column.name for column in self.inventory.columns])}
             batches = self._files[file]
             if batches.begins[-1] != epoch.records:
                 raise failed("the file has changed since the source was opened; run again", epoch.path)

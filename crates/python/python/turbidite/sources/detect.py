@@ -8,10 +8,10 @@ from contextlib import suppress
 from importlib import import_module
 
 from turbidite.sources import signatures
-from turbidite.sources.catalogue import Options, Source
 from turbidite.sources.compressed import decompressed
 from turbidite.sources.errors import SourceError, absent, failed, usage
 from turbidite.sources.hdf5_files import errors, opened
+from turbidite.sources.inventory import Options, Source
 from turbidite.sources.patterns import files_of, is_dataset
 
 _CLASSES = {

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from turbidite.schema import Column
-from turbidite.sources.catalogue import Epoch, LeftOut, Options, in_order, same_columns
 from turbidite.sources.errors import SourceError, failed, listing
+from turbidite.sources.inventory import Epoch, LeftOut, Options, in_order, same_columns
 from turbidite.sources.patterns import File, Part
 
 _OTHER_STEPS = "; the parts of an epoch have the same steps: --allow-missing-ranks reads those that exist"

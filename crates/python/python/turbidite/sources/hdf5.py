@@ -16,10 +16,10 @@ from typing import Any
 import numpy
 
 from turbidite.sources import gadget
-from turbidite.sources.catalogue import Options
 from turbidite.sources.errors import failed, listing, usage
 from turbidite.sources.hdf5_content import Gaps, Leaf, contents, followed, leaf_of_steps, member, tree
 from turbidite.sources.hdf5_files import Hdf5Source, constant, errors, opened
+from turbidite.sources.inventory import Options
 from turbidite.sources.patterns import File
 from turbidite.sources.tables import Found, Member, is_about_steps
 from turbidite.sources.units import number

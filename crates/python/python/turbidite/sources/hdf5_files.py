@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy
 
-from turbidite.sources.catalogue import Array, Catalogue, Epoch
 from turbidite.sources.errors import SourceError, failed, missing, of_hdf5
+from turbidite.sources.inventory import Array, Epoch, Inventory
 from turbidite.sources.signatures import HDF5
 from turbidite.sources.tables import TableSource
 
@@ -60,8 +60,8 @@ class Hdf5Source(TableSource):
     nulls = "fill"
     may_state_epochs = True
 
-    def __init__(self, catalogue: Catalogue) -> None:
-        super().__init__(catalogue)
+    def __init__(self, inventory: Inventory) -> None:
+        super().__init__(inventory)
         self._open = _Open()
 
     @classmethod

@@ -19,19 +19,19 @@ import numpy
 
 from turbidite.schema import Column
 from turbidite.sources import scratch
-from turbidite.sources.catalogue import (
+from turbidite.sources.compressed import decompressed
+from turbidite.sources.epochs import Epochs
+from turbidite.sources.errors import SourceError, corrupt, failed, usage
+from turbidite.sources.inventory import (
     Array,
-    Catalogue,
     Epoch,
+    Inventory,
     Options,
     Source,
     block_rows,
     choose,
     packed,
 )
-from turbidite.sources.compressed import decompressed
-from turbidite.sources.epochs import Epochs
-from turbidite.sources.errors import SourceError, corrupt, failed, usage
 from turbidite.sources.lammps_box import box_periods
 from turbidite.sources.patterns import File, files_of
 from turbidite.sources.signatures import COMPRESSED, GZIP_MAGIC, LAMMPS
@@ -57,7 +57,7 @@ class Lammps(Source):
     name = "LAMMPS"
 
     @classmethod
-    def scan(cls, options: Options) -> Catalogue:
+    def scan(cls, options: Options) -> Inventory:
         if options.species is not None:
             raise usage("--species: a LAMMPS dump has no species; its column 'type' tells them apart", options.path)
         if options.epoch is not None:
@@ -74,7 +74,7 @@ class Lammps(Source):
             places |= scan.place()
         ordered, columns = epochs.finish()
         details = {"resume": places}
-        return Catalogue(cls.name, columns, ordered, list(dict.fromkeys(notes)), details, epochs.labels, epochs.left_out)
+        return Inventory(cls.name, columns, ordered, list(dict.fromkeys(notes)), details, epochs.labels, epochs.left_out)
 
     def read(self, epoch: Epoch, first: int, rows: int) -> Sequence[Array]:
         details = epoch.details
@@ -87,7 +87,7 @@ class Lammps(Source):
                 text += b"\n"
         rows_of_text = _Rows(text, rows, details["width"], details["line"] + first, epoch)
         return rows_of_text.values(
-            self.catalogue.columns, [details["fields"][column.name] for column in self.catalogue.columns]
+            self.inventory.columns, [details["fields"][column.name] for column in self.inventory.columns]
         )
 
 

@@ -17,8 +17,8 @@ from typing import Any, BinaryIO
 import numpy
 
 from turbidite.sources import scratch
-from turbidite.sources.catalogue import Array, Epoch, Options
 from turbidite.sources.errors import corrupt, failed, usage
+from turbidite.sources.inventory import Array, Epoch, Options
 from turbidite.sources.patterns import File
 from turbidite.sources.signatures import NPZ
 from turbidite.sources.tables import Found, Member, TableSource
@@ -35,8 +35,8 @@ class Npz(TableSource):
     suffixes = NPZ
     strict = True
 
-    def __init__(self, catalogue: Any) -> None:
-        super().__init__(catalogue)
+    def __init__(self, inventory: Any) -> None:
+        super().__init__(inventory)
         self._headers: dict[tuple[str, int], tuple[tuple[int, ...], bool, numpy.dtype[Any], int]] = {}
 
     @classmethod

@@ -14,10 +14,12 @@ from typing import Any
 import numpy
 
 from turbidite.schema import Column
-from turbidite.sources.catalogue import (
+from turbidite.sources.epochs import Epochs
+from turbidite.sources.errors import INCOMPLETE, SourceError, corrupt, failed, listing, missing, usage
+from turbidite.sources.inventory import (
     Array,
-    Catalogue,
     Epoch,
+    Inventory,
     Options,
     Source,
     block_rows,
@@ -26,8 +28,6 @@ from turbidite.sources.catalogue import (
     packed,
     same_columns,
 )
-from turbidite.sources.epochs import Epochs
-from turbidite.sources.errors import INCOMPLETE, SourceError, corrupt, failed, listing, missing, usage
 from turbidite.sources.patterns import File, files_of
 from turbidite.sources.quiet import plain, quiet
 from turbidite.sources.signatures import ADIOS2
@@ -72,7 +72,7 @@ class OpenPMD(Source):
     name = "openPMD"
 
     @classmethod
-    def scan(cls, options: Options) -> Catalogue:
+    def scan(cls, options: Options) -> Inventory:
         iterations: list[_Iteration] = []
         notes: list[str] = []
         files = files_of(options.path, ADIOS2, notes)
@@ -81,21 +81,21 @@ class OpenPMD(Source):
             with epochs.judged(file.stated_epoch, file.path):
                 iterations += _iterations(file, options.species, epochs)
         if not iterations and (epochs.labels or epochs.left_out):
-            return Catalogue(cls.name, [], [], notes, labels=epochs.labels, left_out=epochs.left_out)
+            return Inventory(cls.name, [], [], notes, labels=epochs.labels, left_out=epochs.left_out)
         species = _species(iterations, options)
-        return _catalogue(iterations, species, options, notes, epochs)
+        return _inventory(iterations, species, options, notes, epochs)
 
-    def __init__(self, catalogue: Catalogue) -> None:
-        super().__init__(catalogue)
+    def __init__(self, inventory: Inventory) -> None:
+        super().__init__(inventory)
         self._series: dict[str, Any] = {}
 
     def read(self, epoch: Epoch, first: int, rows: int) -> Sequence[Array]:
-        names = self.catalogue.details["components"]
-        added = set(self.catalogue.details["offsets"])
+        names = self.inventory.details["components"]
+        added = set(self.inventory.details["offsets"])
         with _errors(epoch.path):
-            records = self._opened(epoch).particles[self.catalogue.details["species"]]
+            records = self._opened(epoch).particles[self.inventory.details["species"]]
             arrays, offsets = [], {}
-            for column, (record, component, _) in zip(self.catalogue.columns, names, strict=True):
+            for column, (record, component, _) in zip(self.inventory.columns, names, strict=True):
                 found = records[record][component]
                 if found.shape[0] != epoch.records and not found.constant:
                     raise failed(f"column '{column.name}' has changed since the source was opened; run again", epoch.path)
@@ -106,7 +106,7 @@ class OpenPMD(Source):
             self._series[epoch.path].flush()
         return [
             _stored(numpy.broadcast_to(getattr(array, axis) if axis else array, rows), column, offsets.get(column.name))
-            for column, array, (_, _, axis) in zip(self.catalogue.columns, arrays, names, strict=True)
+            for column, array, (_, _, axis) in zip(self.inventory.columns, arrays, names, strict=True)
         ]
 
     def _opened(self, epoch: Epoch) -> Any:
@@ -240,7 +240,7 @@ def _species(iterations: list[_Iteration], options: Options) -> str:
     return options.species
 
 
-def _catalogue(iterations: list[_Iteration], species: str, options: Options, notes: list[str], epochs: Epochs) -> Catalogue:
+def _inventory(iterations: list[_Iteration], species: str, options: Options, notes: list[str], epochs: Epochs) -> Inventory:
     if options.epoch is not None:
         raise usage("--epoch: the epochs of openPMD are the iterations in its files; omit the option", options.path)
     filled = [iteration for iteration in iterations if _records(iteration, species)]
@@ -278,7 +278,7 @@ def _catalogue(iterations: list[_Iteration], species: str, options: Options, not
     places = [[part.record, part.component, part.axis] for part in parts]
     details = {"species": species, "components": places, "offsets": added}
     ordered, _ = epochs.finish()
-    return Catalogue(OpenPMD.name, columns, ordered, list(dict.fromkeys(notes)), details, epochs.labels, epochs.left_out)
+    return Inventory(OpenPMD.name, columns, ordered, list(dict.fromkeys(notes)), details, epochs.labels, epochs.left_out)
 
 
 def _records(iteration: _Iteration, species: str) -> int:

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy
 
-from turbidite.sources.catalogue import Array, Epoch, Options
 from turbidite.sources.epochs import Epochs
 from turbidite.sources.errors import failed, usage
 from turbidite.sources.hdf5_content import Leaf, followed, member
 from turbidite.sources.hdf5_files import Hdf5Source, constant, errors, opened
+from turbidite.sources.inventory import Array, Epoch, Options
 from turbidite.sources.patterns import File
 from turbidite.sources.tables import Found, Member, named_epoch
 from turbidite.sources.units import number, si_unit, text

@@ -13,7 +13,7 @@ import stat
 import threading
 from collections.abc import Sequence
 
-from turbidite.sources.catalogue import Epoch
+from turbidite.sources.inventory import Epoch
 
 _STEP_BYTES = 128 << 10
 """The kernel reads no more than its own read-ahead for a request, and ignores the rest."""

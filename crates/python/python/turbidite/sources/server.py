@@ -1,6 +1,6 @@
 """The protocol between the command and a reader: lines of JSON, and blocks of packed values.
 
-The reader begins with its release. A request `open` is answered with a catalogue. A request `read` is answered with one
+The reader begins with its release. A request `open` is answered with an inventory. A request `read` is answered with one
 line and then the values of the block, column after column. An error takes the place of an answer. The reader ends when its
 standard input does.
 """
@@ -19,9 +19,9 @@ import numpy
 
 from turbidite._core import version
 from turbidite.sources import scratch
-from turbidite.sources.catalogue import Array, Catalogue, Epoch, LeftOut, Options, Source
 from turbidite.sources.detect import source_class
 from turbidite.sources.errors import Absent, SourceError, corrupt, failed, usage
+from turbidite.sources.inventory import Array, Epoch, Inventory, LeftOut, Options, Source
 from turbidite.sources.read_ahead import ReadAhead
 
 VERSION = 2
@@ -107,19 +107,19 @@ class _Server:
                     raise usage(
                         "--nulls nan is for Parquet and Arrow files, --nulls fill for HDF5 files; omit the option", options.path
                     )
-                catalogue = kind.scan(options)
+                inventory = kind.scan(options)
             except Absent as error:
                 if not options.complete_only:
                     raise
                 # A running simulation may be about to write the first file.
-                return Catalogue("", [], [], left_out=[LeftOut(None, error.path or options.path, str(error))]).answer()
+                return Inventory("", [], [], left_out=[LeftOut(None, error.path or options.path, str(error))]).answer()
         else:
-            catalogue = Catalogue.of_index(index)
-            kind = source_class(catalogue.format, options)
-        self._source = kind(catalogue)
-        self._epochs = {(epoch.epoch, epoch.rank): epoch for epoch in catalogue.epochs}
-        self._read_ahead = ReadAhead(catalogue.epochs)
-        return catalogue.answer()
+            inventory = Inventory.of_index(index)
+            kind = source_class(inventory.format, options)
+        self._source = kind(inventory)
+        self._epochs = {(epoch.epoch, epoch.rank): epoch for epoch in inventory.epochs}
+        self._read_ahead = ReadAhead(inventory.epochs)
+        return inventory.answer()
 
     def _read(self, epoch: int, rank: int, first: int, rows: int) -> tuple[dict[str, Any], list[Array]]:
         found = self._epochs.get((epoch, rank))
@@ -132,7 +132,7 @@ class _Server:
             return {"rows": 0}, []
         self._read_ahead.follow(found.path)
         arrays = list(self._source.read(found, first, rows))
-        for column, array in zip(self._source.catalogue.columns, arrays, strict=True):
+        for column, array in zip(self._source.inventory.columns, arrays, strict=True):
             if array.shape != (rows,):
                 raise corrupt(f"column '{column.name}' has {len(array)} values in a block of {rows}", found.path)
         return {"rows": rows}, arrays

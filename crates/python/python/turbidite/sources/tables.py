@@ -14,11 +14,13 @@ from typing import Any, ClassVar
 import numpy
 
 from turbidite.schema import Column
-from turbidite.sources.catalogue import (
+from turbidite.sources.epochs import Counts, Epochs
+from turbidite.sources.errors import failed, listing, usage
+from turbidite.sources.inventory import (
     MOST_COMPONENTS,
     Array,
-    Catalogue,
     Epoch,
+    Inventory,
     Options,
     Source,
     block_rows,
@@ -28,8 +30,6 @@ from turbidite.sources.catalogue import (
     packed,
     type_of,
 )
-from turbidite.sources.epochs import Counts, Epochs
-from turbidite.sources.errors import failed, listing, usage
 from turbidite.sources.patterns import File, epoch_of, files_of
 
 _ABOUT_STEPS = re.compile(r"(time|step|timestep|iteration|cycle|count|size|edge)s?(_[xyz0-9]+)?")
@@ -201,7 +201,7 @@ class TableSource(Source):
         """Returns rows of an array."""
 
     @classmethod
-    def scan(cls, options: Options) -> Catalogue:
+    def scan(cls, options: Options) -> Inventory:
         notes: list[str] = []
         files = files_of(options.path, cls.suffixes, notes)
         epochs = Epochs(files, options, notes, files_have_steps=False)
@@ -235,7 +235,7 @@ class TableSource(Source):
         empty = {epoch.epoch for epoch in ordered} - {epoch.epoch for epoch in ordered if epoch.details["parts"]}
         if empty:
             notes.append(f"epochs without records: {listing(sorted(empty))}")
-        return Catalogue(cls.name, columns, ordered, _unique(notes), labels=epochs.labels, left_out=epochs.left_out)
+        return Inventory(cls.name, columns, ordered, _unique(notes), labels=epochs.labels, left_out=epochs.left_out)
 
     @classmethod
     def _add(cls, epochs: Epochs, found: Found, files: list[File], options: Options, notes: list[str]) -> None:
@@ -279,7 +279,7 @@ class TableSource(Source):
     def read(self, epoch: Epoch, first: int, rows: int) -> Sequence[Array]:
         held: dict[str, Array] = {}
         arrays = []
-        for column in self.catalogue.columns:
+        for column in self.inventory.columns:
             # By name: files may have the columns in another order.
             member, *place = epoch.details["parts"][column.name]
             if member not in held:

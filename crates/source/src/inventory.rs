@@ -1,4 +1,4 @@
-//! The catalogue of a source's files, in any format.
+//! The inventory of a source's files, in any format.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -56,7 +56,7 @@ pub(crate) struct RecordForm {
     pub(crate) constants: Vec<String>,
 }
 
-/// A catalogue of checked files.
+/// An inventory of checked files.
 #[derive(Debug)]
 pub struct Source {
     pub(crate) epochs: BTreeMap<u64, Vec<RecordFile>>,

@@ -1,4 +1,4 @@
-"""The catalogue of a source, and the interface of a format."""
+"""The inventory of a source, and the interface of a format."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Options:
     done: frozenset[int] = frozenset()
     """Epochs that have been read before and are not read again."""
     resume: dict[str, Any] = field(default_factory=dict)
-    """The places of an earlier catalogue from which files are scanned again."""
+    """The places of an earlier inventory from which files are scanned again."""
     allow_missing_ranks: bool = False
     """Whether epochs may lack parts."""
     complete_only: bool = False
@@ -95,7 +95,7 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
-class Catalogue:
+class Inventory:
     """The columns and epochs of a source. As JSON it opens further readers without a scan."""
 
     format: str
@@ -123,8 +123,8 @@ class Catalogue:
         }
 
     @classmethod
-    def of_index(cls, index: Any) -> Catalogue:
-        """Returns the catalogue that an answer's index holds."""
+    def of_index(cls, index: Any) -> Inventory:
+        """Returns the inventory that an answer's index holds."""
         try:
             columns = [Column(**column) for column in index["columns"]]
             epochs = [Epoch(**epoch) for epoch in index["epochs"]]
@@ -144,11 +144,11 @@ class Source(ABC):
 
     @classmethod
     @abstractmethod
-    def scan(cls, options: Options) -> Catalogue:
+    def scan(cls, options: Options) -> Inventory:
         """Finds the records that the options select."""
 
-    def __init__(self, catalogue: Catalogue) -> None:
-        self.catalogue = catalogue
+    def __init__(self, inventory: Inventory) -> None:
+        self.inventory = inventory
 
     @abstractmethod
     def read(self, epoch: Epoch, first: int, rows: int) -> Sequence[Array]:
