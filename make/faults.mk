@@ -12,9 +12,9 @@ sim: ## Simulate jobs with faults from seeds for 10 minutes (SECONDS=60 SEED=1)
 sim-variants: ## Break the product in many ways, each to be caught (ARGS=batch-dropped)
 	@$(RUN) 'broken variants' -- $(PYTHON) tools/sim_variants.py $(ARGS)
 
-.PHONY: damage
-damage: ## Change every byte of a small dataset, and cut its files at every length
-	TURBIDITE_WHOLE=1 $(CARGO) test $(RELEASE) --workspace --test integration damage:: -- --nocapture
+.PHONY: corruption
+corruption: ## Change every byte of a small dataset, and cut its files at every length
+	TURBIDITE_WHOLE=1 $(CARGO) test $(RELEASE) --workspace --test integration corruption:: -- --nocapture
 
 .PHONY: schedules
 schedules: ## Run the threads of a job in thousands of orders (Shuttle)

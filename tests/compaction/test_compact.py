@@ -16,7 +16,7 @@ from pyarrow import parquet
 
 from conftest import SMALL, ingest_arguments
 from support import halt, raw, vpic
-from support.command import DAMAGE, FAILED, OK, ROOT, USAGE, answer, attempt, start, turbidite
+from support.command import CORRUPTION, FAILED, OK, ROOT, USAGE, answer, attempt, start, turbidite
 from support.engines import ENGINES, Range
 from support.rows import as_records, in_order, read_answer
 
@@ -131,16 +131,16 @@ def check_duckdb(target: Path, epochs: dict[int, numpy.ndarray]) -> None:
     assert found == expected
 
 
-def test_damage_of_the_source_names_the_file_and_commits_nothing(sample, scratch):
+def test_corruption_of_the_source_names_the_file_and_commits_nothing(sample, scratch):
     dataset, epochs = sample
-    target = scratch / "compact-damaged"
+    target = scratch / "compact-corrupt"
     part = sorted((dataset / "data" / "epoch=4000").iterdir())[-1]
     chunk = parquet.ParquetFile(part).metadata.row_group(0).column(3)
     place = chunk.data_page_offset + chunk.total_compressed_size // 2
     content = bytearray(part.read_bytes())
     content[place] ^= 0x10
     part.write_bytes(content)
-    done = turbidite("compact", dataset, "--out", target, expect=DAMAGE)
+    done = turbidite("compact", dataset, "--out", target, expect=CORRUPTION)
     assert str(part) in done.stderr
     assert [folder.name for folder in (target / "data").iterdir()] == ["epoch=3500"]
     assert not list((target / "_turbidite" / "tmp").iterdir())

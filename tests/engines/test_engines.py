@@ -14,7 +14,7 @@ import numpy
 import pytest
 from pyarrow import parquet
 
-from support.command import DAMAGE, turbidite
+from support.command import CORRUPTION, turbidite
 from support.engines import ENGINES, Range
 
 
@@ -133,7 +133,7 @@ def test_a_corrupt_page_is_named_by_the_numbers_that_engines_give_its_rows(index
         file.seek(chunk.data_page_offset + chunk.total_compressed_size - 1)
         file.write(b"\xa5")
     changed = [row for row, (old, new) in enumerate(zip(before, duckdb.sql(values).fetchall(), strict=True)) if old != new]
-    said = turbidite("query", path, "--columns", "id", "--format", "csv", expect=DAMAGE).stderr
+    said = turbidite("query", path, "--columns", "id", "--format", "csv", expect=CORRUPTION).stderr
     first, last = map(int, re.search(r"\(rows (\d+) to (\d+) of the file\)", said).groups())
     assert changed and first <= changed[0] and changed[-1] <= last, (said, changed)
     before_group = sum(metadata.row_group(earlier).num_rows for earlier in range(number))

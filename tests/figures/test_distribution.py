@@ -7,7 +7,7 @@ import pytest
 from pyarrow import parquet
 
 from support import raw
-from support.command import DAMAGE, FAILED, USAGE, answer, turbidite
+from support.command import CORRUPTION, FAILED, USAGE, answer, turbidite
 from support.hostile import extremes
 from support.ranks import value_at
 
@@ -117,12 +117,12 @@ def test_integers_beyond_what_floats_hold(scratch):
 
 
 def test_no_part_is_needed_beyond_its_footer(default_dataset, scratch):
-    """The pages of every part are zeroed: manifests answer as before, exact answers name the damage."""
-    damaged = scratch / "zeroed"
-    shutil.copytree(default_dataset.path, damaged)
-    questions = [("hist", damaged, "--column", "ux"), ("hist", damaged), ("quantiles", damaged), ("stats", damaged)]
+    """The pages of every part are zeroed: manifests answer as before, exact answers name the corruption."""
+    corrupted = scratch / "zeroed"
+    shutil.copytree(default_dataset.path, corrupted)
+    questions = [("hist", corrupted, "--column", "ux"), ("hist", corrupted), ("quantiles", corrupted), ("stats", corrupted)]
     expected = [answer(*question) for question in questions]
-    for part in (damaged / "data").glob("*/*.parquet"):
+    for part in (corrupted / "data").glob("*/*.parquet"):
         metadata = parquet.ParquetFile(part).metadata
         columns = [metadata.row_group(group).column(c) for group in range(metadata.num_row_groups) for c in range(metadata.num_columns)]
         with part.open("r+b") as file:
@@ -130,10 +130,10 @@ def test_no_part_is_needed_beyond_its_footer(default_dataset, scratch):
                 file.seek(column.data_page_offset)
                 file.write(bytes(column.total_compressed_size))
     assert [answer(*question) for question in questions] == expected
-    turbidite("report", damaged, "-o", scratch / "zeroed.html")
-    error = turbidite("hist", damaged, "--column", "ux", "--exact", expect=DAMAGE).stderr
+    turbidite("report", corrupted, "-o", scratch / "zeroed.html")
+    error = turbidite("hist", corrupted, "--column", "ux", "--exact", expect=CORRUPTION).stderr
     assert ".parquet" in error and "ux" in error
-    shutil.rmtree(damaged)
+    shutil.rmtree(corrupted)
 
 
 def test_what_is_printed_and_refused(default_dataset):

@@ -13,7 +13,7 @@ import pytest
 import turbidite as package
 
 from support import raw, vpic
-from support.command import DAMAGE, FAILED, USAGE, answer, turbidite
+from support.command import CORRUPTION, FAILED, USAGE, answer, turbidite
 from support.engines import duckdb_scan
 from support.libraries import prefix
 from support.mpi import Mpi, run
@@ -140,7 +140,7 @@ def test_a_corrupt_filter_costs_time_and_no_row(scattered, tmp_path):
         byte = file.read(1)[0]
         file.seek(place)
         file.write(bytes([byte ^ 1]))
-    done = turbidite("verify", dataset, expect=DAMAGE)
+    done = turbidite("verify", dataset, expect=CORRUPTION)
     assert part.name in done.stdout + done.stderr and "filter" in done.stdout + done.stderr, done.stdout + done.stderr
     ids = [int(one) for one in scattered[1][1]["id"][:200]]
     query = ["query", dataset, "--epoch", 1, "--count", "--where", f"id IN ({', '.join(map(str, ids))})"]

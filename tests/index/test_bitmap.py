@@ -10,7 +10,7 @@ import pytest
 
 import turbidite as package
 from support import sidecars, vpic
-from support.command import DAMAGE, FAILED, USAGE, answer, turbidite
+from support.command import CORRUPTION, FAILED, USAGE, answer, turbidite
 from support.libraries import prefix
 from support.mpi import Mpi, run
 from support.predicates import Generator
@@ -165,24 +165,24 @@ def test_a_corrupt_sidecar_costs_time_and_no_row(dumps, indexed, tmp_path):
     epochs = vpic.read_dumps(dumps)
     epoch = max(epochs)
     (folder,) = (dataset / "_turbidite" / "index" / VELOCITIES).glob(f"{epoch}.*")
-    damaged = min(folder.iterdir())
-    content = bytearray(damaged.read_bytes())
+    corrupted = min(folder.iterdir())
+    content = bytearray(corrupted.read_bytes())
     for place in range(100, len(content), 400):
         content[place] ^= 0x20
-    damaged.write_bytes(content)
-    done = turbidite("verify", dataset, expect=DAMAGE)
-    assert damaged.name in done.stdout + done.stderr, done.stdout + done.stderr
+    corrupted.write_bytes(content)
+    done = turbidite("verify", dataset, expect=CORRUPTION)
+    assert corrupted.name in done.stdout + done.stderr, done.stdout + done.stderr
     where = "ux > 0.5 AND uy < 0.25"
     expected = (epochs[epoch]["ux"] > numpy.float32(0.5)) & (epochs[epoch]["uy"] < numpy.float32(0.25))
     for use in ([], ["--use", VELOCITIES]):
         done = turbidite("query", dataset, "--epoch", epoch, "--where", where, "--count", *use)
         assert int(done.stdout) == expected.sum() and "an index that cannot be read was ignored" in done.stderr, done.stderr
-    damaged.unlink()
-    assert "it is missing" in turbidite("verify", dataset, expect=DAMAGE).stderr
+    corrupted.unlink()
+    assert "it is missing" in turbidite("verify", dataset, expect=CORRUPTION).stderr
     assert answer("query", dataset, "--epoch", epoch, "--where", where, "--count")["count"] == expected.sum()
     description = dataset / "_turbidite" / "index" / VELOCITIES / "index.json"
     description.write_text(description.read_text().replace('"ux"', '"uz"'))
-    done = turbidite("verify", dataset, expect=DAMAGE)
+    done = turbidite("verify", dataset, expect=CORRUPTION)
     assert "index.json" in done.stdout + done.stderr
     assert answer("query", dataset, "--epoch", epoch, "--where", where, "--count")["count"] == expected.sum()
     (index,) = answer("index", "list", dataset)["indexes"]

@@ -13,7 +13,7 @@ import pytest
 
 import turbidite as package
 from support import raw, vpic
-from support.command import DAMAGE, FAILED, OK, USAGE, answer, turbidite
+from support.command import CORRUPTION, FAILED, OK, USAGE, answer, turbidite
 from support.libraries import prefix
 from support.mpi import Mpi, run
 
@@ -230,7 +230,7 @@ def test_a_corrupt_index_costs_time_and_no_row(indexed, dumps, tmp_path):
         for place in range(2000, len(content), 500):
             content[place] ^= 0x10
         part.write_bytes(content)
-    done = turbidite("verify", dataset, expect=DAMAGE)
+    done = turbidite("verify", dataset, expect=CORRUPTION)
     assert "index/id/" in done.stdout + done.stderr, done.stdout + done.stderr
     query = ["query", dataset, "--epoch", epoch, "--where", "id = 80", "--columns", "id", "--use", "id"]
     done = turbidite(*query, expect=OK)
@@ -248,7 +248,7 @@ def test_a_corrupt_index_costs_time_and_no_row(indexed, dumps, tmp_path):
     turbidite("verify", dataset)
     assert not turbidite(*query).stderr
     (dataset / "_turbidite" / "index" / "id" / "_turbidite" / "dataset.json").unlink()
-    assert "index/id/_turbidite/dataset.json" in turbidite("verify", dataset, expect=DAMAGE).stderr, "the entries are there"
+    assert "index/id/_turbidite/dataset.json" in turbidite("verify", dataset, expect=CORRUPTION).stderr, "the entries are there"
     done = turbidite("query", dataset, "--epoch", epoch, "--where", "id = 80", "--columns", "id")
     assert done.stdout.split() == ["id", "80"] and "an index that cannot be read was ignored" in done.stderr, done.stderr
     turbidite("index", "drop", dataset, "id")
@@ -335,8 +335,8 @@ def test_tracks_of_carried_columns_touch_no_records(dumps, by_energy, tmp_path, 
     assert {name: table.column(name).to_numpy().tobytes() for name in [*COLUMNS, "epoch"]} == wanted
     explained = turbidite("query", dataset, "--where", f"id = {ids[0]} AND ux < 5", "--columns", "w", "--explain").stdout
     assert explained.count("no records are read") == len(epochs), explained
-    turbidite("verify", dataset, expect=DAMAGE)
-    turbidite("query", dataset, "--where", f"id = {ids[0]}", "--columns", "uy", expect=DAMAGE)
+    turbidite("verify", dataset, expect=CORRUPTION)
+    turbidite("query", dataset, "--where", f"id = {ids[0]}", "--columns", "uy", expect=CORRUPTION)
 
 
 @pytest.mark.parametrize("order", ["uy", "id", "ux"])

@@ -314,7 +314,7 @@ def test_nulls_are_refused_and_dictionaries_are_not(statistics, tmp_path):
     assert turbidite("query", tmp_path / "ds", "--count", "--where", "c = 2").stdout == f"{len(values) // 3}\n"
 
 
-def test_a_damaged_file_is_named_and_leaves_no_epoch(tmp_path):
+def test_a_corrupt_file_is_named_and_leaves_no_epoch(tmp_path):
     path = tmp_path / "records.parquet"
     pyarrow.parquet.write_table(table(), path, row_group_size=5_000, write_page_checksum=True)
     whole = path.read_bytes()

@@ -8,7 +8,7 @@ import pytest
 import turbidite
 
 from support import raw
-from support.command import DAMAGE, USAGE, answer
+from support.command import CORRUPTION, USAGE, answer
 from support.command import turbidite as command
 
 ROWS, RANKS, EPOCH, LEVELS = 200_000, 16, 7, 2
@@ -67,6 +67,6 @@ def test_records_answer_for_a_corrupt_overview(dataset, scratch):
     ids = step.to_numpy()["id"]
     assert numpy.array_equal(numpy.sort(ids), numpy.arange(ROWS))
     assert "cannot be read" in command("query", path, "--epoch", EPOCH, "--quality", 0.5).stderr
-    command("verify", path, expect=DAMAGE)
+    command("verify", path, expect=CORRUPTION)
     turbidite.open(path).indexes.drop("overview")
     assert answer("verify", path)["clean"]

@@ -14,7 +14,7 @@ import pytest
 import turbidite
 
 from support import raw, vpic
-from support.command import AMPLE_S, DAMAGE, FAILED, USAGE, answer
+from support.command import AMPLE_S, CORRUPTION, FAILED, USAGE, answer
 from support.command import turbidite as command
 from support.examples import build_example
 from support.libraries import prefix
@@ -228,7 +228,7 @@ def test_wild_periods_are_named(by_command, scratch):
     description = path / "_turbidite" / "dataset.json"
     assert json.loads(description.read_text())["requires"] == ["levels", "periods"]
     description.write_text(description.read_text().replace("128.0", "-12.0"))
-    refused = command("query", path, "--count", expect=DAMAGE).stderr
+    refused = command("query", path, "--count", expect=CORRUPTION).stderr
     assert "dataset.json" in refused and "checksum" in refused
 
 

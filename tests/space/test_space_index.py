@@ -11,7 +11,7 @@ import pytest
 import turbidite
 
 from support import halt, vpic
-from support.command import DAMAGE, FAILED, USAGE, answer
+from support.command import CORRUPTION, FAILED, USAGE, answer
 from support.command import turbidite as command
 from support.libraries import prefix
 from support.mpi import Mpi, run
@@ -189,13 +189,13 @@ def test_records_answer_for_a_corrupt_copy(epochs, indexed, tmp_path):
         for place in range(2000, len(content), 500):
             content[place] ^= 0x10
         part.write_bytes(content)
-    done = command("verify", path, expect=DAMAGE)
+    done = command("verify", path, expect=CORRUPTION)
     assert f"index/{NAME}/" in done.stdout + done.stderr, done.stdout + done.stderr
     rows = epochs[epoch]
     done = command("query", path, "--epoch", epoch, "--where", "uy > 0.1", "--use", NAME, "--count")
     assert int(done.stdout) == int((rows["uy"] > numpy.float32(0.1)).sum())
     assert "an index that cannot be read was ignored" in done.stderr, done.stderr
-    done = command("query", path, "--epoch", epoch, "--quality", 1, "-o", tmp_path / "rows.arrow", expect=DAMAGE)
+    done = command("query", path, "--epoch", epoch, "--quality", 1, "-o", tmp_path / "rows.arrow", expect=CORRUPTION)
     assert f"index/{NAME}/" in done.stderr, done.stderr
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-OK, FAILED, USAGE, DAMAGE = 0, 1, 2, 3
+OK, FAILED, USAGE, CORRUPTION = 0, 1, 2, 3
 # Seconds until a process is given up: only what hangs takes as long, however busy the machine is.
 AMPLE_S = 900
 

@@ -16,7 +16,7 @@ module turbidite
   private
 
   integer(c_int32_t), parameter, public :: turbidite_ok = 0, turbidite_failed = 1, turbidite_usage = 2, &
-      turbidite_damage = 3, turbidite_skipped = 4
+      turbidite_corruption = 3, turbidite_skipped = 4
   integer(c_int32_t), parameter, public :: turbidite_f32 = 1, turbidite_f64 = 2, turbidite_i32 = 3, turbidite_i64 = 4, &
       turbidite_u32 = 5, turbidite_u64 = 6, turbidite_i8 = 7, turbidite_i16 = 8, turbidite_u8 = 9, turbidite_u16 = 10, &
       turbidite_bytes = 11

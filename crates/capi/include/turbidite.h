@@ -57,7 +57,7 @@ typedef int32_t turbidite_status;
 #define TURBIDITE_OK 0      /* success */
 #define TURBIDITE_FAILED 1  /* a failure of storage, a lock, a missing epoch, a failure of another rank */
 #define TURBIDITE_USAGE 2   /* an invalid call: wrong arguments, types or state */
-#define TURBIDITE_DAMAGE 3  /* stored data is corrupt */
+#define TURBIDITE_CORRUPTION 3  /* stored data is corrupt */
 #define TURBIDITE_SKIPPED 4 /* begin_epoch: the epoch exists and is skipped; append no records, do not end it */
 
 /* Returns the library's version, such as "0.1.0". */

@@ -15,7 +15,7 @@ use turbidite::{Error, ErrorClass, Refusal, UsageError};
 pub(crate) const OK: i32 = 0;
 const FAILED: i32 = 1;
 const USAGE: i32 = 2;
-const DAMAGE: i32 = 3;
+const CORRUPTION: i32 = 3;
 pub(crate) const SKIPPED: i32 = 4;
 
 const NO_ERROR: &CStr = c"no call of this thread has failed";
@@ -103,7 +103,7 @@ fn answer_and(
             let status = match error.class() {
                 ErrorClass::Failed => FAILED,
                 ErrorClass::Usage => USAGE,
-                ErrorClass::Corruption => DAMAGE,
+                ErrorClass::Corruption => CORRUPTION,
             };
             let message = in_words(&error);
             (status, Some(error), message)

@@ -127,7 +127,7 @@ impl Failure {
         }
         let (class, code) = match self.class() {
             ErrorClass::Usage => ("usage", 2),
-            ErrorClass::Corruption => ("damage", 3),
+            ErrorClass::Corruption => ("corruption", 3),
             _ => ("failed", 1),
         };
         let message = self.to_string();

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_read_behind_damage() {
+    fn nothing_is_read_behind_corruption() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("melt.bin");
         let mut bytes = [written(50, [3, 1]), written(100, [2, 2])].concat();
@@ -137,7 +137,7 @@ mod tests {
         bytes.truncate(length);
         bytes.extend(written(150, [1, 1]));
         std::fs::write(&path, &bytes).unwrap();
-        assert!(growing.look().is_empty(), "what was damaged once is not believed later");
+        assert!(growing.look().is_empty(), "what was corrupt once is not believed later");
         assert!(growing.corruption().is_some());
     }
 }

@@ -9,7 +9,7 @@ use turbidite::store::DatasetPaths;
 use turbidite::{Schema, Value};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::damage::{Answers, ask_everything};
+use super::corruption::{Answers, ask_everything};
 use super::sample::{ROOT, Sample, schema};
 use super::script::Script;
 

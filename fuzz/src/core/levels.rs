@@ -12,7 +12,7 @@ use turbidite::storage::Storage;
 use turbidite::store::{DatasetPaths, VerifyOptions, salvage, verify_on};
 use turbidite::{Error, Value};
 
-use super::damage::{Answer, tells_of_damage, values};
+use super::corruption::{Answer, reports_corruption, values};
 use super::dataset::{change, repair};
 use super::sample::ROOT;
 use super::script::Script;
@@ -81,7 +81,7 @@ pub fn target(data: &[u8]) {
     for (expected, found) in answers().iter().zip(&ask_everything(&files, true)) {
         match (expected, found) {
             (Ok(expected), Ok(found)) => assert_eq!(expected, found, "a wrong answer"),
-            (_, Err(error)) => assert!(tells_of_damage(error), "{error}"),
+            (_, Err(error)) => assert!(reports_corruption(error), "{error}"),
             (Err(error), _) => panic!("{error}"),
         }
     }

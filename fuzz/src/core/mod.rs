@@ -4,7 +4,7 @@
 //!
 //! The same functions replay the corpora as ordinary tests (`crates/core/tests/integration/corpora.rs`).
 
-pub mod damage;
+pub mod corruption;
 pub mod dataset;
 pub mod descriptor;
 pub mod engine;

@@ -97,7 +97,7 @@ pub fn target(data: &[u8]) {
     for epoch in unfinished {
         let runs = epoch.runs();
         let salvaged = salvage::recover_into(&storage, &layout, &descriptor, &epoch, Path::new("/out"));
-        let salvaged = salvaged.expect("damage is no reason to give up");
+        let salvaged = salvaged.expect("corruption is no reason to give up");
         assert!(salvaged.runs + salvaged.corrupt.len() as u64 >= runs, "every run is copied or told of");
     }
 }

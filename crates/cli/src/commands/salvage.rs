@@ -57,7 +57,6 @@ struct Recovered {
     parts: u32,
     runs: u64,
     rows: u64,
-    #[serde(rename = "damaged")]
     corrupt: Vec<String>,
 }
 

@@ -122,7 +122,7 @@ fn tell(findings: &[Finding]) {
 
 fn kind(kind: FindingKind) -> &'static str {
     match kind {
-        FindingKind::Corruption => "damage",
+        FindingKind::Corruption => "corruption",
         FindingKind::Unreadable => "unreadable",
         FindingKind::Notice => "notice",
     }

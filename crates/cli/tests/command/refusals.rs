@@ -191,7 +191,7 @@ fn flip(path: &Path) {
 }
 
 #[test]
-fn damage_ends_with_3_and_names_the_file() {
+fn corruption_ends_with_3_and_names_the_file() {
     let (_folder, path) = two_steps();
     let part = path.join("data/epoch=500/part-00001.parquet");
     flip(&part);

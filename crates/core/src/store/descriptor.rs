@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn every_changed_byte_and_every_cut_is_damage() {
+    fn every_changed_byte_and_every_cut_is_corruption() {
         let bytes = descriptor().encode().unwrap();
         for index in 0..bytes.len() {
             for mask in [0x01, 0x20, 0x80, 0xff] {
@@ -555,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_descriptor_beside_data_is_damage() {
+    fn a_missing_descriptor_beside_data_is_corruption() {
         let storage = MemoryStorage::new();
         let paths = DatasetPaths::new("/ds");
         DatasetDescriptor::open_or_create(&storage, &paths, &descriptor()).unwrap();

@@ -29,7 +29,7 @@ pub(super) fn commit_of(storage: &dyn Storage, folder: &Path) -> Result<Option<U
     for (_, file) in list_parts(storage, folder)? {
         match PartReader::identify(storage, &folder.join(file.name)) {
             Ok(identity) => return Ok(Some(identity.commit)),
-            Err(error) if is_damage(&error) => {}
+            Err(error) if is_corruption(&error) => {}
             Err(error) => return Err(error),
         }
     }
@@ -37,7 +37,7 @@ pub(super) fn commit_of(storage: &dyn Storage, folder: &Path) -> Result<Option<U
 }
 
 /// Returns whether an error concerns the content of a file. Another file may then be readable.
-fn is_damage(error: &Error) -> bool {
+fn is_corruption(error: &Error) -> bool {
     match error {
         Error::Corruption { .. } | Error::Version { .. } => true,
         Error::Io { source, .. } => {

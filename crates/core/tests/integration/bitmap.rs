@@ -1,4 +1,4 @@
-//! Tests of bitmap indexes: random predicates by every encoding, what they read, and their damage.
+//! Tests of bitmap indexes: random predicates by every encoding, what they read, and their corruption.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};

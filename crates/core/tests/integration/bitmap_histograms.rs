@@ -1,4 +1,4 @@
-//! Tests of histograms by bitmap indexes: random ones with every encoding and clustering, what they read, and damage.
+//! Tests of histograms by bitmap indexes: random ones with every encoding and clustering, what they read, and corruption.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};

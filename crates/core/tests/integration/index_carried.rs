@@ -316,7 +316,7 @@ fn a_replaced_epoch_is_read_from_its_records() {
 
 /// A changed byte of an index changes no answer, and is found by verification.
 #[test]
-fn damage_changes_no_answer() {
+fn corruption_changes_no_answer() {
     let storage = indexed("id,with=uy", false);
     let query = Query::new().epochs(EpochSelection::from(10)).filter("id >= 3000 AND id < 3090").columns(["id", "uy"]);
     let dataset = Dataset::open_with(storage.clone(), "/ds").unwrap();
@@ -324,9 +324,9 @@ fn damage_changes_no_answer() {
     let (mut corrupt, mut places) = (0, 0);
     for (path, bytes) in files(&storage, Path::new("/ds/_turbidite/index/id")) {
         for at in (0..bytes.len()).step_by(bytes.len().div_ceil(40)) {
-            let mut damaged = bytes.clone();
-            damaged[at] ^= 0x41;
-            overwrite(&storage, &path, &damaged);
+            let mut corrupted = bytes.clone();
+            corrupted[at] ^= 0x41;
+            overwrite(&storage, &path, &corrupted);
             places += 1;
             let dataset = Dataset::open_with(storage.clone(), "/ds").unwrap();
             let (rows, read) = run(&dataset, &query).unwrap();

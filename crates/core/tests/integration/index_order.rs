@@ -188,7 +188,7 @@ fn few_rows_are_read_by_the_index() {
 
 /// A corrupt index, or one that lacks an epoch, changes no answer.
 #[test]
-fn damage_changes_no_answer() {
+fn corruption_changes_no_answer() {
     for definition in ["uy", "uy,with=number"] {
         let storage = write(&[definition], &[(3, records(3, ROWS))]);
         append(&storage, &[], &[(5, records(5, 20_000))]);
@@ -197,10 +197,10 @@ fn damage_changes_no_answer() {
         let mut corrupt = 0;
         for (path, bytes) in files(&storage, Path::new("/ds/_turbidite/index/uy")) {
             for at in (0..bytes.len()).step_by(bytes.len().div_ceil(12)) {
-                let mut damaged = bytes.clone();
+                let mut corrupted = bytes.clone();
                 let end = (at + 9_000).min(bytes.len());
-                damaged[at..end].iter_mut().for_each(|byte| *byte ^= 0x41);
-                overwrite(&storage, &path, &damaged);
+                corrupted[at..end].iter_mut().for_each(|byte| *byte ^= 0x41);
+                overwrite(&storage, &path, &corrupted);
                 let dataset = Dataset::open_with(storage.clone(), "/ds").unwrap();
                 let (rows, read) = run(&dataset, &query.clone().epochs(3)).unwrap();
                 check(&rows, &epochs[..1], |_| true, 9, &format!("{} at {at}", path.display()));

@@ -395,13 +395,13 @@ fn flipped_bytes_are_found_at_every_level() {
         let content = storage.open(&path).unwrap();
         for offset in (u64::from(entry.part.roll)..entry.bytes).step_by(61) {
             let fault = Fault::Flip { path: path.clone(), offset, mask: 1 << (offset % 8) };
-            let damaged: Arc<dyn Storage> = Arc::new(FaultStorage::with_fault(storage.clone(), fault));
-            let report = verify_on(&damaged, &DatasetPaths::new(ROOT), &VerifyOptions::default(), &|_| ()).unwrap();
+            let corrupted: Arc<dyn Storage> = Arc::new(FaultStorage::with_fault(storage.clone(), fault));
+            let report = verify_on(&corrupted, &DatasetPaths::new(ROOT), &VerifyOptions::default(), &|_| ()).unwrap();
             let mut byte = [0];
             content.read_at(offset, &mut byte).unwrap();
             assert!(!report.is_clean() || byte == [0], "byte {offset} of {}", path.display());
             let read = || -> Result<usize, Error> {
-                let dataset = Dataset::open_with(Arc::clone(&damaged), ROOT)?;
+                let dataset = Dataset::open_with(Arc::clone(&corrupted), ROOT)?;
                 let batches = dataset.run(&Query::new())?.collect::<Result<Vec<_>, _>>()?;
                 Ok(batches.iter().map(|batch| batch.num_rows()).sum())
             };

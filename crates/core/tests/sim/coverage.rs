@@ -112,7 +112,7 @@ pub(crate) const REQUIRED: &[&str] = &[
     "reader: between two file operations",
     "reader: while an epoch is being replaced",
     "reader: old data after its replacement",
-    "reader: damage told",
+    "reader: corruption reported",
 ];
 
 /// Counters by situation.

@@ -442,14 +442,14 @@ impl History {
         }
         let offset = range.start + place % (range.end - range.start);
         let fault = Fault::Flip { path, offset, mask: 1 << self.random.below(8) };
-        let damaged: Arc<dyn Storage> = Arc::new(FaultStorage::with_fault(self.storage(), fault));
+        let corrupted: Arc<dyn Storage> = Arc::new(FaultStorage::with_fault(self.storage(), fault));
         self.report.coverage.met("fault: bit rot");
         let model = Arc::clone(&self.model);
         let model = model.lock().unwrap_or_else(PoisonError::into_inner);
-        reader::doubt(&damaged, &model, &mut self.report.coverage)?;
+        reader::doubt(&corrupted, &model, &mut self.report.coverage)?;
         if filters.is_some() {
             self.report.coverage.met("hash: flip in a filter");
-            reader::doubt_filters(&damaged, epoch, &model, &mut self.report.coverage)?;
+            reader::doubt_filters(&corrupted, epoch, &model, &mut self.report.coverage)?;
         }
         Ok(())
     }

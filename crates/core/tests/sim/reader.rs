@@ -211,10 +211,10 @@ pub(crate) fn doubt(storage: &Arc<dyn Storage>, model: &Model, coverage: &mut Co
     let dataset = match Dataset::open_with(Arc::clone(storage), Path::new(ROOT)) {
         Ok(dataset) => dataset,
         Err(Error::Corruption { .. } | Error::Version { .. }) => {
-            coverage.met("reader: damage told");
+            coverage.met("reader: corruption reported");
             return Ok(());
         }
-        Err(error) => return Err(format!("detection: damage shows as: {error}")),
+        Err(error) => return Err(format!("detection: corruption shows as: {error}")),
     };
     for (label, epoch) in &model.epochs {
         let Some(writing) = epoch.now else { continue };
@@ -222,11 +222,11 @@ pub(crate) fn doubt(storage: &Arc<dyn Storage>, model: &Model, coverage: &mut Co
         match ask(&dataset, &query) {
             Ok(found) => {
                 if let Some(what) = difference(&found, model.records(writing)) {
-                    return Err(format!("detection: epoch {label} after damage: {what}"));
+                    return Err(format!("detection: epoch {label} after corruption: {what}"));
                 }
             }
-            Err(Error::Corruption { .. } | Error::Version { .. }) => coverage.met("reader: damage told"),
-            Err(error) => return Err(format!("detection: damage of epoch {label} shows as: {error}")),
+            Err(Error::Corruption { .. } | Error::Version { .. }) => coverage.met("reader: corruption reported"),
+            Err(error) => return Err(format!("detection: corruption of epoch {label} shows as: {error}")),
         }
         if model.clustering == Clustering::Hash {
             doubt_lookups(&dataset, (*label, model.records(writing)), coverage)?;
@@ -277,12 +277,12 @@ fn doubt_lookups(
         match ask(dataset, &query) {
             Ok(found) => {
                 if let Some(what) = difference(&found, &[(*id, *bits)]) {
-                    return Err(format!("detection: epoch {epoch} after damage, id {id:x}: {what}"));
+                    return Err(format!("detection: epoch {epoch} after corruption, id {id:x}: {what}"));
                 }
                 coverage.met("hash: lookup in an epoch with corruption");
             }
-            Err(Error::Corruption { .. } | Error::Version { .. }) => coverage.met("reader: damage told"),
-            Err(error) => return Err(format!("detection: damage of epoch {epoch} shows as: {error}")),
+            Err(Error::Corruption { .. } | Error::Version { .. }) => coverage.met("reader: corruption reported"),
+            Err(error) => return Err(format!("detection: corruption of epoch {epoch} shows as: {error}")),
         }
     }
     Ok(())

@@ -73,7 +73,7 @@ def run(arguments: Sequence[str], tell: Tell | None = None) -> dict[str, Any]:
 def _exception(error: dict[str, Any]) -> TurbiditeError:
     """Returns the exception of an error of the command."""
     message = error["message"] + (f"; {error['advice']}" if error.get("advice") else "")
-    if error["class"] == "damage":
+    if error["class"] == "corruption":
         return CorruptionError(message, error.get("path") or "", error.get("place"))
     return UsageError(message) if error["class"] == "usage" else OperationError(message)
 

@@ -106,7 +106,7 @@ fn no_flipped_byte_of_the_source_gets_into_the_copy() {
     let schema = schema(DataType::F32);
     let part = DatasetPaths::new(SOURCE).epoch(2).join(PartId { rank: 0, roll: 0 }.file_name());
     let bytes = memory.open(&part).unwrap().bytes();
-    let (mut tried, mut damaged) = (0, 0);
+    let (mut tried, mut corrupted) = (0, 0);
     for offset in (0..bytes).filter(|offset| mix(!*offset).is_multiple_of(7)) {
         tried += 1;
         let survivor = memory.crash();
@@ -117,7 +117,7 @@ fn no_flipped_byte_of_the_source_gets_into_the_copy() {
         match result {
             Ok(_) => check_copy(&clean, DataType::F32, 2, rows_of(&schema, &epoch, 2)),
             Err(error) => {
-                damaged += 1;
+                corrupted += 1;
                 let stated = error.class() == ErrorClass::Corruption || matches!(error, Error::Version { .. });
                 // A flipped bit in the footer's commit makes the reader look for that commit's manifest, which is
                 // missing.
@@ -129,11 +129,11 @@ fn no_flipped_byte_of_the_source_gets_into_the_copy() {
         }
     }
     // Compaction reads everything except for padding and seals.
-    assert!(damaged > tried / 4, "{damaged} of {tried}");
+    assert!(corrupted > tried / 4, "{corrupted} of {tried}");
 }
 
 #[test]
-fn rows_that_are_not_where_the_manifest_says_are_damage() {
+fn rows_that_are_not_where_the_manifest_says_are_corruption() {
     let epoch = mixed_epoch(2, 60);
     let lies: [fn(&mut EpochManifest); 2] = [
         // NaN keys in a regular run

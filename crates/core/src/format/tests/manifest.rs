@@ -157,13 +157,13 @@ proptest! {
     ) {
         let schema = schema_of(&[DataType::F32], 0);
         let bytes = if seal { sealed(bytes, directory_offset) } else { bytes };
-        prop_assert!(matches!(decode(&bytes, &schema), Err(Error::Corruption { .. })), "damage is what it is called");
+        prop_assert!(matches!(decode(&bytes, &schema), Err(Error::Corruption { .. })), "corruption is what it is called");
     }
 }
 
 /// A scan verifies every byte that it reads of a large manifest.
 #[test]
-fn a_flipped_byte_is_damage_to_a_scan_or_not_read() {
+fn a_flipped_byte_is_corruption_to_a_scan_or_not_read() {
     let schema = schema_of(&[DataType::F32, DataType::I64, DataType::F64], 0);
     let manifest = manifest(&schema, 30_000, 11);
     let bytes = manifest.encode(&schema).unwrap();
@@ -176,7 +176,7 @@ fn a_flipped_byte_is_damage_to_a_scan_or_not_read() {
     };
     type Read = (Vec<PartEntry>, Vec<(u64, Option<ColumnStatistics>)>);
     let expected: Read = read(&bytes).unwrap();
-    let (mut damaged, mut unread) = (0, 0);
+    let (mut corrupted, mut unread) = (0, 0);
     for offset in (0..bytes.len()).step_by(39_989).chain(bytes.len() - 80..bytes.len()) {
         let mut flipped = bytes.clone();
         flipped[offset] ^= 0x20;
@@ -185,11 +185,11 @@ fn a_flipped_byte_is_damage_to_a_scan_or_not_read() {
                 assert!(found == expected, "byte {offset}");
                 unread += 1;
             }
-            Err(Error::Corruption { .. }) => damaged += 1,
+            Err(Error::Corruption { .. }) => corrupted += 1,
             Err(other) => panic!("byte {offset}: {other}"),
         }
     }
-    assert!(damaged > 50 && unread > 30, "{damaged} damaged, {unread} not read");
+    assert!(corrupted > 50 && unread > 30, "{corrupted} corrupted, {unread} not read");
     for cut in (0..bytes.len()).step_by(499_979) {
         assert!(matches!(read(&bytes[..cut]), Err(Error::Corruption { .. })), "cut to {cut}");
     }
@@ -204,13 +204,13 @@ fn opened(bytes: &[u8]) -> (Vec<u8>, impl Fn(&[u8]) -> Vec<u8>) {
 }
 
 #[test]
-fn a_flipped_or_missing_byte_is_damage() {
+fn a_flipped_or_missing_byte_is_corruption() {
     let schema = schema_of(&[DataType::F32, DataType::I64], 0);
     let bytes = manifest(&schema, 5, 11).encode(&schema).unwrap();
     for offset in 0..bytes.len() {
-        let mut damaged = bytes.clone();
-        damaged[offset] ^= 0x20;
-        let error = decode(&damaged, &schema).unwrap_err();
+        let mut corrupted = bytes.clone();
+        corrupted[offset] ^= 0x20;
+        let error = decode(&corrupted, &schema).unwrap_err();
         assert!(matches!(error, Error::Corruption { .. }), "byte {offset}: {error}");
         assert!(error.to_string().contains(PATH), "{error}");
         assert!(decode(&bytes[..offset], &schema).is_err(), "cut to {offset} bytes");

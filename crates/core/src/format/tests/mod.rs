@@ -1,6 +1,6 @@
 //! Tests whole parts and manifests. Unit tests of their components are in the modules of the components.
 
-mod damage;
+mod corruption;
 mod golden;
 mod golden_bitmap;
 mod golden_hash;

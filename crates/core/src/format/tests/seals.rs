@@ -104,7 +104,7 @@ fn recovered_equals(written: &Written, seals: &[SealedRun], runs: &[(RunContext,
 }
 
 #[test]
-fn a_damaged_run_is_left_out_and_reported() {
+fn a_corrupt_run_is_left_out_and_reported() {
     let schema = test_schema();
     let runs = three_runs(&schema);
     let written = write_part(&schema, small_options(), &runs);

@@ -105,7 +105,7 @@ fn a_salvage_that_died_is_begun_anew() {
 }
 
 #[test]
-fn a_damaged_run_is_left_out_and_named() {
+fn a_corrupt_run_is_left_out_and_named() {
     let storage: Arc<dyn Storage> = Arc::new(dataset(true, &[]));
     die_after_runs(&storage, 3, 7);
     let (_lock, descriptor) = open(&storage).unwrap();

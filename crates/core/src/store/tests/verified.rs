@@ -99,9 +99,9 @@ fn missing_short_and_foreign_files_are_named() {
     let base = dataset(true, &[(1, 1), (2, 2)]);
     let part = paths().epoch(1).join("part-00001.parquet");
     let manifest = files(&base, &paths().manifests()).remove(0);
-    let damaged = |report: &VerifyReport, path: &Path, text: &str| {
-        let mut damage = report.findings.iter().filter(|finding| finding.kind == FindingKind::Corruption);
-        let found = damage.any(|finding| finding.path == path && finding.to_string().contains(text));
+    let corrupted = |report: &VerifyReport, path: &Path, text: &str| {
+        let mut corruption = report.findings.iter().filter(|finding| finding.kind == FindingKind::Corruption);
+        let found = corruption.any(|finding| finding.path == path && finding.to_string().contains(text));
         assert!(found, "{} {text}: {}", path.display(), texts(&report.findings));
         assert!(!report.is_clean());
     };
@@ -109,22 +109,26 @@ fn missing_short_and_foreign_files_are_named() {
         let memory = base.crash();
         memory.remove_file(path).unwrap();
         let report = check(&(Arc::new(memory) as Arc<dyn Storage>));
-        damaged(&report, path, text);
+        corrupted(&report, path, text);
         assert!(report.rows >= 160, "the rest is still read");
     }
     for bytes in [0, 3, 100, 5000] {
-        damaged(&check_with(&base, Fault::Cut { path: part.clone(), bytes }), &part, "");
-        damaged(&check_with(&base, Fault::Cut { path: manifest.clone(), bytes: bytes / 2 }), &manifest, "");
+        corrupted(&check_with(&base, Fault::Cut { path: part.clone(), bytes }), &part, "");
+        corrupted(&check_with(&base, Fault::Cut { path: manifest.clone(), bytes: bytes / 2 }), &manifest, "");
     }
     let memory = base.crash();
     let foreign = paths().epoch(2).join("part-00007.parquet");
     memory.create(&foreign).unwrap();
-    damaged(&check(&(Arc::new(memory) as Arc<dyn Storage>)), &foreign, "not part of the epoch");
+    corrupted(&check(&(Arc::new(memory) as Arc<dyn Storage>)), &foreign, "not part of the epoch");
     let descriptor = paths().descriptor();
-    damaged(&check_with(&base, Fault::Flip { path: descriptor.clone(), offset: 9, mask: 1 }), &descriptor, "checksum");
+    corrupted(
+        &check_with(&base, Fault::Flip { path: descriptor.clone(), offset: 9, mask: 1 }),
+        &descriptor,
+        "checksum",
+    );
     let memory = base.crash();
     memory.remove_file(&descriptor).unwrap();
-    damaged(&check(&(Arc::new(memory) as Arc<dyn Storage>)), &descriptor, "missing");
+    corrupted(&check(&(Arc::new(memory) as Arc<dyn Storage>)), &descriptor, "missing");
 
     let kind = std::io::ErrorKind::PermissionDenied;
     let report = check_with(&base, Fault::Refuse { path: part.clone(), kind });

@@ -1,4 +1,4 @@
-//! Files in memory, which several tests read and damage.
+//! Files in memory, which several tests read and corrupt.
 
 use std::path::{Path, PathBuf};
 

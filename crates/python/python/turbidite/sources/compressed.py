@@ -13,7 +13,7 @@ from turbidite.sources.signatures import BZIP2_MAGIC, GZIP_MAGIC
 def decompressed(path: str, start: bytes) -> IO[bytes]:
     """Opens the content of a compressed file, of which `start` has the first bytes.
 
-    Damage raises `EOFError`, `zlib.error` or an `OSError` without a number.
+    Corruption raises `EOFError`, `zlib.error` or an `OSError` without a number.
     """
     if start.startswith(GZIP_MAGIC):
         return cast(IO[bytes], gzip.open(path, "rb"))

@@ -99,7 +99,7 @@ pub fn ask_everything(files: &[(PathBuf, Vec<u8>)], check: bool) -> Answers {
 }
 
 /// Returns whether an error reports corrupt or missing data, or data of a later release.
-pub fn tells_of_damage(error: &Error) -> bool {
+pub fn reports_corruption(error: &Error) -> bool {
     error.class() == ErrorClass::Corruption
         || matches!(error, Error::Version { .. } | Error::EpochMissing { .. } | Error::NotADataset { .. })
 }
@@ -119,7 +119,7 @@ impl Answers {
         for (expected, found) in self.answers.iter().zip(&other.answers).take(QUESTIONS.len() + 1) {
             match (expected, found) {
                 (Ok(expected), Ok(found)) => assert_eq!(expected, found, "a wrong answer"),
-                (_, Err(error)) => assert!(tells_of_damage(error), "{error}"),
+                (_, Err(error)) => assert!(reports_corruption(error), "{error}"),
                 (Err(error), _) => panic!("{error}"),
             }
         }

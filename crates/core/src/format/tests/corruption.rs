@@ -42,9 +42,9 @@ fn a_flipped_byte_is_found_or_does_no_harm() {
         |offset: usize| written.runs.iter().any(|run| (run.offset..run.offset + run.bytes).contains(&(offset as u64)));
     for offset in 0..content.len() {
         for bit in [1u8, 0x80] {
-            let mut damaged = content.clone();
-            damaged[offset] ^= bit;
-            written.put(&damaged);
+            let mut corrupted = content.clone();
+            corrupted[offset] ^= bit;
+            written.put(&corrupted);
             match read_everything(&written) {
                 Err(error) => {
                     assert_eq!(error.class(), ErrorClass::Corruption, "byte {offset}: {error}");

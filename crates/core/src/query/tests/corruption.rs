@@ -73,7 +73,7 @@ fn no_flipped_byte_changes_an_answer() {
 }
 
 #[test]
-fn a_damaged_page_is_named() {
+fn a_corrupt_page_is_named() {
     let (fixture, _) = small();
     let part = fixture.part_path(1, PART);
     let run = fixture.open().manifest(1).unwrap().row_groups[1].clone();
@@ -94,7 +94,7 @@ fn a_damaged_page_is_named() {
 }
 
 #[test]
-fn a_shortened_part_is_damage() {
+fn a_shortened_part_is_corruption() {
     let (fixture, _) = small();
     let part = fixture.part_path(1, PART);
     let bytes = file_bytes(&fixture, &part);
@@ -108,7 +108,7 @@ fn a_shortened_part_is_damage() {
 }
 
 #[test]
-fn a_missing_part_is_damage() {
+fn a_missing_part_is_corruption() {
     let (fixture, _) = small();
     fixture.storage.remove_file(&fixture.part_path(1, PART)).unwrap();
     let error = ids(fixture.storage.clone(), &Query::new().filter("a > 1")).unwrap_err();
@@ -117,7 +117,7 @@ fn a_missing_part_is_damage() {
 }
 
 #[test]
-fn reading_that_the_system_refuses_is_no_damage() {
+fn reading_that_the_system_refuses_is_no_corruption() {
     let (fixture, _) = small();
     let storage = Arc::new(FaultStorage::new(fixture.storage.clone()));
     let dataset = Dataset::open_with(storage.clone(), ROOT).unwrap();

@@ -3,12 +3,12 @@
 //! query must return the correct result or an error that reports corruption. Verification must detect the change,
 //! except in unfinished attempts, which it does not read.
 //!
-//! `make test` tries some of the positions, others with each commit. `make damage` tries all positions.
+//! `make test` tries some of the positions, others with each commit. `make corruption` tries all positions.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::fuzz_targets::damage::{Answers, ask_everything, tells_of_damage};
+use crate::fuzz_targets::corruption::{Answers, ask_everything, reports_corruption};
 use crate::fuzz_targets::sample::{Record, Sample, mix};
 use crate::support::sweeps::{is_whole, part_of};
 
@@ -87,7 +87,7 @@ fn judge(expected: &Answers, case: &Case<'_>) {
             Ok(found) if !is_unfinished(path) => assert!(Some(found) == right.as_ref().ok(), "{place}: a wrong answer"),
             Ok(_) => {}
             Err(error) => {
-                assert!(tells_of_damage(error), "{place}: {error}");
+                assert!(reports_corruption(error), "{place}: {error}");
                 assert!(error.to_string().contains("/ds"), "{place}: which file? {error}");
             }
         }
@@ -95,7 +95,7 @@ fn judge(expected: &Answers, case: &Case<'_>) {
     match &answers.report {
         Ok(report) if is_unfinished(path) => assert!(report.is_clean(), "{place}"),
         Ok(report) => assert!(!report.is_clean(), "{place} is not found by verification"),
-        Err(error) => assert!(tells_of_damage(error), "{place}: {error}"),
+        Err(error) => assert!(reports_corruption(error), "{place}: {error}"),
     }
 }
 

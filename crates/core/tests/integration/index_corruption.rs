@@ -1,4 +1,4 @@
-//! Tests of indexes that are replaced, removed, damaged or locked, and of builds and removals that are killed.
+//! Tests of indexes that are replaced, removed, corrupt or locked, and of builds and removals that are killed.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -67,7 +67,7 @@ fn a_foreign_index_is_ignored_and_reported() {
 
 /// A changed byte of an index changes no answer, and is found by verification.
 #[test]
-fn damage_of_an_index_is_reported_and_changes_no_answer() {
+fn corruption_of_an_index_is_reported_and_changes_no_answer() {
     let storage = Arc::new(MemoryStorage::new());
     let records = records(5, 30_000);
     write(&storage, "energy", &[(10, records.clone())]);
@@ -78,9 +78,9 @@ fn damage_of_an_index_is_reported_and_changes_no_answer() {
     let (mut corrupt, mut places) = (0, 0);
     for (path, bytes) in of_index {
         for at in (0..bytes.len()).step_by(bytes.len().div_ceil(60)) {
-            let mut damaged = bytes.clone();
-            damaged[at] ^= 0x41;
-            overwrite(&storage, &path, &damaged);
+            let mut corrupted = bytes.clone();
+            corrupted[at] ^= 0x41;
+            overwrite(&storage, &path, &corrupted);
             places += 1;
             let dataset = Dataset::open_with(storage.clone(), "/ds").unwrap();
             for access in [Use::Automatic, Use::Index("id".into())] {

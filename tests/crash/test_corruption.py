@@ -12,7 +12,7 @@ from pyarrow import parquet
 
 from conftest import SMALL, ingest_arguments
 from support import vpic
-from support.command import DAMAGE, FAILED, OK, attempt, turbidite
+from support.command import CORRUPTION, FAILED, OK, attempt, turbidite
 from support.rows import as_records, in_order, read_answer
 
 EPOCHS = (500, 4000)
@@ -33,7 +33,7 @@ class Place:
 @pytest.fixture(scope="module")
 def source(scratch) -> Path:
     """Two steps of the sample."""
-    root = scratch / "damage-source"
+    root = scratch / "corruption-source"
     for epoch in EPOCHS:
         shutil.copytree(vpic.sample_dumps() / f"T.{epoch}", root / f"T.{epoch}")
     return root
@@ -41,7 +41,7 @@ def source(scratch) -> Path:
 
 @pytest.fixture(scope="module", params=["default", "small", "hash", "space"])
 def dataset(request, source, scratch) -> Path:
-    path = scratch / f"damage-{request.param}"
+    path = scratch / f"corruption-{request.param}"
     few = ["--receivers", 3, "--memtable", "256KiB"]
     more = {"default": ["--receivers", 3], "small": SMALL, "hash": few, "space": few}[request.param]
     arguments = ingest_arguments(source, path, *more)
@@ -67,11 +67,11 @@ def everything(source) -> bytes:
 
 def query_everything(dataset: Path, everything: bytes, scratch: Path, source: Path, must_fail: bool) -> None:
     """The rows are right, or exit code 3 and nothing else."""
-    target = scratch / "damaged-answer.arrow"
+    target = scratch / "corrupted-answer.arrow"
     target.unlink(missing_ok=True)
     done = attempt("query", dataset, "--epoch", "0..9999", "-o", target)
     if must_fail or done.returncode != OK:
-        assert done.returncode == DAMAGE, f"exit {done.returncode}: {done.stderr}"
+        assert done.returncode == CORRUPTION, f"exit {done.returncode}: {done.stderr}"
         return
     rows = as_records(read_answer(target), next(iter(vpic.read_dumps(source).values())).dtype)
     assert in_order(rows).tobytes() == everything, "a wrong answer"
@@ -154,7 +154,7 @@ def test_a_flipped_bit_anywhere_is_found_and_never_answered(dataset, source, eve
         flipped(place, number % 8)
         try:
             # The space between the row groups holds nothing that a query or another program reads.
-            expect = None if place.region == "gap" else DAMAGE
+            expect = None if place.region == "gap" else CORRUPTION
             done = attempt("verify", dataset)
             assert expect is None or done.returncode == expect, f"{place}: verify exits {done.returncode}: {done.stdout} {done.stderr}"
             if done.returncode != OK:
@@ -177,7 +177,7 @@ def test_a_flipped_bit_anywhere_is_found_and_never_answered(dataset, source, eve
 
 @pytest.fixture
 def copy(dataset, scratch):
-    path = scratch / "damaged-copy"
+    path = scratch / "corrupted-copy"
     shutil.copytree(dataset, path)
     yield path
     shutil.rmtree(path)
@@ -197,12 +197,12 @@ def descriptor(dataset: Path) -> Path:
 
 @pytest.mark.parametrize("file", [first_part, manifest, descriptor], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("kept", [0, 1, 0.5, -1])
-def test_a_truncated_file_is_damage(copy, file, kept):
+def test_a_truncated_file_is_corruption(copy, file, kept):
     path = file(copy)
     size = path.stat().st_size
     path.write_bytes(path.read_bytes()[: {0: 0, 1: 1, 0.5: size // 2, -1: size - 1}[kept]])
     for command in (["verify", copy], ["query", copy, "--epoch", "0..9999", "--where", "energy > 0.1"]):
-        done = turbidite(*command, expect=DAMAGE)
+        done = turbidite(*command, expect=CORRUPTION)
         assert path.name in done.stdout + done.stderr
     # The other epoch is not concerned, unless the dataset's own description is gone.
     if path != descriptor(copy):
@@ -214,7 +214,7 @@ def test_a_missing_file_is_named(copy, file):
     path = file(copy)
     path.unlink()
     for command in (["verify", copy], ["query", copy, "--where", "energy > 0.1"]):
-        done = turbidite(*command, expect=DAMAGE)
+        done = turbidite(*command, expect=CORRUPTION)
         # A manifest's name holds the identity of its commit; without it, the epoch is what can be named.
         named = str(EPOCHS[0]) if file is manifest else path.name
         assert named in done.stdout + done.stderr, done.stderr
