@@ -56,12 +56,12 @@ int main(int argc, char **argv) {
         check(turbidite_append(dataset, &view, 1, ROWS) == TURBIDITE_OK, "turbidite_append");
         check(turbidite_renegotiate(dataset) == TURBIDITE_OK, "turbidite_renegotiate");
     }
-    turbidite_figures figures = {.struct_size = sizeof figures};
-    check(turbidite_end_epoch(dataset, &figures) == TURBIDITE_OK, "turbidite_end_epoch");
+    turbidite_epoch_metrics metrics = {.struct_size = sizeof metrics};
+    check(turbidite_end_epoch(dataset, &metrics) == TURBIDITE_OK, "turbidite_end_epoch");
     if (rank == 0)
         printf("{\"ranks\": %d, \"pivots\": %s, \"tables\": %llu, \"round_ms\": %.3f, \"rows\": %llu}\n", ranks, argv[2],
-               (unsigned long long)figures.renegotiations, 1e3 * (end - begun) / (double)figures.renegotiations,
-               (unsigned long long)figures.rows);
+               (unsigned long long)metrics.renegotiations, 1e3 * (end - begun) / (double)metrics.renegotiations,
+               (unsigned long long)metrics.rows);
     check(turbidite_close(dataset) == TURBIDITE_OK, "turbidite_close");
     check(turbidite_mpi_close(transport) == TURBIDITE_OK, "turbidite_mpi_close");
     MPI_Finalize();

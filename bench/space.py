@@ -204,7 +204,7 @@ class Space:
         for box in boxes:
             output.unlink(missing_ok=True)
             told = run([COMMAND, "query", dataset, "--epoch", EPOCH, "--box", as_text(box), "-o", output, "--json"])
-            read += json.loads(told)["figures"]["bytes_read"]
+            read += json.loads(told)["metrics"]["bytes_read"]
         skipped = self.skipped(dataset, boxes)
         best = min(median(took) for name, took in times.items() if name != "ours")
         return {"wanted": wanted, "read over wanted": read / (wanted * RECORD.itemsize), "ms": median(times["ours"]), "over Polars": median(times["ours"]) / best, "skipped": skipped}

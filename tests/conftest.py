@@ -127,7 +127,7 @@ def small_dataset(dumps, shared_scratch) -> Indexed:
     small = build("small", dumps, shared_scratch, *SMALL)
     strays = spills = 0
     for epoch in answer("stats", small.path):
-        strays, spills = strays + epoch["figures"]["strays"], spills + epoch["figures"]["spills"]
+        strays, spills = strays + epoch["metrics"]["strays"], spills + epoch["metrics"]["spills"]
         assert epoch["runs"] >= 8 * 4 and epoch["parts"] > 4, epoch
     print(f"small: {strays} strays, {spills} spills")
     assert strays > 0 and spills > 0

@@ -37,18 +37,18 @@ show ingest "$source" --out "$dataset" --key energy --ranks 16 \
     --derive 'energy=sqrt(1+ux*ux+uy*uy+uz*uz)-1' --derive 'id:i32=bits_i32(w)-1024608549'
 
 title "2. How many electrons of the last step have an energy in a range?"
-show query "$dataset" --epoch 4000 --where 'energy >= 1.2 AND energy < 3' --count --figures
+show query "$dataset" --epoch 4000 --where 'energy >= 1.2 AND energy < 3' --count --metrics
 
 title "3. Which are the most energetic ones?"
 show query "$dataset" --epoch 4000 --where 'energy > 150' --columns id,energy,ux,uy,uz --order --limit 8 \
-    --format table --figures
+    --format table --metrics
 
 title "4. Conditions on several columns"
 show query "$dataset" --epoch 2000..4000 --where 'ux > 20 AND abs(uy) < 2 AND energy > 40' \
-    --columns epoch,id,energy,ux,uy --limit 6 --format table --figures
+    --columns epoch,id,energy,ux,uy --limit 6 --format table --metrics
 
 title "5. One electron through all steps"
-show query "$dataset" --where 'id = 221640' --columns epoch,energy,ux,uy,uz --format table --figures
+show query "$dataset" --where 'id = 221640' --columns epoch,energy,ux,uy,uz --format table --metrics
 
 title "6. Why is so little read?"
 show query "$dataset" --epoch 4000 --where 'energy >= 1.2 AND energy < 3' --explain

@@ -33,7 +33,7 @@ def main() -> None:
         chosen = [] if epochs is None else ["--epoch", f"{first}..{last}"]
         command = [turbidite, "query", dataset, *chosen, "--where", where, "-o", str(answer), "--json"]
         cost = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
-        read, stored = read + cost["figures"]["bytes_read"], stored + cost["bytes_of_epochs"]
+        read, stored = read + cost["metrics"]["bytes_read"], stored + cost["bytes_of_epochs"]
         within = "" if epochs is None else f" AND epoch BETWEEN {first} AND {last}"
         ours = f"SELECT {COLUMNS} FROM '{answer}'"
         theirs = f"SELECT {COLUMNS} FROM {everything} WHERE {where}{within}"

@@ -24,7 +24,7 @@ program write_epochs
   integer(c_int32_t), target :: cell(particles)
   type(turbidite_column) :: schema(5)
   type(turbidite_dataset) :: dataset
-  type(turbidite_figures) :: figures
+  type(turbidite_epoch_metrics) :: metrics
   type(turbidite_options) :: options
   type(c_ptr) :: transport
   character(len=1024) :: message, path
@@ -60,10 +60,10 @@ program write_epochs
     call turbidite_append(dataset, [turbidite_values(properties(3, :)), turbidite_values(properties(1, :)), &
         turbidite_values(momentum), turbidite_values(id), turbidite_values(cell)], status, message)
     call check(status)
-    call turbidite_end_epoch(dataset, status, message, figures)
+    call turbidite_end_epoch(dataset, status, message, metrics)
     call check(status)
     if (rank == 0) then
-      print '(3(a,i0),a)', 'epoch ', epoch, ': ', figures%rows, ' rows of ', figures%ranks, ' ranks'
+      print '(3(a,i0),a)', 'epoch ', epoch, ': ', metrics%rows, ' rows of ', metrics%ranks, ' ranks'
     end if
   end do
   call turbidite_close(dataset, status, message)

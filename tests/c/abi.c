@@ -68,23 +68,23 @@ static void what_is_handed_over(void) {
 }
 
 static void what_comes_back(void) {
-    STRUCT(turbidite_figures);
-    FIELD(turbidite_figures, struct_size);
-    FIELD(turbidite_figures, ranks);
-    FIELD(turbidite_figures, rows);
-    FIELD(turbidite_figures, strays);
-    FIELD(turbidite_figures, spills);
-    FIELD(turbidite_figures, nan_keys);
-    FIELD(turbidite_figures, renegotiations);
-    FIELD(turbidite_figures, messages);
-    FIELD(turbidite_figures, bytes_written);
-    FIELD(turbidite_figures, load_imbalance);
-    FIELD(turbidite_figures, wall_s);
-    FIELD(turbidite_figures, recipients);
-    FIELD(turbidite_figures, senders);
-    FIELD(turbidite_figures, forwarded);
-    FIELD(turbidite_figures, open_batch_bytes);
-    FIELD(turbidite_figures, batch_bytes);
+    STRUCT(turbidite_epoch_metrics);
+    FIELD(turbidite_epoch_metrics, struct_size);
+    FIELD(turbidite_epoch_metrics, ranks);
+    FIELD(turbidite_epoch_metrics, rows);
+    FIELD(turbidite_epoch_metrics, strays);
+    FIELD(turbidite_epoch_metrics, spills);
+    FIELD(turbidite_epoch_metrics, nan_keys);
+    FIELD(turbidite_epoch_metrics, renegotiations);
+    FIELD(turbidite_epoch_metrics, messages);
+    FIELD(turbidite_epoch_metrics, bytes_written);
+    FIELD(turbidite_epoch_metrics, load_imbalance);
+    FIELD(turbidite_epoch_metrics, wall_s);
+    FIELD(turbidite_epoch_metrics, recipients);
+    FIELD(turbidite_epoch_metrics, senders);
+    FIELD(turbidite_epoch_metrics, forwarded);
+    FIELD(turbidite_epoch_metrics, open_batch_bytes);
+    FIELD(turbidite_epoch_metrics, batch_bytes);
     STRUCT(turbidite_request);
     FIELD(turbidite_request, struct_size);
     FIELD(turbidite_request, ordered);

@@ -167,27 +167,27 @@ static uint64_t total(size_t count) {
     return sum;
 }
 
-/* The figures of an epoch: of all ranks' records, and the same on every rank. */
-static void check_figures(const turbidite_figures *figures, size_t count) {
-    CHECK(figures->rows == total(count) && figures->ranks == (uint32_t)ranks);
-    CHECK(figures->strays + figures->spills <= figures->rows);
-    turbidite_figures first = *figures;
+/* The metrics of an epoch: of all ranks' records, and the same on every rank. */
+static void check_metrics(const turbidite_epoch_metrics *metrics, size_t count) {
+    CHECK(metrics->rows == total(count) && metrics->ranks == (uint32_t)ranks);
+    CHECK(metrics->strays + metrics->spills <= metrics->rows);
+    turbidite_epoch_metrics first = *metrics;
     MPI_Bcast(&first, sizeof first, MPI_BYTE, 0, MPI_COMM_WORLD);
-    first.wall_s = figures->wall_s; /* each rank's own clock */
-    CHECK(figures->recipients < (uint32_t)ranks && figures->senders < (uint32_t)ranks);
-    CHECK(figures->open_batch_bytes <= figures->batch_bytes);
-    first.recipients = figures->recipients; /* and its own neighbours */
-    first.senders = figures->senders;
-    first.forwarded = figures->forwarded;
-    first.open_batch_bytes = figures->open_batch_bytes;
-    first.batch_bytes = figures->batch_bytes;
-    CHECK(memcmp(&first, figures, sizeof first) == 0);
+    first.wall_s = metrics->wall_s; /* each rank's own clock */
+    CHECK(metrics->recipients < (uint32_t)ranks && metrics->senders < (uint32_t)ranks);
+    CHECK(metrics->open_batch_bytes <= metrics->batch_bytes);
+    first.recipients = metrics->recipients; /* and its own neighbours */
+    first.senders = metrics->senders;
+    first.forwarded = metrics->forwarded;
+    first.open_batch_bytes = metrics->open_batch_bytes;
+    first.batch_bytes = metrics->batch_bytes;
+    CHECK(memcmp(&first, metrics, sizeof first) == 0);
 }
 
 static void end_epoch(turbidite_dataset *dataset, size_t count) {
-    turbidite_figures figures = {.struct_size = sizeof figures};
-    check_success(turbidite_end_epoch(dataset, &figures), TURBIDITE_OK);
-    check_figures(&figures, count);
+    turbidite_epoch_metrics metrics = {.struct_size = sizeof metrics};
+    check_success(turbidite_end_epoch(dataset, &metrics), TURBIDITE_OK);
+    check_metrics(&metrics, count);
 }
 
 static void write_epoch(turbidite_dataset *dataset, uint64_t epoch, uint64_t seed) {
@@ -209,9 +209,9 @@ static void write_in_background(turbidite_dataset *dataset, uint64_t epoch) {
     CHECK(turbidite_begin_epoch(dataset, epoch + 1) == TURBIDITE_USAGE);
     MPI_Barrier(MPI_COMM_WORLD);
     CHECK(turbidite_progress(dataset) == TURBIDITE_OK);
-    turbidite_figures figures = {.struct_size = sizeof figures};
-    check_success(turbidite_end_epoch_wait(dataset, &figures), TURBIDITE_OK);
-    check_figures(&figures, count);
+    turbidite_epoch_metrics metrics = {.struct_size = sizeof metrics};
+    check_success(turbidite_end_epoch_wait(dataset, &metrics), TURBIDITE_OK);
+    check_metrics(&metrics, count);
 }
 
 /* One rank after the other appends, while the rest wait for the token in MPI and do not serve Turbidite. */

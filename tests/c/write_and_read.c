@@ -47,15 +47,15 @@ static void write_epochs(const char *path) {
         }
         CHECK(turbidite_progress(dataset) == TURBIDITE_OK);
         CHECK(turbidite_renegotiate(dataset) == TURBIDITE_OK);
-        turbidite_figures figures = {.struct_size = sizeof figures};
+        turbidite_epoch_metrics metrics = {.struct_size = sizeof metrics};
         if (epoch == 1) {
             CHECK(turbidite_end_epoch_start(dataset) == TURBIDITE_OK);
             CHECK(turbidite_append(dataset, NULL, 0, 0) == TURBIDITE_USAGE);
-            CHECK(turbidite_end_epoch_wait(dataset, &figures) == TURBIDITE_OK);
+            CHECK(turbidite_end_epoch_wait(dataset, &metrics) == TURBIDITE_OK);
         } else {
-            CHECK(turbidite_end_epoch(dataset, &figures) == TURBIDITE_OK);
+            CHECK(turbidite_end_epoch(dataset, &metrics) == TURBIDITE_OK);
         }
-        CHECK(figures.rows == COUNT && figures.ranks == 1 && figures.bytes_written > COUNT * 12 && figures.wall_s > 0);
+        CHECK(metrics.rows == COUNT && metrics.ranks == 1 && metrics.bytes_written > COUNT * 12 && metrics.wall_s > 0);
     }
     free(particles);
     CHECK(turbidite_begin_epoch(dataset, 1) == TURBIDITE_FAILED);
@@ -231,7 +231,7 @@ static void mistakes(const char *path) {
     const uint64_t *no_ids = NULL;
     turbidite_view missing[] = {turbidite_values(no_energies, 4), turbidite_values(no_ids, 8)};
     CHECK(turbidite_append(dataset, missing, 2, 0) == TURBIDITE_OK);
-    turbidite_figures unsized = {0};
+    turbidite_epoch_metrics unsized = {0};
     CHECK(turbidite_end_epoch(dataset, &unsized) == TURBIDITE_USAGE && strstr(turbidite_last_error(), "struct_size"));
     CHECK(turbidite_end_epoch(dataset, NULL) == TURBIDITE_OK);
     CHECK(turbidite_close(dataset) == TURBIDITE_OK);

@@ -5,7 +5,7 @@ program refusals
   implicit none
   type(turbidite_dataset) :: dataset
   type(turbidite_options) :: options
-  type(turbidite_figures) :: figures
+  type(turbidite_epoch_metrics) :: metrics
   type(turbidite_column) :: schema(2), wrong(2)
   real(c_float), target :: energy(20), none(0)
   real(c_double), target :: double(10)
@@ -64,9 +64,9 @@ program refusals
   call expect(turbidite_ok, '')
   call turbidite_end_epoch_start(dataset, status, message)
   call expect(turbidite_ok, '')
-  call turbidite_end_epoch_wait(dataset, status, message, figures)
+  call turbidite_end_epoch_wait(dataset, status, message, metrics)
   call expect(turbidite_ok, '')
-  if (figures%rows /= 21 .or. figures%ranks /= 1 .or. figures%wall_s <= 0) error stop 'figures'
+  if (metrics%rows /= 21 .or. metrics%ranks /= 1 .or. metrics%wall_s <= 0) error stop 'metrics'
   call turbidite_begin_epoch(dataset, 1_c_int64_t, status, message)
   call expect(turbidite_failed, 'epoch 1 already exists')
   call turbidite_truncate_after(dataset, 0_c_int64_t, status, message)

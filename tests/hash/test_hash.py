@@ -56,7 +56,7 @@ def test_all_trajectories_are_those_of_a_full_scan(dumps, tmp_path, way):
     assert of_command(dataset, tmp_path, ids, columns) == trajectories(epochs, columns)
     turbidite("verify", dataset)
     stats = answer("stats", dataset)
-    assert all(epoch["figures"]["strays"] == epoch["figures"]["renegotiations"] == 0 for epoch in stats), stats
+    assert all(epoch["metrics"]["strays"] == epoch["metrics"]["renegotiations"] == 0 for epoch in stats), stats
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def test_ids_are_found_by_query_get_and_tracks(scattered):
 
 def test_a_lookup_reads_little(scattered):
     dataset, epochs, _ = scattered
-    bytes_of = lambda *more: answer("query", dataset, "--epoch", 1, "--count", *more)["cost"]["figures"]["bytes_read"]
+    bytes_of = lambda *more: answer("query", dataset, "--epoch", 1, "--count", *more)["cost"]["metrics"]["bytes_read"]
     one = bytes_of("--where", f"id = {int(epochs[1]['id'][9])}")
     assert 0 < one < 64 << 10, one
     assert bytes_of("--where", "value > 0.5") > 40 * one

@@ -44,7 +44,7 @@ def test_no_abort_no_loss_balanced(scratch, name):
             stats = {epoch["epoch"]: epoch for epoch in answer("stats", target)}
             for epoch, parts in epochs.items():
                 check_content(target, epoch, numpy.concatenate(parts))
-                check_balance(name, epoch, sum(map(len, parts)), stats[epoch]["figures"], limited=bool(threads))
+                check_balance(name, epoch, sum(map(len, parts)), stats[epoch]["metrics"], limited=bool(threads))
     finally:
         shutil.rmtree(root, ignore_errors=True)
         shutil.rmtree(target, ignore_errors=True)

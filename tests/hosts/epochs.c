@@ -154,7 +154,7 @@ static const char *write_epoch(turbidite_dataset *dataset, uint64_t epoch, parti
     if (paused) pause_here();
     last_success = now();
     if (append(dataset, particles + rows / 2, rows - rows / 2) != TURBIDITE_OK) return "append";
-    turbidite_figures figures = {.struct_size = sizeof figures};
+    turbidite_epoch_metrics figures = {.struct_size = sizeof figures};
     if (turbidite_end_epoch(dataset, &figures) != TURBIDITE_OK) return "end_epoch";
     say("epoch %llu %llu", (unsigned long long)epoch, (unsigned long long)figures.rows);
     say("traffic %u %u %llu %llu %llu", figures.recipients, figures.senders, (unsigned long long)figures.forwarded,

@@ -119,7 +119,7 @@ def test_peers_connections_and_buffers(hosts, mpi, program, tmp_path):
     assert min(direct_bytes) > 2 * bound, direct_bytes
     assert max(figures[4] for figures in by_hops) <= 1.1 * (1 << 20)
     [stats] = answer("stats", jobs["routed"].dataset)
-    figures = stats["figures"]
+    figures = stats["metrics"]
     assert figures["nodes"] == HOSTS
     assert figures["most_recipients"] == figures["most_senders"] == max(wanted)
     assert figures["forwarded"] == sum(figures[2] for figures in by_hops)
@@ -155,7 +155,7 @@ def test_ingest(hosts, mpi, scratch):
     turbidite(*arguments, "--out", one_process, "--ranks", RANKS)
     assert rows(dataset) == rows(one_process)
     for written, nodes in ((dataset, HOSTS), (one_process, 1)):
-        found = [(epoch["figures"]["ranks"], epoch["figures"]["nodes"]) for epoch in answer("stats", written)]
+        found = [(epoch["metrics"]["ranks"], epoch["metrics"]["nodes"]) for epoch in answer("stats", written)]
         assert set(found) == {(RANKS, nodes)}
 
 

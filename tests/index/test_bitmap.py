@@ -99,11 +99,11 @@ def test_conditions_with_few_digits_read_no_record(dumps, scratch):
     ):
         found = answer("query", indexed, "--epoch", epoch, "--where", where, "--count")
         assert found["count"] == mask.sum(), where
-        figures = found["cost"]["figures"]
+        figures = found["cost"]["metrics"]
         assert figures["pages_read"] == figures["runs_touched"] == 0 < figures["bytes_read"], (where, figures)
         assert bounds(indexed, where, epoch) == (mask.sum(), mask.sum())
         scanned = answer("query", indexed, "--epoch", epoch, "--where", where, "--count", "--use", "scan")
-        assert scanned["count"] == found["count"] and figures["bytes_read"] < scanned["cost"]["figures"]["bytes_read"]
+        assert scanned["count"] == found["count"] and figures["bytes_read"] < scanned["cost"]["metrics"]["bytes_read"]
     least, most = bounds(indexed, "ux > 0.1234 AND energy > 0.01", epoch)
     exact = ((rows["ux"] > numpy.float32(0.1234)) & (rows["energy"] > numpy.float32(0.01))).sum()
     assert least <= exact <= most and least < most
@@ -135,7 +135,7 @@ def test_the_life_of_a_bitmap_index(dumps, clustered, tmp_path):
     assert (index["epochs"], index["missing"]) == (1, [1000, 1500]), index
     count = ["query", dataset, "--where", "ux > 0.5", "--count"]
     found = answer(*count)
-    assert found["cost"]["figures"]["corrupt_indexes"] == 0
+    assert found["cost"]["metrics"]["corrupt_indexes"] == 0
     rows = vpic.read_dumps(dumps)
     assert found["count"] == sum((rows[epoch]["ux"] > numpy.float32(0.5)).sum() for epoch in (500, 1000, 1500))
     done = turbidite("verify", dataset)

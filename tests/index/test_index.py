@@ -162,7 +162,7 @@ def test_a_lookup_by_the_index_reads_little(dumps, indexed):
     rows = vpic.read_dumps(dumps)
     epoch = max(rows)
     ident = int(rows[epoch]["id"][1234])
-    bytes_of = lambda *more: answer("query", indexed, "--epoch", epoch, "--where", f"id = {ident}", "--count", *more)["cost"]["figures"]["bytes_read"]
+    bytes_of = lambda *more: answer("query", indexed, "--epoch", epoch, "--where", f"id = {ident}", "--count", *more)["cost"]["metrics"]["bytes_read"]
     assert 0 < 4 * bytes_of() < bytes_of("--use", "scan")
     explained = turbidite("query", indexed, "--epoch", epoch, "--where", f"id = {ident}", "--explain").stdout
     assert "access path id" in explained and "access path scan" in explained and "index id" in explained, explained

@@ -24,7 +24,7 @@ int32_t turbidite_open_indexed(const char *path, const turbidite_column *columns
 void turbidite_options_init(void *options);
 int32_t turbidite_begin_epoch(turbidite_dataset *dataset, uint64_t epoch);
 int32_t turbidite_append(turbidite_dataset *dataset, const turbidite_view *columns, size_t column_count, size_t rows);
-int32_t turbidite_end_epoch(turbidite_dataset *dataset, void *figures);
+int32_t turbidite_end_epoch(turbidite_dataset *dataset, void *metrics);
 int32_t turbidite_close(turbidite_dataset *dataset);
 int32_t turbidite_reader_open(const char *path, turbidite_reader **reader);
 const char *turbidite_last_error(void);

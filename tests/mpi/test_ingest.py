@@ -114,5 +114,5 @@ def test_records_travel_through_one_rank_of_each_node_unless_they_are_sent_direc
         dataset = scratch / f"mpi-{name}"
         under_mpiexec(6, "ingest", DUMPS, "--out", dataset, *ARGUMENTS, *options, TURBIDITE_RANKS_PER_NODE="2")
         assert rows(dataset) == in_process
-        forwarded.append(sum(epoch["figures"]["forwarded"] for epoch in answer("stats", dataset)))
+        forwarded.append(sum(epoch["metrics"]["forwarded"] for epoch in answer("stats", dataset)))
     assert forwarded[0] > 0 and forwarded[1] == 0, forwarded

@@ -58,7 +58,7 @@ def test_nothing_is_lost_between_benign_epochs(programs, tmp_path, spool, kind):
     config = configure(tmp_path / "c.toml", (form, tmp_path / "ds", options))
     run([programs["copier"], tmp_path / "source", tmp_path / "out", len(epochs)], config, ranks=RANKS)
     check_rows(tmp_path / "ds", form, written(tmp_path / "source"))
-    stats = {epoch["epoch"]: epoch["figures"] for epoch in answer("stats", tmp_path / "ds")}
+    stats = {epoch["epoch"]: epoch["metrics"] for epoch in answer("stats", tmp_path / "ds")}
     for epoch, (name, parts) in enumerate(epochs, 1):
         loads = numpy.array(stats[epoch]["rows_per_receiver"], float)
         print(f"{kind} {name}: largest {loads.max() / max(loads.mean(), 1):.3f} x mean, {stats[epoch]['renegotiations']} tables")

@@ -80,7 +80,7 @@ def test_ranks(mpi, mpi_write, ranks, part, tmp_path):
 
 ERRORS = [
     ("overrun", "heap-buffer-overflow"),
-    ("figures", "heap-buffer-overflow"),
+    ("metrics", "heap-buffer-overflow"),
     ("closed", "heap-use-after-free"),
     ("leak", r"byte\(s\) leaked"),
 ]

@@ -137,7 +137,7 @@ def test_the_command_returns_partial_samples(dataset, records, tmp_path):
     distance = numpy.sqrt(sum((near[axis] - 40.0) ** 2 for axis in "xyz"))
     # Half of all rows are in the blob, and so are half of levels 2 and 3, but most of the pages of level 1 that come first.
     assert numpy.quantile(distance, 0.6) < 20
-    said = command("query", dataset.path, "--epoch", EPOCH, "--quality", 0.02, "--columns", "id", "--figures")
+    said = command("query", dataset.path, "--epoch", EPOCH, "--quality", 0.02, "--columns", "id", "--metrics")
     assert "all rows of level 2 and above; each row stands for 6" in said.stderr and len(said.stdout.splitlines()) > ROWS / 70
     assert re.search(r"level 3: (\d+) of \1 row groups", command("query", dataset.path, "--explain").stdout)
     assert command("query", dataset.path, "--epoch", EPOCH, "--rows", 0, "--columns", "id").stdout == "id\n"

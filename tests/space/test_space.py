@@ -107,7 +107,7 @@ def bytes_read(path, box: dict[str, tuple[float, float]], scratch) -> int:
     """The bytes that a query of the box reads from the files of epoch 3."""
     place = ",".join(f"{axis}={low!r}:{high!r}" for axis, (low, high) in box.items())
     (scratch / "box.arrow").unlink(missing_ok=True)
-    return answer("query", path, "--epoch", 3, "--box", place, "-o", scratch / "box.arrow")["figures"]["bytes_read"]
+    return answer("query", path, "--epoch", 3, "--box", place, "-o", scratch / "box.arrow")["metrics"]["bytes_read"]
 
 
 @pytest.mark.parametrize(("share", "most"), [(0.001, 60), (0.01, 12), (0.1, 4)])
@@ -129,7 +129,7 @@ def test_boxes_read_few_bytes(dataset, source, epochs, scratch, share, most):
 
 def test_epochs_balance_and_begin_with_the_last_frame(dataset):
     for epoch in answer("stats", dataset.path):
-        assert (epoch["rows"], epoch["figures"]["receivers"]) == (ROWS, RANKS)
+        assert (epoch["rows"], epoch["metrics"]["receivers"]) == (ROWS, RANKS)
         assert epoch["largest_load"] < 2, epoch
     assert "clustered by place in x, y, z" in command("inspect", dataset.path).stdout
     assert "no problems found" in command("verify", dataset.path).stdout

@@ -121,7 +121,7 @@ def test_the_command_reads_the_copy(epochs, by_energy, indexed, tmp_path):
     place = ",".join(f"{axis}={low!r}:{high!r}" for axis, (low, high) in box.items())
     out = tmp_path / "rows.arrow"
     query = ["query", indexed, "--epoch", epoch, "--box", place]
-    read = [answer(*query, "--use", use, "-o", out.with_suffix(f".{use[:4]}.arrow"))["figures"]["bytes_read"] for use in ("scan", NAME)]
+    read = [answer(*query, "--use", use, "-o", out.with_suffix(f".{use[:4]}.arrow"))["metrics"]["bytes_read"] for use in ("scan", NAME)]
     assert read[1] < read[0], read
     explained = command(*query, "--explain", "--use", NAME).stdout
     assert f"access path {NAME}: at most" in explained and "no records are read" in explained, explained

@@ -170,7 +170,7 @@ impl Outcome {
         }
     }
 
-    fn statistics(&self, sorted: &[u64]) -> Figures {
+    fn metrics(&self, sorted: &[u64]) -> Figures {
         let whole: Vec<Run> = (0..RANKS)
             .map(|partition| self.versions.iter().fold(EMPTY, |run, runs| run.join(runs[partition])))
             .collect();
@@ -386,16 +386,16 @@ fn print_header() {
     println!("| --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |");
 }
 
-fn print_row(epoch: &str, renegotiations: usize, pivots: usize, method: &str, statistics: Figures) {
+fn print_row(epoch: &str, renegotiations: usize, pivots: usize, method: &str, metrics: Figures) {
     println!(
         "| {epoch} | {renegotiations} | {pivots} | {method} | {:.2} | {:.3} | {:.3} | {:.3} | {:.3} | {:.3} | {:.1} |",
-        statistics.imbalance,
-        statistics.largest,
-        statistics.amplification.0,
-        statistics.amplification.1,
-        statistics.whole.0,
-        statistics.whole.1,
-        statistics.extra
+        metrics.imbalance,
+        metrics.largest,
+        metrics.amplification.0,
+        metrics.amplification.1,
+        metrics.whole.0,
+        metrics.whole.1,
+        metrics.extra
     );
 }
 
@@ -403,11 +403,11 @@ fn mean(all: &[Figures]) -> Figures {
     let count = all.len() as f64;
     let mean = |get: &dyn Fn(&Figures) -> f64| all.iter().map(get).sum::<f64>() / count;
     Figures {
-        imbalance: mean(&|statistics| statistics.imbalance),
-        largest: mean(&|statistics| statistics.largest),
-        amplification: (mean(&|statistics| statistics.amplification.0), mean(&|statistics| statistics.amplification.1)),
-        whole: (mean(&|statistics| statistics.whole.0), mean(&|statistics| statistics.whole.1)),
-        extra: mean(&|statistics| statistics.extra),
+        imbalance: mean(&|metrics| metrics.imbalance),
+        largest: mean(&|metrics| metrics.largest),
+        amplification: (mean(&|metrics| metrics.amplification.0), mean(&|metrics| metrics.amplification.1)),
+        whole: (mean(&|metrics| metrics.whole.0), mean(&|metrics| metrics.whole.1)),
+        extra: mean(&|metrics| metrics.extra),
     }
 }
 
@@ -443,7 +443,7 @@ fn tuning(epochs: &[Epoch]) {
     variants.push(("interpolation along ordinals".into(), Variant { smooth: false, ..base }));
     print_header();
     let report = |name: &str, run: &dyn Fn(&Epoch) -> Outcome| {
-        let all: Vec<Figures> = epochs.iter().map(|epoch| run(epoch).statistics(&epoch.sorted)).collect();
+        let all: Vec<Figures> = epochs.iter().map(|epoch| run(epoch).metrics(&epoch.sorted)).collect();
         print_row("mean", 6, 512, name, mean(&all));
     };
     report("CARP", &|epoch| run_carp(epoch, 512, 6));
@@ -486,7 +486,7 @@ fn epochs(order: char, steps: &[(u64, PathBuf)], jitter: f64, random: &mut Rando
 /// Runs the target setting for every epoch, then the grid unless `goal_only` is set.
 fn study(epochs: &[Epoch], goal_only: bool) {
     let report = |renegotiations, pivots, epochs: &[&Epoch], name: &str, run: &dyn Fn(&Epoch) -> Outcome| {
-        let all: Vec<Figures> = epochs.iter().map(|epoch| run(epoch).statistics(&epoch.sorted)).collect();
+        let all: Vec<Figures> = epochs.iter().map(|epoch| run(epoch).metrics(&epoch.sorted)).collect();
         let label = epochs.iter().map(|epoch| epoch.name.as_str()).collect::<Vec<_>>().join("+");
         print_row(&label, renegotiations, pivots, name, mean(&all));
     };

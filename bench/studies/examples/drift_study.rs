@@ -145,9 +145,9 @@ impl Study {
                     job.append(rank, &[key, ColumnView::new(&rows[4..], RECORD_BYTES, count, payload)?])?;
                 }
             }
-            let statistics = job.end_epoch()?;
+            let metrics = job.end_epoch()?;
             sums.cpu_s += cpu_s() - begun;
-            sums.add(&statistics);
+            sums.add(&metrics);
         }
         job.close()?;
         Ok(sums)
@@ -155,12 +155,12 @@ impl Study {
 }
 
 impl Sums {
-    fn add(&mut self, statistics: &turbidite::EpochStatistics) {
-        let loads = &statistics.rows_per_receiver;
-        self.rows += statistics.rows;
-        self.strays += statistics.strays;
-        self.tables += statistics.renegotiations;
-        self.most_tables = self.most_tables.max(statistics.renegotiations);
+    fn add(&mut self, metrics: &turbidite::EpochMetrics) {
+        let loads = &metrics.rows_per_receiver;
+        self.rows += metrics.rows;
+        self.strays += metrics.strays;
+        self.tables += metrics.renegotiations;
+        self.most_tables = self.most_tables.max(metrics.renegotiations);
         self.files += loads.iter().filter(|load| **load > 0).count() as u64;
         let mean = loads.iter().sum::<u64>() as f64 / loads.len() as f64;
         if mean >= 100.0 {

@@ -44,7 +44,7 @@ module turbidite
   end type
 
   !> Statistics of an epoch. They are the same on every rank, except for the last six, which describe this rank.
-  type, bind(c), public :: turbidite_figures
+  type, bind(c), public :: turbidite_epoch_metrics
     integer(c_int32_t) :: struct_size, ranks
     integer(c_int64_t) :: rows, strays, spills, nan_keys, renegotiations, messages, bytes_written
     real(c_double) :: load_imbalance, wall_s
@@ -155,9 +155,9 @@ module turbidite
       integer(c_int32_t) :: c_progress
     end function
 
-    function c_end_epoch(dataset, figures) bind(c, name='turbidite_end_epoch')
+    function c_end_epoch(dataset, metrics) bind(c, name='turbidite_end_epoch')
       import :: c_int32_t, c_ptr
-      type(c_ptr), value :: dataset, figures
+      type(c_ptr), value :: dataset, metrics
       integer(c_int32_t) :: c_end_epoch
     end function
 
@@ -167,9 +167,9 @@ module turbidite
       integer(c_int32_t) :: c_end_epoch_start
     end function
 
-    function c_end_epoch_wait(dataset, figures) bind(c, name='turbidite_end_epoch_wait')
+    function c_end_epoch_wait(dataset, metrics) bind(c, name='turbidite_end_epoch_wait')
       import :: c_int32_t, c_ptr
-      type(c_ptr), value :: dataset, figures
+      type(c_ptr), value :: dataset, metrics
       integer(c_int32_t) :: c_end_epoch_wait
     end function
 
@@ -412,12 +412,12 @@ contains
   end subroutine
 
   !> Ends the epoch and commits it.
-  subroutine turbidite_end_epoch(dataset, status, message, figures)
+  subroutine turbidite_end_epoch(dataset, status, message, metrics)
     type(turbidite_dataset), intent(in) :: dataset
     integer(c_int32_t), intent(out) :: status
     character(len=*), intent(out), optional :: message
-    type(turbidite_figures), intent(out), target, optional :: figures
-    status = c_end_epoch(dataset%handle, prepared(figures))
+    type(turbidite_epoch_metrics), intent(out), target, optional :: metrics
+    status = c_end_epoch(dataset%handle, prepared(metrics))
     call tell(status, message)
   end subroutine
 
@@ -431,12 +431,12 @@ contains
   end subroutine
 
   !> Blocks until the epoch that turbidite_end_epoch_start ended is committed.
-  subroutine turbidite_end_epoch_wait(dataset, status, message, figures)
+  subroutine turbidite_end_epoch_wait(dataset, status, message, metrics)
     type(turbidite_dataset), intent(in) :: dataset
     integer(c_int32_t), intent(out) :: status
     character(len=*), intent(out), optional :: message
-    type(turbidite_figures), intent(out), target, optional :: figures
-    status = c_end_epoch_wait(dataset%handle, prepared(figures))
+    type(turbidite_epoch_metrics), intent(out), target, optional :: metrics
+    status = c_end_epoch_wait(dataset%handle, prepared(metrics))
     call tell(status, message)
   end subroutine
 
@@ -493,13 +493,13 @@ contains
     end if
   end subroutine
 
-  function prepared(figures) result(address)
-    type(turbidite_figures), intent(inout), target, optional :: figures
+  function prepared(metrics) result(address)
+    type(turbidite_epoch_metrics), intent(inout), target, optional :: metrics
     type(c_ptr) :: address
     address = c_null_ptr
-    if (.not. present(figures)) return
-    figures%struct_size = int(c_sizeof(figures), c_int32_t)
-    address = c_loc(figures)
+    if (.not. present(metrics)) return
+    metrics%struct_size = int(c_sizeof(metrics), c_int32_t)
+    address = c_loc(metrics)
   end function
 
   !> Returns a view of `count` values from `first` on. With only one value, `second` is the same.

@@ -297,8 +297,8 @@ TURBIDITE_CHECKED turbidite_status turbidite_renegotiate(turbidite_dataset *data
 TURBIDITE_CHECKED turbidite_status turbidite_progress(turbidite_dataset *dataset);
 
 /* Statistics of an epoch. They are the same on every rank, except for the last six, which describe this rank. */
-typedef struct turbidite_figures {
-    uint32_t struct_size;     /* sizeof(turbidite_figures), set by the caller */
+typedef struct turbidite_epoch_metrics {
+    uint32_t struct_size;     /* sizeof(turbidite_epoch_metrics), set by the caller */
     uint32_t ranks;
     uint64_t rows;            /* records of all ranks */
     uint64_t strays;          /* of these, stored outside their receiver's partition */
@@ -314,18 +314,18 @@ typedef struct turbidite_figures {
     uint64_t forwarded;       /* other ranks' records that this rank forwarded */
     uint64_t open_batch_bytes; /* maximum memory of batches that were being filled */
     uint64_t batch_bytes;     /* maximum memory of all outgoing batches */
-} turbidite_figures;
+} turbidite_epoch_metrics;
 
 /* Ends the epoch and commits it. On return, the epoch is durable and visible to readers. Collective. If any rank could
  * not store its records, every rank returns the same status and error, the epoch does not exist, and the next epoch may
- * begin. `figures` may be NULL. */
-TURBIDITE_CHECKED turbidite_status turbidite_end_epoch(turbidite_dataset *dataset, turbidite_figures *figures);
+ * begin. `metrics` may be NULL. */
+TURBIDITE_CHECKED turbidite_status turbidite_end_epoch(turbidite_dataset *dataset, turbidite_epoch_metrics *metrics);
 
 /* End the epoch in two steps. After `start`, no more records may be appended: the next epoch would lack them, and
  * fails. Sorting and writing continue in the background while the program computes. `wait` returns when the epoch is
  * committed. Both are collective. */
 TURBIDITE_CHECKED turbidite_status turbidite_end_epoch_start(turbidite_dataset *dataset);
-TURBIDITE_CHECKED turbidite_status turbidite_end_epoch_wait(turbidite_dataset *dataset, turbidite_figures *figures);
+TURBIDITE_CHECKED turbidite_status turbidite_end_epoch_wait(turbidite_dataset *dataset, turbidite_epoch_metrics *metrics);
 
 /* Removes all epochs after `epoch`, for a restart from a checkpoint. Collective, outside of an epoch. */
 TURBIDITE_CHECKED turbidite_status turbidite_truncate_after(turbidite_dataset *dataset, uint64_t epoch);

@@ -1,15 +1,15 @@
 //! Mirrors the structs in turbidite.h, and converts them to core types.
 //!
-//! A struct that the caller fills contains its size, which shows that the struct was initialised. Statistics and
+//! A struct that the caller fills contains its size, which shows that the struct was initialised. Metrics and
 //! metrics are copied up to the size of the struct in the caller's header.
 
 use std::ffi::{c_char, c_void};
 use std::time::Duration;
 
 use turbidite::query::{CursorBatch, TrackMetrics};
-use turbidite::runtime::ExchangeStatistics;
+use turbidite::runtime::ExchangeMetrics;
 use turbidite::{
-    Column, ColumnView, DataType, EpochStatistics, Error, IfExists, MAX_LEVELS, Periods, Renegotiation, Schema,
+    Column, ColumnView, DataType, EpochMetrics, Error, IfExists, MAX_LEVELS, Periods, Renegotiation, Schema,
     WriteOptions,
 };
 
@@ -53,10 +53,10 @@ pub struct COptions {
     level_weight: *const c_char,
 }
 
-/// Mirror of `turbidite_figures`.
+/// Mirror of `turbidite_epoch_metrics`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct CStatistics {
+pub struct CEpochMetrics {
     struct_size: u32,
     ranks: u32,
     rows: u64,
@@ -424,33 +424,33 @@ pub(crate) unsafe fn copy_sized<T: Copy>(filled: &T, target: *mut T) {
     }
 }
 
-impl CStatistics {
-    /// Checks that statistics can be copied to the caller's struct.
+impl CEpochMetrics {
+    /// Checks that metrics can be copied to the caller's struct.
     ///
     /// # Safety
-    /// `target` is NULL or points to a `turbidite_figures`.
+    /// `target` is NULL or points to a `turbidite_epoch_metrics`.
     pub(crate) unsafe fn check(target: *const Self) -> Result<(), Error> {
         // SAFETY: guaranteed by the caller.
-        unsafe { check_size(target, "figures", "turbidite_figures") }
+        unsafe { check_size(target, "metrics", "turbidite_epoch_metrics") }
     }
 
-    /// Copies statistics to the caller's struct, up to its size.
+    /// Copies metrics to the caller's struct, up to its size.
     ///
     /// # Safety
-    /// As for [`CStatistics::check`], which must have succeeded.
-    pub(crate) unsafe fn hand_over(target: *mut Self, statistics: &EpochStatistics, traffic: ExchangeStatistics) {
+    /// As for [`CEpochMetrics::check`], which must have succeeded.
+    pub(crate) unsafe fn hand_over(target: *mut Self, metrics: &EpochMetrics, traffic: ExchangeMetrics) {
         let filled = Self {
             struct_size: size_of::<Self>() as u32,
-            ranks: statistics.ranks,
-            rows: statistics.rows,
-            strays: statistics.strays,
-            spills: statistics.spills,
-            nan_keys: statistics.nan_keys,
-            renegotiations: u64::from(statistics.renegotiations),
-            messages: statistics.messages,
-            bytes_written: statistics.bytes_written,
-            load_imbalance: statistics.load_imbalance(),
-            wall_s: statistics.wall_s,
+            ranks: metrics.ranks,
+            rows: metrics.rows,
+            strays: metrics.strays,
+            spills: metrics.spills,
+            nan_keys: metrics.nan_keys,
+            renegotiations: u64::from(metrics.renegotiations),
+            messages: metrics.messages,
+            bytes_written: metrics.bytes_written,
+            load_imbalance: metrics.load_imbalance(),
+            wall_s: metrics.wall_s,
             recipients: traffic.recipients,
             senders: traffic.senders,
             forwarded: traffic.forwarded,
@@ -542,7 +542,7 @@ mod tests {
         assert_eq!(size_of::<CColumn>(), 24);
         assert_eq!(size_of::<CView>(), 24);
         assert_eq!(size_of::<COptions>(), 72);
-        assert_eq!(size_of::<CStatistics>(), 112);
+        assert_eq!(size_of::<CEpochMetrics>(), 112);
         assert_eq!(size_of::<CRequest>(), 88);
         assert_eq!(size_of::<CGetRequest>(), 88);
         assert_eq!(size_of::<CTrackRequest>(), 120);

@@ -17,7 +17,7 @@ use crate::messages::Messages;
 use crate::opening::turbidite_open_abi2;
 use crate::reading::{CReader, turbidite_query, turbidite_reader_close, turbidite_reader_ignored_corruption};
 use crate::status::{OK, turbidite_last_error};
-use crate::structs::{self, CColumn, CGetRequest, COptions, CRequest, CStatistics, CTrackRequest, CView};
+use crate::structs::{self, CColumn, CEpochMetrics, CGetRequest, COptions, CRequest, CTrackRequest, CView};
 use crate::writing::{
     CDataset, turbidite_append, turbidite_append_rows, turbidite_begin_epoch, turbidite_close, turbidite_end_epoch,
     turbidite_progress, turbidite_renegotiate,
@@ -156,16 +156,16 @@ fn renegotiation_follows_the_options_number() {
     assert_eq!(resolved(u64::MAX), Renegotiation::OnRequest);
 }
 
-/// `turbidite_figures` as an earlier header could have declared it. Memory behind it must not be written.
+/// `turbidite_epoch_metrics` as an earlier header could have declared it. Memory behind it must not be written.
 #[repr(C)]
-struct ShortStatistics {
+struct ShortEpochMetrics {
     struct_size: u32,
     ranks: u32,
     rows: u64,
 }
 
 #[test]
-fn views_records_and_figures_of_exact_sizes() {
+fn views_records_and_metrics_of_exact_sizes() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
     let dataset = open_alone(&storage);
     // Energies are 12 bytes apart, and the last energy ends the buffer. Ids are 16 bytes apart.
@@ -175,8 +175,8 @@ fn views_records_and_figures_of_exact_sizes() {
     let packed: Vec<u8> =
         (200..300).flat_map(|id| [&record(id).0.to_le_bytes()[..], &record(id).1.to_le_bytes()].concat()).collect();
     let views = views(energies.as_ptr().cast(), 12, ids.as_ptr().cast(), 16);
-    let mut statistics = ShortStatistics { struct_size: size_of::<ShortStatistics>() as u32, ranks: 0, rows: 0 };
-    let short = (&raw mut statistics).cast::<CStatistics>();
+    let mut metrics = ShortEpochMetrics { struct_size: size_of::<ShortEpochMetrics>() as u32, ranks: 0, rows: 0 };
+    let short = (&raw mut metrics).cast::<CEpochMetrics>();
     // SAFETY: the handle is open. The views have the stated number of rows, or are rejected.
     unsafe {
         assert_eq!(turbidite_begin_epoch(dataset, 3), OK);
@@ -184,13 +184,13 @@ fn views_records_and_figures_of_exact_sizes() {
         assert_eq!(turbidite_append_rows(dataset, packed.as_ptr().cast(), 12, 100), OK, "{}", said());
         assert_eq!(turbidite_renegotiate(dataset), OK);
         assert_eq!(turbidite_progress(dataset), OK);
-        (*short.cast::<ShortStatistics>()).struct_size = 3;
+        (*short.cast::<ShortEpochMetrics>()).struct_size = 3;
         assert_eq!(turbidite_end_epoch(dataset, short), USAGE);
-        (*short.cast::<ShortStatistics>()).struct_size = size_of::<ShortStatistics>() as u32;
+        (*short.cast::<ShortEpochMetrics>()).struct_size = size_of::<ShortEpochMetrics>() as u32;
         assert_eq!(turbidite_end_epoch(dataset, short), OK, "{}", said());
         assert_eq!(turbidite_close(dataset), OK);
     }
-    assert_eq!((statistics.ranks, statistics.rows), (1, 300));
+    assert_eq!((metrics.ranks, metrics.rows), (1, 300));
     assert_eq!(answer(&storage, null()), (0..300).map(record).collect::<Vec<_>>());
     let names = [c"energy".as_ptr(), c"id".as_ptr()];
     let request = CRequest {

@@ -3,13 +3,13 @@
 use std::ffi::{c_char, c_void};
 use std::sync::Arc;
 
-use turbidite::{Column, ColumnView, EpochStart, EpochStatistics, Error, RankJob, Schema, UsageError};
+use turbidite::{Column, ColumnView, EpochMetrics, EpochStart, Error, RankJob, Schema, UsageError};
 
 use crate::launch;
 use crate::messages::Messages;
 use crate::process::{TransportInUse, failed_opens};
 use crate::status::{Call, OK, SKIPPED, argument};
-use crate::structs::{self, CStatistics, CView};
+use crate::structs::{self, CEpochMetrics, CView};
 use crate::text;
 
 /// A dataset that is open for writing: `turbidite_dataset` of turbidite.h.
@@ -308,27 +308,27 @@ pub unsafe extern "C" fn turbidite_progress(dataset: *mut CDataset) -> i32 {
     unsafe { on_dataset("turbidite_progress", dataset, |_| true, |dataset| dataset.job.progress().map(|()| OK)) }
 }
 
-/// Ends an epoch in this phase by `end`, and hands out its statistics.
+/// Ends an epoch in this phase by `end`, and hands out its metrics.
 ///
 /// # Safety
-/// `dataset` and `statistics` as in turbidite.h.
+/// `dataset` and `metrics` as in turbidite.h.
 unsafe fn end_epoch(
     call: &'static str,
     phase: Phase,
     dataset: *mut CDataset,
-    statistics: *mut CStatistics,
-    end: impl FnOnce(&mut RankJob) -> Result<EpochStatistics, Error>,
+    metrics: *mut CEpochMetrics,
+    end: impl FnOnce(&mut RankJob) -> Result<EpochMetrics, Error>,
 ) -> i32 {
     let end = |dataset: &mut CDataset| {
         // The struct is checked first, since a committed epoch must not return an error.
         // SAFETY: required by the header.
-        unsafe { CStatistics::check(statistics) }?;
+        unsafe { CEpochMetrics::check(metrics) }?;
         dataset.expect(phase)?;
         // Whether it is committed or fails.
         dataset.phase = Phase::Ended;
         let ended = end(&mut dataset.job)?;
         // SAFETY: as above.
-        unsafe { CStatistics::hand_over(statistics, &ended, dataset.job.exchange_statistics()) };
+        unsafe { CEpochMetrics::hand_over(metrics, &ended, dataset.job.exchange_metrics()) };
         Ok(OK)
     };
     // SAFETY: guaranteed by the caller.
@@ -338,11 +338,11 @@ unsafe fn end_epoch(
 /// Ends the epoch and commits it.
 ///
 /// # Safety
-/// `dataset` and `statistics` as in turbidite.h.
+/// `dataset` and `metrics` as in turbidite.h.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn turbidite_end_epoch(dataset: *mut CDataset, statistics: *mut CStatistics) -> i32 {
+pub unsafe extern "C" fn turbidite_end_epoch(dataset: *mut CDataset, metrics: *mut CEpochMetrics) -> i32 {
     // SAFETY: required by the header.
-    unsafe { end_epoch("turbidite_end_epoch", Phase::Begun, dataset, statistics, RankJob::end_epoch) }
+    unsafe { end_epoch("turbidite_end_epoch", Phase::Begun, dataset, metrics, RankJob::end_epoch) }
 }
 
 /// Starts ending the epoch.
@@ -364,11 +364,11 @@ pub unsafe extern "C" fn turbidite_end_epoch_start(dataset: *mut CDataset) -> i3
 /// Blocks until the epoch has ended and is committed.
 ///
 /// # Safety
-/// `dataset` and `statistics` as in turbidite.h.
+/// `dataset` and `metrics` as in turbidite.h.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn turbidite_end_epoch_wait(dataset: *mut CDataset, statistics: *mut CStatistics) -> i32 {
+pub unsafe extern "C" fn turbidite_end_epoch_wait(dataset: *mut CDataset, metrics: *mut CEpochMetrics) -> i32 {
     // SAFETY: required by the header.
-    unsafe { end_epoch("turbidite_end_epoch_wait", Phase::Ending, dataset, statistics, RankJob::wait_end_epoch) }
+    unsafe { end_epoch("turbidite_end_epoch_wait", Phase::Ending, dataset, metrics, RankJob::wait_end_epoch) }
 }
 
 /// Removes all epochs after `epoch`.

@@ -302,13 +302,13 @@ fn index(contestant: &Contestant<'_>, input: &[Vec<u8>], parts: bool) -> Result<
         let (begun, before) = (Instant::now(), processor_s());
         job.begin_epoch(number)?;
         append_epoch(contestant, &job, &schema, records)?;
-        let statistics = job.end_epoch()?;
+        let metrics = job.end_epoch()?;
         epochs.push((begun.elapsed().as_secs_f64(), processor_s() - before));
-        strays += statistics.strays;
-        spills += statistics.spills;
-        tables += statistics.renegotiations;
-        imbalance = imbalance.max(statistics.load_imbalance());
-        let spent = [statistics.route_s, statistics.sort_s, statistics.encode_s, statistics.write_s, statistics.sync_s];
+        strays += metrics.strays;
+        spills += metrics.spills;
+        tables += metrics.renegotiations;
+        imbalance = imbalance.max(metrics.load_imbalance());
+        let spent = [metrics.route_s, metrics.sort_s, metrics.encode_s, metrics.write_s, metrics.sync_s];
         stages.iter_mut().zip(spent).for_each(|(sum, spent)| *sum += spent);
     }
     job.close()?;
@@ -493,8 +493,8 @@ fn main() -> Result<(), Failure> {
     for round in 0..setup.rounds {
         for (text, contestant) in setup.contestants.iter().zip(&contestants) {
             std::fs::create_dir_all(&setup.scratch)?;
-            let statistics = measure(contestant, &input)?;
-            println!(r#"{{"contestant": "{text}", "round": {round}, {statistics}}}"#);
+            let metrics = measure(contestant, &input)?;
+            println!(r#"{{"contestant": "{text}", "round": {round}, {metrics}}}"#);
             std::fs::remove_dir_all(&setup.scratch)?;
         }
     }

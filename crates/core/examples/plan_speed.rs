@@ -57,7 +57,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         run.columns[0].range = Some((Value::Float(low), Value::Float(low + 8.0)));
         manifest.row_groups.to_mut().push(run);
     }
-    manifest.statistics.rows_per_receiver = vec![1_000_000; parts as usize];
+    manifest.metrics.rows_per_receiver = vec![1_000_000; parts as usize];
     let bytes = manifest.encode(dataset.schema())?;
     let file = path.join(format!("_turbidite/manifest/1.{}.arrow", manifest.commit));
     std::fs::write(file, &bytes)?;

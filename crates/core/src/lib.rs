@@ -78,7 +78,7 @@ pub mod writer;
 
 pub use compact::{CompactOptions, CompactedEpoch, Compaction};
 pub use error::{Error, ErrorClass, Refusal, Result, UsageError};
-pub use format::{EpochStatistics, PartOptions, RunKind};
+pub use format::{EpochMetrics, PartOptions, RunKind};
 pub use index::{BitmapDefinition, IndexDefinition, Overview, SecondaryIndex, SpaceDefinition};
 pub use index_build::{
     IndexBuild, IndexOptions, IndexSummary, IndexedEpoch, IndexedRows, drop_index, drop_index_with, indexes,
@@ -87,7 +87,7 @@ pub use index_build::{
 pub use query::{Dataset, Query};
 pub use runtime::local::LocalJob;
 pub use runtime::rank::RankJob;
-pub use runtime::{EpochStart, ExchangeStatistics, LevelForecast, WriteOptions};
+pub use runtime::{EpochStart, ExchangeMetrics, LevelForecast, WriteOptions};
 pub use schema::{
     ClusterKey, Clustering, Column, ColumnView, DataType, EPOCH_COLUMN, Levels, MAX_FIXED_BYTES, MAX_LEVELS,
     OutOfRange, Periods, Schema, SchemaError, Value,

@@ -15,9 +15,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use turbidite::{
-    Channel, Clustering, Column, DataType, EpochStatistics, Prior, Renegotiation, Routing, Schema, random,
-};
+use turbidite::{Channel, Clustering, Column, DataType, EpochMetrics, Prior, Renegotiation, Routing, Schema, random};
 use turbidite_forecast::machine::{Machine, MachineJob, MachineOptions, MachineReport, Program};
 
 struct Study {
@@ -167,7 +165,7 @@ fn run(study: &Study, ranks: u32) -> Result<(), Box<dyn std::error::Error>> {
 
 fn print(study: &Study, epoch: u64, report: &MachineReport, took_s: f64) {
     let ranks = report.ranks.len();
-    let loads = EpochStatistics { rows_per_receiver: report.loads(), ..Default::default() };
+    let loads = EpochMetrics { rows_per_receiver: report.loads(), ..Default::default() };
     let (receivers, imbalance) = (report.receivers.len(), loads.load_imbalance());
     let originated = report.sum(|rank| rank.originated);
     assert_eq!(originated, report.sum(|rank| rank.delivered), "records are lost");

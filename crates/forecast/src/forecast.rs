@@ -1,7 +1,7 @@
 //! Simulates a job's first epoch and a later one, and forecasts the planned run from them.
 
 use serde::Serialize;
-use turbidite::{Clustering, EpochStatistics, Schema};
+use turbidite::{Clustering, EpochMetrics, Schema};
 
 use crate::error::Result;
 use crate::indexes::{IndexForecast, PlannedIndexes};
@@ -212,7 +212,7 @@ impl Forecast {
             record_bytes: row_bytes,
             records_per_rank: plan.records,
             simulated_per_rank: simulated,
-            load_imbalance: EpochStatistics { rows_per_receiver: loads.clone(), ..Default::default() }.load_imbalance(),
+            load_imbalance: EpochMetrics { rows_per_receiver: loads.clone(), ..Default::default() }.load_imbalance(),
             largest_load: loads.iter().copied().max().unwrap_or(0) as f64 / mean.max(1.0),
             strays: share(report.sum(|rank| rank.strays)),
             spills: share(report.sum(|rank| rank.spills)),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use turbidite::runtime::ENTRY_OUTBOX_BYTES;
 use turbidite::{
-    Clustering, Column, DataType, EpochStatistics, IndexDefinition, Schema, SecondaryIndex, WriteOptions, random,
+    Clustering, Column, DataType, EpochMetrics, IndexDefinition, Schema, SecondaryIndex, WriteOptions, random,
 };
 
 use crate::error::{Result, refused};
@@ -217,8 +217,7 @@ impl Entries<'_> {
             runs: runs_of(&report, &options, row_bytes, entries, scale),
             messages: control + (batches as f64 * scale) as u64,
             tables: report.tables(),
-            load_imbalance: EpochStatistics { rows_per_receiver: report.loads(), ..Default::default() }
-                .load_imbalance(),
+            load_imbalance: EpochMetrics { rows_per_receiver: report.loads(), ..Default::default() }.load_imbalance(),
             memory_bytes: stages.entry_memory_bytes() as u64 + FEED_BYTES + report.most_bytes.sum() as u64,
             processor_s: report.busy_s * scale,
             tail_s: report.over_s - report.appended_s,

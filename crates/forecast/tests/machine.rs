@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use turbidite::{Column, DataType, EpochStatistics, Prior, Renegotiation, Routing, RunKind, Schema};
+use turbidite::{Column, DataType, EpochMetrics, Prior, Renegotiation, Routing, RunKind, Schema};
 use turbidite_forecast::machine::{Machine, MachineJob, MachineOptions, MachineReport, Program};
 
 #[allow(dead_code, reason = "tests of the core share it")]
@@ -97,7 +97,7 @@ fn count_epochs(options: MachineOptions, records: &[u64]) -> Vec<MachineReport> 
 }
 
 fn imbalance(report: &MachineReport) -> f64 {
-    EpochStatistics { rows_per_receiver: report.loads(), ..Default::default() }.load_imbalance()
+    EpochMetrics { rows_per_receiver: report.loads(), ..Default::default() }.load_imbalance()
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn nobody_sleeps_on_when_the_table_has_come() {
 
 /// Slower storage or a slower network lengthens the epoch. The stored records are the same.
 #[test]
-fn the_model_follows_its_figures() {
+fn the_model_follows_its_definitions() {
     let fast = count(options(32, 8, 1), 2000);
     let mut slow = options(32, 8, 1);
     slow.machine.storage.bytes_per_s = 1e6;

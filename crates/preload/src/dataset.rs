@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use turbidite::runtime;
 use turbidite::storage::FileSystem;
-use turbidite::{EpochStart, EpochStatistics, IfExists, OutOfRange, RankJob, WriteOptions};
+use turbidite::{EpochMetrics, EpochStart, IfExists, OutOfRange, RankJob, WriteOptions};
 use turbidite_source::Named;
 
 use crate::advice;
@@ -34,7 +34,7 @@ const MOST_KNOWN: usize = 1 << 20;
 pub(crate) struct Tally {
     /// Number of matching files that the program has closed.
     pub(crate) files: u64,
-    /// Statistics of each indexed epoch, over all ranks. Indexing an epoch again replaces its entry.
+    /// Metrics of each indexed epoch, over all ranks. Indexing an epoch again replaces its entry.
     pub(crate) indexed: BTreeMap<u64, Indexed>,
     /// Epochs that were skipped because the dataset already has them.
     pub(crate) skipped: BTreeSet<u64>,
@@ -43,7 +43,7 @@ pub(crate) struct Tally {
     pub(crate) unspooled: HashSet<PathBuf>,
 }
 
-/// Statistics of an indexed epoch.
+/// Metrics of an indexed epoch.
 #[derive(Debug, Clone)]
 pub(crate) struct Indexed {
     pub(crate) records: u64,
@@ -307,7 +307,7 @@ impl Dataset {
         if let Err(what) = appended {
             job.refuse(what).map_err(|error| error.to_string())?;
         }
-        let EpochStatistics { rows: records, out_of_range, .. } =
+        let EpochMetrics { rows: records, out_of_range, .. } =
             job.end_epoch().map_err(|error| advice::in_words(&error))?;
         Ok(Some(Indexed { records, out_of_range }))
     }

@@ -263,7 +263,7 @@ impl Dataset {
     /// The statistics of an epoch, as JSON.
     fn statistics(&self, py: Python<'_>, epoch: u64) -> PyResult<String> {
         let manifest = self.run(py, None, move |dataset| dataset.manifest(epoch))?;
-        let statistics = &manifest.statistics;
+        let statistics = &manifest.metrics;
         let found = json!({
             "epoch": epoch,
             "rows": manifest.rows(),

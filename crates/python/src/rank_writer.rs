@@ -203,10 +203,10 @@ impl RankWriter {
         self.call(py, |job| job.refuse(cause))
     }
 
-    /// Ends and commits the epoch. Returns its statistics as JSON.
+    /// Ends and commits the epoch. Returns its metrics as JSON.
     fn end_epoch(&self, py: Python<'_>) -> PyResult<String> {
-        let statistics = self.call(py, RankJob::end_epoch)?;
-        Ok(serde_json::json!(statistics).to_string())
+        let metrics = self.call(py, RankJob::end_epoch)?;
+        Ok(serde_json::json!(metrics).to_string())
     }
 
     /// Returns whether there are failed epochs that have not been settled. The same on all ranks.

@@ -109,11 +109,11 @@ impl Writer {
         self.job(py)?.1.finish(py)
     }
 
-    /// Ends and commits the epoch. Returns its statistics as JSON.
+    /// Ends and commits the epoch. Returns its metrics as JSON.
     fn end_epoch(&self, py: Python<'_>) -> PyResult<String> {
         let (job, _) = self.job(py)?;
-        let statistics = py.detach(|| job.end_epoch()).map_err(|error| exception(py, &error))?;
-        Ok(serde_json::json!(statistics).to_string())
+        let metrics = py.detach(|| job.end_epoch()).map_err(|error| exception(py, &error))?;
+        Ok(serde_json::json!(metrics).to_string())
     }
 
     /// Aborts the epoch: nothing of it will be visible. Appends of other threads are refused from then on.

@@ -128,8 +128,8 @@ fn restate(script: &mut Script<'_>, manifest: &mut EpochManifest) {
         13 => run.columns[column].range = Some((Value::Float(float), Value::Float(value as f64))),
         14 => run.columns[column].range = Some((Value::Int(value.into()), Value::Int(value.into()))),
         15 => run.table_version = value as u32,
-        16 => manifest.statistics.rows = value,
-        17 => manifest.statistics.rows_per_receiver = vec![value, 1, u64::MAX],
+        16 => manifest.metrics.rows = value,
+        17 => manifest.metrics.rows_per_receiver = vec![value, 1, u64::MAX],
         18 => drop(manifest.row_groups.to_mut().remove(which % runs)),
         19 => {
             let again = run.clone();
@@ -137,13 +137,13 @@ fn restate(script: &mut Script<'_>, manifest: &mut EpochManifest) {
         }
         20 => manifest.row_groups.to_mut().reverse(),
         21 => manifest.row_groups.to_mut().iter_mut().for_each(|run| run.rows = value),
-        22 => (manifest.statistics.strays, manifest.statistics.nan_keys) = (value, value),
+        22 => (manifest.metrics.strays, manifest.metrics.nan_keys) = (value, value),
         23 => run.pages = Default::default(),
         24 => run.pages.page_rows = value as u32,
         25 => (run.pages.index_offset, run.pages.index_bytes) = (value, value as u32),
         26 => run.pages.first_keys = Some(vec![value; column]),
         27 => (run.pages.page_rows, run.pages.first_keys) = (0, None),
-        _ => manifest.statistics.receivers = value as u32,
+        _ => manifest.metrics.receivers = value as u32,
     }
 }
 

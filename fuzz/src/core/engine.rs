@@ -208,7 +208,7 @@ impl Job {
             assert!(self.post.control_sent <= MOST_CONTROL * 16, "{} control messages at once", self.post.control_sent);
             assert!(self.engine.resident_bytes() < MOST_RESIDENT_BYTES, "{} bytes", self.engine.resident_bytes());
             assert_eq!(
-                self.engine.statistics().delivered,
+                self.engine.metrics().delivered,
                 self.delivered,
                 "every record that was counted was handed over"
             );

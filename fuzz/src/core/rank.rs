@@ -60,9 +60,9 @@ fn report(script: &mut Script<'_>) -> Vec<u8> {
     }
     let value = script.long();
     match script.byte() % 6 {
-        0 => manifest.statistics.rows = value,
-        1 => (manifest.statistics.strays, manifest.statistics.messages) = (value, value),
-        2 => manifest.statistics.rows_per_receiver = vec![value; 3],
+        0 => manifest.metrics.rows = value,
+        1 => (manifest.metrics.strays, manifest.metrics.messages) = (value, value),
+        2 => manifest.metrics.rows_per_receiver = vec![value; 3],
         3 => manifest.parts.clear(),
         4 => manifest.row_groups.to_mut().iter_mut().for_each(|run| run.rows = value),
         _ => {}

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use turbidite::format::{
-    EpochManifest, EpochStatistics, Memtable, PartEntry, PartId, PartIdentity, PartOptions, PartWriter, RowGroupEntry,
+    EpochManifest, EpochMetrics, Memtable, PartEntry, PartId, PartIdentity, PartOptions, PartWriter, RowGroupEntry,
     RunContext, RunKind,
 };
 use turbidite::storage::{FileKind, MemoryStorage, Storage};
@@ -143,16 +143,16 @@ fn write_part(
     (writer.finish().expect("memory"), runs)
 }
 
-fn statistics(runs: &[RowGroupEntry], parts: u32) -> EpochStatistics {
+fn statistics(runs: &[RowGroupEntry], parts: u32) -> EpochMetrics {
     let count = |kind| runs.iter().filter(|run| run.kind == kind).map(|run| run.rows).sum();
-    EpochStatistics {
+    EpochMetrics {
         ranks: parts,
         receivers: parts,
         rows: runs.iter().map(|run| run.rows).sum(),
         strays: count(RunKind::Stray),
         spills: count(RunKind::Unordered),
         nan_keys: count(RunKind::NanKey),
-        ..EpochStatistics::default()
+        ..EpochMetrics::default()
     }
 }
 
@@ -199,7 +199,7 @@ impl Sample {
                 .collect();
             let (parts, runs): (Vec<_>, Vec<_>) = written.into_iter().unzip();
             let runs: Vec<RowGroupEntry> = runs.into_iter().flatten().collect();
-            let statistics = statistics(&runs, parts.len() as u32);
+            let metrics = statistics(&runs, parts.len() as u32);
             let manifest = EpochManifest {
                 indexed_commit: None,
                 partitions: None,
@@ -208,7 +208,7 @@ impl Sample {
                 parts,
                 row_groups: runs.into(),
                 keys: Default::default(),
-                statistics,
+                metrics,
             };
             let bytes = manifest.encode(&schema()).expect("the columns fit");
             put(&*storage, &layout.manifest(*epoch, manifest.commit), &bytes);

@@ -7,12 +7,12 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use turbidite::compact::{CompactOptions, CompactedEpoch, Compaction};
-use turbidite::format::EpochStatistics;
+use turbidite::format::EpochMetrics;
 use turbidite::query::Dataset;
 use turbidite::store::EpochSet;
 
 use super::answers::{say, say_json};
-use super::epoch_statistics::write_amplification;
+use super::epoch_metrics::write_amplification;
 use super::epochs::{Existing, selection};
 use super::index::{self, Added, IndexRun};
 use crate::failure::{Failure, complain};
@@ -62,8 +62,8 @@ struct EpochReport {
     epoch: u64,
     skipped: bool,
     #[serde(flatten)]
-    #[serde(rename = "figures")]
-    statistics: Option<EpochStatistics>,
+    #[serde(rename = "metrics")]
+    metrics: Option<EpochMetrics>,
     source_bytes: u64,
     bytes_read: u64,
     write_amplification: f64,
@@ -124,7 +124,7 @@ impl Compact {
         progress.finish_and_clear();
         let indexes = self.add_indexes(&epochs, !as_json)?;
         let sum = |of: fn(&EpochReport) -> u64| done.iter().map(of).sum::<u64>();
-        let rows = sum(|epoch| epoch.statistics.as_ref().map_or(0, |statistics| statistics.rows));
+        let rows = sum(|epoch| epoch.metrics.as_ref().map_or(0, |metrics| metrics.rows));
         let (source_bytes, bytes_read) = (sum(|epoch| epoch.source_bytes), sum(|epoch| epoch.bytes_read));
         let wall_s = begun.elapsed().as_secs_f64();
         let report = Report {
@@ -137,7 +137,7 @@ impl Compact {
             source_bytes,
             bytes_read,
             read_factor: text::share(bytes_read, source_bytes),
-            bytes_written: sum(|epoch| epoch.statistics.as_ref().map_or(0, |statistics| statistics.bytes_written)),
+            bytes_written: sum(|epoch| epoch.metrics.as_ref().map_or(0, |metrics| metrics.bytes_written)),
             wall_s,
             mb_per_s: (rows * row_bytes as u64) as f64 / 1e6 / wall_s.max(1e-9),
             memory_bound_bytes,
@@ -175,10 +175,9 @@ impl EpochReport {
         let skipped = compacted.is_none();
         let (source_bytes, bytes_read) =
             compacted.as_ref().map_or((0, 0), |compacted| (compacted.source_bytes, compacted.bytes_read));
-        let statistics = compacted.map(|compacted| compacted.statistics);
-        let write_amplification =
-            statistics.as_ref().map_or(0.0, |statistics| write_amplification(statistics, row_bytes));
-        Self { epoch, skipped, statistics, source_bytes, bytes_read, write_amplification }
+        let metrics = compacted.map(|compacted| compacted.metrics);
+        let write_amplification = metrics.as_ref().map_or(0.0, |metrics| write_amplification(metrics, row_bytes));
+        Self { epoch, skipped, metrics, source_bytes, bytes_read, write_amplification }
     }
 }
 

@@ -145,8 +145,8 @@ impl<'a> Follow<'a> {
             written => written?,
         };
         let row_bytes = *row_bytes;
-        for statistics in written {
-            let report = EpochReport::of(epoch, statistics, row_bytes);
+        for metrics in written {
+            let report = EpochReport::of(epoch, metrics, row_bytes);
             self.commit(source, report)?;
         }
         Ok(())
@@ -161,7 +161,7 @@ impl<'a> Follow<'a> {
         }
         let files = u32::try_from(source.files(epoch).len()).unwrap_or(u32::MAX);
         self.options.done.insert(epoch, files);
-        let rows = report.statistics.as_ref().map(|statistics| statistics.rows);
+        let rows = report.metrics.as_ref().map(|metrics| metrics.rows);
         self.done.push(report);
         if self.as_json {
             complain(&json!({"committed": {"epoch": epoch, "rows": rows}}).to_string());

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use turbidite::expr::DerivationSet;
-use turbidite::format::EpochStatistics;
+use turbidite::format::EpochMetrics;
 use turbidite::store::EpochSet;
 use turbidite::writer::THREADS_PER_CORE;
 use turbidite::{
@@ -271,7 +271,7 @@ impl Ingest {
         let workers = WorkerPool { ranks, threads: self.threads() };
         let series = Series { recipe: &recipe, epochs: &epochs, workers, progress: &progress };
         let written = job.write(&series)?;
-        let report = |(&epoch, statistics)| EpochReport::of(epoch, statistics, row_bytes);
+        let report = |(&epoch, metrics)| EpochReport::of(epoch, metrics, row_bytes);
         let done: Vec<EpochReport> = epochs.iter().zip(written).map(report).collect();
         job.close()?;
         progress.finish_and_clear();
@@ -520,16 +520,15 @@ impl Ingest {
         wall: Duration,
         notes: Vec<String>,
     ) -> Report {
-        let sum =
-            |of: fn(&EpochStatistics) -> u64| epochs.iter().filter_map(|epoch| epoch.statistics.as_ref()).map(of).sum();
-        let rows: u64 = sum(|statistics| statistics.rows);
-        let bytes_written = sum(|statistics| statistics.bytes_written);
+        let sum = |of: fn(&EpochMetrics) -> u64| epochs.iter().filter_map(|epoch| epoch.metrics.as_ref()).map(of).sum();
+        let rows: u64 = sum(|metrics| metrics.rows);
+        let bytes_written = sum(|metrics| metrics.bytes_written);
         let stored_bytes = rows * row_bytes as u64;
         let mut out_of_range = Vec::new();
-        for statistics in epochs.iter().filter_map(|epoch| epoch.statistics.as_ref()) {
-            OutOfRange::add(&mut out_of_range, &statistics.out_of_range);
+        for metrics in epochs.iter().filter_map(|epoch| epoch.metrics.as_ref()) {
+            OutOfRange::add(&mut out_of_range, &metrics.out_of_range);
         }
-        let receivers = epochs.iter().filter_map(|epoch| epoch.statistics.as_ref()).map(|one| one.receivers).max();
+        let receivers = epochs.iter().filter_map(|epoch| epoch.metrics.as_ref()).map(|one| one.receivers).max();
         let wall_s = wall.as_secs_f64();
         Report {
             source: self.source.clone(),

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 use turbidite::OutOfRange;
-use turbidite::format::EpochStatistics;
+use turbidite::format::EpochMetrics;
 
-use super::epoch_statistics::write_amplification;
+use super::epoch_metrics::write_amplification;
 use super::index::IndexReport;
 use crate::text;
 use turbidite_source::LeftOut;
@@ -21,21 +21,21 @@ pub(super) struct EpochReport {
     pub(super) epoch: u64,
     pub(super) skipped: bool,
     #[serde(flatten)]
-    #[serde(rename = "figures")]
-    pub(super) statistics: Option<EpochStatistics>,
+    #[serde(rename = "metrics")]
+    pub(super) metrics: Option<EpochMetrics>,
     pub(super) load_imbalance: f64,
     pub(super) write_amplification: f64,
 }
 
 impl EpochReport {
-    /// Returns the result of an epoch of rows of `row_bytes`, of which there are no statistics if it was skipped.
-    pub(super) fn of(epoch: u64, statistics: Option<EpochStatistics>, row_bytes: usize) -> Self {
+    /// Returns the result of an epoch of rows of `row_bytes`, of which there are no metrics if it was skipped.
+    pub(super) fn of(epoch: u64, metrics: Option<EpochMetrics>, row_bytes: usize) -> Self {
         Self {
             epoch,
-            skipped: statistics.is_none(),
-            load_imbalance: statistics.as_ref().map_or(0.0, EpochStatistics::load_imbalance),
-            write_amplification: statistics.as_ref().map_or(0.0, |one| write_amplification(one, row_bytes)),
-            statistics,
+            skipped: metrics.is_none(),
+            load_imbalance: metrics.as_ref().map_or(0.0, EpochMetrics::load_imbalance),
+            write_amplification: metrics.as_ref().map_or(0.0, |one| write_amplification(one, row_bytes)),
+            metrics,
         }
     }
 }
@@ -85,9 +85,9 @@ impl Report {
             let most = written.iter().map(|epoch| epoch.load_imbalance).fold(0.0, f64::max);
             let mean = written.iter().map(|epoch| epoch.load_imbalance).sum::<f64>() / written.len() as f64;
             let strays: u64 =
-                written.iter().filter_map(|epoch| epoch.statistics.as_ref()).map(|statistics| statistics.strays).sum();
+                written.iter().filter_map(|epoch| epoch.metrics.as_ref()).map(|metrics| metrics.strays).sum();
             let spills: u64 =
-                written.iter().filter_map(|epoch| epoch.statistics.as_ref()).map(|statistics| statistics.spills).sum();
+                written.iter().filter_map(|epoch| epoch.metrics.as_ref()).map(|metrics| metrics.spills).sum();
             lines.push(format!(
                 "{} to {}: load imbalance {} on average, {} at most; strays {}, spills {}",
                 text::counted(u64::from(self.ranks), "rank", "ranks"),

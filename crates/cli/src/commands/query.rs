@@ -75,7 +75,7 @@ pub(crate) struct QueryCommand {
     #[arg(long, value_enum, hide_possible_values = true, conflicts_with_all = ["output", "count", "explain"])]
     format: Option<TextFormat>,
     /// Print the cost of the query on standard error [default: on a terminal]
-    #[arg(long = "figures")]
+    #[arg(long = "metrics")]
     metrics: bool,
     /// Run a list of range queries: lines 'epoch,begin,end'
     #[arg(long, value_name = "FILE", conflicts_with_all = ["epoch", "filter", "sides", "columns", "order", "limit", "quality", "rows", "count", "explain", "output", "format"])]
@@ -108,7 +108,7 @@ struct Answer {
     /// Size of the rows of the requested epochs, for comparison with the bytes read.
     bytes_of_epochs: u64,
     wall_s: f64,
-    #[serde(rename = "figures")]
+    #[serde(rename = "metrics")]
     metrics: QueryMetrics,
 }
 

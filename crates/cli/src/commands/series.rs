@@ -8,7 +8,7 @@
 use std::thread::{Scope, ScopedJoinHandle};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use turbidite::format::EpochStatistics;
+use turbidite::format::EpochMetrics;
 use turbidite::{EpochStart, LocalJob, RankJob};
 use turbidite_source::Source;
 
@@ -27,11 +27,11 @@ pub(super) struct Series<'a> {
     pub(super) progress: &'a ProgressBar,
 }
 
-/// The statistics of each epoch, and `None` for one that was skipped.
-pub(super) type Written = Vec<Option<EpochStatistics>>;
+/// The metrics of each epoch, and `None` for one that was skipped.
+pub(super) type Written = Vec<Option<EpochMetrics>>;
 
 /// An epoch that another thread ends.
-type Ending<'scope> = ScopedJoinHandle<'scope, Result<EpochStatistics, Failure>>;
+type Ending<'scope> = ScopedJoinHandle<'scope, Result<EpochMetrics, Failure>>;
 
 impl Series<'_> {
     /// Writes all epochs by the ranks of this process. If this fails, none of the failed epoch's files stay, since the
@@ -68,7 +68,7 @@ impl Series<'_> {
     }
 
     /// Returns the result of an epoch that is skipped.
-    fn skip(&self, epoch: u64) -> Option<EpochStatistics> {
+    fn skip(&self, epoch: u64) -> Option<EpochMetrics> {
         let source = self.recipe.source;
         self.progress.inc(source.records(epoch) * source.record_bytes() as u64);
         None
@@ -128,12 +128,12 @@ impl Series<'_> {
     }
 }
 
-fn join(ending: Ending<'_>) -> Result<EpochStatistics, Failure> {
+fn join(ending: Ending<'_>) -> Result<EpochMetrics, Failure> {
     ending.join().unwrap_or_else(|_| Err(Failure::Internal("a thread that ends an epoch panicked".into())))
 }
 
 /// Ends an epoch. If this fails, its files are removed.
-fn end(job: &LocalJob, epoch: u64) -> Result<EpochStatistics, Failure> {
+fn end(job: &LocalJob, epoch: u64) -> Result<EpochMetrics, Failure> {
     job.end_epoch().map_err(|error| {
         remove_failed(epoch, || job.discard_failed());
         error.into()

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
-use turbidite::format::EpochStatistics;
+use turbidite::format::EpochMetrics;
 use turbidite::query::{Dataset, KeyProfile, ProfilePoint};
 use turbidite::store::EpochSet;
 use turbidite::{Clustering, IndexSummary, indexes};
 
 use super::answers::{aligned, json_number, say, say_json};
-use super::epoch_statistics::{largest_load, write_amplification};
+use super::epoch_metrics::{largest_load, write_amplification};
 use super::epochs::selection;
 use super::inspect::periods_in_words;
 use crate::failure::Failure;
@@ -26,7 +26,7 @@ pub(crate) struct Stats {
     epoch: Option<EpochSet>,
 }
 
-/// The statistics of one epoch.
+/// The metrics of one epoch.
 #[derive(Debug, Serialize)]
 struct EpochStats {
     epoch: u64,
@@ -44,8 +44,8 @@ struct EpochStats {
     hot_ids: Vec<HotId>,
     /// What the indexes have of the epoch.
     indexes: Vec<EpochIndex>,
-    #[serde(rename = "figures")]
-    statistics: EpochStatistics,
+    #[serde(rename = "metrics")]
+    metrics: EpochMetrics,
 }
 
 /// The entries of an epoch in an index.
@@ -77,11 +77,11 @@ struct HotId {
 
 impl HotId {
     /// Returns the ids of an epoch that have at least half of a receiver's mean share of the rows.
-    fn all(dataset: &Dataset, epoch: u64, rows: u64, statistics: &EpochStatistics) -> Result<Vec<Self>, Failure> {
-        if dataset.schema().clustering() != Clustering::Hash || statistics.receivers < 2 {
+    fn all(dataset: &Dataset, epoch: u64, rows: u64, metrics: &EpochMetrics) -> Result<Vec<Self>, Failure> {
+        if dataset.schema().clustering() != Clustering::Hash || metrics.receivers < 2 {
             return Ok(Vec::new());
         }
-        let found = dataset.frequent_keys(epoch, rows / u64::from(statistics.receivers) / 2)?;
+        let found = dataset.frequent_keys(epoch, rows / u64::from(metrics.receivers) / 2)?;
         Ok(found.into_iter().map(|hot| Self { id: json_number(hot.key), rows_least: hot.rows_least }).collect())
     }
 }
@@ -154,7 +154,7 @@ impl Stats {
 impl EpochStats {
     fn of(dataset: &Dataset, epoch: u64, indexes: &[IndexSummary]) -> Result<Self, Failure> {
         let manifest = dataset.manifest(epoch)?;
-        let statistics = manifest.statistics.clone();
+        let metrics = manifest.metrics.clone();
         let mut runs: Vec<_> = manifest.row_groups.iter().map(|run| (run.part.rank, run.run)).collect();
         runs.sort_unstable();
         runs.dedup();
@@ -167,13 +167,13 @@ impl EpochStats {
             parts: manifest.parts.len(),
             runs: runs.len(),
             row_groups: manifest.row_groups.len(),
-            load_imbalance: statistics.load_imbalance(),
-            largest_load: largest_load(&statistics),
-            write_amplification: write_amplification(&statistics, dataset.schema().row_bytes()),
+            load_imbalance: metrics.load_imbalance(),
+            largest_load: largest_load(&metrics),
+            write_amplification: write_amplification(&metrics, dataset.schema().row_bytes()),
             profile: dataset.key_profile(epoch)?,
-            hot_ids: HotId::all(dataset, epoch, manifest.rows(), &statistics)?,
+            hot_ids: HotId::all(dataset, epoch, manifest.rows(), &metrics)?,
             indexes: EpochIndex::all(indexes, epoch),
-            statistics,
+            metrics,
         })
     }
 }
@@ -213,22 +213,22 @@ fn overview(epochs: &[EpochStats]) -> String {
     ];
     let mut rows = vec![cells(&names)];
     for epoch in epochs {
-        let statistics = &epoch.statistics;
+        let metrics = &epoch.metrics;
         rows.push(vec![
             epoch.epoch.to_string(),
             text::count(epoch.rows),
             text::count(epoch.parts as u64),
             text::count(epoch.runs as u64),
             text::count(epoch.row_groups as u64),
-            text::count(statistics.strays),
-            text::count(statistics.spills),
-            text::count(statistics.nan_keys),
+            text::count(metrics.strays),
+            text::count(metrics.spills),
+            text::count(metrics.nan_keys),
             text::percent(epoch.load_imbalance),
             format!("{:.2}", epoch.profile.read_amplification_p50),
             format!("{:.2}", epoch.profile.read_amplification_p99),
-            statistics.renegotiations.to_string(),
+            metrics.renegotiations.to_string(),
             format!("{:.4}", epoch.write_amplification),
-            format!("{:.3} s", statistics.wall_s),
+            format!("{:.3} s", metrics.wall_s),
         ]);
     }
     aligned(&rows)
@@ -291,14 +291,13 @@ fn keys(epochs: &[EpochStats]) -> String {
 
 fn receivers(epochs: &[EpochStats]) -> String {
     let mut rows = vec![cells(&["epoch", "receivers", "expected rows", "part size"])];
-    for EpochStats { epoch, statistics, .. } in epochs {
-        let expected = match statistics.expected_rows {
+    for EpochStats { epoch, metrics, .. } in epochs {
+        let expected = match metrics.expected_rows {
             0 => "not known".to_owned(),
             expected => text::count(expected),
         };
-        let of_ranks =
-            format!("{} of {}", text::count(statistics.receivers.into()), text::count(statistics.ranks.into()));
-        let chosen = match statistics.part_bytes {
+        let of_ranks = format!("{} of {}", text::count(metrics.receivers.into()), text::count(metrics.ranks.into()));
+        let chosen = match metrics.part_bytes {
             0 => [of_ranks, "-".to_owned(), "receivers are fixed".to_owned()],
             part_bytes => [of_ranks, expected, text::bytes(part_bytes)],
         };
@@ -321,10 +320,9 @@ fn hot_ids(epochs: &[EpochStats]) -> String {
 fn stages(epochs: &[EpochStats]) -> String {
     let mut rows = vec![cells(&["epoch", "route", "sort", "encode", "write", "sync"])];
     for epoch in epochs {
-        let statistics = &epoch.statistics;
+        let metrics = &epoch.metrics;
         let mut row = vec![epoch.epoch.to_string()];
-        let seconds =
-            [statistics.route_s, statistics.sort_s, statistics.encode_s, statistics.write_s, statistics.sync_s];
+        let seconds = [metrics.route_s, metrics.sort_s, metrics.encode_s, metrics.write_s, metrics.sync_s];
         row.extend(seconds.map(|seconds| format!("{seconds:.3}")));
         rows.push(row);
     }

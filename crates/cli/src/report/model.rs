@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use turbidite::format::{EpochStatistics, FORMAT_VERSION};
+use turbidite::format::{EpochMetrics, FORMAT_VERSION};
 use turbidite::query::{BinScale, Bins, Dataset, HistogramRequest, ProfilePoint, Query, Source, Unbinned};
 use turbidite::{Clustering, Column, IndexSummary, Value, indexes_of_epochs};
 
 use super::axis::Axis;
 use super::boxes::Boxes;
 use super::largest::Largest;
-use crate::commands::epoch_statistics::write_amplification;
+use crate::commands::epoch_metrics::write_amplification;
 use crate::commands::inspect::periods_in_words;
 use crate::failure::Failure;
 
@@ -86,7 +86,7 @@ pub(super) struct Epoch {
     /// The profile at every percentile if the epoch is drawn individually, otherwise empty.
     pub(super) points: Vec<ProfilePoint>,
     /// The manifest's statistics without the rows of each receiver.
-    pub(super) statistics: EpochStatistics,
+    pub(super) statistics: EpochMetrics,
 }
 
 /// The receivers' loads, relative to their mean.
@@ -153,13 +153,13 @@ impl Epoch {
                 .iter()
                 .map(|part| part.filter_offset.map_or(0, |offset| part.footer_offset.saturating_sub(offset)))
                 .fold(0, u64::saturating_add),
-            imbalance: manifest.statistics.load_imbalance(),
-            write_amplification: write_amplification(&manifest.statistics, schema.row_bytes()),
+            imbalance: manifest.metrics.load_imbalance(),
+            write_amplification: write_amplification(&manifest.metrics, schema.row_bytes()),
             amplification_p50: profile.read_amplification_p50,
             amplification_p99: profile.read_amplification_p99,
-            loads: Loads::of(&manifest.statistics.rows_per_receiver),
+            loads: Loads::of(&manifest.metrics.rows_per_receiver),
             points: if is_drawn { profile.points } else { Vec::new() },
-            statistics: EpochStatistics { rows_per_receiver: Vec::new(), ..manifest.statistics.clone() },
+            statistics: EpochMetrics { rows_per_receiver: Vec::new(), ..manifest.metrics.clone() },
         })
     }
 

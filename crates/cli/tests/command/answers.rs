@@ -81,7 +81,7 @@ fn order_limit_and_count() {
     assert_eq!(ok(&[&base[..], &["--count"]].concat()), format!("{}\n", expected.len()));
     let counted = json(&[&base[..], &["--count"]].concat());
     assert_eq!(counted["count"].as_u64(), Some(expected.len() as u64));
-    assert!(counted["cost"]["figures"]["bytes_read"].as_u64() < counted["cost"]["bytes_of_epochs"].as_u64());
+    assert!(counted["cost"]["metrics"]["bytes_read"].as_u64() < counted["cost"]["bytes_of_epochs"].as_u64());
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn explanations_read_nothing_and_agree_with_the_query() {
     let answer = json(&[&base[..], &["-o", text(&file)]].concat());
     // Pages that the filter has read may be fetched again with their neighbours when the matching rows are read.
     let least = stated["epochs"][0]["bytes_least"].as_u64().unwrap();
-    assert!(answer["figures"]["bytes_read"].as_u64().unwrap() <= most + least);
+    assert!(answer["metrics"]["bytes_read"].as_u64().unwrap() <= most + least);
     assert!(most > 0 && most < stated["epochs"][0]["bytes"].as_u64().unwrap());
 }
 
@@ -155,7 +155,7 @@ fn stats_inspect_verify_and_salvage_describe_it() {
     assert_eq!(stats.as_array().unwrap().len(), 8);
     for (epoch, step) in stats.as_array().unwrap().iter().zip(STEPS) {
         assert_eq!((epoch["epoch"].as_u64(), epoch["rows"].as_u64()), (Some(step), Some(28_672)));
-        let loads: Vec<f64> = epoch["figures"]["rows_per_receiver"]
+        let loads: Vec<f64> = epoch["metrics"]["rows_per_receiver"]
             .as_array()
             .unwrap()
             .iter()

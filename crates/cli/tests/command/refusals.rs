@@ -321,7 +321,7 @@ fn indexes_that_cannot_be_listed_are_named() {
     assert!(out.trim().parse::<u64>().unwrap() > 0, "{out}");
     let cause = format!("cannot list {}", folder.display());
     assert!(error.contains(&format!("indexes were ignored: {cause}")) && error.lines().count() == 1, "{error}");
-    assert!(json(&query)["cost"]["figures"]["corrupt_indexes"].as_u64().unwrap() > 0);
+    assert!(json(&query)["cost"]["metrics"]["corrupt_indexes"].as_u64().unwrap() > 0);
     let (_, explained) = ends_with(0, &["query", ds, "--where", "id < 100", "--explain"]);
     assert_eq!(explained, error);
     refused(1, &[&query[..], &["--use", "id"]].concat(), &[&format!("index 'id' cannot be used: {cause}")]);

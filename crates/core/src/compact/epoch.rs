@@ -12,7 +12,7 @@ use super::options::{CompactOptions, PART_BYTES};
 use super::slab::{Sequences, SlabReader};
 use crate::error::Result;
 use crate::format::{
-    EncodeBuffers, EpochManifest, EpochStatistics, KeyRangeCounts, MAX_RANGE_COUNTS, MAX_ROW_GROUPS, PartEntry, PartId,
+    EncodeBuffers, EpochManifest, EpochMetrics, KeyRangeCounts, MAX_RANGE_COUNTS, MAX_ROW_GROUPS, PartEntry, PartId,
     RowGroupEntry, RunContext, StageSeconds,
 };
 use crate::query::EpochGroups;
@@ -26,9 +26,9 @@ const LANES_PER_THREAD: u64 = 4;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct CompactedEpoch {
-    /// Statistics as of an ingested epoch. A lane counts as a rank and receiver, and `route_s` is the time of finding
+    /// Metrics as of an ingested epoch. A lane counts as a rank and receiver, and `route_s` is the time of finding
     /// and reading the records.
-    pub statistics: EpochStatistics,
+    pub metrics: EpochMetrics,
     /// Size of the epoch's pages in the source, in bytes.
     pub source_bytes: u64,
     /// Size of all page reads in bytes. Usually more than `source_bytes`, since a page that contains a cut is read for
@@ -163,31 +163,31 @@ impl<'a> EpochWork<'a> {
         lanes.sort_unstable_by_key(|(number, _)| *number);
         let identity = factory.identity;
         let mut manifest = EpochManifest::new(identity.epoch, identity.commit);
-        (manifest.statistics.ranks, manifest.statistics.nan_keys) = (lanes.len() as u32, nan_keys);
+        (manifest.metrics.ranks, manifest.metrics.nan_keys) = (lanes.len() as u32, nan_keys);
         for (_, lane) in lanes {
             let mut lane = lane?;
             manifest.parts.push(lane.part);
             manifest.row_groups.extend(lane.runs);
             manifest.keys.extend(lane.keys.take(), MAX_RANGE_COUNTS);
-            let statistics = &mut manifest.statistics;
-            statistics.receivers += 1;
-            statistics.rows += lane.rows;
-            statistics.rows_per_receiver.push(lane.rows);
-            statistics.bytes_written += lane.stages.bytes_written;
-            statistics.encode_s += lane.stages.encode_s;
-            statistics.write_s += lane.stages.write_s;
-            statistics.sync_s += lane.stages.sync_s;
+            let metrics = &mut manifest.metrics;
+            metrics.receivers += 1;
+            metrics.rows += lane.rows;
+            metrics.rows_per_receiver.push(lane.rows);
+            metrics.bytes_written += lane.stages.bytes_written;
+            metrics.encode_s += lane.stages.encode_s;
+            metrics.write_s += lane.stages.write_s;
+            metrics.sync_s += lane.stages.sync_s;
         }
         if manifest.parts.is_empty() {
             manifest.parts.push(factory.write_empty()?);
         }
         for workplace in workplaces {
-            manifest.statistics.route_s += std::mem::take(&mut workplace.reader.read_s);
-            manifest.statistics.sort_s += std::mem::take(&mut workplace.reader.sort_s);
+            manifest.metrics.route_s += std::mem::take(&mut workplace.reader.read_s);
+            manifest.metrics.sort_s += std::mem::take(&mut workplace.reader.sort_s);
         }
-        manifest.statistics.wall_s = begun.elapsed().as_secs_f64();
+        manifest.metrics.wall_s = begun.elapsed().as_secs_f64();
         let done = CompactedEpoch {
-            statistics: manifest.statistics.clone(),
+            metrics: manifest.metrics.clone(),
             source_bytes: groups.entries().map(|entry| entry.bytes).sum(),
             bytes_read: read_after - read_before,
         };

@@ -136,7 +136,7 @@ mod tests {
             parts: Vec::new(),
             row_groups: Vec::new().into(),
             keys: Default::default(),
-            statistics: Default::default(),
+            metrics: Default::default(),
         };
         let bound = |row_groups_per_run| {
             let part = PartOptions { row_groups_per_run, ..PartOptions::default() };

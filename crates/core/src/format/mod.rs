@@ -30,7 +30,7 @@ mod tests;
 mod version;
 
 pub use manifest::entries::{ColumnStatistics, PartEntry, PartId, RunKind};
-pub use manifest::epoch_manifest::{EpochManifest, EpochStatistics};
+pub use manifest::epoch_manifest::{EpochManifest, EpochMetrics};
 pub use manifest::page_directory::PageDirectory;
 pub use manifest::range_counts::{KeyRangeCounts, MAX_RANGE_COUNTS, RangeCount};
 pub(crate) use manifest::range_counts::{MAX_RANK_RANGE_COUNTS, Steps, condense};

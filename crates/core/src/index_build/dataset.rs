@@ -14,7 +14,7 @@ use super::parts::{PartSet, manifest};
 use super::removal::remove_remains;
 use super::sample::IndexedRecords;
 use crate::error::{Error, Result};
-use crate::format::{EpochStatistics, PartIdentity};
+use crate::format::{EpochMetrics, PartIdentity};
 use crate::index::IndexedValues;
 use crate::query::{Dataset, EpochGroups};
 use crate::runtime::{MEMTABLES_PER_PART, Opened, WriteOptions, clear_index, open_dataset};
@@ -206,7 +206,7 @@ impl DatasetBuild {
         let others = self.others.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         let commit = self.commit.take().unwrap_or_else(Uuid::new_v4);
         let mut attempt = None;
-        let statistics = match others {
+        let metrics = match others {
             None => self.build_alone(epoch, commit, &mut attempt, progress),
             Some(mut others) => {
                 let built = self.build_with(&mut others, epoch, commit, &mut attempt, progress);
@@ -214,12 +214,12 @@ impl DatasetBuild {
                 built
             }
         };
-        if let (Err(_), Some(commit)) = (&statistics, attempt) {
+        if let (Err(_), Some(commit)) = (&metrics, attempt) {
             // The first error is returned. Parts that cannot be removed now are removed by the next build.
             drop(discard_attempt(&*self.storage, &self.paths, epoch, commit));
         }
-        let statistics = statistics?;
-        Ok(IndexedRows { rows: statistics.rows, bytes: statistics.bytes_written })
+        let metrics = metrics?;
+        Ok(IndexedRows { rows: metrics.rows, bytes: metrics.bytes_written })
     }
 
     fn build_alone(
@@ -228,7 +228,7 @@ impl DatasetBuild {
         commit: Uuid,
         attempt: &mut Option<Uuid>,
         progress: &(dyn Fn(u64) + Sync),
-    ) -> Result<EpochStatistics> {
+    ) -> Result<EpochMetrics> {
         let groups = EpochGroups::open_above(&self.dataset, epoch, self.kind.least_level())?;
         let begun = self.begin(epoch, commit, groups.commit(), attempt)?;
         let reports = self.write_share(epoch, commit, &groups, (0, 1), progress)?;
@@ -243,7 +243,7 @@ impl DatasetBuild {
         commit: Uuid,
         attempt: &mut Option<Uuid>,
         progress: &(dyn Fn(u64) + Sync),
-    ) -> Result<EpochStatistics> {
+    ) -> Result<EpochMetrics> {
         let (mut begun, mut opened) = (None, None);
         let place = (others.rank, others.ranks);
         let begin = || {
@@ -264,11 +264,11 @@ impl DatasetBuild {
             let (Some(begun), Some(groups)) = (begun, &opened) else {
                 return Err(Error::internal("an index was not begun"));
             };
-            let statistics = self.commit(begun, groups, reports)?;
-            serde_json::to_string(&statistics).map_err(|_| Error::internal("statistics are no text"))
+            let metrics = self.commit(begun, groups, reports)?;
+            serde_json::to_string(&metrics).map_err(|_| Error::internal("metrics are no text"))
         };
-        let statistics = others.take(end, |_| Ok(()))?;
-        serde_json::from_str(&statistics).map_err(|_| Error::internal("an announcement of no statistics"))
+        let metrics = others.take(end, |_| Ok(()))?;
+        serde_json::from_str(&metrics).map_err(|_| Error::internal("an announcement of no metrics"))
     }
 
     /// Begins to write the entries of an epoch, whose records were committed as `indexed`.
@@ -342,16 +342,16 @@ impl DatasetBuild {
     }
 
     /// Commits the parts of all processes.
-    fn commit(&self, begun: EpochCommit, groups: &EpochGroups, reports: Vec<Vec<u8>>) -> Result<EpochStatistics> {
+    fn commit(&self, begun: EpochCommit, groups: &EpochGroups, reports: Vec<Vec<u8>>) -> Result<EpochMetrics> {
         let rows = groups.entries().map(|entry| entry.rows).sum();
         let PartIdentity { epoch, commit, .. } = begun.identity();
         let parts = Division::count(rows, &self.descriptor.schema, self.part_bytes());
         let options = self.writing(rows, parts);
         let factory = self.factory(&options, epoch, commit);
         let manifest = manifest(&factory, &options, (parts, rows), reports)?;
-        let statistics = manifest.statistics.clone();
+        let metrics = manifest.metrics.clone();
         begun.commit(manifest)?;
-        Ok(statistics)
+        Ok(metrics)
     }
 
     /// Closes the index and releases its lock.

@@ -13,7 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use super::division::{Divider, Division, Piece};
 use super::sample::IndexedRecords;
 use crate::error::{Error, Result};
-use crate::format::{EncodeBuffers, EpochManifest, EpochStatistics, KeyRangeCounts, MAX_RANGE_COUNTS, RunKind};
+use crate::format::{EncodeBuffers, EpochManifest, EpochMetrics, KeyRangeCounts, MAX_RANGE_COUNTS, RunKind};
 use crate::runtime::WriteOptions;
 use crate::schema::Clustering;
 use crate::writer::{Completion, Outcome, PartFactory, Writer, WriterOptions};
@@ -227,7 +227,7 @@ impl<'a> PartSet<'a> {
     fn finish(&self, mut writer: Writer, buffers: &mut EncodeBuffers) -> Result<Option<Vec<u8>>> {
         writer.finish();
         settle(self.factory, &mut writer, buffers);
-        let Outcome { mut parts, runs, mut keys, statistics, error, .. } = writer.into_outcome();
+        let Outcome { mut parts, runs, mut keys, metrics: stages, error, .. } = writer.into_outcome();
         if let Some(error) = error {
             return Err(error);
         }
@@ -238,17 +238,17 @@ impl<'a> PartSet<'a> {
         keys.condense_for(self.division.parts());
         let stored = |kind| runs.iter().filter(|run| run.kind == kind).map(|run| run.rows).sum();
         let (regular, nan_keys): (u64, u64) = (stored(RunKind::Regular), stored(RunKind::NanKey));
-        let statistics = EpochStatistics {
+        let metrics = EpochMetrics {
             rows: regular + nan_keys,
             nan_keys,
-            bytes_written: statistics.bytes_written,
-            ..EpochStatistics::default()
+            bytes_written: stages.bytes_written,
+            ..EpochMetrics::default()
         };
         let manifest = EpochManifest {
             parts,
             row_groups: runs.into(),
             keys,
-            statistics,
+            metrics,
             partitions: by_hash.then_some(self.division.parts()),
             ..EpochManifest::new(identity.epoch, identity.commit)
         };
@@ -288,31 +288,31 @@ pub(super) fn manifest(
     reports.sort_unstable_by_key(|report| report.parts.first().map(|part| part.part));
     let mut whole = EpochManifest::new(identity.epoch, identity.commit);
     whole.partitions = (schema.clustering() == Clustering::Hash).then_some(parts);
-    whole.statistics = EpochStatistics {
+    whole.metrics = EpochMetrics {
         ranks: parts,
         receivers: parts,
         nodes: 1,
         expected_rows: rows,
         part_bytes: options.engine(0).part_bytes,
         rows_per_receiver: vec![0; parts as usize],
-        ..EpochStatistics::default()
+        ..EpochMetrics::default()
     };
     for mut report in reports {
         let mut keys = KeyRangeCounts::from(report.range_counts(schema.key_index(), schema));
         whole.keys.extend(keys.take(), MAX_RANGE_COUNTS);
-        let EpochStatistics { rows, nan_keys, bytes_written, .. } = report.statistics;
-        whole.statistics.rows += rows;
-        whole.statistics.nan_keys += nan_keys;
-        whole.statistics.bytes_written += bytes_written;
+        let EpochMetrics { rows, nan_keys, bytes_written, .. } = report.metrics;
+        whole.metrics.rows += rows;
+        whole.metrics.nan_keys += nan_keys;
+        whole.metrics.bytes_written += bytes_written;
         let part = report.parts.first().map_or(0, |part| part.part.rank as usize);
-        if let Some(received) = whole.statistics.rows_per_receiver.get_mut(part) {
+        if let Some(received) = whole.metrics.rows_per_receiver.get_mut(part) {
             *received = rows;
         }
         whole.parts.append(&mut report.parts);
         whole.row_groups.extend(report.row_groups);
     }
-    if whole.statistics.rows != rows {
-        return Err(Error::internal(format!("{} entries were made of {rows} records", whole.statistics.rows)));
+    if whole.metrics.rows != rows {
+        return Err(Error::internal(format!("{} entries were made of {rows} records", whole.metrics.rows)));
     }
     // The levels of a run follow each other, and those of a part do in its manifest.
     whole.row_groups.to_mut().sort_by_key(|entry| (entry.part, entry.offset));

@@ -14,7 +14,7 @@ use super::endpoint::decode_metrics;
 use super::opening::{Opened, check_indexes, open_dataset};
 use super::sidecars::BitmapIndexes;
 use crate::error::{Error, Result};
-use crate::format::{ColumnTap, EpochStatistics};
+use crate::format::{ColumnTap, EpochMetrics};
 use crate::schema::Schema;
 use crate::shuffle::Failure;
 use crate::storage::Storage;
@@ -124,7 +124,7 @@ impl JobDataset {
         Arc::new(PartFactory { taps: tap.into_iter().chain(sidecars).collect(), ..factory })
     }
 
-    /// Returns the statistics of an epoch that `rank` has ended at the time `now`, or its failure.
+    /// Returns the metrics of an epoch that `rank` has ended at the time `now`, or its failure.
     ///
     /// # Errors
     /// [`Error::EpochFailed`] when the epoch has failed.
@@ -134,11 +134,11 @@ impl JobDataset {
         outcome: Result<Vec<u8>, Failure>,
         rank: u32,
         now: Duration,
-    ) -> Result<EpochStatistics> {
+    ) -> Result<EpochMetrics> {
         match outcome {
             Ok(metrics) => {
                 let wall_s = now.saturating_sub(ended.begun).as_secs_f64();
-                Ok(EpochStatistics { wall_s, ..decode_metrics(rank, &metrics)? })
+                Ok(EpochMetrics { wall_s, ..decode_metrics(rank, &metrics)? })
             }
             Err(Failure { rank, cause }) => {
                 self.add_failed((ended.number, ended.commit));
@@ -221,7 +221,7 @@ impl JobDataset {
     /// needed for correctness, so a manifest that cannot be read is as good as none.
     pub(super) fn rows_of_greatest_epoch(&self) -> Option<u64> {
         let epoch = list_epochs(&*self.storage, &self.paths).ok()?.pop()?;
-        Some(load_manifest(&*self.storage, &self.paths, &self.descriptor, epoch).ok()?.statistics.rows)
+        Some(load_manifest(&*self.storage, &self.paths, &self.descriptor, epoch).ok()?.metrics.rows)
     }
 
     /// Releases the locks. Dropping the dataset does the same but cannot report an error.

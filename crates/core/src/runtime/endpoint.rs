@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::epoch_report;
-use super::exchange_statistics::ExchangeStatistics;
+use super::exchange_metrics::ExchangeMetrics;
 use crate::error::{Error, Result};
-use crate::format::{BucketBounds, EpochStatistics, Memtable, PartIdentity};
+use crate::format::{BucketBounds, EpochMetrics, Memtable, PartIdentity};
 use crate::runtime::process::memory::{MemtableMemory, Share};
 use crate::schema::{OutOfRange, Schema};
 use crate::shuffle::{
@@ -36,8 +36,8 @@ pub(super) struct Endpoint {
     memory: Arc<MemtableMemory>,
     /// The key distribution of the last memtable.
     spread: Option<BucketBounds>,
-    /// This rank's statistics of the session: the time of routing, and values out of range.
-    statistics: EpochStatistics,
+    /// This rank's metrics of the session: the time of routing, and values out of range.
+    metrics: EpochMetrics,
     /// Peak memory of outgoing batches in this session.
     batches: BatchMemory,
     /// Whether rank 0 holds its commits until [`Endpoint::release`].
@@ -77,7 +77,7 @@ impl Endpoint {
             backpressure: Backpressure::new(timeouts),
             memory,
             spread: None,
-            statistics: EpochStatistics::default(),
+            metrics: EpochMetrics::default(),
             batches: BatchMemory::default(),
             holds_commits: false,
             reports: Payloads::new(),
@@ -98,7 +98,7 @@ impl Endpoint {
 
     /// Begins a session. Every rank receives rank 0's announcement.
     pub(super) fn begin(&mut self, announcement: Vec<u8>) {
-        self.statistics = EpochStatistics::default();
+        self.metrics = EpochMetrics::default();
         self.batches = BatchMemory::default();
         self.session = SessionState::Agreement(Agreement::default());
         self.engine.begin(announcement);
@@ -128,7 +128,7 @@ impl Endpoint {
 
     /// Adds counts of values that are out of the range of their columns.
     pub(super) fn count_out_of_range(&mut self, counts: &[OutOfRange]) {
-        OutOfRange::add(&mut self.statistics.out_of_range, counts);
+        OutOfRange::add(&mut self.metrics.out_of_range, counts);
     }
 
     /// Makes the session fail on this rank, and thereby on all ranks.
@@ -213,11 +213,11 @@ impl Endpoint {
     /// Appends as many rows as fit. Returns whether any row was taken.
     pub(super) fn advance(&mut self, append: &mut Append<'_>) -> bool {
         let begun = Instant::now();
-        let before = self.engine.statistics().originated;
+        let before = self.engine.metrics().originated;
         self.engine.advance(append);
-        self.statistics.route_s += begun.elapsed().as_secs_f64();
+        self.metrics.route_s += begun.elapsed().as_secs_f64();
         self.batches = self.batches.peak(self.engine.batch_memory());
-        self.engine.statistics().originated > before
+        self.engine.metrics().originated > before
     }
 
     /// Returns the next step of an append that has not finished.
@@ -230,14 +230,14 @@ impl Endpoint {
         self.backpressure.resume();
     }
 
-    /// Returns this rank's communication statistics of the current session.
-    pub(super) fn exchange_statistics(&self) -> ExchangeStatistics {
+    /// Returns this rank's communication metrics of the current session.
+    pub(super) fn exchange_metrics(&self) -> ExchangeMetrics {
         let Peers { recipients, senders } = self.engine.peers();
         let BatchMemory { open_bytes, resident_bytes, .. } = self.batches;
-        ExchangeStatistics {
+        ExchangeMetrics {
             recipients,
             senders,
-            forwarded: self.engine.statistics().forwarded,
+            forwarded: self.engine.metrics().forwarded,
             open_batch_bytes: open_bytes as u64,
             batch_bytes: resident_bytes as u64,
         }
@@ -333,8 +333,8 @@ impl Endpoint {
         let result = match outcome.error.take() {
             Some(error) => Err(error),
             None => {
-                let traffic = self.exchange_statistics();
-                let own = std::mem::take(&mut self.statistics);
+                let traffic = self.exchange_metrics();
+                let own = std::mem::take(&mut self.metrics);
                 epoch_report::report(&self.schema, number, commit, &self.engine, traffic, own, outcome)
             }
         };
@@ -367,7 +367,7 @@ impl Endpoint {
         released
     }
 
-    /// Commits the parts that the ranks report. Returns the epoch's statistics for all ranks.
+    /// Commits the parts that the ranks report. Returns the epoch's metrics for all ranks.
     fn commit_parts(&mut self, payloads: Payloads) -> Result<Vec<u8>> {
         let SessionState::Reported { epoch: Epoch { factory, commit }, .. } = &mut self.session else {
             return Ok(Vec::new());
@@ -379,10 +379,10 @@ impl Endpoint {
             manifest.parts.push(factory.write_empty()?);
         }
         // The wall time in the manifest excludes the write of the manifest.
-        manifest.statistics.wall_s = begun.elapsed().as_secs_f64();
-        let statistics = encode_metrics(&manifest.statistics);
+        manifest.metrics.wall_s = begun.elapsed().as_secs_f64();
+        let metrics = encode_metrics(&manifest.metrics);
         commit.commit(manifest)?;
-        Ok(statistics)
+        Ok(metrics)
     }
 
     fn finish(&mut self, outcome: Result<Vec<u8>, Failure>) {
@@ -394,15 +394,15 @@ impl Endpoint {
     }
 }
 
-fn encode_metrics(statistics: &EpochStatistics) -> Vec<u8> {
-    // Statistics are numbers, which can always be encoded as JSON.
-    serde_json::to_vec(statistics).unwrap_or_default()
+fn encode_metrics(metrics: &EpochMetrics) -> Vec<u8> {
+    // Metrics are numbers, which can always be encoded as JSON.
+    serde_json::to_vec(metrics).unwrap_or_default()
 }
 
-/// Decodes the statistics in the outcome of a committed epoch.
-pub(super) fn decode_metrics(rank: u32, bytes: &[u8]) -> Result<EpochStatistics> {
+/// Decodes the metrics in the outcome of a committed epoch.
+pub(super) fn decode_metrics(rank: u32, bytes: &[u8]) -> Result<EpochMetrics> {
     serde_json::from_slice(bytes)
-        .map_err(|_| Error::Message { rank, source: MessageError::Field { field: "figures of an epoch" } })
+        .map_err(|_| Error::Message { rank, source: MessageError::Field { field: "metrics of an epoch" } })
 }
 
 #[cfg(test)]

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use uuid::Uuid;
 
-use super::exchange_statistics::ExchangeStatistics;
+use super::exchange_metrics::ExchangeMetrics;
 use crate::error::{Error, Result};
-use crate::format::{EpochManifest, EpochStatistics, MAX_RANGE_COUNTS, RunKind};
+use crate::format::{EpochManifest, EpochMetrics, MAX_RANGE_COUNTS, RunKind};
 use crate::schema::{Clustering, OutOfRange, Schema};
-use crate::shuffle::{Engine, EngineStatistics, MessageError, Payloads};
+use crate::shuffle::{Engine, EngineMetrics, MessageError, Payloads};
 use crate::writer::Outcome;
 
 /// Bytes of a partition and its record count in a report. The number of partitions precedes these pairs.
@@ -53,21 +53,21 @@ impl Report {
     }
 }
 
-/// Encodes one rank's part of the manifest. `own` has the statistics that neither the engine nor the writer knows.
+/// Encodes one rank's part of the manifest. `own` has the metrics that neither the engine nor the writer knows.
 pub(super) fn report(
     schema: &Schema,
     epoch: u64,
     commit: Uuid,
     engine: &Engine,
-    traffic: ExchangeStatistics,
-    own: EpochStatistics,
+    traffic: ExchangeMetrics,
+    own: EpochMetrics,
     outcome: Outcome,
 ) -> Result<Vec<u8>> {
-    let EngineStatistics { delivered, strays, messages, tables, .. } = engine.statistics();
+    let EngineMetrics { delivered, strays, messages, tables, .. } = engine.metrics();
     // Counts records as stored: spilled records with NaN keys are in runs of their own.
     let stored = |kind| outcome.runs.iter().filter(|run| run.kind == kind).map(|run| run.rows).sum();
     let (spills, nan_keys) = (stored(RunKind::Unordered), stored(RunKind::NanKey));
-    let statistics = EpochStatistics {
+    let metrics = EpochMetrics {
         ranks: 1,
         receivers: u32::from(engine.partition().is_some()),
         expected_rows: engine.expected_rows().unwrap_or(0),
@@ -83,22 +83,21 @@ pub(super) fn report(
         most_senders: traffic.senders,
         forwarded: traffic.forwarded,
         most_batch_bytes: traffic.batch_bytes,
-        bytes_written: outcome.statistics.bytes_written,
-        sort_s: outcome.statistics.sort_s,
-        encode_s: outcome.statistics.encode_s,
-        write_s: outcome.statistics.write_s,
-        sync_s: outcome.statistics.sync_s,
+        bytes_written: outcome.metrics.bytes_written,
+        sort_s: outcome.metrics.sort_s,
+        encode_s: outcome.metrics.encode_s,
+        write_s: outcome.metrics.write_s,
+        sync_s: outcome.metrics.sync_s,
         ..own
     };
-    let load = engine.partition().map(|partition| (partition, engine.statistics().received()));
+    let load = engine.partition().map(|partition| (partition, engine.metrics().received()));
     let Outcome { mut parts, runs, mut keys, .. } = outcome;
     let by_hash = schema.clustering() == Clustering::Hash;
     parts.iter_mut().for_each(|part| part.partition = engine.partition().filter(|_| by_hash));
     let partitions = by_hash.then(|| engine.partitions());
     keys.condense_for(engine.options().ranks);
     let row_groups = runs.into();
-    let manifest =
-        EpochManifest { epoch, commit, parts, partitions, indexed_commit: None, row_groups, keys, statistics };
+    let manifest = EpochManifest { epoch, commit, parts, partitions, indexed_commit: None, row_groups, keys, metrics };
     Report { loads: load.into_iter().collect(), manifest }.encode(schema)
 }
 
@@ -122,12 +121,12 @@ pub(super) fn join(schema: &Schema, epoch: u64, commit: Uuid, payloads: Payloads
     }
     loads.sort_unstable_by_key(|&(partition, _)| partition);
     let rows_per_receiver = loads.into_iter().map(|(_, rows)| rows).collect();
-    let EpochManifest { mut parts, partitions, mut row_groups, keys, statistics, .. } = manifest;
+    let EpochManifest { mut parts, partitions, mut row_groups, keys, metrics, .. } = manifest;
     // The ranks of a subtree are not consecutive.
     parts.sort_unstable_by_key(|part| part.part);
     row_groups.to_mut().sort_by_key(|entry| (entry.part, entry.offset));
-    let statistics = EpochStatistics { rows_per_receiver, ..statistics };
-    let whole = EpochManifest { epoch, commit, parts, partitions, indexed_commit: None, row_groups, keys, statistics };
+    let metrics = EpochMetrics { rows_per_receiver, ..metrics };
+    let whole = EpochManifest { epoch, commit, parts, partitions, indexed_commit: None, row_groups, keys, metrics };
     whole.check().map_err(|what| Error::corruption(origin, what))?;
     Ok(whole)
 }
@@ -159,7 +158,7 @@ fn join_reports(schema: &Schema, payloads: Payloads) -> Result<Option<Report>> {
         manifest.parts.extend(part.manifest.parts);
         manifest.row_groups.extend(part.manifest.row_groups);
         manifest.keys.extend(part.manifest.keys.take(), MAX_RANGE_COUNTS);
-        add(&mut manifest.statistics, &part.manifest.statistics);
+        add(&mut manifest.metrics, &part.manifest.metrics);
     }
     Ok(whole)
 }
@@ -169,35 +168,35 @@ fn origin_of(rank: u32) -> PathBuf {
     PathBuf::from(format!("report of rank {rank}"))
 }
 
-/// Adds the statistics of other ranks. The sums saturate, since statistics are informational.
-fn add(sum: &mut EpochStatistics, statistics: &EpochStatistics) {
+/// Adds the metrics of other ranks. The sums saturate, since metrics are informational.
+fn add(sum: &mut EpochMetrics, metrics: &EpochMetrics) {
     let pairs = [
-        (&mut sum.rows, statistics.rows),
-        (&mut sum.strays, statistics.strays),
-        (&mut sum.spills, statistics.spills),
-        (&mut sum.nan_keys, statistics.nan_keys),
-        (&mut sum.messages, statistics.messages),
-        (&mut sum.forwarded, statistics.forwarded),
-        (&mut sum.bytes_written, statistics.bytes_written),
+        (&mut sum.rows, metrics.rows),
+        (&mut sum.strays, metrics.strays),
+        (&mut sum.spills, metrics.spills),
+        (&mut sum.nan_keys, metrics.nan_keys),
+        (&mut sum.messages, metrics.messages),
+        (&mut sum.forwarded, metrics.forwarded),
+        (&mut sum.bytes_written, metrics.bytes_written),
     ];
     for (total, more) in pairs {
         *total = total.saturating_add(more);
     }
-    OutOfRange::add(&mut sum.out_of_range, &statistics.out_of_range);
-    sum.ranks = sum.ranks.saturating_add(statistics.ranks);
-    sum.receivers = sum.receivers.saturating_add(statistics.receivers);
-    sum.expected_rows = sum.expected_rows.max(statistics.expected_rows);
-    sum.part_bytes = sum.part_bytes.max(statistics.part_bytes);
-    sum.renegotiations = sum.renegotiations.max(statistics.renegotiations);
-    sum.nodes = sum.nodes.max(statistics.nodes);
-    sum.most_recipients = sum.most_recipients.max(statistics.most_recipients);
-    sum.most_senders = sum.most_senders.max(statistics.most_senders);
-    sum.most_batch_bytes = sum.most_batch_bytes.max(statistics.most_batch_bytes);
-    sum.route_s += statistics.route_s;
-    sum.sort_s += statistics.sort_s;
-    sum.encode_s += statistics.encode_s;
-    sum.write_s += statistics.write_s;
-    sum.sync_s += statistics.sync_s;
+    OutOfRange::add(&mut sum.out_of_range, &metrics.out_of_range);
+    sum.ranks = sum.ranks.saturating_add(metrics.ranks);
+    sum.receivers = sum.receivers.saturating_add(metrics.receivers);
+    sum.expected_rows = sum.expected_rows.max(metrics.expected_rows);
+    sum.part_bytes = sum.part_bytes.max(metrics.part_bytes);
+    sum.renegotiations = sum.renegotiations.max(metrics.renegotiations);
+    sum.nodes = sum.nodes.max(metrics.nodes);
+    sum.most_recipients = sum.most_recipients.max(metrics.most_recipients);
+    sum.most_senders = sum.most_senders.max(metrics.most_senders);
+    sum.most_batch_bytes = sum.most_batch_bytes.max(metrics.most_batch_bytes);
+    sum.route_s += metrics.route_s;
+    sum.sort_s += metrics.sort_s;
+    sum.encode_s += metrics.encode_s;
+    sum.write_s += metrics.write_s;
+    sum.sync_s += metrics.sync_s;
 }
 
 #[cfg(test)]
@@ -207,16 +206,11 @@ mod tests {
     use crate::schema::{Column, DataType, Value};
 
     fn payload(rank: u32, part: u32, epoch: u64, schema: &Schema) -> (u32, Vec<u8>) {
-        let statistics = EpochStatistics {
-            ranks: 1,
-            receivers: 1,
-            rows: u64::MAX,
-            messages: u64::MAX,
-            ..EpochStatistics::default()
-        };
+        let metrics =
+            EpochMetrics { ranks: 1, receivers: 1, rows: u64::MAX, messages: u64::MAX, ..EpochMetrics::default() };
         let part = PartId { rank: part, roll: 0 };
         let parts = vec![PartEntry::new(part, 9, 4, 0)];
-        let manifest = EpochManifest { parts, statistics, ..EpochManifest::new(epoch, Uuid::from_u128(1)) };
+        let manifest = EpochManifest { parts, metrics, ..EpochManifest::new(epoch, Uuid::from_u128(1)) };
         (rank, Report { loads: vec![(rank, u64::from(rank) + 5)], manifest }.encode(schema).unwrap())
     }
 
@@ -224,13 +218,13 @@ mod tests {
         Schema::new(vec![Column::new("key", DataType::U32)], "key").unwrap()
     }
 
-    /// Found when sums of statistics overflowed and reports were not compared with each other.
+    /// Found when sums of metrics overflowed and reports were not compared with each other.
     #[test]
     fn reports_that_make_no_sense_together_are_refused() {
         let schema = schema();
         let join = |payloads| join(&schema, 7, Uuid::from_u128(1), payloads);
         let whole = join(vec![payload(1, 1, 7, &schema), payload(0, 0, 7, &schema)]).unwrap();
-        assert_eq!((whole.statistics.rows, whole.statistics.messages, whole.parts.len()), (u64::MAX, u64::MAX, 2));
+        assert_eq!((whole.metrics.rows, whole.metrics.messages, whole.parts.len()), (u64::MAX, u64::MAX, 2));
         for (payloads, complaint) in [
             (vec![payload(0, 3, 7, &schema), payload(1, 3, 7, &schema)], "lists a part twice"),
             (vec![payload(0, 0, 8, &schema)], "they are of epoch 8"),
@@ -264,8 +258,8 @@ mod tests {
         let whole = join(&schema, 7, Uuid::from_u128(1), vec![(0, both), report(1)]).unwrap();
         let parts: Vec<u32> = whole.parts.iter().map(|part| part.part.rank).collect();
         assert_eq!(parts, [0, 1, 2, 3, 4]);
-        assert_eq!(whole.statistics.rows_per_receiver, [5, 6, 7, 8, 9]);
-        assert_eq!((whole.statistics.ranks, whole.statistics.receivers), (5, 5));
+        assert_eq!(whole.metrics.rows_per_receiver, [5, 6, 7, 8, 9]);
+        assert_eq!((whole.metrics.ranks, whole.metrics.receivers), (5, 5));
     }
 
     /// For a rank without its own key distribution, the row groups count its keys.

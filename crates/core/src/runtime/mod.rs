@@ -13,7 +13,7 @@
 mod dataset;
 mod endpoint;
 mod epoch_report;
-mod exchange_statistics;
+mod exchange_metrics;
 mod listener;
 pub mod local;
 mod opening;
@@ -24,7 +24,7 @@ mod sidecars;
 pub mod sim;
 mod verdict;
 
-pub use exchange_statistics::ExchangeStatistics;
+pub use exchange_metrics::ExchangeMetrics;
 pub use listener::Listener;
 pub(crate) use opening::{Opened, clear_index, open_dataset};
 pub use options::{ENTRY_OUTBOX_BYTES, EpochStart, LevelForecast, MEMTABLES_PER_PART, WriteOptions};

@@ -13,7 +13,7 @@ use crate::format::RunKind;
 use crate::random::Random;
 use crate::schema::{Schema, SchemaError};
 use crate::shuffle::{
-    Action, Backpressure, BatchMemory, Channel, Engine, EngineOptions, EngineStatistics, Event, MessageError, Prior,
+    Action, Backpressure, BatchMemory, Channel, Engine, EngineMetrics, EngineOptions, Event, MessageError, Prior,
     Progress, Renegotiation, Routing, Sent, Timeouts, Topology, Transport,
 };
 
@@ -97,8 +97,8 @@ pub enum Turn {
 /// The results of a simulated epoch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SimReport {
-    /// Each rank's statistics.
-    pub ranks: Vec<EngineStatistics>,
+    /// Each rank's metrics.
+    pub ranks: Vec<EngineMetrics>,
     /// Number of partitions when the epoch began.
     pub first_partitions: u32,
     /// Number of partitions when the epoch ended.
@@ -296,7 +296,7 @@ impl Simulation {
             }
             self.ranks[0].engine.idle();
         }
-        let ranks = self.ranks.iter().map(|rank| rank.engine.statistics()).collect();
+        let ranks = self.ranks.iter().map(|rank| rank.engine.metrics()).collect();
         let memory = self.ranks.iter().map(|rank| rank.memory).collect();
         let sent = self.network.last_arrivals.keys().filter(|(_, _, channel)| *channel != Channel::Control);
         let mut links: Vec<_> = sent.copied().collect();

@@ -16,12 +16,12 @@ use std::sync::Arc;
 
 use super::last_epoch::LastEpoch;
 use super::message::{Control, Failure, FirstTable};
+use super::metrics::EngineMetrics;
 use super::options::{EngineOptions, Renegotiation, Routing};
 use super::outbox::{BatchMemory, Outbox};
 use super::peers::Peers;
 use super::placement::Placement;
 use super::receiver::Receiver;
-use super::statistics::EngineStatistics;
 use super::transport::{Channel, Sent, Transport};
 use super::tree::TreePlace;
 use super::wire::MessageError;
@@ -199,9 +199,9 @@ impl Engine {
         &self.options
     }
 
-    /// Returns the statistics of the current epoch, or of the last one.
-    pub fn statistics(&self) -> EngineStatistics {
-        self.session.statistics
+    /// Returns the metrics of the current epoch, or of the last one.
+    pub fn metrics(&self) -> EngineMetrics {
+        self.session.metrics
     }
 
     /// Returns the number of records of all ranks, on rank 0 once all ranks have sent theirs.
@@ -349,14 +349,14 @@ impl Engine {
         while let Some((to, message)) = self.control.pop_front() {
             // The transport always accepts control messages.
             transport.send(to, Channel::Control, message.encode(self.session.number));
-            self.session.statistics.messages += 1;
+            self.session.metrics.messages += 1;
             sent = true;
         }
         self.flush_at_the_end();
-        let Self { outbox, session: Session { statistics, traffic, unresponsive, .. }, options, .. } = self;
+        let Self { outbox, session: Session { metrics, traffic, unresponsive, .. }, options, .. } = self;
         outbox.offer(|to, channel, message| match transport.send(to, channel, message) {
             Sent::Accepted => {
-                statistics.messages += 1;
+                metrics.messages += 1;
                 traffic.sent(options.rank, to);
                 unresponsive.remove(&to);
                 sent = true;

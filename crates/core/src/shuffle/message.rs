@@ -160,7 +160,7 @@ impl Report {
     }
 }
 
-/// The purpose of a control message, for statistics.
+/// The purpose of a control message, for metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ControlPurpose {
     /// The start of a session on all ranks.

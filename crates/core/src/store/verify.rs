@@ -18,7 +18,7 @@ use super::paths::{DatasetPaths, Leftover, OVERVIEW_INDEX, parse_epoch_folder, p
 use super::verify_part::verify_part;
 use super::verify_sidecars::verify_sidecars;
 use crate::error::{Error, Result};
-use crate::format::{EpochManifest, EpochStatistics, PartEntry, RunKind};
+use crate::format::{EpochManifest, EpochMetrics, PartEntry, RunKind};
 use crate::schema::{Clustering, Schema};
 use crate::storage::{FileSystem, Storage};
 
@@ -197,7 +197,7 @@ fn verify_records(
         match load_named_manifest(&**storage, paths, descriptor, &names, epoch) {
             Ok(manifest) => {
                 let path = paths.manifest(epoch, manifest.commit);
-                check_figures(&path, &manifest, descriptor, &mut report.findings);
+                check_metrics(&path, &manifest, descriptor, &mut report.findings);
                 check_parts(&**storage, paths, &manifest, &descriptor.schema, &mut report.findings)?;
                 let manifest = Arc::new(manifest);
                 tasks.extend(manifest.parts.iter().map(|entry| Task { manifest: manifest.clone(), entry: *entry }));
@@ -276,8 +276,8 @@ fn check_parts(
 }
 
 /// Compares the statistics of an epoch with its row groups.
-fn check_figures(path: &Path, manifest: &EpochManifest, descriptor: &DatasetDescriptor, findings: &mut Vec<Finding>) {
-    let EpochStatistics { rows, strays, spills, nan_keys, .. } = manifest.statistics;
+fn check_metrics(path: &Path, manifest: &EpochManifest, descriptor: &DatasetDescriptor, findings: &mut Vec<Finding>) {
+    let EpochMetrics { rows, strays, spills, nan_keys, .. } = manifest.metrics;
     let count = |kind| manifest.row_groups.iter().filter(|run| run.kind == kind).map(|run| run.rows).sum::<u64>();
     let key = descriptor.schema.key_index();
     let found_nan = match descriptor.schema.clustering() {

@@ -56,7 +56,7 @@ impl OpenParts {
         }
     }
 
-    /// Appends to the part of a level, which is created if there is none. Adds the time and bytes to `statistics`.
+    /// Appends to the part of a level, which is created if there is none. Adds the time and bytes to `metrics`.
     ///
     /// # Errors
     /// If the part cannot be created, and those of `append`.
@@ -64,13 +64,13 @@ impl OpenParts {
         &mut self,
         level: u8,
         factory: &PartFactory,
-        statistics: &mut StageSeconds,
+        metrics: &mut StageSeconds,
         append: impl FnOnce(&mut PartWriter) -> Result<T>,
     ) -> Result<T> {
         let part = self.get(level, factory)?;
         let before = part.statistics();
         let result = append(part);
-        *statistics += part.statistics() - before;
+        *metrics += part.statistics() - before;
         result
     }
 

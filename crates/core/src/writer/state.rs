@@ -55,7 +55,7 @@ pub struct Outcome {
     /// Distribution of the parts' keys.
     pub keys: KeyRangeCounts,
     /// Time per stage, and bytes written.
-    pub statistics: StageSeconds,
+    pub metrics: StageSeconds,
     /// First error. If there is one, parts and runs are incomplete.
     pub error: Option<Error>,
     /// Empty memtables of regular size, for the writer of the next epoch.
@@ -109,7 +109,7 @@ pub struct Writer {
     parts: Vec<PartEntry>,
     runs: Vec<RowGroupEntry>,
     keys: KeyRangeCounts,
-    statistics: StageSeconds,
+    metrics: StageSeconds,
     finishing: bool,
     error: Option<Error>,
 }
@@ -137,7 +137,7 @@ impl Writer {
             parts: Vec::new(),
             runs: Vec::new(),
             keys: KeyRangeCounts::default(),
-            statistics: StageSeconds::default(),
+            metrics: StageSeconds::default(),
             finishing: false,
             error: None,
         }
@@ -299,7 +299,7 @@ impl Writer {
     /// Processes the result of a task.
     pub fn complete(&mut self, completion: Completion) {
         self.in_progress = None;
-        self.statistics += completion.statistics();
+        self.metrics += completion.metrics();
         match completion {
             Completion::Appended { mut parts, mut rows, result, .. } => {
                 let row_bytes = self.schema.row_bytes();
@@ -372,8 +372,8 @@ impl Writer {
 
     /// Returns the results. [`Writer::is_finished`] must have returned true.
     pub fn into_outcome(self) -> Outcome {
-        let Self { parts, runs, keys, statistics, error, spare, .. } = self;
-        Outcome { parts, runs, keys, statistics, error, spare }
+        let Self { parts, runs, keys, metrics, error, spare, .. } = self;
+        Outcome { parts, runs, keys, metrics, error, spare }
     }
 
     /// Returns the memory of all memtables in bytes.

@@ -38,7 +38,7 @@ pub enum Completion {
         /// Manifest entries of the run's row groups.
         result: Result<Vec<RowGroupEntry>>,
         /// Time and bytes of this task.
-        statistics: StageSeconds,
+        metrics: StageSeconds,
     },
     /// The result of [`Task::Finish`].
     Finished {
@@ -47,14 +47,14 @@ pub enum Completion {
         /// Manifest entries of the closed parts.
         result: Result<Vec<PartEntry>>,
         /// Time and bytes of this task.
-        statistics: StageSeconds,
+        metrics: StageSeconds,
     },
 }
 
 impl Completion {
-    pub(super) fn statistics(&self) -> StageSeconds {
+    pub(super) fn metrics(&self) -> StageSeconds {
         match self {
-            Self::Appended { statistics, .. } | Self::Finished { statistics, .. } => *statistics,
+            Self::Appended { metrics, .. } | Self::Finished { metrics, .. } => *metrics,
         }
     }
 }
@@ -64,48 +64,48 @@ impl PartFactory {
     pub fn execute(&self, task: Task, buffers: &mut EncodeBuffers) -> Completion {
         match task {
             Task::Append { mut parts, mut rows, context } => {
-                let mut statistics = StageSeconds::default();
-                let result = self.append(&mut parts, &rows, context, buffers, &mut statistics);
+                let mut metrics = StageSeconds::default();
+                let result = self.append(&mut parts, &rows, context, buffers, &mut metrics);
                 rows.clear_for(buffers.bucket_bounds());
-                Completion::Appended { parts, rows, result, statistics }
+                Completion::Appended { parts, rows, result, metrics }
             }
             Task::Finish { mut parts } => {
-                let mut statistics = StageSeconds::default();
+                let mut metrics = StageSeconds::default();
                 let finish = |part: PartWriter| {
                     let before = part.statistics();
                     let (entry, after) = part.finish_with_statistics()?;
-                    statistics += after - before;
+                    metrics += after - before;
                     Ok(entry)
                 };
                 let result = parts.take().into_iter().map(finish).collect();
-                Completion::Finished { parts, result, statistics }
+                Completion::Finished { parts, result, metrics }
             }
         }
     }
 
     /// Writes the rows of a memtable as one run, or as one run for each level of detail, and adds the time and bytes to
-    /// `statistics`.
+    /// `metrics`.
     fn append(
         &self,
         parts: &mut OpenParts,
         rows: &Memtable,
         context: RunContext,
         buffers: &mut EncodeBuffers,
-        statistics: &mut StageSeconds,
+        metrics: &mut StageSeconds,
     ) -> Result<Vec<RowGroupEntry>> {
         // Rows with a NaN coordinate are in no place, so they have no neighbours.
         let Some(levels) = self.schema.levels().filter(|_| context.kind != RunKind::NanKey) else {
-            return parts.append(0, self, statistics, |part| part.append_run_with(rows, context, buffers));
+            return parts.append(0, self, metrics, |part| part.append_run_with(rows, context, buffers));
         };
         let sample = LevelSample::of_run(levels, self.identity.epoch, parts.rank(), context.run);
         let ((counts, intervals), sort_s) = buffers.divide(rows, &self.schema, context.kind, sample, &self.options);
-        statistics.sort_s += sort_s;
+        metrics.sort_s += sort_s;
         let (mut entries, mut first) = (Vec::new(), 0);
         for (level, count) in (0..).zip(counts).filter(|(_, count)| *count > 0) {
             let places = first..first + count;
             first = places.end;
             let append = |part: &mut PartWriter| part.append_level(rows, places, (context, intervals), buffers);
-            entries.extend(parts.append(level, self, statistics, append)?);
+            entries.extend(parts.append(level, self, metrics, append)?);
         }
         Ok(entries)
     }

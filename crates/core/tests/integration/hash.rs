@@ -15,7 +15,7 @@ use turbidite::query::{QueryProgress, TrackRequest, Use};
 use turbidite::storage::{MemoryStorage, Storage};
 use turbidite::store::{DatasetPaths, verify_on};
 use turbidite::{
-    Column, ColumnView, DataType, Dataset, EpochRange, EpochStatistics, ErrorClass, LocalJob, Query, Result, Schema,
+    Column, ColumnView, DataType, Dataset, EpochMetrics, EpochRange, ErrorClass, LocalJob, Query, Result, Schema,
     VerifyOptions, WriteOptions,
 };
 
@@ -28,7 +28,7 @@ fn schema() -> Schema {
 }
 
 /// Writes an epoch for each list of IDs, which the ranks append in turn. The value of a record is its number.
-fn write(storage: &Arc<MemoryStorage>, options: WriteOptions, epochs: &[Vec<u32>]) -> Vec<EpochStatistics> {
+fn write(storage: &Arc<MemoryStorage>, options: WriteOptions, epochs: &[Vec<u32>]) -> Vec<EpochMetrics> {
     let ranks = options.ranks;
     let job = LocalJob::open_with(storage.clone(), "/ds", schema(), options).unwrap();
     let ingest = |(epoch, ids): (usize, &Vec<u32>)| {
@@ -39,9 +39,9 @@ fn write(storage: &Arc<MemoryStorage>, options: WriteOptions, epochs: &[Vec<u32>
         }
         job.end_epoch().unwrap()
     };
-    let statistics = epochs.iter().enumerate().map(ingest).collect();
+    let metrics = epochs.iter().enumerate().map(ingest).collect();
     job.close().unwrap();
-    statistics
+    metrics
 }
 
 /// Returns the values of each ID in an epoch that match a predicate.
@@ -88,11 +88,11 @@ fn every_record_is_stored_once_and_found_by_its_id() {
     let epochs = [scattered(300_000), equal, Vec::new(), scattered(10)];
     let mut options = WriteOptions::new(RANKS);
     options.memtable_bytes = 256 << 10;
-    let statistics = write(&storage, options, &epochs);
-    assert!(statistics.iter().all(|epoch| (epoch.strays, epoch.renegotiations) == (0, 0)));
+    let metrics = write(&storage, options, &epochs);
+    assert!(metrics.iter().all(|epoch| (epoch.strays, epoch.renegotiations) == (0, 0)));
     // Six standard deviations of a binomial load.
     let mean = 300_000.0 / f64::from(RANKS);
-    assert!(statistics[0].rows_per_receiver.iter().all(|rows| (*rows as f64 - mean).abs() < 6.0 * mean.sqrt()));
+    assert!(metrics[0].rows_per_receiver.iter().all(|rows| (*rows as f64 - mean).abs() < 6.0 * mean.sqrt()));
     for (epoch, ids) in (0..).zip(&epochs) {
         let expected = expected(ids);
         assert_eq!(read(&storage, epoch, None), expected);
@@ -203,8 +203,8 @@ fn extremes_of_pages_and_volume_lose_nothing() {
         let mut options = WriteOptions::new(RANKS);
         (options.memtable_bytes, options.page_rows) = (16 << 10, page_rows);
         let epochs = [scattered(20), scattered(20_000)];
-        let statistics = write(&storage, options, &epochs);
-        assert_eq!(statistics[1].rows_per_receiver.iter().filter(|rows| **rows > 0).count(), RANKS as usize);
+        let metrics = write(&storage, options, &epochs);
+        assert_eq!(metrics[1].rows_per_receiver.iter().filter(|rows| **rows > 0).count(), RANKS as usize);
         for (epoch, ids) in (0..).zip(&epochs) {
             assert_eq!(read(&storage, epoch, None), expected(ids));
             assert_eq!(read(&storage, epoch, Some(&format!("id = {}", ids[17]))), HashMap::from([(ids[17], vec![17])]));
@@ -224,8 +224,8 @@ fn spilled_records_and_rolled_parts_are_found() {
     let mut options = WriteOptions::new(4);
     (options.memtable_bytes, options.row_groups_per_part) = (32 << 10, 2);
     (options.credit_batches, options.credit_timeout) = (1, Duration::ZERO);
-    let statistics = write(&storage, options, std::slice::from_ref(&ids));
-    assert!(statistics[0].spills > 0, "the test needs spills");
+    let metrics = write(&storage, options, std::slice::from_ref(&ids));
+    assert!(metrics[0].spills > 0, "the test needs spills");
     assert!(storage.list("/ds/data/epoch=0".as_ref()).unwrap().len() > 8, "the test needs several parts of a rank");
     let expected = expected(&ids);
     assert_eq!(read(&storage, 0, None), expected);

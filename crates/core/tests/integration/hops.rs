@@ -85,7 +85,7 @@ fn check_links(labels: &[u32], report: &SimReport) {
 fn check_counts(outcome: &Outcome) {
     let count = |kind| outcome.places.values().filter(|place| place.1 == kind).count() as u64;
     let sum =
-        |figure: fn(&turbidite::shuffle::EngineStatistics) -> u64| outcome.report.ranks.iter().map(figure).sum::<u64>();
+        |figure: fn(&turbidite::shuffle::EngineMetrics) -> u64| outcome.report.ranks.iter().map(figure).sum::<u64>();
     assert_eq!(sum(|rank| rank.strays), count(RunKind::Stray));
     assert!(sum(|rank| rank.spills) >= count(RunKind::Unordered), "spills are unordered, except for NaN keys");
     assert_eq!(sum(|rank| rank.originated), sum(|rank| rank.delivered));
@@ -107,10 +107,10 @@ fn every_record_arrives_once_on_any_nodes() {
         let outcome = run(options, 400, 1 + bits(seed + 3) % 40, false);
         check_links(&labels, &outcome.report);
         check_counts(&outcome);
-        for statistics in &outcome.report.ranks {
-            forwarded += statistics.forwarded;
-            spills += statistics.spills;
-            strays += statistics.strays;
+        for metrics in &outcome.report.ranks {
+            forwarded += metrics.forwarded;
+            spills += metrics.spills;
+            strays += metrics.strays;
         }
     }
     // The seeds must cover the intended situations.

@@ -10,7 +10,7 @@ use arrow_array::types::UInt32Type;
 use turbidite::random::Random;
 use turbidite::storage::{MemoryStorage, Storage};
 use turbidite::store::DatasetPaths;
-use turbidite::{Column, DataType, Dataset, EpochStatistics, LocalJob, Prior, Query, Schema, WriteOptions};
+use turbidite::{Column, DataType, Dataset, EpochMetrics, LocalJob, Prior, Query, Schema, WriteOptions};
 
 /// Returns the numbers of the records in a box, in order.
 fn within(records: &Records, corner: [f64; 3], side: f64) -> Vec<u32> {
@@ -33,17 +33,17 @@ fn all_receive() -> WriteOptions {
     options
 }
 
-/// Writes epochs, and returns the statistics of each.
-fn write(storage: &Arc<MemoryStorage>, key: &str, options: WriteOptions, epochs: &[Records]) -> Vec<EpochStatistics> {
+/// Writes epochs, and returns the metrics of each.
+fn write(storage: &Arc<MemoryStorage>, key: &str, options: WriteOptions, epochs: &[Records]) -> Vec<EpochMetrics> {
     let job = LocalJob::open_with(storage.clone(), ROOT, schema(key), options).unwrap();
-    let statistics = (0..).zip(epochs).map(|(epoch, records)| {
+    let metrics = (0..).zip(epochs).map(|(epoch, records)| {
         job.begin_epoch(epoch).unwrap();
         records.append(&job);
         job.end_epoch().unwrap()
     });
-    let statistics = statistics.collect();
+    let metrics = metrics.collect();
     job.close().unwrap();
-    statistics
+    metrics
 }
 
 /// Returns the numbers of the records that match, in order, and the number of bytes read.
@@ -67,8 +67,8 @@ fn text(corner: [f64; 3], side: f64) -> String {
     ["x", "y", "z"].into_iter().zip(corner).map(side).collect::<Vec<_>>().join(" AND ")
 }
 
-fn imbalance(statistics: &EpochStatistics) -> f64 {
-    let loads = &statistics.rows_per_receiver;
+fn imbalance(metrics: &EpochMetrics) -> f64 {
+    let loads = &metrics.rows_per_receiver;
     let most = loads.iter().max().copied().unwrap_or(0) as f64;
     most * loads.len() as f64 / loads.iter().sum::<u64>().max(1) as f64 - 1.0
 }
@@ -90,7 +90,7 @@ fn records_are_stored_once_wherever_they_are() {
         let storage = Arc::new(MemoryStorage::new());
         let one_point = Records::new(vec![[3.0, 4.0, 5.0]; ROWS]);
         let epochs = [Records::hostile(1), one_point, Records::new(Vec::new()), Records::hostile(2)];
-        let statistics = write(&storage, key, all_receive(), &epochs);
+        let metrics = write(&storage, key, all_receive(), &epochs);
         for (epoch, records) in (0..).zip(&epochs) {
             check(&storage, epoch, records, (0.0, 1000.0));
         }
@@ -100,10 +100,10 @@ fn records_are_stored_once_wherever_they_are() {
             "space:z,x" => epochs[0].x[*row].is_nan(),
             _ => epochs[0].y[*row].is_nan(),
         };
-        assert_eq!(statistics[0].nan_keys, (0..ROWS).filter(of_key).count() as u64, "{key}");
-        for statistics in statistics.iter().filter(|statistics| statistics.rows > 0) {
-            assert_eq!(statistics.rows_per_receiver.len(), RANKS as usize);
-            assert!(imbalance(statistics) < 0.5, "{key}: {:?}", statistics.rows_per_receiver);
+        assert_eq!(metrics[0].nan_keys, (0..ROWS).filter(of_key).count() as u64, "{key}");
+        for metrics in metrics.iter().filter(|metrics| metrics.rows > 0) {
+            assert_eq!(metrics.rows_per_receiver.len(), RANKS as usize);
+            assert!(imbalance(metrics) < 0.5, "{key}: {:?}", metrics.rows_per_receiver);
         }
     }
 }

@@ -220,12 +220,12 @@ fn check(storage: &MemoryStorage, epoch: u64, records: &[(u64, u32)], coverage: 
         if ranks.len() > 1 && manifest.row_groups.iter().any(|entry| entry.kind == RunKind::Regular) {
             coverage.met("space: several partitions");
         }
-        if manifest.statistics.nan_keys > 0 {
+        if manifest.metrics.nan_keys > 0 {
             coverage.met("space: NaN coordinates");
         }
         check_levels(&manifest, schema, coverage)?;
     }
-    check_figures(&manifest, records.len() as u64, coverage)?;
+    check_metrics(&manifest, records.len() as u64, coverage)?;
     by_hash.map_or(Ok(()), |by_hash| by_hash.finish(coverage))
 }
 
@@ -270,16 +270,13 @@ fn check_levels(manifest: &EpochManifest, schema: &Schema, coverage: &mut Covera
     Ok(())
 }
 
-fn check_figures(manifest: &EpochManifest, rows: u64, coverage: &mut Coverage) -> Result<(), String> {
+fn check_metrics(manifest: &EpochManifest, rows: u64, coverage: &mut Coverage) -> Result<(), String> {
     let of_kind = |kind| manifest.row_groups.iter().filter(|run| run.kind == kind).map(|run| run.rows).sum::<u64>();
-    let statistics = &manifest.statistics;
+    let metrics = &manifest.metrics;
     let counted = (of_kind(RunKind::Stray), of_kind(RunKind::Unordered), of_kind(RunKind::NanKey));
-    let stated = (statistics.strays, statistics.spills, statistics.nan_keys);
-    if counted != stated || statistics.rows != rows {
-        return Err(format!(
-            "the figures say {stated:?} of {} where {counted:?} of {rows} are stored",
-            statistics.rows
-        ));
+    let stated = (metrics.strays, metrics.spills, metrics.nan_keys);
+    if counted != stated || metrics.rows != rows {
+        return Err(format!("the metrics say {stated:?} of {} where {counted:?} of {rows} are stored", metrics.rows));
     }
     for (count, what) in [
         (counted.0, "shuffle: strays"),

@@ -49,7 +49,7 @@ impl HashAudit {
     /// Begins the audit of an epoch.
     pub(crate) fn new(manifest: &EpochManifest) -> Result<Self, String> {
         let partitions = manifest.partitions.ok_or("the manifest states no number of partitions")?;
-        let statistics = &manifest.statistics;
+        let metrics = &manifest.metrics;
         let mut of_parts = BTreeMap::new();
         let mut owners: BTreeMap<u32, u32> = BTreeMap::new();
         for part in &manifest.parts {
@@ -66,10 +66,10 @@ impl HashAudit {
             partitions,
             of_parts,
             runs: BTreeMap::new(),
-            ranks: statistics.ranks,
-            topology_nodes: statistics.nodes,
-            forwarded: statistics.forwarded,
-            negotiated: u64::from(statistics.renegotiations) + statistics.strays + statistics.nan_keys,
+            ranks: metrics.ranks,
+            topology_nodes: metrics.nodes,
+            forwarded: metrics.forwarded,
+            negotiated: u64::from(metrics.renegotiations) + metrics.strays + metrics.nan_keys,
         })
     }
 

@@ -79,7 +79,7 @@ impl Disk {
         world.maybe_pause(self.rank);
         let step = step(operation, path, to);
         let mut name = world.state().trace.name(path);
-        // The lengths of other files vary with statistics stored as text.
+        // The lengths of other files vary with metrics stored as text.
         if let Some(bytes) = bytes.filter(|_| step.starts_with("part")) {
             name.push_str(&format!(" {bytes}"));
         }

@@ -277,8 +277,8 @@ impl Launch {
             Ok(()) => self.end(job, rank, random),
             Err(error) => Err(error),
         };
-        let statistics = job.statistics();
-        if statistics.held > 0 {
+        let metrics = job.metrics();
+        if metrics.held > 0 {
             self.met("shuffle: held out of bounds or before the first table");
         }
         let (_, stated) = self.tell(rank, written, |rows| format!("{rows} records"));
@@ -328,11 +328,11 @@ impl Launch {
             job.renegotiate()?;
         }
         if random.one_in(2) {
-            return job.end_epoch().map(|statistics| statistics.rows);
+            return job.end_epoch().map(|metrics| metrics.rows);
         }
         job.start_end_epoch()?;
         self.world().stall(rank, Duration::from_nanos(random.below(300_000)));
-        job.wait_end_epoch().map(|statistics| statistics.rows)
+        job.wait_end_epoch().map(|metrics| metrics.rows)
     }
 
     /// Checks the refusal to begin an epoch.

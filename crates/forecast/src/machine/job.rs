@@ -13,7 +13,7 @@ use super::report::{MachineReport, RankBytes, Round};
 use super::storage_model::Store;
 use super::virtual_rank::{Arrivals, Awaited, VirtualRank};
 use turbidite::partition::TableCache;
-use turbidite::shuffle::{Action, Engine, EngineOptions, EngineStatistics, Event, Progress, Timeouts};
+use turbidite::shuffle::{Action, Engine, EngineMetrics, EngineOptions, Event, Progress, Timeouts};
 use turbidite::{MessageError, RunKind, Schema, SchemaError, Topology};
 
 /// The records that the ranks' programs append.
@@ -229,11 +229,11 @@ impl MachineJob {
         program: &mut dyn Program,
         deliver: &mut dyn FnMut(u32, RunKind, &[u8]),
     ) -> Result<u64, MachineError> {
-        let before = self.ranks[rank as usize].engine.statistics();
+        let before = self.ranks[rank as usize].engine.metrics();
         let (append, again) = self.append(rank, program, deliver)?;
         let (messages, moved, extra_ns) = self.exchange(rank, deliver)?;
         self.note_round(rank);
-        let after = self.ranks[rank as usize].engine.statistics();
+        let after = self.ranks[rank as usize].engine.metrics();
         let cost_ns = extra_ns + self.cost_ns(before, after) + messages as f64 * self.options.costs.message_ns;
         let done = self.processors.compute(rank, self.now, nanoseconds(cost_ns));
         self.ranks[rank as usize].busy_until = done;
@@ -244,7 +244,7 @@ impl MachineJob {
         Ok(append)
     }
 
-    fn cost_ns(&self, before: EngineStatistics, after: EngineStatistics) -> f64 {
+    fn cost_ns(&self, before: EngineMetrics, after: EngineMetrics) -> f64 {
         let costs = &self.options.costs;
         (after.originated - before.originated) as f64 * costs.append_ns
             + (after.delivered - before.delivered) as f64 * costs.deliver_ns
@@ -519,7 +519,7 @@ impl MachineJob {
         partitions.sort_unstable();
         MachineReport {
             receivers: partitions.into_iter().map(|(_, rank)| rank).collect(),
-            ranks: self.ranks.iter().map(|rank| rank.engine.statistics()).collect(),
+            ranks: self.ranks.iter().map(|rank| rank.engine.metrics()).collect(),
             most_bytes,
             mean_bytes: sum / self.ranks.len().max(1),
             traffic: self.network.traffic,

@@ -1,7 +1,7 @@
 //! Extrapolates the size of a manifest from an encoded sample.
 
 use turbidite::format::{
-    ColumnStatistics, EpochManifest, EpochStatistics, PageDirectory, PartEntry, PartId, RowGroupEntry, RunKind,
+    ColumnStatistics, EpochManifest, EpochMetrics, PageDirectory, PartEntry, PartId, RowGroupEntry, RunKind,
 };
 use turbidite::{Clustering, Column, KeyOrder, Result, Schema};
 use uuid::Uuid;
@@ -60,7 +60,7 @@ fn encoded_bytes(schema: &Schema, parts: u32, row_groups: u32) -> Result<u64> {
         partition: by_hash.then_some(number),
         ..PartEntry::new(part(number), 64 << 20, 63 << 20, u64::MAX)
     };
-    let statistics = EpochStatistics { rows_per_receiver: vec![1 << 20; parts as usize], ..EpochStatistics::default() };
+    let metrics = EpochMetrics { rows_per_receiver: vec![1 << 20; parts as usize], ..EpochMetrics::default() };
     let manifest = EpochManifest {
         partitions: by_hash.then_some(parts),
         epoch: 1,
@@ -69,7 +69,7 @@ fn encoded_bytes(schema: &Schema, parts: u32, row_groups: u32) -> Result<u64> {
         parts: (0..parts).map(entry).collect(),
         row_groups: (0..row_groups).map(run).collect(),
         keys: Default::default(),
-        statistics,
+        metrics,
     };
     Ok(manifest.encode(schema)?.len() as u64)
 }

@@ -2,7 +2,7 @@
 
 use super::storage_model::Stored;
 use turbidite::Channel;
-use turbidite::shuffle::{ControlPurpose, EngineStatistics};
+use turbidite::shuffle::{ControlPurpose, EngineMetrics};
 
 /// Numbers of messages and their bytes, over all ranks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -73,8 +73,8 @@ impl RankBytes {
 pub struct MachineReport {
     /// The rank that stores each partition.
     pub receivers: Vec<u32>,
-    /// Each rank's statistics.
-    pub ranks: Vec<EngineStatistics>,
+    /// Each rank's metrics.
+    pub ranks: Vec<EngineMetrics>,
     /// Maximum of each buffer's peak memory, over all ranks.
     pub most_bytes: RankBytes,
     /// Mean of the total peak memory per rank, in bytes.
@@ -115,7 +115,7 @@ impl MachineReport {
     }
 
     /// Returns the sum of a statistic over all ranks.
-    pub fn sum(&self, figure: impl Fn(&EngineStatistics) -> u64) -> u64 {
+    pub fn sum(&self, figure: impl Fn(&EngineMetrics) -> u64) -> u64 {
         self.ranks.iter().map(figure).sum()
     }
 }

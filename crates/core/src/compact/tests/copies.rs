@@ -68,8 +68,8 @@ proptest! {
         let options = CompactOptions { threads, slab_bytes, part, ..small_options() };
         let done = compact(&storage, options).unwrap().remove(0).unwrap();
         let rows = rows_of(&schema(key), &epoch, 1);
-        prop_assert_eq!(done.statistics.rows, rows.len() as u64);
-        prop_assert_eq!((done.statistics.strays, done.statistics.spills), (0, 0));
+        prop_assert_eq!(done.metrics.rows, rows.len() as u64);
+        prop_assert_eq!((done.metrics.strays, done.metrics.spills), (0, 0));
         prop_assert!(done.bytes_read >= done.source_bytes, "all of it was read");
         check_copy(&storage, key, 7, rows);
     }
@@ -86,9 +86,9 @@ fn many_runs_through_several_slabs_and_threads() {
     let slab_rows = options.slab_rows(&schema) as f64;
     let done = compact(&storage, options).unwrap().remove(0).unwrap();
     check_copy(&storage, DataType::F32, 1, rows_of(&schema, &epoch, 1));
-    let statistics = &done.statistics;
-    assert!(statistics.receivers > 3 && statistics.nan_keys == 3, "{statistics:?}");
-    assert_eq!(statistics.rows_per_receiver.iter().sum::<u64>(), statistics.rows);
+    let metrics = &done.metrics;
+    assert!(metrics.receivers > 3 && metrics.nan_keys == 3, "{metrics:?}");
+    assert_eq!(metrics.rows_per_receiver.iter().sum::<u64>(), metrics.rows);
     // Each of the 42 runs has two pages with a cut, and one page of keys that is read twice for a cut.
     let factor = done.bytes_read as f64 / done.source_bytes as f64;
     println!("read factor {factor:.2} where 42 runs overlap and a slab has {slab_rows} rows");

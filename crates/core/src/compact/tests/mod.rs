@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::{CompactOptions, CompactedEpoch, Compaction};
 use crate::error::Result;
 use crate::format::{
-    EpochManifest, EpochStatistics, Memtable, PartId, PartOptions, PartReader, PartWriter, RunContext, RunKind,
+    EpochManifest, EpochMetrics, Memtable, PartId, PartOptions, PartReader, PartWriter, RunContext, RunKind,
 };
 use crate::query::Dataset;
 use crate::schema::{Column, DataType, Schema, Value};
@@ -101,12 +101,12 @@ fn write_source(
         manifest.parts.push(writer.finish().unwrap());
     }
     let rows = |kind| manifest.row_groups.iter().filter(|run| run.kind == kind).map(|run| run.rows).sum();
-    manifest.statistics = EpochStatistics {
+    manifest.metrics = EpochMetrics {
         rows: manifest.rows(),
         strays: rows(RunKind::Stray),
         spills: rows(RunKind::Unordered),
         nan_keys: rows(RunKind::NanKey),
-        ..EpochStatistics::default()
+        ..EpochMetrics::default()
     };
     change(&mut manifest);
     commit.commit(manifest).unwrap();

@@ -18,7 +18,7 @@ use crate::format::manifest::encoding::{
     STATISTICS, bounds, first_keys_type, intervals_type,
 };
 use crate::format::manifest::entries::{PartEntry, PartId, RunKind};
-use crate::format::manifest::epoch_manifest::{EpochManifest, EpochStatistics};
+use crate::format::manifest::epoch_manifest::{EpochManifest, EpochMetrics};
 use crate::format::manifest::range_counts::KeyRangeCounts;
 use crate::format::manifest::row_group_entries::RowGroupEntries;
 use crate::format::manifest::stored_row_groups::{StoredIndexes, StoredOrigin, StoredPages, StoredRowGroups};
@@ -56,7 +56,7 @@ impl EpochManifest {
     }
 
     /// Reads from a manifest what a scan needs: parts and row groups with statistics of the key and of `columns` only.
-    /// Range counts and statistics of the epoch are empty. Row groups have neither checksums nor bounds nor versions of
+    /// Range counts and metrics of the epoch are empty. Row groups have neither checksums nor bounds nor versions of
     /// the partition table.
     ///
     /// # Errors
@@ -137,11 +137,11 @@ fn decode(mut container: Container, path: &Path, schema: &Schema, wanted: Wanted
     let part_places = PartPlaces::of(&parts).ok_or_else(differ)?;
     let text =
         |range: Option<&Range<u64>>| -> Option<String> { String::from_utf8(container.get(range?)?.to_vec()).ok() };
-    let statistics: EpochStatistics = match wanted {
-        Wanted::Scan(_) => EpochStatistics::default(),
+    let metrics: EpochMetrics = match wanted {
+        Wanted::Scan(_) => EpochMetrics::default(),
         Wanted::Everything => text(texts.first())
             .and_then(|text| serde_json::from_str(&text).ok())
-            .ok_or_else(|| corruption("the statistics of the epoch cannot be decoded"))?,
+            .ok_or_else(|| corruption("the metrics of the epoch cannot be decoded"))?,
     };
     let stored = group_places.take(&container, row_groups.rows(), schema);
     let mut stored = stored.ok_or_else(|| corruption("a row group cannot be decoded"))?;
@@ -159,7 +159,7 @@ fn decode(mut container: Container, path: &Path, schema: &Schema, wanted: Wanted
         parts: part_places.take(&container, parts.rows()).ok_or_else(|| corruption("a part cannot be decoded"))?,
         row_groups: RowGroupEntries::stored(stored),
         keys: text(texts.get(1)).map(KeyRangeCounts::stored).unwrap_or_default(),
-        statistics,
+        metrics,
     };
     manifest.check().map_err(corruption)?;
     // Ranks that have not read the dataset's description merge reports of others.

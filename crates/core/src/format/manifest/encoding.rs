@@ -81,7 +81,7 @@ fn encode(manifest: &EpochManifest, schema: &Schema) -> Result<Vec<u8>> {
     let mut builder = ContainerBuilder::default();
     builder.append(ROW_GROUPS, &arrow_columns::encode(row_groups)?);
     builder.append(PARTS, &arrow_columns::encode(parts)?);
-    builder.append(STATISTICS, manifest.statistics.text().as_bytes());
+    builder.append(STATISTICS, manifest.metrics.text().as_bytes());
     if let Some(text) = manifest.keys.text(manifest.row_groups.len()) {
         builder.append(KEY_COUNTS, text.as_bytes());
     }

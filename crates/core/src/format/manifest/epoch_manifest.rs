@@ -8,13 +8,13 @@ use crate::format::manifest::range_counts::{KeyRangeCounts, RangeCount};
 use crate::format::manifest::row_group_entries::RowGroupEntries;
 use crate::schema::{KeyOrder, OutOfRange, Schema};
 
-/// Statistics of writing an epoch, over all ranks.
+/// Metrics of writing an epoch, over all ranks.
 ///
 /// Times of stages are sums over all threads, in seconds. They include the time that threads wait for a CPU, so their
 /// sum can exceed the wall time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct EpochStatistics {
+pub struct EpochMetrics {
     /// Number of ranks that appended.
     pub ranks: u32,
     /// Number of ranks that received records.
@@ -69,15 +69,15 @@ pub struct EpochStatistics {
     pub sync_s: f64,
 }
 
-impl EpochStatistics {
-    /// Returns the statistics as JSON, for a manifest.
+impl EpochMetrics {
+    /// Returns the metrics as JSON, for a manifest.
     pub(in crate::format) fn text(&self) -> String {
-        // JSON can represent neither NaN nor infinities. Such statistics are omitted, and decoded as zero.
-        let mut statistics = serde_json::json!(self);
-        if let Some(fields) = statistics.as_object_mut() {
+        // JSON can represent neither NaN nor infinities. Such metrics are omitted, and decoded as zero.
+        let mut metrics = serde_json::json!(self);
+        if let Some(fields) = metrics.as_object_mut() {
             fields.retain(|_, value| !value.is_null());
         }
-        statistics.to_string()
+        metrics.to_string()
     }
 
     /// Returns the load imbalance: the standard deviation of the receivers' rows divided by their mean. Returns 0 for
@@ -110,8 +110,8 @@ pub struct EpochManifest {
     pub row_groups: RowGroupEntries,
     /// Distribution of the keys, finer than the row groups' statistics. Empty if unknown.
     pub keys: KeyRangeCounts,
-    /// Statistics of writing the epoch.
-    pub statistics: EpochStatistics,
+    /// Metrics of writing the epoch.
+    pub metrics: EpochMetrics,
 }
 
 impl EpochManifest {
@@ -125,7 +125,7 @@ impl EpochManifest {
             indexed_commit: None,
             row_groups: RowGroupEntries::default(),
             keys: KeyRangeCounts::default(),
-            statistics: EpochStatistics::default(),
+            metrics: EpochMetrics::default(),
         }
     }
 

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use super::*;
-use crate::format::{ColumnStatistics, EpochManifest, EpochStatistics};
+use crate::format::{ColumnStatistics, EpochManifest, EpochMetrics};
 use crate::schema::Value;
 use crate::storage::FileSystem;
 
@@ -54,8 +54,7 @@ fn example_part() -> (Vec<u8>, PartEntry, Vec<RowGroupEntry>) {
 
 fn example_manifest() -> EpochManifest {
     let (_, entry, runs) = example_part();
-    let statistics =
-        EpochStatistics { ranks: 1, receivers: 1, rows: 3, rows_per_receiver: vec![3], ..Default::default() };
+    let metrics = EpochMetrics { ranks: 1, receivers: 1, rows: 3, rows_per_receiver: vec![3], ..Default::default() };
     EpochManifest {
         partitions: None,
         indexed_commit: None,
@@ -64,7 +63,7 @@ fn example_manifest() -> EpochManifest {
         parts: vec![entry],
         row_groups: runs.into(),
         keys: Default::default(),
-        statistics,
+        metrics,
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::golden::{compare, stored};
 use super::*;
-use crate::format::{EpochManifest, EpochStatistics, PartFilters};
+use crate::format::{EpochManifest, EpochMetrics, PartFilters};
 use crate::schema::{KeyHash, hash_of, partition_of_hash};
 use crate::storage::FileSystem;
 
@@ -40,8 +40,8 @@ fn example() -> (Vec<u8>, EpochManifest) {
     let runs = writer.append_run(&table, context).unwrap();
     let path = writer.path().to_owned();
     let entry = PartEntry { partition: Some(PARTITION), ..writer.finish().unwrap() };
-    let statistics =
-        EpochStatistics { ranks: 4, receivers: 4, rows: 1, rows_per_receiver: vec![0, 0, 0, 1], ..Default::default() };
+    let metrics =
+        EpochMetrics { ranks: 4, receivers: 4, rows: 1, rows_per_receiver: vec![0, 0, 0, 1], ..Default::default() };
     let manifest = EpochManifest {
         partitions: Some(PARTITIONS),
         indexed_commit: None,
@@ -50,7 +50,7 @@ fn example() -> (Vec<u8>, EpochManifest) {
         parts: vec![entry],
         row_groups: runs.into(),
         keys: Default::default(),
-        statistics,
+        metrics,
     };
     (read_all(&*storage, &path, 1 << 20).unwrap(), manifest)
 }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::error::Error;
 use crate::format::manifest::container::sealed;
-use crate::format::{ColumnStatistics, EpochManifest, EpochStatistics, PageDirectory, RangeCount, RowGroupStatistics};
+use crate::format::{ColumnStatistics, EpochManifest, EpochMetrics, PageDirectory, RangeCount, RowGroupStatistics};
 use crate::schema::Value;
 
 const PATH: &str = "/ds/_turbidite/manifest/200.arrow";
@@ -63,12 +63,12 @@ fn manifest(schema: &Schema, runs: usize, seed: u64) -> EpochManifest {
         }
     });
     let runs = runs.collect();
-    let statistics = EpochStatistics {
+    let metrics = EpochMetrics {
         ranks: 16,
         rows_per_receiver: vec![1, u64::MAX, 3],
         wall_s: 0.1 + seed as f64 / 3.0,
         sync_s: 1e-300,
-        ..EpochStatistics::default()
+        ..EpochMetrics::default()
     };
     // More range counts than row groups; a manifest would omit fewer.
     let range_count = |number: u64| RangeCount {
@@ -86,7 +86,7 @@ fn manifest(schema: &Schema, runs: usize, seed: u64) -> EpochManifest {
         parts,
         row_groups: runs,
         keys,
-        statistics,
+        metrics,
     }
 }
 
@@ -283,11 +283,11 @@ fn another_schema_or_version_is_refused() {
 fn a_figure_that_is_no_number_does_not_spoil_the_manifest() {
     let schema = schema_of(&[DataType::F32], 0);
     let mut odd = manifest(&schema, 3, 11);
-    odd.statistics.wall_s = f64::NAN;
-    odd.statistics.sort_s = f64::INFINITY;
+    odd.metrics.wall_s = f64::NAN;
+    odd.metrics.sort_s = f64::INFINITY;
     let decoded = decode(&odd.encode(&schema).unwrap(), &schema).unwrap();
-    assert_eq!((decoded.statistics.wall_s, decoded.statistics.sort_s), (0.0, 0.0));
-    assert_eq!((decoded.statistics.ranks, decoded.row_groups), (16, odd.row_groups));
+    assert_eq!((decoded.metrics.wall_s, decoded.metrics.sort_s), (0.0, 0.0));
+    assert_eq!((decoded.metrics.ranks, decoded.row_groups), (16, odd.row_groups));
 }
 
 #[test]

@@ -67,7 +67,7 @@ pub(in crate::query) fn key_profile(manifest: &EpochManifest, schema: &Schema, p
     let range_counts: Vec<RangeCount> =
         manifest.row_groups.iter().map(of_run).filter(|range_count| range_count.rows > 0).collect();
     let rows: u64 = range_counts.iter().map(|range_count| range_count.rows).sum();
-    let receivers = match manifest.statistics.receivers {
+    let receivers = match manifest.metrics.receivers {
         0 => count_receivers(manifest.parts.iter().map(|entry| entry.part)),
         stated => stated,
     };
@@ -154,7 +154,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::format::{ColumnStatistics, EpochStatistics, PageDirectory, RunKind};
+    use crate::format::{ColumnStatistics, EpochMetrics, PageDirectory, RunKind};
     use crate::schema::{Column, DataType, Value};
 
     fn manifest(runs: &[(f64, f64, u64)], receivers: u32) -> (EpochManifest, Schema) {
@@ -187,7 +187,7 @@ mod tests {
             parts: Vec::new(),
             row_groups: (0..).zip(runs).map(entry).collect(),
             keys: Default::default(),
-            statistics: EpochStatistics { receivers, ..EpochStatistics::default() },
+            metrics: EpochMetrics { receivers, ..EpochMetrics::default() },
         };
         (manifest, schema)
     }

@@ -134,7 +134,7 @@ mod tests {
             parts: parts.to_vec(),
             row_groups: row_groups.into(),
             keys: Default::default(),
-            statistics: Default::default(),
+            metrics: Default::default(),
         }
     }
 

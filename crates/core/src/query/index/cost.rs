@@ -176,7 +176,7 @@ mod tests {
             parts: Vec::new(),
             row_groups: row_groups.into(),
             keys: Default::default(),
-            statistics: Default::default(),
+            metrics: Default::default(),
         };
         let ranges = KeyRanges::of(&manifest, 0, schema.key_order());
         (manifest, ranges, schema)

@@ -75,7 +75,7 @@ mod tests {
             parts: Vec::new(),
             row_groups: runs.into(),
             keys: Default::default(),
-            statistics: Default::default(),
+            metrics: Default::default(),
         };
         let keys = KeyRanges::of(&manifest, 0, order);
         let (mut narrowed, mut found) = (0, 0);

@@ -98,7 +98,7 @@ pub(super) fn write_pages(storage: &Arc<dyn Storage>, levels: Option<Levels>, ru
         parts,
         row_groups: row_groups.into(),
         keys: Default::default(),
-        statistics: EpochStatistics { receivers: ranks.len() as u32, ..EpochStatistics::default() },
+        metrics: EpochMetrics { receivers: ranks.len() as u32, ..EpochMetrics::default() },
     };
     commit.commit(manifest).unwrap();
 }

@@ -31,7 +31,7 @@ use arrow_array::types::{
 use arrow_array::{Array, RecordBatch};
 
 use super::{Binned, Bins, Dataset, Estimate, HistogramRequest, Query, Source};
-use crate::format::{EpochManifest, EpochStatistics, Memtable, PartId, PartOptions, PartWriter, RunContext, RunKind};
+use crate::format::{EpochManifest, EpochMetrics, Memtable, PartId, PartOptions, PartWriter, RunContext, RunKind};
 use crate::schema::{Column, DataType, Schema};
 use crate::storage::{MemoryStorage, Storage};
 use crate::store::{DatasetDescriptor, DatasetPaths, EpochCommit, IfExists};
@@ -198,7 +198,7 @@ impl Fixture {
             keys.extend(writer.take_keys().take());
             parts.push(writer.finish().unwrap());
         }
-        let statistics = EpochStatistics { receivers: epoch.parts.len() as u32, ..EpochStatistics::default() };
+        let metrics = EpochMetrics { receivers: epoch.parts.len() as u32, ..EpochMetrics::default() };
         let mut manifest = EpochManifest {
             partitions: None,
             indexed_commit: None,
@@ -207,7 +207,7 @@ impl Fixture {
             parts,
             row_groups: runs.into(),
             keys: keys.into(),
-            statistics,
+            metrics,
         };
         manifest.parts.sort_by_key(|entry| entry.part);
         manifest.row_groups.to_mut().sort_by_key(|run| (run.part, run.offset));

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use uuid::Uuid;
 
 use crate::error::{Error, ErrorClass, Result, UsageError};
-use crate::format::EpochStatistics;
+use crate::format::EpochMetrics;
 use crate::index::IndexedValues;
 use crate::runtime::dataset::{JobDataset, OpenEpoch};
 use crate::runtime::local::ranks::LocalRanks;
@@ -31,8 +31,8 @@ use crate::store::{DatasetDescriptor, LockNotice, Recovery};
 ///     let energies: Vec<f32> = (0..100).map(|number| (number * 4 + rank) as f32).collect();
 ///     job.append(rank, &[ColumnView::from(&energies)])?;
 /// }
-/// let statistics = job.end_epoch()?;
-/// assert_eq!(statistics.rows, 400);
+/// let metrics = job.end_epoch()?;
+/// assert_eq!(metrics.rows, 400);
 /// job.close()?;
 /// # Ok::<(), turbidite::Error>(())
 /// ```
@@ -186,7 +186,7 @@ impl LocalJob {
     }
 
     /// Adds counts of values of a rank that are out of the range of their columns, for the epoch's statistics
-    /// ([`EpochStatistics::out_of_range`]). Callers that derive columns count such values. Counts of a rank that does
+    /// ([`EpochMetrics::out_of_range`]). Callers that derive columns count such values. Counts of a rank that does
     /// not exist are ignored.
     pub fn count_out_of_range(&self, rank: u32, counts: &[OutOfRange]) {
         if !counts.is_empty() {
@@ -260,7 +260,7 @@ impl LocalJob {
     /// # Errors
     /// [`Error::EpochFailed`](crate::Error::EpochFailed) with the cause when any rank could not store its records, or
     /// an index its entries. Earlier epochs are unchanged, and the next epoch may begin.
-    pub fn end_epoch(&self) -> Result<EpochStatistics> {
+    pub fn end_epoch(&self) -> Result<EpochMetrics> {
         let mut open = self.epoch();
         let (ended, gathered) = self.gather(&mut open)?;
         let verdict = self.indexes.end(Verdict::on_records(gathered));
@@ -289,7 +289,7 @@ impl LocalJob {
     }
 
     /// Passes the outcome of the epoch to all ranks, and returns it.
-    pub(super) fn conclude(&self, ended: OpenEpoch) -> Result<EpochStatistics> {
+    pub(super) fn conclude(&self, ended: OpenEpoch) -> Result<EpochMetrics> {
         let outcome = self.ranks.drive_until(|endpoint| endpoint.outcome().cloned(), true)?;
         self.dataset.conclude(ended, outcome, 0, self.ranks.now())
     }

@@ -178,13 +178,13 @@ impl EntryFeed {
     fn append(&self, endpoint: &mut Endpoint, piece: &Piece) -> Result<u32> {
         let rows: Vec<u32> = (piece.first_row..piece.first_row + piece.rows).collect();
         let columns = self.indexed.entries(&piece.values, &piece.part, &rows)?;
-        let before = endpoint.engine.statistics().originated;
+        let before = endpoint.engine.metrics().originated;
         let mut append = endpoint
             .engine
             .append(&columns)
             .map_err(|error| Error::from(UsageError::Option { option: "index", what: error.to_string() }))?;
         endpoint.advance(&mut append);
-        let taken = endpoint.engine.statistics().originated - before;
+        let taken = endpoint.engine.metrics().originated - before;
         // No more than the piece has.
         Ok(taken.min(u64::from(piece.rows)) as u32)
     }

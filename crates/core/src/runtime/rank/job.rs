@@ -8,15 +8,15 @@ use uuid::Uuid;
 use super::announcement::Announcement;
 use super::driver::{Link, RankDriver, State};
 use crate::error::{Error, ErrorClass, Result, UsageError};
-use crate::format::{ColumnTap, EpochStatistics};
+use crate::format::{ColumnTap, EpochMetrics};
 use crate::runtime::dataset::{JobDataset, OpenEpoch};
-use crate::runtime::exchange_statistics::ExchangeStatistics;
+use crate::runtime::exchange_metrics::ExchangeMetrics;
 use crate::runtime::local::mailbox::MailboxTransport;
 use crate::runtime::options::{EpochStart, WriteOptions};
 use crate::runtime::process::feed::EntryFeed;
 use crate::runtime::process::host::{Host, Process};
 use crate::schema::{ColumnView, OutOfRange, Schema};
-use crate::shuffle::{EngineStatistics, Transport};
+use crate::shuffle::{EngineMetrics, Transport};
 use crate::storage::{FileSystem, Storage};
 use crate::store::{EpochCommit, IfExists};
 
@@ -128,7 +128,7 @@ impl RankJob {
     }
 
     /// Adds counts of values of this epoch that are out of the range of their columns, for the epoch's statistics
-    /// ([`EpochStatistics::out_of_range`]). Callers that derive columns count such values.
+    /// ([`EpochMetrics::out_of_range`]). Callers that derive columns count such values.
     pub fn count_out_of_range(&mut self, counts: &[OutOfRange]) {
         self.driver.endpoint().count_out_of_range(counts);
     }
@@ -273,7 +273,7 @@ impl RankJob {
     /// # Errors
     /// [`Error::EpochFailed`] with the cause when any rank could not store its records, or an index its entries. The
     /// same on every rank. Earlier epochs are unchanged, and the next epoch may begin.
-    pub fn end_epoch(&mut self) -> Result<EpochStatistics> {
+    pub fn end_epoch(&mut self) -> Result<EpochMetrics> {
         self.start_end_epoch()?;
         self.wait_end_epoch()
     }
@@ -307,7 +307,7 @@ impl RankJob {
     ///
     /// # Errors
     /// As for [`RankJob::end_epoch`].
-    pub fn wait_end_epoch(&mut self) -> Result<EpochStatistics> {
+    pub fn wait_end_epoch(&mut self) -> Result<EpochMetrics> {
         self.drive_all(|job| {
             job.commit_with_indexes()?;
             let ended = job.conclude();
@@ -315,12 +315,12 @@ impl RankJob {
                 return ended;
             }
             let entries = job.conclude_indexes();
-            ended.and_then(|statistics| entries.map(|()| statistics))
+            ended.and_then(|metrics| entries.map(|()| metrics))
         })
     }
 
     /// Blocks until the epoch of this dataset is committed or has failed.
-    pub(super) fn conclude(&mut self) -> Result<EpochStatistics> {
+    pub(super) fn conclude(&mut self) -> Result<EpochMetrics> {
         let State::Ending(epoch) = self.driver.state else {
             return Err(UsageError::State { call: "end_epoch_wait", state: "before end_epoch_start" }.into());
         };
@@ -358,9 +358,9 @@ impl RankJob {
         self.dataset.keep_failed();
     }
 
-    /// Returns this rank's communication statistics of the current or last epoch.
-    pub fn exchange_statistics(&self) -> ExchangeStatistics {
-        self.driver.endpoint().exchange_statistics()
+    /// Returns this rank's communication metrics of the current or last epoch.
+    pub fn exchange_metrics(&self) -> ExchangeMetrics {
+        self.driver.endpoint().exchange_metrics()
     }
 
     /// Removes all epochs after `epoch`, for a restart from a checkpoint. All ranks call it.
@@ -399,10 +399,10 @@ impl RankJob {
         self.driver.endpoint().engine.resume_after(rows);
     }
 
-    /// Returns this rank's statistics of the current or last epoch.
+    /// Returns this rank's metrics of the current or last epoch.
     #[doc(hidden)]
-    pub fn statistics(&self) -> EngineStatistics {
-        self.driver.endpoint().engine.statistics()
+    pub fn metrics(&self) -> EngineMetrics {
+        self.driver.endpoint().engine.metrics()
     }
 
     /// Returns the memory of the buffers that hold this rank's records, in bytes: batches, records held back,

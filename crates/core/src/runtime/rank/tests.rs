@@ -103,28 +103,28 @@ fn expected(rows: u32) -> Vec<u32> {
 fn ranks_write_epochs_together() {
     for ranks in [1, 2, 3, 7, 16] {
         let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
-        let statistics = run(ranks, |rank, transport| -> Result<_> {
+        let metrics = run(ranks, |rank, transport| -> Result<_> {
             let mut job = open(&storage, options(ranks), rank, transport)?;
-            let mut statistics = Vec::new();
+            let mut metrics = Vec::new();
             for epoch in 0..3 {
                 assert_eq!(job.begin_epoch(epoch)?, EpochStart::Started);
                 append(&mut job, rank, 5000 + rank)?;
                 if epoch == 1 {
                     job.renegotiate()?;
                     job.start_end_epoch()?;
-                    statistics.push(job.wait_end_epoch()?);
+                    metrics.push(job.wait_end_epoch()?);
                 } else {
-                    statistics.push(job.end_epoch()?);
+                    metrics.push(job.end_epoch()?);
                 }
             }
             job.close()?;
-            Ok(statistics)
+            Ok(metrics)
         });
-        let statistics: Vec<_> = statistics.into_iter().map(Result::unwrap).collect();
+        let metrics: Vec<_> = metrics.into_iter().map(Result::unwrap).collect();
         let total = u64::from((0..ranks).map(|rank| 5000 + rank).sum::<u32>());
         for epoch in 0..3 {
-            assert_eq!(statistics[0][epoch].rows, total);
-            let others = statistics.iter().map(|rank| (rank[epoch].rows, &rank[epoch].rows_per_receiver));
+            assert_eq!(metrics[0][epoch].rows, total);
+            let others = metrics.iter().map(|rank| (rank[epoch].rows, &rank[epoch].rows_per_receiver));
             assert!(others.clone().all(|one| one == others.clone().next().unwrap()), "all ranks know the same");
             let found = stored(&storage, epoch as u64, ranks);
             for (rank, keys) in (0..).zip(found) {
@@ -317,7 +317,7 @@ fn a_token_passed_from_rank_to_rank_does_not_hang() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
     let ranks = 4;
     let done: Vec<AtomicBool> = (0..ranks).map(|_| AtomicBool::new(false)).collect();
-    let statistics = run(ranks, |rank, transport| {
+    let metrics = run(ranks, |rank, transport| {
         let mut job = open(&storage, options(ranks), rank, transport).unwrap();
         job.begin_epoch(0).unwrap();
         // The program waits elsewhere, so this rank's engine is not driven.
@@ -328,7 +328,7 @@ fn a_token_passed_from_rank_to_rank_does_not_hang() {
         done[rank as usize].store(true, Ordering::SeqCst);
         job.end_epoch().unwrap()
     });
-    assert!(statistics[0].spills > 0, "what nobody took stays where it was");
+    assert!(metrics[0].spills > 0, "what nobody took stays where it was");
     assert!(stored(&storage, 0, ranks).into_iter().all(|keys| keys == expected(200_000)));
 }
 
@@ -376,8 +376,8 @@ fn a_rank_that_stands_still_costs_the_others_one_timeout() {
             appending.fetch_sub(1, Ordering::SeqCst);
         }
         let waited = begun.elapsed();
-        let statistics = job.end_epoch().unwrap();
-        assert!(statistics.spills > 500_000, "{statistics:?}");
+        let metrics = job.end_epoch().unwrap();
+        assert!(metrics.spills > 500_000, "{metrics:?}");
         waited
     });
     // Each rank had some eighty batches that were not accepted. Each of them could cost a wait.
@@ -574,7 +574,7 @@ fn ranks_busy_with_different_datasets_do_not_wait_for_each_other() {
         }
         one.end_epoch()?;
         other.end_epoch()?;
-        let spills = other.statistics().spills;
+        let spills = other.metrics().spills;
         one.close()?;
         other.close()?;
         Ok(spills)

@@ -89,7 +89,7 @@ impl Engine {
         let rows = self.schema.check(columns)?;
         // Ranks visit the phases of a period at different times, and so do the appends of one rank.
         let seed =
-            random::mix(self.options.seed ^ u64::from(self.options.rank) ^ self.session.statistics.originated << 20);
+            random::mix(self.options.seed ^ u64::from(self.options.rank) ^ self.session.metrics.originated << 20);
         Ok(Append::new(&self.schema, columns, rows, seed))
     }
 
@@ -136,14 +136,14 @@ impl Engine {
         if self.needs_points() {
             self.partitioner.sample(stored, row_bytes, &mut self.random, &mut self.session.points);
         }
-        self.session.statistics.originated += count as u64;
+        self.session.metrics.originated += count as u64;
         self.size_batches();
         self.observe(&ordinals);
         if self.is_routing() {
             self.route(stored, &ordinals, true);
         } else {
             self.held.extend_from_slice(stored);
-            self.session.statistics.held += count as u64;
+            self.session.metrics.held += count as u64;
         }
         self.scratch.block = block;
         self.scratch.ordinals = ordinals;
@@ -152,7 +152,7 @@ impl Engine {
 
     /// Adjusts the batch size to the epoch's size so far.
     pub(in crate::shuffle) fn size_batches(&mut self) {
-        let rows = self.session.statistics.originated.saturating_add(self.session.statistics.forwarded);
+        let rows = self.session.metrics.originated.saturating_add(self.session.metrics.forwarded);
         let bytes = rows.saturating_mul(self.schema.row_bytes() as u64);
         self.outbox.size_batches(bytes, self.session.placement.partitions());
     }
@@ -214,7 +214,7 @@ impl Engine {
                 self.session.negotiation.outside += 1;
                 if self.held.len() < hold_limit {
                     self.held.extend_from_slice(row);
-                    self.session.statistics.held += 1;
+                    self.session.metrics.held += 1;
                     continue;
                 }
             }
@@ -241,7 +241,7 @@ impl Engine {
                 receivers.of_all(ordinals, ties, destinations);
             }
         });
-        self.session.statistics.rerouted += rerouted;
+        self.session.metrics.rerouted += rerouted;
     }
 
     /// Routes the records held back, by the table in force.
@@ -300,8 +300,8 @@ impl Engine {
     }
 
     fn count_kept(&mut self, rows: u64) -> u64 {
-        self.session.statistics.spills += rows;
-        self.session.statistics.delivered += rows;
+        self.session.metrics.spills += rows;
+        self.session.metrics.delivered += rows;
         rows
     }
 
@@ -348,7 +348,7 @@ impl Engine {
             if !rows.is_empty() {
                 receiver.deliver(RunKind::Regular, rows);
             }
-            self.session.statistics.delivered += u64::from(header.rows);
+            self.session.metrics.delivered += u64::from(header.rows);
             self.scratch.ordinals = ordinals;
             self.outbox.recycle(message);
             return Ok(());
@@ -365,8 +365,8 @@ impl Engine {
             }
         });
         deliver_by_kind(rows, self.schema.row_bytes(), kinds, receiver);
-        self.session.statistics.delivered += u64::from(header.rows);
-        self.session.statistics.strays += strays;
+        self.session.metrics.delivered += u64::from(header.rows);
+        self.session.metrics.strays += strays;
         self.scratch.ordinals = ordinals;
         self.outbox.recycle(message);
         Ok(())

@@ -40,7 +40,7 @@ impl Engine {
         if header.session != self.session.number || header.destination != self.options.rank {
             return Err(MessageError::Field { field: "destination or session" });
         }
-        self.session.statistics.forwarded += u64::from(header.rows);
+        self.session.metrics.forwarded += u64::from(header.rows);
         self.session.traffic.received(header.origin, self.options.rank);
         self.size_batches();
         let versions = (header.table_version, self.table_version());

@@ -132,8 +132,8 @@ impl Engine {
             Some(_) => Loads::Subtree(Vec::new()),
             None => Loads::All(vec![0; self.session.placement.partitions() as usize]),
         };
-        let statistics = self.session.statistics;
-        loads.add(self.partition().map(|own| (own, statistics.received())).into_iter().collect());
+        let metrics = self.session.metrics;
+        loads.add(self.partition().map(|own| (own, metrics.received())).into_iter().collect());
         let pivots = if with_pivots { vec![self.unsent_keys()] } else { Vec::new() };
         if with_pivots {
             self.conclude_comparison();
@@ -150,9 +150,9 @@ impl Engine {
             with_pivots,
             urgent: was_urgent,
             compared,
-            contributors: u32::from(statistics.originated > 0),
+            contributors: u32::from(metrics.originated > 0),
             // Records that the rank has kept reach no partition. They may include forwarded ones.
-            seen: statistics.originated.saturating_sub(statistics.spills),
+            seen: metrics.originated.saturating_sub(metrics.spills),
             outside: negotiation.outside,
             range: if with_pivots { negotiation.observed_range } else { EMPTY_RANGE },
             backlog: if with_pivots { self.outbox.rows() } else { 0 },
@@ -165,7 +165,7 @@ impl Engine {
             negotiation.observed = 0;
         }
         negotiation.observed_since_round = 0;
-        negotiation.is_counted = statistics.originated > 0;
+        negotiation.is_counted = metrics.originated > 0;
         negotiation.outside_reported = negotiation.outside;
         // Requests that the round makes unnecessary are not sent any more. A rank whose request leads to a table waits
         // for it.
@@ -448,7 +448,7 @@ impl Engine {
         self.session.comparison = Comparison::None;
         self.session.negotiation.outside = 0;
         self.session.negotiation.outside_reported = 0;
-        self.session.statistics.tables += 1;
+        self.session.metrics.tables += 1;
         receiver.set_partition(self.table_version(), self.bounds());
         // Rows of waiting batches would otherwise arrive as strays.
         self.reroute_waiting();

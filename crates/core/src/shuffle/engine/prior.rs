@@ -144,7 +144,7 @@ impl Engine {
     fn install_first(&mut self, table: PartitionTable, interval_rows: u64, range: (u64, u64)) {
         if table.partitions() > 1 && !self.has_fixed_table {
             self.session.comparison = Comparison::Running { compared_bytes: 0 };
-            self.session.statistics.tables += 1;
+            self.session.metrics.tables += 1;
         }
         let own_bounds = self.partition().map(|partition| table.closed_bounds(partition));
         self.session.installed = Some(Installed { table, range, interval_rows, own_bounds });
@@ -253,7 +253,7 @@ impl Engine {
 
     /// Returns the summary of this rank's keys in the epoch, which ends.
     pub(super) fn summarize_epoch(&mut self) -> Summary {
-        let rows = self.session.statistics.originated;
+        let rows = self.session.metrics.originated;
         let (contributors, range) = (u32::from(rows > 0), self.session.negotiation.epoch_range);
         if self.options.prior == Prior::None || !self.negotiates() {
             return Summary { contributors, range, pivots: Pivots::default(), points: PointSample::default() };

@@ -47,7 +47,7 @@ impl Engine {
             self.session.quiescence.summaries.push(summary);
             // A sum that overflows comes from a faulty child. The sums then never agree, and the epoch ends on no rank.
             self.session.quiescence.originated =
-                self.session.quiescence.originated.saturating_add(self.session.statistics.originated);
+                self.session.quiescence.originated.saturating_add(self.session.metrics.originated);
             self.report_settled();
         }
     }
@@ -89,11 +89,8 @@ impl Engine {
     pub(in crate::shuffle) fn receive_probe(&mut self, round: u32) {
         self.tell_children(&Control::Probe { round });
         self.session.quiescence.last_probe = round;
-        self.session.quiescence.probe = Some(Probe {
-            round,
-            missing_children: self.children_count(),
-            delivered: self.session.statistics.delivered,
-        });
+        self.session.quiescence.probe =
+            Some(Probe { round, missing_children: self.children_count(), delivered: self.session.metrics.delivered });
         self.report_delivered();
     }
 

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use crate::partition::{PartitionTable, Pivots, PointSample, TablePlanner};
 use crate::shuffle::benefit::Planned;
 use crate::shuffle::counts::Quiescence;
+use crate::shuffle::metrics::EngineMetrics;
 use crate::shuffle::peers::PeerSet;
 use crate::shuffle::placement::Placement;
 use crate::shuffle::round::Round;
-use crate::shuffle::statistics::EngineStatistics;
 
 /// The empty key range. Every key widens it.
 pub(in crate::shuffle) const EMPTY_RANGE: (u64, u64) = (u64::MAX, 0);
@@ -97,7 +97,7 @@ pub(in crate::shuffle) struct Session {
     pub(in crate::shuffle) quiescence: Quiescence,
     /// Ranks whose credit did not arrive before the runtime's timeout.
     pub(in crate::shuffle) unresponsive: BTreeSet<u32>,
-    pub(in crate::shuffle) statistics: EngineStatistics,
+    pub(in crate::shuffle) metrics: EngineMetrics,
     pub(in crate::shuffle) traffic: PeerSet,
 }
 

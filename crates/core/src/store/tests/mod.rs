@@ -74,7 +74,7 @@ fn open(storage: &Arc<dyn Storage>) -> Result<(WriterLock, DatasetDescriptor)> {
 fn write_parts(storage: &Arc<dyn Storage>, commit: &EpochCommit, seed: u64) -> Result<EpochManifest> {
     let ids = ids(seed);
     let mut manifest = EpochManifest::new(commit.identity().epoch, commit.identity().commit);
-    manifest.statistics.rows = ids.len() as u64;
+    manifest.metrics.rows = ids.len() as u64;
     for (rank, ids) in ids.chunks(2 * RUN_ROWS as usize).enumerate() {
         let part = PartId { rank: rank as u32, roll: 0 };
         let (directory, identity) = (commit.directory(), commit.identity());

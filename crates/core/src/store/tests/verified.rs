@@ -176,10 +176,10 @@ fn every_figure_of_the_manifest_is_compared_with_the_data() {
     assert_eq!(contents(&dataset(true, &[(1, 1)]))[&1], ids(1));
     type Change = fn(&mut EpochManifest);
     let changes: [(Change, &str); 16] = [
-        (|manifest| manifest.statistics.rows += 1, "states 161 records"),
-        (|manifest| manifest.statistics.strays = 3, "3 strays"),
-        (|manifest| manifest.statistics.spills = 3, "3 spilled"),
-        (|manifest| manifest.statistics.nan_keys = 1, "1 records with a NaN key"),
+        (|manifest| manifest.metrics.rows += 1, "states 161 records"),
+        (|manifest| manifest.metrics.strays = 3, "3 strays"),
+        (|manifest| manifest.metrics.spills = 3, "3 spilled"),
+        (|manifest| manifest.metrics.nan_keys = 1, "1 records with a NaN key"),
         (|manifest| manifest.row_groups.to_mut()[2].rows += 1, "number of records differs"),
         (|manifest| manifest.row_groups.to_mut()[2].checksum ^= 1, "checksum mismatch with the manifest"),
         (|manifest| manifest.row_groups.to_mut()[2].bytes -= 1, "checksum mismatch with the manifest"),

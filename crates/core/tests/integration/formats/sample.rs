@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use turbidite::format::{
-    EpochManifest, EpochStatistics, KeyRangeCounts, Memtable, PartId, PartOptions, PartWriter, RunContext, RunKind,
+    EpochManifest, EpochMetrics, KeyRangeCounts, Memtable, PartId, PartOptions, PartWriter, RunContext, RunKind,
 };
 use turbidite::storage::{FileSystem, Storage};
 use turbidite::store::{DatasetDescriptor, DatasetPaths, EpochCommit, IfExists};
@@ -161,14 +161,14 @@ fn write_parts(
         parts.push(writer.finish()?);
     }
     let count = |kind| row_groups.iter().filter(|entry| entry.kind == kind).map(|entry| entry.rows).sum();
-    let statistics = EpochStatistics {
+    let metrics = EpochMetrics {
         ranks: 3,
         receivers: 2,
         rows: row_groups.iter().map(|entry| entry.rows).sum(),
         strays: count(RunKind::Stray),
         spills: count(RunKind::Unordered),
         nan_keys: count(RunKind::NanKey),
-        ..EpochStatistics::default()
+        ..EpochMetrics::default()
     };
     let (epoch, commit) = (identity.epoch, identity.commit);
     let keys = KeyRangeCounts::from(range_counts);
@@ -180,6 +180,6 @@ fn write_parts(
         indexed_commit: None,
         row_groups: row_groups.into(),
         keys,
-        statistics,
+        metrics,
     })
 }

@@ -21,10 +21,10 @@ fn balanced(inputs: &[Hostile]) {
             let mut options = WriteOptions::new(ranks);
             options.part_bytes = Some(0);
             for stated in [None, Some(rows)] {
-                let statistics = &ingest_expecting(options.clone(), &epochs, |_| stated)[0];
+                let metrics = &ingest_expecting(options.clone(), &epochs, |_| stated)[0];
                 let name = format!("{}{}", input.name, if stated.is_some() { ", stated" } else { "" });
-                assert_eq!(statistics.rows, rows);
-                check_balance(&name, ranks, statistics);
+                assert_eq!(metrics.rows, rows);
+                check_balance(&name, ranks, metrics);
             }
         }
     }
@@ -75,9 +75,9 @@ fn lognormal_over_several_nodes() {
     let epochs = [(); 2].map(|()| SCALES[0].epoch(size, &mut random));
     let mut options = WriteOptions::new(61);
     options.topology = Topology::from_nodes(&labels);
-    for statistics in ingest_as(options, &epochs) {
-        assert_eq!(statistics.rows, RECORDS as u64);
-        check_balance("lognormal over nodes", 61, &statistics);
+    for metrics in ingest_as(options, &epochs) {
+        assert_eq!(metrics.rows, RECORDS as u64);
+        check_balance("lognormal over nodes", 61, &metrics);
     }
 }
 

@@ -7,7 +7,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::UInt64Type;
 use turbidite::storage::{MemoryStorage, Storage};
 use turbidite::{
-    Column, ColumnView, DataType, Dataset, EpochRange, EpochStatistics, Error, LocalJob, Query, Schema, WriteOptions,
+    Column, ColumnView, DataType, Dataset, EpochMetrics, EpochRange, Error, LocalJob, Query, Schema, WriteOptions,
 };
 
 use super::inputs::Input;
@@ -25,7 +25,7 @@ pub(crate) fn open(storage: Arc<dyn Storage>, key: DataType, options: WriteOptio
 }
 
 /// Writes one epoch. All ranks append in turn, `append` records at a time, as in a simulation.
-pub(crate) fn write_epoch(job: &LocalJob, epoch: u64, input: &Input, append: usize) -> Result<EpochStatistics, Error> {
+pub(crate) fn write_epoch(job: &LocalJob, epoch: u64, input: &Input, append: usize) -> Result<EpochMetrics, Error> {
     job.begin_epoch(epoch)?;
     append_rows(job, input, append)?;
     job.end_epoch()
@@ -55,18 +55,18 @@ pub(crate) fn append_rows_of(job: &LocalJob, input: &Input, rank: usize, rows: R
 }
 
 /// Writes one epoch for each input to all ranks, and reads every record back.
-pub(crate) fn ingest(ranks: u32, epochs: &[Input]) -> Vec<EpochStatistics> {
+pub(crate) fn ingest(ranks: u32, epochs: &[Input]) -> Vec<EpochMetrics> {
     ingest_in_parts(ranks, 0, epochs)
 }
 
 /// Writes one epoch for each input to the ranks that its volume needs, or to all ranks if `part_bytes` is 0.
-pub(crate) fn ingest_in_parts(ranks: u32, part_bytes: u64, epochs: &[Input]) -> Vec<EpochStatistics> {
+pub(crate) fn ingest_in_parts(ranks: u32, part_bytes: u64, epochs: &[Input]) -> Vec<EpochMetrics> {
     let mut options = WriteOptions::new(ranks);
     options.part_bytes = Some(part_bytes);
     ingest_as(options, epochs)
 }
 
-pub(crate) fn ingest_as(options: WriteOptions, epochs: &[Input]) -> Vec<EpochStatistics> {
+pub(crate) fn ingest_as(options: WriteOptions, epochs: &[Input]) -> Vec<EpochMetrics> {
     ingest_expecting(options, epochs, |_| None)
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn ingest_expecting(
     options: WriteOptions,
     epochs: &[Input],
     stated: impl Fn(&Input) -> Option<u64>,
-) -> Vec<EpochStatistics> {
+) -> Vec<EpochMetrics> {
     let storage: Arc<MemoryStorage> = Arc::new(MemoryStorage::new());
     let job = open(storage.clone(), epochs[0].data_type, options).unwrap();
     let mut all = Vec::new();
@@ -116,33 +116,33 @@ pub(crate) fn read_back(storage: Arc<dyn Storage>, epoch: u64, input: &Input) {
 
 /// Returns the size of the largest partition divided by the mean. Records with NaN keys and spills count for the rank
 /// that stores them.
-pub(crate) fn largest_share(statistics: &EpochStatistics) -> f64 {
-    let loads = &statistics.rows_per_receiver;
+pub(crate) fn largest_share(metrics: &EpochMetrics) -> f64 {
+    let loads = &metrics.rows_per_receiver;
     let mean = loads.iter().sum::<u64>() as f64 / loads.len() as f64;
     loads.iter().copied().max().unwrap_or(0) as f64 / mean.max(1e-9)
 }
 
-pub(crate) fn imbalance(statistics: &EpochStatistics) -> f64 {
-    let loads = &statistics.rows_per_receiver;
+pub(crate) fn imbalance(metrics: &EpochMetrics) -> f64 {
+    let loads = &metrics.rows_per_receiver;
     let mean = loads.iter().sum::<u64>() as f64 / loads.len() as f64;
     let variance = loads.iter().map(|&load| (load as f64 - mean).powi(2)).sum::<f64>() / loads.len() as f64;
     variance.sqrt() / mean.max(1e-9)
 }
 
-pub(crate) fn report(name: &str, ranks: u32, statistics: &EpochStatistics) {
+pub(crate) fn report(name: &str, ranks: u32, metrics: &EpochMetrics) {
     println!(
         "{name:28} {ranks:3} ranks: imbalance {:5.1} %, largest {:.3} x mean, {} tables, {} strays, {} spills",
-        imbalance(statistics) * 100.0,
-        largest_share(statistics),
-        statistics.renegotiations,
-        statistics.strays,
-        statistics.spills
+        imbalance(metrics) * 100.0,
+        largest_share(metrics),
+        metrics.renegotiations,
+        metrics.strays,
+        metrics.spills
     );
 }
 
-/// Prints the figures of an epoch, and checks its largest partition.
-pub(crate) fn check_balance(name: &str, ranks: u32, statistics: &EpochStatistics) {
-    report(name, ranks, statistics);
-    let largest = largest_share(statistics);
+/// Prints the metrics of an epoch, and checks its largest partition.
+pub(crate) fn check_balance(name: &str, ranks: u32, metrics: &EpochMetrics) {
+    report(name, ranks, metrics);
+    let largest = largest_share(metrics);
     assert!(largest <= MOST_OVER_MEAN, "{name} at {ranks} ranks: {largest}");
 }

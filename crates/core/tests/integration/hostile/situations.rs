@@ -59,8 +59,8 @@ impl Written {
 
     /// Writes an epoch, and checks that it is balanced and complete.
     fn write(&self, job: &LocalJob, epoch: u64, input: &Input) {
-        let statistics = write_epoch(job, epoch, input, APPEND).unwrap();
-        check_balance(&self.name, self.options.ranks, &statistics);
+        let metrics = write_epoch(job, epoch, input, APPEND).unwrap();
+        check_balance(&self.name, self.options.ranks, &metrics);
         read_back(self.storage.clone(), epoch, input);
     }
 

@@ -19,19 +19,19 @@ fn steady(input: &Hostile, epochs: usize, seed: u64) -> Vec<Input> {
 fn steady_epochs_need_two_tables() {
     let epochs = steady(&SCALES[0], 5, 3);
     let all = ingest(16, &epochs);
-    all.iter().for_each(|statistics| report("steady", 16, statistics));
+    all.iter().for_each(|metrics| report("steady", 16, metrics));
     assert!(all[0].renegotiations <= 8, "{}", all[0].renegotiations);
-    for statistics in &all[1..] {
-        assert!((1..=2).contains(&statistics.renegotiations), "{}", statistics.renegotiations);
+    for metrics in &all[1..] {
+        assert!((1..=2).contains(&metrics.renegotiations), "{}", metrics.renegotiations);
         // By chance alone, loads of 15,625 records have an imbalance of 0.8 %.
-        assert!(imbalance(statistics) <= 0.025, "{}", imbalance(statistics));
-        assert!(statistics.strays * 500 <= statistics.rows, "{} strays", statistics.strays);
+        assert!(imbalance(metrics) <= 0.025, "{}", imbalance(metrics));
+        assert!(metrics.strays * 500 <= metrics.rows, "{} strays", metrics.strays);
     }
     let mut options = WriteOptions::new(16);
     options.part_bytes = Some(0);
     options.prior = Prior::None;
-    for statistics in ingest_as(options, &epochs) {
-        assert!(statistics.renegotiations > 2, "the epoch knows an earlier one: {}", statistics.renegotiations);
+    for metrics in ingest_as(options, &epochs) {
+        assert!(metrics.renegotiations > 2, "the epoch knows an earlier one: {}", metrics.renegotiations);
     }
 }
 
@@ -39,11 +39,11 @@ fn steady_epochs_need_two_tables() {
 #[test]
 fn steady_epochs_of_equal_keys_need_two_tables() {
     for input in &EQUAL_KEYS[..2] {
-        for (epoch, statistics) in ingest(16, &steady(input, 3, 4)).iter().enumerate() {
-            report(&format!("steady, {}", input.name), 16, statistics);
+        for (epoch, metrics) in ingest(16, &steady(input, 3, 4)).iter().enumerate() {
+            report(&format!("steady, {}", input.name), 16, metrics);
             let most = if epoch == 0 { 8 } else { 2 };
-            assert!(statistics.renegotiations <= most, "{}", statistics.renegotiations);
-            assert!(largest_share(statistics) <= 1.1, "{}", largest_share(statistics));
+            assert!(metrics.renegotiations <= most, "{}", metrics.renegotiations);
+            assert!(largest_share(metrics) <= 1.1, "{}", largest_share(metrics));
         }
     }
 }
@@ -55,9 +55,9 @@ fn nan_keys_leave_the_last_epoch_alone() {
     let mut half = || Input::f32s(SIZE, |_| if random.unit() < 0.5 { f64::NAN } else { random.lognormal() });
     let epochs = [half(), half(), Input::f32s(Size { records: RECORDS / 10, ..SIZE }, |_| f64::NAN), half()];
     let all = ingest(16, &epochs);
-    all.iter().for_each(|statistics| report("NaN among epochs", 16, statistics));
-    for statistics in [&all[1], &all[3]] {
-        assert!(statistics.renegotiations <= 2, "{}", statistics.renegotiations);
+    all.iter().for_each(|metrics| report("NaN among epochs", 16, metrics));
+    for metrics in [&all[1], &all[3]] {
+        assert!(metrics.renegotiations <= 2, "{}", metrics.renegotiations);
     }
 }
 
@@ -68,8 +68,8 @@ fn blast_wave_over_ranks_and_epochs() {
         let mut random = Random(9);
         let size = Size { records: RECORDS, ranks };
         let epochs: Vec<Input> = (0..5).map(|epoch| blast_wave(size, epoch, &mut random)).collect();
-        for (epoch, statistics) in ingest(ranks, &epochs).iter().enumerate() {
-            check_balance(&format!("blast wave, epoch {epoch}"), ranks, statistics);
+        for (epoch, metrics) in ingest(ranks, &epochs).iter().enumerate() {
+            check_balance(&format!("blast wave, epoch {epoch}"), ranks, metrics);
         }
     }
 }
@@ -83,16 +83,16 @@ fn stated_sizes_need_few_tables() {
     let mut options = WriteOptions::new(16);
     options.part_bytes = Some(0);
     let all = ingest_expecting(options.clone(), &epochs, |input| Some(input.rows() as u64));
-    for (epoch, statistics) in all.into_iter().enumerate() {
-        report("stated size", 16, &statistics);
+    for (epoch, metrics) in all.into_iter().enumerate() {
+        report("stated size", 16, &metrics);
         // In the third epoch, keys jump beyond all that is known.
-        assert!(epoch == 2 || statistics.renegotiations <= 8, "{}", statistics.renegotiations);
-        assert!(imbalance(&statistics) <= 0.03, "{}", imbalance(&statistics));
+        assert!(epoch == 2 || metrics.renegotiations <= 8, "{}", metrics.renegotiations);
+        assert!(imbalance(&metrics) <= 0.03, "{}", imbalance(&metrics));
     }
     // A wrong number costs balance or tables, and nothing else.
     for wrong in taken([0, 1, 10_000, 8 * RECORDS as u64], 4) {
-        for statistics in ingest_expecting(options.clone(), &epochs, |_| Some(wrong)) {
-            check_balance(&format!("stated size {wrong}"), 16, &statistics);
+        for metrics in ingest_expecting(options.clone(), &epochs, |_| Some(wrong)) {
+            check_balance(&format!("stated size {wrong}"), 16, &metrics);
         }
     }
 }

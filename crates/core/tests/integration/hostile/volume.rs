@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use turbidite::storage::{MemoryStorage, Storage};
 use turbidite::store::DatasetPaths;
-use turbidite::{EpochStatistics, LocalJob, Prior, WriteOptions};
+use turbidite::{EpochMetrics, LocalJob, Prior, WriteOptions};
 
 use super::RECORDS;
 use super::inputs::{Input, Random, Size};
@@ -25,22 +25,22 @@ fn receivers_follow_the_volume() {
         let mut epoch = |records| Input::f32s(Size { records, ranks }, |_| random.lognormal());
         let epochs = [SMALL, SMALL, SMALL * 6, SMALL * 6, RECORDS, RECORDS, SMALL, SMALL, 0, SMALL].map(&mut epoch);
         let all = ingest_in_parts(ranks, SMALL as u64 * RECORD_BYTES, &epochs);
-        all.iter().for_each(|statistics| report("by volume", ranks, statistics));
-        let receivers: Vec<usize> = all.iter().map(|statistics| statistics.rows_per_receiver.len()).collect();
+        all.iter().for_each(|metrics| report("by volume", ranks, metrics));
+        let receivers: Vec<usize> = all.iter().map(|metrics| metrics.rows_per_receiver.len()).collect();
         let all_ranks = ranks as usize;
         // The first epoch knows of none.
         let (grown, most) = (receivers[2], receivers[4]);
         assert!((4..=8).contains(&grown) && most * 2 > all_ranks, "{receivers:?}");
         assert_eq!(receivers, [all_ranks, 1, grown, 6, most, all_ranks, all_ranks, 1, 1, 1]);
-        for statistics in [&all[1], &all[7], &all[9]] {
-            assert_eq!(statistics.renegotiations, 0, "one receiver negotiates nothing");
+        for metrics in [&all[1], &all[7], &all[9]] {
+            assert_eq!(metrics.renegotiations, 0, "one receiver negotiates nothing");
         }
-        for statistics in &all {
-            assert!(statistics.strays * 50 <= statistics.rows, "{} strays", statistics.strays);
+        for metrics in &all {
+            assert!(metrics.strays * 50 <= metrics.rows, "{} strays", metrics.strays);
         }
-        for statistics in [&all[3], &all[5]] {
-            check_balance("by volume, foreseen", ranks, statistics);
-            assert!(statistics.renegotiations <= 24, "{}", statistics.renegotiations);
+        for metrics in [&all[3], &all[5]] {
+            check_balance("by volume, foreseen", ranks, metrics);
+            assert!(metrics.renegotiations <= 24, "{}", metrics.renegotiations);
         }
     }
 }
@@ -67,10 +67,10 @@ fn epochs_outgrow_their_receivers_whoever_appends_first() {
         rest.ranks[0].clear();
         append_rows(&job, &rest, APPEND).unwrap();
         append_rows_of(&job, &large, 0, head..PARTS * PART).unwrap();
-        let statistics = job.end_epoch().unwrap();
+        let metrics = job.end_epoch().unwrap();
         job.close().unwrap();
-        report(name, RANKS, &statistics);
-        let largest = largest_share(&statistics);
+        report(name, RANKS, &metrics);
+        let largest = largest_share(&metrics);
         assert!(largest < 2.0, "{name}: {largest}");
         read_back(storage, 2, &large);
     }
@@ -83,8 +83,8 @@ fn one_receiver_negotiates_nothing() {
     let mut options = WriteOptions::new(4);
     options.receivers = 1;
     let size = Size { records: RECORDS / 10, ranks: 4 };
-    let statistics = ingest_as(options, &[Input::f32s(size, |_| random.lognormal())]);
-    assert_eq!((statistics[0].renegotiations, statistics[0].rows_per_receiver.clone()), (0, vec![RECORDS as u64 / 10]));
+    let metrics = ingest_as(options, &[Input::f32s(size, |_| random.lognormal())]);
+    assert_eq!((metrics[0].renegotiations, metrics[0].rows_per_receiver.clone()), (0, vec![RECORDS as u64 / 10]));
 }
 
 const RANKS: u32 = 16;
@@ -121,10 +121,10 @@ impl Earlier {
 
     /// Writes an epoch of two parts, and returns its number of receivers.
     fn write(&self, job: &LocalJob, epoch: u64) -> usize {
-        let statistics: EpochStatistics = write_epoch(job, epoch, &self.epochs[2], APPEND).unwrap();
-        check_balance("after an earlier job", RANKS, &statistics);
+        let metrics: EpochMetrics = write_epoch(job, epoch, &self.epochs[2], APPEND).unwrap();
+        check_balance("after an earlier job", RANKS, &metrics);
         read_back(self.storage.clone(), epoch, &self.epochs[2]);
-        statistics.rows_per_receiver.len()
+        metrics.rows_per_receiver.len()
     }
 
     fn manifest(&self, epoch: u64) -> PathBuf {

@@ -39,7 +39,7 @@ fn each_rank_writes_the_sidecars_of_its_parts() {
     for (ranks, indexes) in [(1, &["bitmap:key"][..]), (4, &["bitmap:key,origin"]), (3, &["origin", "bitmap:origin"])] {
         let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
         let connections = indexes.iter().filter(|text| !text.starts_with("bitmap:")).count();
-        let statistics = run_indexed(ranks, connections, |rank, transport| -> Result<_> {
+        let metrics = run_indexed(ranks, connections, |rank, transport| -> Result<_> {
             let mut job = open(&storage, indexed(ranks, indexes), rank, transport)?;
             for epoch in 0..3 {
                 job.begin_epoch(epoch)?;
@@ -49,7 +49,7 @@ fn each_rank_writes_the_sidecars_of_its_parts() {
             }
             job.close()
         });
-        statistics.into_iter().for_each(|ended| ended.unwrap());
+        metrics.into_iter().for_each(|ended| ended.unwrap());
         check_files(&storage);
         for definition in indexes.iter().filter(|text| text.starts_with("bitmap:")) {
             let in_situ = sidecars(&storage, definition);

@@ -88,7 +88,7 @@ pub(super) fn check_files(storage: &Arc<dyn Storage>) {
 fn entries_are_shuffled_while_records_are_written() {
     for ranks in [1, 3, 8] {
         let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
-        let statistics = run_indexed(ranks, 2, |rank, transport| -> Result<_> {
+        let metrics = run_indexed(ranks, 2, |rank, transport| -> Result<_> {
             let mut job = open(&storage, indexed(ranks, &["hash:origin,with=key", "key"]), rank, transport)?;
             let mut rows = Vec::new();
             for epoch in 0..3 {
@@ -102,7 +102,7 @@ fn entries_are_shuffled_while_records_are_written() {
             job.close()?;
             Ok(rows)
         });
-        let rows = statistics.into_iter().map(Result::unwrap).collect::<Vec<_>>();
+        let rows = metrics.into_iter().map(Result::unwrap).collect::<Vec<_>>();
         assert!(rows.iter().all(|all| *all == rows[0]), "{rows:?}");
         check_files(&storage);
         for name in ["origin", "key"] {
@@ -216,7 +216,7 @@ fn an_index_that_cannot_be_stored_fails_the_epoch_on_all_ranks() {
             barrier.wait();
             job.begin_epoch(epoch).unwrap();
             append(&mut job, rank, 20_000).unwrap();
-            outcomes.push(job.end_epoch().map(|statistics| statistics.rows).map_err(|error| error.to_string()));
+            outcomes.push(job.end_epoch().map(|metrics| metrics.rows).map_err(|error| error.to_string()));
             barrier.wait();
             if job.has_failed() {
                 job.discard_failed().unwrap();

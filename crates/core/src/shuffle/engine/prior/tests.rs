@@ -257,5 +257,5 @@ fn a_rank_that_may_hold_nothing_takes_records() {
     )
     .unwrap();
     append(&mut engine, &[1, 2, 3]);
-    assert!(engine.statistics().originated == 3 && engine.is_negotiating());
+    assert!(engine.metrics().originated == 3 && engine.is_negotiating());
 }

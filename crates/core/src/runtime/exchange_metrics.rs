@@ -1,8 +1,8 @@
 //! The communication of a rank with the others.
 
-/// Per-epoch communication statistics of one rank.
+/// Per-epoch communication metrics of one rank.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ExchangeStatistics {
+pub struct ExchangeMetrics {
     /// Number of other ranks that the rank sent records to, directly or for forwarding.
     pub recipients: u32,
     /// Number of other ranks that the rank received records from.

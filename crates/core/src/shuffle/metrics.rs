@@ -1,8 +1,8 @@
-//! Statistics of one rank over one epoch.
+//! Metrics of one rank over one epoch.
 
-/// Statistics of one rank over one epoch.
+/// Metrics of one rank over one epoch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct EngineStatistics {
+pub struct EngineMetrics {
     /// Number of records appended by the application on this rank.
     pub originated: u64,
     /// Number of records delivered on this rank, including spills.
@@ -23,7 +23,7 @@ pub struct EngineStatistics {
     pub tables: u32,
 }
 
-impl EngineStatistics {
+impl EngineMetrics {
     /// Returns the number of records received through the shuffle, from other ranks or this one.
     pub fn received(&self) -> u64 {
         self.delivered - self.spills

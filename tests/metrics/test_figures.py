@@ -19,8 +19,8 @@ def test_stats_agree_with_the_files(indexed):
         assert reported["rows"] == len(records) == sum(one.num_rows for one in metadata)
         assert reported["parts"] == len(parts)
         assert reported["row_groups"] == sum(one.num_row_groups for one in metadata)
-        loads = numpy.array(reported["figures"]["rows_per_receiver"], float)
-        assert loads.sum() + reported["figures"]["spills"] == len(records)
+        loads = numpy.array(reported["metrics"]["rows_per_receiver"], float)
+        assert loads.sum() + reported["metrics"]["spills"] == len(records)
         assert numpy.isclose(reported["load_imbalance"], loads.std() / loads.mean())
         assert numpy.isclose(reported["largest_load"], loads.max() / loads.mean())
         # The manifest is written too, so the files of the data alone are a little less.
@@ -29,7 +29,7 @@ def test_stats_agree_with_the_files(indexed):
         assert on_disk <= written <= 1.3 * on_disk
         if indexed.name == "default":
             # One receiver's rows, all of them regular: the load is what its files hold.
-            assert reported["figures"]["spills"] == 0
+            assert reported["metrics"]["spills"] == 0
             held = sorted(one.num_rows for one in metadata)
             assert held == sorted(int(load) for load in loads if load)
 
@@ -86,8 +86,8 @@ def test_counts_of_whole_runs_need_no_reading(default_dataset):
     """The manifest answers where a predicate covers all of a run."""
     epoch = max(default_dataset.epochs)
     counted = answer("query", default_dataset.path, "--epoch", epoch, "--where", "energy >= -1", "--count")
-    assert counted["count"] == len(default_dataset.epochs[epoch]) and counted["cost"]["figures"]["bytes_read"] == 0
+    assert counted["count"] == len(default_dataset.epochs[epoch]) and counted["cost"]["metrics"]["bytes_read"] == 0
     median = float(numpy.median(default_dataset.epochs[epoch]["energy"]))
     counted = answer("query", default_dataset.path, "--epoch", epoch, "--where", f"energy >= {median!r}", "--count")
     assert counted["count"] == int((default_dataset.epochs[epoch]["energy"] >= numpy.float32(median)).sum())
-    assert 0 < counted["cost"]["figures"]["bytes_read"] < counted["cost"]["bytes_of_epochs"] / 50
+    assert 0 < counted["cost"]["metrics"]["bytes_read"] < counted["cost"]["bytes_of_epochs"] / 50

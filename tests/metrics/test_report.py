@@ -96,11 +96,11 @@ def test_marks_are_the_figures_of_stats(indexed, tmp_path):
         for name in ("route", "sort", "encode", "write", "sync"):
             [bar] = stages.marks(data_epoch=label, data_series=name)
             assert float(bar.get("height")) * stages.y_pixel() / 0.11 / unit == pytest.approx(
-                epoch["figures"][f"{name}_s"], abs=stages.y_pixel() / unit
+                epoch["metrics"][f"{name}_s"], abs=stages.y_pixel() / unit
             )
         written = sum(float(bar.get("height")) for bar in stored.marks(data_epoch=label))
         factor = {"kB": 1e3, "MB": 1e6, "GB": 1e9}[next(text.text for text in stored.svg.iter(f"{SVG}text") if text.get("class") == "title")]
-        assert written * stored.y_pixel() / 0.11 * factor == pytest.approx(epoch["figures"]["bytes_written"], abs=stored.y_pixel() * factor)
+        assert written * stored.y_pixel() / 0.11 * factor == pytest.approx(epoch["metrics"]["bytes_written"], abs=stored.y_pixel() * factor)
         tail, middle = (float(circle.get("cy")) for circle in amplification.marks(data_epoch=label))
         assert amplification.y(tail) == pytest.approx(epoch["profile"]["read_amplification_p99"], abs=amplification.y_pixel())
         assert amplification.y(middle) == pytest.approx(epoch["profile"]["read_amplification_p50"], abs=amplification.y_pixel())
@@ -110,7 +110,7 @@ def test_marks_are_the_figures_of_stats(indexed, tmp_path):
     # Each receiver of each epoch is a dot, all in one list of epochs and their receivers in order.
     dots = [mark.get("d") for mark in loads.marks(**{"class": "dots"})]
     for drawn, epoch in zip(dots, stats, strict=True):
-        rows = numpy.array(epoch["figures"]["rows_per_receiver"], float)
+        rows = numpy.array(epoch["metrics"]["rows_per_receiver"], float)
         heights = [loads.y(float(y)) for y in re.findall(r"M\S+ (\S+)h0", drawn)]
         assert heights == pytest.approx(100 * rows / rows.mean(), abs=loads.y_pixel())
 
