@@ -66,8 +66,8 @@ def test_the_copy_is_clean_and_its_row_groups_do_not_overlap(indexed, copy):
     path, _ = copy
     turbidite("verify", path, expect=OK)
     for epoch in answer("stats", path):
-        figures = epoch["metrics"]
-        assert figures["strays"] == figures["spills"] == 0
+        metrics = epoch["metrics"]
+        assert metrics["strays"] == metrics["spills"] == 0
         assert epoch["profile"]["read_amplification_p99"] <= 1.01
         touched = [point["runs"] for point in epoch["profile"]["points"]]
         # At a key where one ends and the next begins there are two.

@@ -67,7 +67,7 @@ def everything(source) -> bytes:
 
 def query_everything(dataset: Path, everything: bytes, scratch: Path, source: Path, must_fail: bool) -> None:
     """The rows are right, or exit code 3 and nothing else."""
-    target = scratch / "corrupted-answer.arrow"
+    target = scratch / "corrupt-answer.arrow"
     target.unlink(missing_ok=True)
     done = attempt("query", dataset, "--epoch", "0..9999", "-o", target)
     if must_fail or done.returncode != OK:
@@ -177,7 +177,7 @@ def test_a_flipped_bit_anywhere_is_found_and_never_answered(dataset, source, eve
 
 @pytest.fixture
 def copy(dataset, scratch):
-    path = scratch / "corrupted-copy"
+    path = scratch / "corrupt-copy"
     shutil.copytree(dataset, path)
     yield path
     shutil.rmtree(path)

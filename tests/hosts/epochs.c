@@ -154,11 +154,11 @@ static const char *write_epoch(turbidite_dataset *dataset, uint64_t epoch, parti
     if (paused) pause_here();
     last_success = now();
     if (append(dataset, particles + rows / 2, rows - rows / 2) != TURBIDITE_OK) return "append";
-    turbidite_epoch_metrics figures = {.struct_size = sizeof figures};
-    if (turbidite_end_epoch(dataset, &figures) != TURBIDITE_OK) return "end_epoch";
-    say("epoch %llu %llu", (unsigned long long)epoch, (unsigned long long)figures.rows);
-    say("traffic %u %u %llu %llu %llu", figures.recipients, figures.senders, (unsigned long long)figures.forwarded,
-        (unsigned long long)figures.open_batch_bytes, (unsigned long long)figures.batch_bytes);
+    turbidite_epoch_metrics metrics = {.struct_size = sizeof metrics};
+    if (turbidite_end_epoch(dataset, &metrics) != TURBIDITE_OK) return "end_epoch";
+    say("epoch %llu %llu", (unsigned long long)epoch, (unsigned long long)metrics.rows);
+    say("traffic %u %u %llu %llu %llu", metrics.recipients, metrics.senders, (unsigned long long)metrics.forwarded,
+        (unsigned long long)metrics.open_batch_bytes, (unsigned long long)metrics.batch_bytes);
     return NULL;
 }
 

@@ -99,11 +99,11 @@ def test_conditions_with_few_digits_read_no_record(dumps, scratch):
     ):
         found = answer("query", indexed, "--epoch", epoch, "--where", where, "--count")
         assert found["count"] == mask.sum(), where
-        figures = found["cost"]["metrics"]
-        assert figures["pages_read"] == figures["runs_touched"] == 0 < figures["bytes_read"], (where, figures)
+        metrics = found["cost"]["metrics"]
+        assert metrics["pages_read"] == metrics["runs_touched"] == 0 < metrics["bytes_read"], (where, metrics)
         assert bounds(indexed, where, epoch) == (mask.sum(), mask.sum())
         scanned = answer("query", indexed, "--epoch", epoch, "--where", where, "--count", "--use", "scan")
-        assert scanned["count"] == found["count"] and figures["bytes_read"] < scanned["cost"]["metrics"]["bytes_read"]
+        assert scanned["count"] == found["count"] and metrics["bytes_read"] < scanned["cost"]["metrics"]["bytes_read"]
     least, most = bounds(indexed, "ux > 0.1234 AND energy > 0.01", epoch)
     exact = ((rows["ux"] > numpy.float32(0.1234)) & (rows["energy"] > numpy.float32(0.01))).sum()
     assert least <= exact <= most and least < most

@@ -1,4 +1,4 @@
-"""The page that `report` writes: whole by itself, well-formed, and its marks are the figures of `stats`.
+"""The page that `report` writes: whole by itself, well-formed, and its marks are the metrics of `stats`.
 
 The page is XML, so it is read with a parser of it; values come from the marks' coordinates and the plots' axes.
 """
@@ -77,7 +77,7 @@ def check_alone(page: ElementTree.Element, text: str) -> None:
     assert "Infinity" not in shown
 
 
-def test_marks_are_the_figures_of_stats(indexed, tmp_path):
+def test_marks_are_the_metrics_of_stats(indexed, tmp_path):
     page = report(indexed.path, tmp_path / "report.html")
     stats = answer("stats", indexed.path)
     share, groups, stages, stored = (Plot(page, name) for name in ("share", "row-groups", "stages", "stored"))

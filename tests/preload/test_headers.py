@@ -131,8 +131,8 @@ def test_a_file_that_is_no_dump(tmp_path, spool, kind, mode):
     """Its epoch is left out and its files stay; those before and after are indexed."""
     files = dumps()
     name = "particle/T.1000/eparticle.1000.2"
-    corruption, what, _ = BROKEN[kind]
-    files[name] = corruption(files[name])
+    corrupt, what, _ = BROKEN[kind]
+    files[name] = corrupt(files[name])
     said = copy(tmp_path, files, configure(tmp_path, VPIC_FORMAT, mode, spool))
     if what == "particles":
         stated = vpic.HEADER.unpack_from(files[name])[-1]

@@ -17,11 +17,11 @@ int main(int count, char **arguments) {
     /* One record more than there is, read inside of the library. */
     if (turbidite_append_rows(dataset, keys, strcmp(kind, "overrun") == 0 ? COUNT + 1 : COUNT) != TURBIDITE_OK) return 1;
     free(keys);
-    turbidite_epoch_metrics *figures = malloc(sizeof *figures - 8);
+    turbidite_epoch_metrics *metrics = malloc(sizeof *metrics - 8);
     /* A struct that says to be larger than it is, written to by the library. */
-    figures->struct_size = sizeof *figures - (strcmp(kind, "metrics") == 0 ? 0 : 8);
-    if (turbidite_end_epoch(dataset, figures) != TURBIDITE_OK) return 1;
-    free(figures);
+    metrics->struct_size = sizeof *metrics - (strcmp(kind, "metrics") == 0 ? 0 : 8);
+    if (turbidite_end_epoch(dataset, metrics) != TURBIDITE_OK) return 1;
+    free(metrics);
     if (strcmp(kind, "leak") != 0) turbidite_close(dataset);
     if (strcmp(kind, "closed") == 0) turbidite_begin_epoch(dataset, 1);
     dataset = NULL;

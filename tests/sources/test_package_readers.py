@@ -180,7 +180,7 @@ def test_a_signal_discards_the_open_epoch_of_a_command_that_follows(reader, tmp_
         ("out.write(b'{'); say({})", "unexpected answer"),
     ],
 )
-def test_a_inventory_that_makes_no_sense_is_refused(reader, tmp_path, edit, words):
+def test_an_inventory_that_makes_no_sense_is_refused(reader, tmp_path, edit, words):
     reader(edit=edit)
     done = attempt("ingest", "file_%T.h5", "--out", tmp_path / "ds", "--key", "x")
     assert done.returncode in (FAILED, USAGE) and words in done.stderr, done.stderr

@@ -148,7 +148,7 @@ struct Outcome {
 }
 
 #[derive(Clone, Copy, Default)]
-struct Figures {
+struct Metrics {
     imbalance: f64,
     largest: f64,
     /// Read amplification if each new table ends all runs.
@@ -170,7 +170,7 @@ impl Outcome {
         }
     }
 
-    fn metrics(&self, sorted: &[u64]) -> Figures {
+    fn metrics(&self, sorted: &[u64]) -> Metrics {
         let whole: Vec<Run> = (0..RANKS)
             .map(|partition| self.versions.iter().fold(EMPTY, |run, runs| run.join(runs[partition])))
             .collect();
@@ -180,7 +180,7 @@ impl Outcome {
         let variance = whole.iter().map(|run| (run.rows as f64 - mean).powi(2)).sum::<f64>() / RANKS as f64;
         let largest = whole.iter().map(|run| run.rows).max().unwrap_or(0) as f64 / mean;
         let each: Vec<Run> = self.versions.iter().flatten().copied().collect();
-        Figures {
+        Metrics {
             imbalance: 100.0 * variance.sqrt() / mean,
             largest,
             amplification: amplification(&each, sorted, mean),
@@ -386,7 +386,7 @@ fn print_header() {
     println!("| --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |");
 }
 
-fn print_row(epoch: &str, renegotiations: usize, pivots: usize, method: &str, metrics: Figures) {
+fn print_row(epoch: &str, renegotiations: usize, pivots: usize, method: &str, metrics: Metrics) {
     println!(
         "| {epoch} | {renegotiations} | {pivots} | {method} | {:.2} | {:.3} | {:.3} | {:.3} | {:.3} | {:.3} | {:.1} |",
         metrics.imbalance,
@@ -399,10 +399,10 @@ fn print_row(epoch: &str, renegotiations: usize, pivots: usize, method: &str, me
     );
 }
 
-fn mean(all: &[Figures]) -> Figures {
+fn mean(all: &[Metrics]) -> Metrics {
     let count = all.len() as f64;
-    let mean = |get: &dyn Fn(&Figures) -> f64| all.iter().map(get).sum::<f64>() / count;
-    Figures {
+    let mean = |get: &dyn Fn(&Metrics) -> f64| all.iter().map(get).sum::<f64>() / count;
+    Metrics {
         imbalance: mean(&|metrics| metrics.imbalance),
         largest: mean(&|metrics| metrics.largest),
         amplification: (mean(&|metrics| metrics.amplification.0), mean(&|metrics| metrics.amplification.1)),
@@ -443,7 +443,7 @@ fn tuning(epochs: &[Epoch]) {
     variants.push(("interpolation along ordinals".into(), Variant { smooth: false, ..base }));
     print_header();
     let report = |name: &str, run: &dyn Fn(&Epoch) -> Outcome| {
-        let all: Vec<Figures> = epochs.iter().map(|epoch| run(epoch).metrics(&epoch.sorted)).collect();
+        let all: Vec<Metrics> = epochs.iter().map(|epoch| run(epoch).metrics(&epoch.sorted)).collect();
         print_row("mean", 6, 512, name, mean(&all));
     };
     report("CARP", &|epoch| run_carp(epoch, 512, 6));
@@ -486,7 +486,7 @@ fn epochs(order: char, steps: &[(u64, PathBuf)], jitter: f64, random: &mut Rando
 /// Runs the target setting for every epoch, then the grid unless `goal_only` is set.
 fn study(epochs: &[Epoch], goal_only: bool) {
     let report = |renegotiations, pivots, epochs: &[&Epoch], name: &str, run: &dyn Fn(&Epoch) -> Outcome| {
-        let all: Vec<Figures> = epochs.iter().map(|epoch| run(epoch).metrics(&epoch.sorted)).collect();
+        let all: Vec<Metrics> = epochs.iter().map(|epoch| run(epoch).metrics(&epoch.sorted)).collect();
         let label = epochs.iter().map(|epoch| epoch.name.as_str()).collect::<Vec<_>>().join("+");
         print_row(&label, renegotiations, pivots, name, mean(&all));
     };

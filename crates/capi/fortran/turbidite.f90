@@ -43,7 +43,7 @@ module turbidite
     type(c_ptr) :: source, period, level_weight
   end type
 
-  !> Statistics of an epoch. They are the same on every rank, except for the last six, which describe this rank.
+  !> Metrics of an epoch. They are the same on every rank, except for the last six, which describe this rank.
   type, bind(c), public :: turbidite_epoch_metrics
     integer(c_int32_t) :: struct_size, ranks
     integer(c_int64_t) :: rows, strays, spills, nan_keys, renegotiations, messages, bytes_written

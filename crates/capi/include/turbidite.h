@@ -296,7 +296,7 @@ TURBIDITE_CHECKED turbidite_status turbidite_renegotiate(turbidite_dataset *data
 /* Sends and receives messages, for programs that compute for a long time while other ranks append. Never waits. */
 TURBIDITE_CHECKED turbidite_status turbidite_progress(turbidite_dataset *dataset);
 
-/* Statistics of an epoch. They are the same on every rank, except for the last six, which describe this rank. */
+/* Metrics of an epoch. They are the same on every rank, except for the last six, which describe this rank. */
 typedef struct turbidite_epoch_metrics {
     uint32_t struct_size;     /* sizeof(turbidite_epoch_metrics), set by the caller */
     uint32_t ranks;

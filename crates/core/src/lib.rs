@@ -22,8 +22,8 @@
 //!     let energies: Vec<f32> = ids.iter().map(|id| (id % 977) as f32 / 100.0).collect();
 //!     job.append(rank, &[ColumnView::from(&energies), ColumnView::from(&ids)])?;
 //! }
-//! let statistics = job.end_epoch()?;
-//! assert_eq!(statistics.rows, 20_000);
+//! let metrics = job.end_epoch()?;
+//! assert_eq!(metrics.rows, 20_000);
 //! job.close()?;
 //!
 //! // The records with the highest energies, in key order, as Arrow record batches.

@@ -260,17 +260,17 @@ impl Dataset {
         Ok(self.opened(py)?.schema().cluster_key().to_string())
     }
 
-    /// The statistics of an epoch, as JSON.
-    fn statistics(&self, py: Python<'_>, epoch: u64) -> PyResult<String> {
+    /// The metrics of an epoch, as JSON.
+    fn metrics(&self, py: Python<'_>, epoch: u64) -> PyResult<String> {
         let manifest = self.run(py, None, move |dataset| dataset.manifest(epoch))?;
-        let statistics = &manifest.metrics;
+        let metrics = &manifest.metrics;
         let found = json!({
             "epoch": epoch,
             "rows": manifest.rows(),
             "parts": manifest.parts.len(),
             "row_groups": manifest.row_groups.len(),
-            "load_imbalance": statistics.load_imbalance(),
-            "written": statistics,
+            "load_imbalance": metrics.load_imbalance(),
+            "written": metrics,
         });
         Ok(found.to_string())
     }

@@ -30,7 +30,7 @@ struct Peers {
     batches: VecDeque<Vec<u8>>,
 }
 
-/// Returns the payload of a valid peer: an announcement as JSON, a report, or statistics.
+/// Returns the payload of a valid peer: an announcement as JSON, a report, or metrics.
 fn payload(script: &mut Script<'_>) -> Vec<u8> {
     let text = |text: &str| text.as_bytes().to_vec();
     match script.byte() % 8 {
@@ -48,7 +48,7 @@ fn payload(script: &mut Script<'_>) -> Vec<u8> {
     }
 }
 
-/// Returns a rank's report: a manifest with some modified statistics.
+/// Returns a rank's report: a manifest with some modified metrics.
 fn report(script: &mut Script<'_>) -> Vec<u8> {
     let mut manifest: EpochManifest = dataset::sample().manifests[script.one_of(3)].clone();
     manifest.epoch = 5;

@@ -143,7 +143,7 @@ fn write_part(
     (writer.finish().expect("memory"), runs)
 }
 
-fn statistics(runs: &[RowGroupEntry], parts: u32) -> EpochMetrics {
+fn epoch_metrics(runs: &[RowGroupEntry], parts: u32) -> EpochMetrics {
     let count = |kind| runs.iter().filter(|run| run.kind == kind).map(|run| run.rows).sum();
     EpochMetrics {
         ranks: parts,
@@ -199,7 +199,7 @@ impl Sample {
                 .collect();
             let (parts, runs): (Vec<_>, Vec<_>) = written.into_iter().unzip();
             let runs: Vec<RowGroupEntry> = runs.into_iter().flatten().collect();
-            let metrics = statistics(&runs, parts.len() as u32);
+            let metrics = epoch_metrics(&runs, parts.len() as u32);
             let manifest = EpochManifest {
                 indexed_commit: None,
                 partitions: None,

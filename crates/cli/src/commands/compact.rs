@@ -62,7 +62,6 @@ struct EpochReport {
     epoch: u64,
     skipped: bool,
     #[serde(flatten)]
-    #[serde(rename = "metrics")]
     metrics: Option<EpochMetrics>,
     source_bytes: u64,
     bytes_read: u64,

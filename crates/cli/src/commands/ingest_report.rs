@@ -21,7 +21,6 @@ pub(super) struct EpochReport {
     pub(super) epoch: u64,
     pub(super) skipped: bool,
     #[serde(flatten)]
-    #[serde(rename = "metrics")]
     pub(super) metrics: Option<EpochMetrics>,
     pub(super) load_imbalance: f64,
     pub(super) write_amplification: f64,

@@ -1,7 +1,7 @@
 //! The commands, one module per command. Each module contains the command's options and `run`, and is not used by other
 //! commands.
 //!
-//! Shared modules: `answers` prints results, `epochs` chooses epochs, and `epoch_metrics` derives statistics from
+//! Shared modules: `answers` prints results, `epochs` chooses epochs, and `epoch_metrics` derives metrics from
 //! manifests. `feed`, `series` and `job` append records for `ingest` and `simulate`, `level_count` is an option of the
 //! former, `ingest_report` its report, and `follow` its work on a running simulation with `file_watch`. `trajectories`
 //! prints those that `tracks` and `get` find, `histograms` histograms, with `estimates` (numbers), `pairs` (pictures of

@@ -108,7 +108,6 @@ struct Answer {
     /// Size of the rows of the requested epochs, for comparison with the bytes read.
     bytes_of_epochs: u64,
     wall_s: f64,
-    #[serde(rename = "metrics")]
     metrics: QueryMetrics,
 }
 

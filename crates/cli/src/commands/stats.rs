@@ -44,7 +44,6 @@ struct EpochStats {
     hot_ids: Vec<HotId>,
     /// What the indexes have of the epoch.
     indexes: Vec<EpochIndex>,
-    #[serde(rename = "metrics")]
     metrics: EpochMetrics,
 }
 

@@ -29,7 +29,7 @@ without it; filters of spilled records are asked too. Epochs that were compacted
             epoch.partitions.map_or_else(|| "none".to_owned(), |partitions| text::count(partitions.into())),
             text::count(epoch.row_groups as u64),
             text::three_digits(of_one),
-            text::count(epoch.statistics.spills),
+            text::count(epoch.metrics.spills),
             text::bytes(epoch.filter_bytes),
             format!("{:.1}", bits_per_row(std::slice::from_ref(epoch))),
         ]

@@ -85,8 +85,8 @@ pub(super) struct Epoch {
     pub(super) loads: Loads,
     /// The profile at every percentile if the epoch is drawn individually, otherwise empty.
     pub(super) points: Vec<ProfilePoint>,
-    /// The manifest's statistics without the rows of each receiver.
-    pub(super) statistics: EpochMetrics,
+    /// The manifest's metrics without the rows of each receiver.
+    pub(super) metrics: EpochMetrics,
 }
 
 /// The receivers' loads, relative to their mean.
@@ -159,14 +159,14 @@ impl Epoch {
             amplification_p99: profile.read_amplification_p99,
             loads: Loads::of(&manifest.metrics.rows_per_receiver),
             points: if is_drawn { profile.points } else { Vec::new() },
-            statistics: EpochMetrics { rows_per_receiver: Vec::new(), ..manifest.metrics.clone() },
+            metrics: EpochMetrics { rows_per_receiver: Vec::new(), ..manifest.metrics.clone() },
         })
     }
 
     /// Returns the time of each stage of the write path, in seconds.
     pub(super) fn stages(&self) -> [f64; 5] {
-        let statistics = &self.statistics;
-        [statistics.route_s, statistics.sort_s, statistics.encode_s, statistics.write_s, statistics.sync_s]
+        let metrics = &self.metrics;
+        [metrics.route_s, metrics.sort_s, metrics.encode_s, metrics.write_s, metrics.sync_s]
     }
 }
 
@@ -209,7 +209,7 @@ impl ReportData {
             boxes: None,
             indexes: indexes_of_epochs(path, &wanted)?,
         };
-        if let Some(last) = model.epochs.iter().rev().find(|epoch| epoch.rows > epoch.statistics.nan_keys) {
+        if let Some(last) = model.epochs.iter().rev().find(|epoch| epoch.rows > epoch.metrics.nan_keys) {
             let last = last.epoch;
             model.largest = Largest::of(dataset, last)?;
             model.boxes = Boxes::of(dataset, last)?;
@@ -239,7 +239,7 @@ impl ReportData {
     }
 
     pub(super) fn bytes_written(&self) -> u64 {
-        sum(&self.epochs, |epoch| epoch.statistics.bytes_written)
+        sum(&self.epochs, |epoch| epoch.metrics.bytes_written)
     }
 
     /// Returns the key with its unit.
@@ -341,8 +341,8 @@ impl KeyDistribution {
 }
 
 /// Returns the saturating sum of a statistic over all epochs.
-pub(super) fn sum(epochs: &[Epoch], figure: fn(&Epoch) -> u64) -> u64 {
-    epochs.iter().fold(0, |sum, epoch| sum.saturating_add(figure(epoch)))
+pub(super) fn sum(epochs: &[Epoch], metric: fn(&Epoch) -> u64) -> u64 {
+    epochs.iter().fold(0, |sum, epoch| sum.saturating_add(metric(epoch)))
 }
 
 /// Epochs grouped into at most [`MOST_BUCKETS`] columns of a plot.

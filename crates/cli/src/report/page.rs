@@ -1,4 +1,4 @@
-//! Assembles the page: heading, statistics, plots, tables and commands.
+//! Assembles the page: heading, metrics, plots, tables and commands.
 
 use std::path::Path;
 use std::time::Duration;
@@ -50,7 +50,7 @@ const STORED: Stack = Stack {
             name: "page headers, indexes, footers, manifest, padding",
             class: "beside",
             value: |epoch, row_bytes| {
-                (epoch.statistics.bytes_written as f64 - epoch.rows as f64 * row_bytes as f64).max(0.0)
+                (epoch.metrics.bytes_written as f64 - epoch.rows as f64 * row_bytes as f64).max(0.0)
             },
         },
     ],
@@ -62,9 +62,9 @@ const OUTSIDE: Stack = Stack {
     name: "outside",
     description: "Strays, spills and NaN keys by epoch",
     series: &[
-        Series { name: "strays", class: "strays", value: |epoch, _| text::share(epoch.statistics.strays, epoch.rows) },
-        Series { name: "spills", class: "spills", value: |epoch, _| text::share(epoch.statistics.spills, epoch.rows) },
-        Series { name: "NaN keys", class: "nan", value: |epoch, _| text::share(epoch.statistics.nan_keys, epoch.rows) },
+        Series { name: "strays", class: "strays", value: |epoch, _| text::share(epoch.metrics.strays, epoch.rows) },
+        Series { name: "spills", class: "spills", value: |epoch, _| text::share(epoch.metrics.spills, epoch.rows) },
+        Series { name: "NaN keys", class: "nan", value: |epoch, _| text::share(epoch.metrics.nan_keys, epoch.rows) },
     ],
     in_words: text::percent,
     unit: |_| (100.0, "% of the epoch's rows"),
@@ -260,37 +260,37 @@ fn epochs_table(model: &ReportData) -> String {
         "wall",
     ];
     let line = |epoch: &Epoch| {
-        let statistics = &epoch.statistics;
+        let metrics = &epoch.metrics;
         [
             epoch.epoch.to_string(),
             text::count(epoch.rows),
             text::count(epoch.parts as u64),
             text::count(epoch.runs as u64),
             text::count(epoch.row_groups as u64),
-            text::count(statistics.strays),
-            text::count(statistics.spills),
-            text::count(statistics.nan_keys),
+            text::count(metrics.strays),
+            text::count(metrics.spills),
+            text::count(metrics.nan_keys),
             text::percent(epoch.imbalance),
-            text::count(statistics.renegotiations.into()),
+            text::count(metrics.renegotiations.into()),
             format!("{:.4}", epoch.write_amplification),
-            seconds(statistics.wall_s),
+            seconds(metrics.wall_s),
         ]
     };
     let lines: String = model.drawn.iter().map(|&place| row("td", &line(&model.epochs[place]))).collect();
-    let sum = |figure: fn(&Epoch) -> u64| text::count(sum(&model.epochs, figure));
+    let sum = |metric: fn(&Epoch) -> u64| text::count(sum(&model.epochs, metric));
     let totals = [
         format!("all{}", model.sample()),
         sum(|epoch| epoch.rows),
         sum(|epoch| epoch.parts as u64),
         sum(|epoch| epoch.runs as u64),
         sum(|epoch| epoch.row_groups as u64),
-        sum(|epoch| epoch.statistics.strays),
-        sum(|epoch| epoch.statistics.spills),
-        sum(|epoch| epoch.statistics.nan_keys),
+        sum(|epoch| epoch.metrics.strays),
+        sum(|epoch| epoch.metrics.spills),
+        sum(|epoch| epoch.metrics.nan_keys),
         String::new(),
-        sum(|epoch| epoch.statistics.renegotiations.into()),
+        sum(|epoch| epoch.metrics.renegotiations.into()),
         String::new(),
-        seconds(model.epochs.iter().map(|epoch| epoch.statistics.wall_s).sum()),
+        seconds(model.epochs.iter().map(|epoch| epoch.metrics.wall_s).sum()),
     ];
     let header = row("th", &names.map(str::to_owned));
     format!(

@@ -255,7 +255,7 @@ impl<'a> EpochWork<'a> {
             from = to;
         }
         let keys = part.take_keys();
-        let (part, stages) = part.finish_with_statistics()?;
+        let (part, stages) = part.finish_with_metrics()?;
         Ok(Some(Written { part, runs, keys, stages, rows: lane.rows.end - lane.rows.start }))
     }
 }

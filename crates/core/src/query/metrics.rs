@@ -1,4 +1,4 @@
-//! Query statistics: counters shared by all threads of a query.
+//! Query metrics: counters shared by all threads of a query.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::query::memory::recycle::Recycler;
 use crate::query::progress::QueryProgress;
 
-/// Statistics of a query so far. Seconds are summed over threads, so they may exceed the wall time.
+/// Metrics of a query so far. Seconds are summed over threads, so they may exceed the wall time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct QueryMetrics {
@@ -115,7 +115,7 @@ impl Counters {
         self.progress.as_deref().filter(|progress| progress.counts())
     }
 
-    /// Returns the current statistics.
+    /// Returns the current metrics.
     pub(super) fn metrics(&self) -> QueryMetrics {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let seconds = |counter: &AtomicU64| Duration::from_nanos(count(counter)).as_secs_f64();

@@ -23,7 +23,7 @@ const LOAD_BYTES: usize = 12;
 struct Report {
     /// Partitions, each with the number of records that it received.
     loads: Vec<(u32, u64)>,
-    /// The parts and row groups. The manifest's statistics contain no loads.
+    /// The parts and row groups. The manifest's metrics contain no loads.
     manifest: EpochManifest,
 }
 

@@ -100,7 +100,7 @@ pub(crate) fn load_named_manifest(
 pub(crate) struct ScanManifest {
     pub(crate) manifest: EpochManifest,
     /// Whether the whole manifest was read. Otherwise it has the statistics of the requested columns only, and neither
-    /// range counts nor statistics of the epoch.
+    /// range counts nor metrics of the epoch.
     pub(crate) is_whole: bool,
     /// Whether the manifest is known to belong to the data. Otherwise, the scan must compare it with a part.
     pub(crate) is_confirmed: bool,

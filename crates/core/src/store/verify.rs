@@ -275,7 +275,7 @@ fn check_parts(
     Ok(())
 }
 
-/// Compares the statistics of an epoch with its row groups.
+/// Compares the metrics of an epoch with its row groups.
 fn check_metrics(path: &Path, manifest: &EpochManifest, descriptor: &DatasetDescriptor, findings: &mut Vec<Finding>) {
     let EpochMetrics { rows, strays, spills, nan_keys, .. } = manifest.metrics;
     let count = |kind| manifest.row_groups.iter().filter(|run| run.kind == kind).map(|run| run.rows).sum::<u64>();

@@ -68,9 +68,9 @@ impl OpenParts {
         append: impl FnOnce(&mut PartWriter) -> Result<T>,
     ) -> Result<T> {
         let part = self.get(level, factory)?;
-        let before = part.statistics();
+        let before = part.metrics();
         let result = append(part);
-        *metrics += part.statistics() - before;
+        *metrics += part.metrics() - before;
         result
     }
 

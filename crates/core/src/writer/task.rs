@@ -72,8 +72,8 @@ impl PartFactory {
             Task::Finish { mut parts } => {
                 let mut metrics = StageSeconds::default();
                 let finish = |part: PartWriter| {
-                    let before = part.statistics();
-                    let (entry, after) = part.finish_with_statistics()?;
+                    let before = part.metrics();
+                    let (entry, after) = part.finish_with_metrics()?;
                     metrics += after - before;
                     Ok(entry)
                 };

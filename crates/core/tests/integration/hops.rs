@@ -85,7 +85,7 @@ fn check_links(labels: &[u32], report: &SimReport) {
 fn check_counts(outcome: &Outcome) {
     let count = |kind| outcome.places.values().filter(|place| place.1 == kind).count() as u64;
     let sum =
-        |figure: fn(&turbidite::shuffle::EngineMetrics) -> u64| outcome.report.ranks.iter().map(figure).sum::<u64>();
+        |metric: fn(&turbidite::shuffle::EngineMetrics) -> u64| outcome.report.ranks.iter().map(metric).sum::<u64>();
     assert_eq!(sum(|rank| rank.strays), count(RunKind::Stray));
     assert!(sum(|rank| rank.spills) >= count(RunKind::Unordered), "spills are unordered, except for NaN keys");
     assert_eq!(sum(|rank| rank.originated), sum(|rank| rank.delivered));

@@ -88,7 +88,7 @@ fn overwrite(storage: &dyn Storage, path: &Path, change: impl FnOnce(Vec<u8>) ->
 }
 
 /// Flips a byte in the middle of a part of an epoch of the records.
-fn corruption(storage: &dyn Storage, epoch: u64) {
+fn corrupt(storage: &dyn Storage, epoch: u64) {
     let folder = paths().epoch(epoch);
     let part = folder.join(&storage.list(&folder).unwrap()[0].name);
     overwrite(storage, &part, |mut content| {
@@ -102,7 +102,7 @@ fn corruption(storage: &dyn Storage, epoch: u64) {
 fn an_index_that_cannot_be_read_hides_no_finding_about_the_records() {
     for index in ["id", "bitmap:id"] {
         let storage = dataset(&[1, 2], &[index]);
-        corruption(&*storage, 2);
+        corrupt(&*storage, 2);
         let whole = verify(&storage);
         let of_records = found(&whole, FindingKind::Corruption);
         assert!(!of_records.is_empty() && of_records[0].contains("epoch=2"), "{of_records:?}");

@@ -115,7 +115,7 @@ impl MachineReport {
     }
 
     /// Returns the sum of a statistic over all ranks.
-    pub fn sum(&self, figure: impl Fn(&EngineMetrics) -> u64) -> u64 {
-        self.ranks.iter().map(figure).sum()
+    pub fn sum(&self, metric: impl Fn(&EngineMetrics) -> u64) -> u64 {
+        self.ranks.iter().map(metric).sum()
     }
 }

@@ -278,7 +278,7 @@ class RankWriter:
         self._core.finish_appends()
 
     def end_epoch(self) -> str:
-        """Ends the epoch on all ranks. Returns its statistics as JSON."""
+        """Ends the epoch on all ranks. Returns its metrics as JSON."""
         self._check()
         self._in_epoch = False
         try:

@@ -79,12 +79,12 @@ class Dataset(OpenDataset):
         return Indexes(self.path, self._reopen)
 
     def stats(self, epoch: int) -> dict[str, Any]:
-        """Returns the statistics of an epoch: rows, files, load imbalance, and those of its writing.
+        """Returns the metrics of an epoch: rows, files, load imbalance, and those of its writing.
 
         >>> dataset.stats(200)["rows"]
         1001
         """
-        found: dict[str, Any] = json.loads(self._core.statistics(self._label("epoch", epoch)))
+        found: dict[str, Any] = json.loads(self._core.metrics(self._label("epoch", epoch)))
         return found
 
     def query(

@@ -139,7 +139,7 @@ class Writer:
     ) -> None:
         self.path = os.path.abspath(os.fsdecode(path))
         self.last: dict[str, Any] | None = None
-        """The statistics of the last epoch written, of all ranks."""
+        """The metrics of the last epoch written, of all ranks."""
         # The last exception that all ranks have met, so that none of them is still waiting for another.
         self._met: BaseException | None = None
         # The columns that a warning of values out of range has named, or None if another rank warns.

@@ -204,7 +204,7 @@ fn requests_that_do_not_fit_are_refused() {
 /// A corrupt byte anywhere causes an error with the file's name, or a changed value if the file contains nothing that
 /// reveals the corruption. It never causes a panic or a different number of records.
 #[test]
-fn damaged_files_are_named() {
+fn corrupt_files_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("one.parquet");
     write(&path, 300, 200, batch);

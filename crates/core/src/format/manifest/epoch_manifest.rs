@@ -1,4 +1,4 @@
-//! The manifest of an epoch: its row groups, the part files that hold them, and statistics of writing the epoch.
+//! The manifest of an epoch: its row groups, the part files that hold them, and metrics of writing it.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;

@@ -156,7 +156,7 @@ pub struct PartWriter {
     tail: PartTail,
     /// Distribution of the keys written since the last [`PartWriter::take_keys`].
     keys: KeyRangeCounts,
-    statistics: StageSeconds,
+    metrics: StageSeconds,
     /// Receive values of the records, for indexes.
     taps: Vec<Arc<dyn ColumnTap>>,
 }
@@ -204,7 +204,7 @@ impl PartWriter {
             row_groups: Vec::new(),
             tail: PartTail::default(),
             keys: KeyRangeCounts::default(),
-            statistics: StageSeconds::default(),
+            metrics: StageSeconds::default(),
             taps: Vec::new(),
         })
     }
@@ -231,8 +231,8 @@ impl PartWriter {
     }
 
     /// Returns the time per stage and the bytes written so far.
-    pub fn statistics(&self) -> StageSeconds {
-        self.statistics
+    pub fn metrics(&self) -> StageSeconds {
+        self.metrics
     }
 
     /// Removes and returns the distribution of the keys written since the last call.
@@ -269,8 +269,8 @@ impl PartWriter {
         let entries = self.append_groups(rows.rows(), (context, None), Records::Drained(&mut drain), pages, write)?;
         let (sort_s, quantiles) = drain.finish();
         *bounds = quantiles.filter(|_| context.kind == RunKind::Regular);
-        self.statistics.sort_s += sort_s;
-        self.statistics.encode_s -= sort_s;
+        self.metrics.sort_s += sort_s;
+        self.metrics.encode_s -= sort_s;
         Ok(entries)
     }
 
@@ -428,9 +428,9 @@ impl PartWriter {
         stream.append_plain(&seal)?;
         stream.flush()?;
         let (write_s, end) = (stream.write_s(), stream.position());
-        self.statistics.write_s += write_s;
-        self.statistics.encode_s += (begun.elapsed().as_secs_f64() - write_s).max(0.0);
-        self.statistics.bytes_written += end - self.position;
+        self.metrics.write_s += write_s;
+        self.metrics.encode_s += (begun.elapsed().as_secs_f64() - write_s).max(0.0);
+        self.metrics.bytes_written += end - self.position;
         self.position = end;
         let entry = |(group, checksum)| self.take_row_group(group, checksum, (context, intervals));
         Ok(groups.into_iter().map(entry).collect())
@@ -485,19 +485,19 @@ impl PartWriter {
     /// # Errors
     /// If a write, the truncation of the padding, or the sync fails.
     pub fn finish(self) -> Result<PartEntry> {
-        self.finish_with_statistics().map(|(entry, _)| entry)
+        self.finish_with_metrics().map(|(entry, _)| entry)
     }
 
-    /// Finishes the part like [`PartWriter::finish`]. The returned statistics include the last write and sync.
+    /// Finishes the part like [`PartWriter::finish`]. The returned metrics include the last write and sync.
     ///
     /// # Errors
     /// As for [`PartWriter::finish`].
-    pub fn finish_with_statistics(mut self) -> Result<(PartEntry, StageSeconds)> {
+    pub fn finish_with_metrics(mut self) -> Result<(PartEntry, StageSeconds)> {
         let finished = self.try_finish();
         if finished.is_err() {
             self.remove_incomplete();
         }
-        finished.map(|entry| (entry, self.statistics))
+        finished.map(|entry| (entry, self.metrics))
     }
 
     fn try_finish(&mut self) -> Result<PartEntry> {
@@ -529,16 +529,16 @@ impl PartWriter {
         stream.pad_before(0)?;
         stream.flush()?;
         let (write_s, end) = (stream.write_s(), stream.position());
-        self.statistics.bytes_written += end - self.position;
-        self.statistics.write_s += write_s;
-        self.statistics.encode_s += (begun.elapsed().as_secs_f64() - write_s).max(0.0);
+        self.metrics.bytes_written += end - self.position;
+        self.metrics.write_s += write_s;
+        self.metrics.encode_s += (begun.elapsed().as_secs_f64() - write_s).max(0.0);
         self.taps.iter().try_for_each(|tap| tap.finish(self.part, self.row_groups()))?;
         let begun = Instant::now();
         if end != bytes {
             self.file.truncate(bytes).at("truncate", &self.path)?;
         }
         self.file.sync().at("sync", &self.path)?;
-        self.statistics.sync_s += begun.elapsed().as_secs_f64();
+        self.metrics.sync_s += begun.elapsed().as_secs_f64();
         let filter_offset = (filter_offset < footer_offset).then_some(filter_offset);
         let entry = PartEntry::new(self.part, bytes, footer_offset, footer_checksum);
         Ok(PartEntry { filter_offset, level: self.level, ..entry })

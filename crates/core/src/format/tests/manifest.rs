@@ -280,7 +280,7 @@ fn another_schema_or_version_is_refused() {
 }
 
 #[test]
-fn a_figure_that_is_no_number_does_not_spoil_the_manifest() {
+fn a_metric_that_is_no_number_does_not_spoil_the_manifest() {
     let schema = schema_of(&[DataType::F32], 0);
     let mut odd = manifest(&schema, 3, 11);
     odd.metrics.wall_s = f64::NAN;

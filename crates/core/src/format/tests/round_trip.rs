@@ -239,7 +239,7 @@ fn an_empty_memtable_is_no_run() {
         PartWriter::create(storage, Path::new("/"), part, Arc::clone(&schema), PartOptions::default(), identity())
             .unwrap();
     assert_eq!(writer.append_run(&Memtable::new(schema, 100), context(0)).unwrap(), []);
-    assert_eq!((writer.row_groups(), writer.statistics().bytes_written), (0, 0));
+    assert_eq!((writer.row_groups(), writer.metrics().bytes_written), (0, 0));
 }
 
 #[test]

@@ -246,7 +246,7 @@ impl Catalog {
     }
 
     /// Returns the manifest of an epoch for a scan that uses statistics of the key and of `columns` only. It may lack
-    /// other statistics, and range counts and statistics of the epoch. It may be that of another commit than the data,
+    /// other statistics, range counts, and metrics of the epoch. It may be that of another commit than the data,
     /// until [`Catalog::confirm`] has succeeded.
     pub(in crate::query) fn scan_manifest(&self, epoch: u64, columns: &[usize]) -> Result<KnownManifest> {
         let known = lock(&self.manifests).get(&epoch);

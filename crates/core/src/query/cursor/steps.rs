@@ -197,7 +197,7 @@ impl Cursor {
         self.levels.1
     }
 
-    /// Returns the statistics of all steps so far.
+    /// Returns the metrics of all steps so far.
     pub fn metrics(&self) -> QueryMetrics {
         self.counters.metrics()
     }

@@ -102,7 +102,7 @@ impl QueryStream {
         self.resolved.arrow.clone()
     }
 
-    /// Returns the statistics of the query so far.
+    /// Returns the metrics of the query so far.
     pub fn metrics(&self) -> QueryMetrics {
         self.counters.metrics()
     }

@@ -56,7 +56,7 @@ impl CachedPages {
     }
 }
 
-/// Statistics of one fetch.
+/// Metrics of one fetch.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::query) struct Fetched {
     /// Time spent in reads. The rest of the time was spent on checksums and gathering rows.

@@ -28,7 +28,7 @@ fn write(epochs: &[Vec<(u64, i8)>]) -> Dataset {
     fixture.open()
 }
 
-/// Returns the id, epoch and `b` of all rows, in result order, and the statistics.
+/// Returns the id, epoch and `b` of all rows, in result order, and the metrics.
 fn found(dataset: &Dataset, request: &TrackRequest) -> (Vec<(u64, u64, i16)>, TrackMetrics) {
     let mut tracks = dataset.tracks(request, &|_| {}).unwrap();
     let mut rows = Vec::new();
@@ -43,7 +43,7 @@ fn found(dataset: &Dataset, request: &TrackRequest) -> (Vec<(u64, u64, i16)>, Tr
     (rows, tracks.metrics())
 }
 
-/// Returns the expected rows, sorted by id and epoch (ties as a multiset), and the expected statistics.
+/// Returns the expected rows, sorted by id and epoch (ties as a multiset), and the expected metrics.
 fn expected(epochs: &[Vec<(u64, i8)>], ids: impl Iterator<Item = u64>) -> (Vec<(u64, u64, i16)>, TrackMetrics) {
     let mut counts: BTreeMap<u64, Vec<u64>> = ids.map(|id| (id, vec![0; epochs.len()])).collect();
     let mut rows = Vec::new();

@@ -185,7 +185,7 @@ impl LocalJob {
         self.indexes.jobs.iter().for_each(|index| index.job.expect_rows(rows));
     }
 
-    /// Adds counts of values of a rank that are out of the range of their columns, for the epoch's statistics
+    /// Adds counts of values of a rank that are out of the range of their columns, for the epoch's metrics
     /// ([`EpochMetrics::out_of_range`]). Callers that derive columns count such values. Counts of a rank that does
     /// not exist are ignored.
     pub fn count_out_of_range(&self, rank: u32, counts: &[OutOfRange]) {

@@ -127,7 +127,7 @@ impl RankJob {
         self.indexes.iter_mut().for_each(|index| index.job.expect_rows(rows));
     }
 
-    /// Adds counts of values of this epoch that are out of the range of their columns, for the epoch's statistics
+    /// Adds counts of values of this epoch that are out of the range of their columns, for the epoch's metrics
     /// ([`EpochMetrics::out_of_range`]). Callers that derive columns count such values.
     pub fn count_out_of_range(&mut self, counts: &[OutOfRange]) {
         self.driver.endpoint().count_out_of_range(counts);

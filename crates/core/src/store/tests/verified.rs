@@ -99,9 +99,9 @@ fn missing_short_and_foreign_files_are_named() {
     let base = dataset(true, &[(1, 1), (2, 2)]);
     let part = paths().epoch(1).join("part-00001.parquet");
     let manifest = files(&base, &paths().manifests()).remove(0);
-    let corrupted = |report: &VerifyReport, path: &Path, text: &str| {
-        let mut corruption = report.findings.iter().filter(|finding| finding.kind == FindingKind::Corruption);
-        let found = corruption.any(|finding| finding.path == path && finding.to_string().contains(text));
+    let assert_corrupt = |report: &VerifyReport, path: &Path, text: &str| {
+        let mut corrupt = report.findings.iter().filter(|finding| finding.kind == FindingKind::Corruption);
+        let found = corrupt.any(|finding| finding.path == path && finding.to_string().contains(text));
         assert!(found, "{} {text}: {}", path.display(), texts(&report.findings));
         assert!(!report.is_clean());
     };
@@ -109,26 +109,26 @@ fn missing_short_and_foreign_files_are_named() {
         let memory = base.crash();
         memory.remove_file(path).unwrap();
         let report = check(&(Arc::new(memory) as Arc<dyn Storage>));
-        corrupted(&report, path, text);
+        assert_corrupt(&report, path, text);
         assert!(report.rows >= 160, "the rest is still read");
     }
     for bytes in [0, 3, 100, 5000] {
-        corrupted(&check_with(&base, Fault::Cut { path: part.clone(), bytes }), &part, "");
-        corrupted(&check_with(&base, Fault::Cut { path: manifest.clone(), bytes: bytes / 2 }), &manifest, "");
+        assert_corrupt(&check_with(&base, Fault::Cut { path: part.clone(), bytes }), &part, "");
+        assert_corrupt(&check_with(&base, Fault::Cut { path: manifest.clone(), bytes: bytes / 2 }), &manifest, "");
     }
     let memory = base.crash();
     let foreign = paths().epoch(2).join("part-00007.parquet");
     memory.create(&foreign).unwrap();
-    corrupted(&check(&(Arc::new(memory) as Arc<dyn Storage>)), &foreign, "not part of the epoch");
+    assert_corrupt(&check(&(Arc::new(memory) as Arc<dyn Storage>)), &foreign, "not part of the epoch");
     let descriptor = paths().descriptor();
-    corrupted(
+    assert_corrupt(
         &check_with(&base, Fault::Flip { path: descriptor.clone(), offset: 9, mask: 1 }),
         &descriptor,
         "checksum",
     );
     let memory = base.crash();
     memory.remove_file(&descriptor).unwrap();
-    corrupted(&check(&(Arc::new(memory) as Arc<dyn Storage>)), &descriptor, "missing");
+    assert_corrupt(&check(&(Arc::new(memory) as Arc<dyn Storage>)), &descriptor, "missing");
 
     let kind = std::io::ErrorKind::PermissionDenied;
     let report = check_with(&base, Fault::Refuse { path: part.clone(), kind });
@@ -172,7 +172,7 @@ fn with_manifest(change: impl Fn(&mut EpochManifest)) -> String {
 }
 
 #[test]
-fn every_figure_of_the_manifest_is_compared_with_the_data() {
+fn every_number_of_the_manifest_is_compared_with_the_data() {
     assert_eq!(contents(&dataset(true, &[(1, 1)]))[&1], ids(1));
     type Change = fn(&mut EpochManifest);
     let changes: [(Change, &str); 16] = [

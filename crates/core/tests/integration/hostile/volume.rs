@@ -155,21 +155,21 @@ fn a_job_begins_with_the_volume_of_the_greatest_epoch() {
 #[test]
 fn a_job_begins_without_earlier_epochs_that_cannot_be_read() {
     let mut earlier = Earlier::written();
-    for corruption in ["missing", "cut short", "corrupt"] {
+    for defect in ["missing", "cut short", "corrupt"] {
         let path = earlier.manifest(2);
         let file = earlier.storage.open(&path).unwrap();
         let mut bytes = vec![0; file.bytes() as usize];
         file.read_at(0, &mut bytes).unwrap();
-        match corruption {
+        match defect {
             "cut short" => bytes.truncate(bytes.len() / 2),
             _ => bytes.iter_mut().for_each(|byte| *byte ^= 0x55),
         }
         earlier.storage.remove_file(&path).unwrap();
-        if corruption != "missing" {
+        if defect != "missing" {
             earlier.storage.create(&path).unwrap().write_at(0, &bytes).unwrap();
         }
         let job = earlier.job();
-        assert_eq!(earlier.write(&job, 3), RANKS as usize, "{corruption}");
+        assert_eq!(earlier.write(&job, 3), RANKS as usize, "{defect}");
         job.close().unwrap();
         earlier = Earlier::written();
     }

@@ -160,7 +160,7 @@ pub struct TrackProgress {
     pub epochs: u64,
 }
 
-/// Statistics of a trajectory request. They do not depend on its limit.
+/// Metrics of a trajectory request. They do not depend on its limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct TrackMetrics {
@@ -178,7 +178,7 @@ pub struct TrackMetrics {
     pub missing: u64,
     /// Number of rows beyond the first of the same particle and epoch.
     pub duplicates: u64,
-    /// Statistics of the reads of both scans.
+    /// Metrics of the reads of both scans.
     pub read: QueryMetrics,
 }
 
@@ -484,7 +484,7 @@ impl Tracks {
         self.schema.clone()
     }
 
-    /// Returns the statistics of the request.
+    /// Returns the metrics of the request.
     pub fn metrics(&self) -> TrackMetrics {
         self.metrics
     }
