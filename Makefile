@@ -35,17 +35,17 @@ export TURBIDITE := $(CARGO_TARGET_DIR)/release/turbidite
 # Header and libraries as programs find them: libturbidite, libturbidite_preload, and those of one MPI.
 export TURBIDITE_PREFIX := $(CARGO_TARGET_DIR)/prefix
 MPICC ?= $(VENV)/bin/mpicc
-# What packages say they are: the first version of Cargo.toml is the workspace's.
+# Version of all packages: the first version in Cargo.toml is the workspace's.
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 # Objects of one MPI must not go into the libraries of another.
 MPI_OUT = $(CARGO_TARGET_DIR)/mpi-$(shell echo '$(MPICC)' | cksum | cut -d' ' -f1)
 
-# What the wheel has for MPI: a library for each ABI for which there is a compiler, and their sources for `turbidite.mpi build`.
+# MPI support in the wheel: a library for each ABI for which there is a compiler, and the sources for `turbidite.mpi build`.
 PACKAGED_MPI := crates/python/data/platlib/turbidite/_mpi
 PACKAGED_MPI_SOURCES := $(addprefix mpi/,transport.c topology.c send.c receive.c connection.c family_built.c \
 	connection.h family.h turbidite_mpi.h) crates/capi/include/turbidite.h
 
-# What cannot be tested on a machine is skipped; where this is set, as CI does, that is a failure.
+# Tests that a machine cannot run are skipped; where this is set, as in CI, a skip is a failure.
 export TURBIDITE_NO_SKIPS ?=
 MAY_SKIP := test -z "$$TURBIDITE_NO_SKIPS"
 

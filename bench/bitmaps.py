@@ -98,7 +98,7 @@ class Bitmaps:
         say(f"{self.shown(self.counts_ms)}; {self.shown(self.histograms_ms)}")
 
     def by_library(self, predicates: list[str], options: list) -> dict[str, dict]:
-        """What `examples/predicate_speed` prints, by predicate."""
+        """The output of `examples/predicate_speed`, by predicate."""
         listed = self.scratch / "predicates.txt"
         listed.write_text("\n".join(predicates) + "\n")
         command = [EXAMPLES / "predicate_speed", self.scratch / "dataset", self.epoch, listed, "--rounds", ROUNDS, *options]

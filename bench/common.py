@@ -1,4 +1,4 @@
-"""What the parts of the benchmark share: running processes, medians, where things are."""
+"""Shared by the parts of the benchmark: running processes, medians, paths."""
 
 import json
 import os
@@ -39,7 +39,7 @@ def spread(values) -> str:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a process took; an error instead if it came to none."""
+    """Cost of a process; an error if it failed."""
 
     wall_s: float
     cpu_s: float

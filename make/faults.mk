@@ -29,7 +29,7 @@ FUZZ_TRIPLE = $(shell rustc -vV | sed -n 's/^host: //p')
 FUZZ_CARGO = $(shell if cargo +nightly --version >/dev/null 2>&1; then echo 'cargo +nightly'; else echo 'env RUSTC_BOOTSTRAP=1 cargo'; fi)
 FUZZ_ENVIRONMENT := CARGO_TARGET_DIR='$(FUZZ_OUT)' CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true CARGO_PROFILE_RELEASE_CODEGEN_UNITS=8 \
 	RUSTFLAGS='-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares -Zsanitizer=address'
-# What is found goes to fuzz/artifacts; new inputs to the cache, and by `make fuzz-corpus` into the checkout.
+# Findings go to fuzz/artifacts; new inputs to the cache, and by `make fuzz-corpus` into the checkout.
 FUZZ_LIMITS := -malloc_limit_mb=512 -rss_limit_mb=2048 -timeout=10 -max_len=65536 -print_final_stats=1
 
 .PHONY: fuzz

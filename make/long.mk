@@ -13,7 +13,7 @@ run-test-full: run-test sim-variants test-standard-abi test-fbpic test-files
 test-files: wheel $(FILES)/complete ## Index files that packages of PyPI ship or write, and compare with their readers
 	@$(RUN) 'files of packages' -- env TURBIDITE_FILES='$(FILES)' $(PYTEST) tests/files $(ARGS)
 
-# What FBPIC compiles stays beside it.
+# Code that FBPIC compiles stays beside it.
 .PHONY: test-fbpic
 test-fbpic: wheel $(FBPIC)/complete ## Compare the package with openPMD-viewer on a wakefield of FBPIC
 	@$(RUN) FBPIC -- env TURBIDITE_FBPIC='$(FBPIC)' TURBIDITE_FBPIC_FIGURE='$(CARGO_TARGET_DIR)/wakefield.png' \

@@ -1,4 +1,4 @@
-"""What the programs that query ranges share: their options, and the predicates."""
+"""Options and predicates of the programs that query ranges."""
 
 import argparse
 from pathlib import Path

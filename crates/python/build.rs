@@ -1,5 +1,5 @@
-//! Strips the module when it is linked, unless debug information is asked for. maturin can strip it, too, but compiles
-//! it once more for that.
+//! Strips the module when it is linked, unless debug information is requested. Stripping by maturin would compile it
+//! again.
 
 fn main() {
     if std::env::var_os("DEBUG").is_none_or(|debug| debug == "false") {

@@ -18,7 +18,7 @@ struct output_options {
     int sync;  /* have the files on storage before a dump ends; Turbidite always does */
 };
 
-/* What this build writes, for the line of figures. */
+/* The kind of output that this build writes, for the line of results. */
 extern const char output_kind[];
 
 /* All are collective; each answers 0, or -1 when this rank has failed and has said why on standard error. output_close

@@ -14,7 +14,7 @@
 #define VPIC_HEADER_BYTES 115
 #define VPIC_HEADER_FIELDS 32
 
-/* What differs from dump to dump; the sizes of C's types, the byte-order marks and the versions are constants. */
+/* Fields that differ from dump to dump; the sizes of C's types, the byte-order marks and the versions are constants. */
 struct vpic_header {
     int32_t step;
     int32_t nx, ny, nz;     /* cells of the rank's grid, without ghosts */

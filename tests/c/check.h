@@ -1,4 +1,4 @@
-/* What the test programs of one process share. */
+/* Shared by the test programs of one process. */
 #ifndef CHECK_H
 #define CHECK_H
 

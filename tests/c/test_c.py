@@ -13,14 +13,14 @@ from support.mpi import run
 
 HERE = ROOT / "tests" / "c"
 
-# What the functions in C of the preload library call.
+# Functions that the preload library's C code calls.
 CALLED_FROM_C = {"turbidite_move_out", "turbidite_stream_is_spooled", "turbidite_stream_write"}
 
-# What the header itself defines, and the functions whose names in the library have the version.
+# Functions that the header itself defines, and those whose names in the library have the version.
 INLINE = {"turbidite_values", "turbidite_column_values"}
 VERSIONED = {"turbidite_open", "turbidite_open_indexed", "turbidite_reader_open"}
 
-# What the command loads to run under mpiexec; no header, since nobody else does.
+# Functions that the command loads under mpiexec. They have no header, since only the command calls them.
 WORLD = {f"turbidite_mpi_{name}" for name in ("world_begin", "world_connect", "world_disconnect", "world_end", "last_error")}
 
 # Compilers that the header has to please.
@@ -113,7 +113,7 @@ def test_exported_names_of_the_mpi_libraries():
     # Each collective in C, and in Fortran under the names of its three bindings.
     in_c = {name for name in wrappers if name.startswith("MPI_")}
     assert {"MPI_Init", "MPI_Init_thread", "MPI_Finalize", "MPI_Barrier", "MPI_Allreduce"} <= in_c
-    # What tools before us pass to.
+    # Functions that tools before us call.
     behind = {"PMPI_Init", "PMPI_Init_thread", "PMPI_Finalize"}
     assert behind <= wrappers
     for name in wrappers - in_c - behind:

@@ -235,7 +235,7 @@ static void mistakes(const char *path) {
     struct ArrowArray batch;
     CHECK(stream.get_next(&stream, &batch) == 0 && !batch.release);
     stream.release(&stream);
-    /* What an older program's struct does not have is not written. */
+    /* Fields that an older program's struct lacks are not written. */
     CHECK(metrics.ids == 0 && metrics.epochs > 0 && metrics.rows == 77);
     turbidite_reader_close(reader);
     puts("ok");

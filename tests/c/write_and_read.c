@@ -167,7 +167,7 @@ static void refused(turbidite_reader *reader) {
     REFUSED("period '-1': a period is finite and above zero", .box = "energy=0:1", .period = "-1");
     REFUSED("period '1,1': the box has 1 side", .box = "energy=0:1", .period = "1,1");
 #undef REFUSED
-    /* What no header has had. */
+    /* Sizes that no header has had. */
     uint32_t sizes[] = {offsetof(turbidite_request, limit), 0, sizeof(turbidite_request) + 8};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         turbidite_request wrong = {.struct_size = sizes[i]};

@@ -48,7 +48,7 @@ def test_a_full_disk_fails_the_epoch_and_keeps_the_others(scratch):
         assert f"exit {FAILED}" in done.stdout, done.stdout + done.stderr
         assert "No space left on device" in done.stderr and str(target) in done.stderr, done.stderr
         assert 1 <= done.stdout.count("epoch=") <= 7, done.stdout
-        # What was written of the failed epoch filled the disk to no use.
+        # Files of the failed epoch would fill the disk to no use.
         assert done.stdout.endswith("left: \n"), done.stdout
     else:
         done = turbidite(*ingest, expect=FAILED, preexec_fn=limit_file_size(64 << 10))

@@ -1,4 +1,4 @@
-!> What goes wrong is told by a status and in words; layouts that Fortran has and C has not are taken as they are.
+!> Errors have a status and a message; layouts that only Fortran has are accepted in place.
 program refusals
   use, intrinsic :: iso_c_binding
   use turbidite

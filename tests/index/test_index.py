@@ -210,7 +210,7 @@ def test_the_life_of_an_index(by_energy, dumps, tmp_path):
     page = ElementTree.parse(tmp_path / "report.html").getroot()
     cells = [cell.text for table in page.findall(".//{*}table[@id='indexes']") for cell in table.findall(".//{*}td")]
     assert cells[:3] == ["id", "3", "0"], cells
-    # What a killed build leaves is no business of `salvage`, and `verify` says whose it is.
+    # `salvage` ignores files of a killed build, and `verify` names their index.
     (dataset / "_turbidite" / "index" / "id" / "_turbidite" / "tmp" / f"500.{uuid.uuid4()}").mkdir()
     assert answer("verify", dataset)["unfinished"] == 0
     assert "the next 'turbidite index add' removes it" in turbidite("verify", dataset).stderr

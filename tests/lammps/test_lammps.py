@@ -24,7 +24,7 @@ SMALL = {"cells": 6, "steps": 60}
 
 def configure(path: Path, *changes: tuple[str, str], **options) -> Path:
     """The example's configuration with changes to its text and more options."""
-    # What is said is a mistake then.
+    # Any output is an error then.
     text = "quiet = true\n" + EXAMPLE.read_text()
     for old, new in changes:
         assert old in text

@@ -83,6 +83,6 @@ ERRORS = [("leak", "400 bytes in 1 blocks are definitely lost"), ("overrun", "In
 
 @pytest.mark.parametrize("kind, found", ERRORS)
 def test_errors_are_found(mpi, broken, kind, found):
-    """What the other tests look for is seen, whatever is suppressed: a leak, and a buffer that MPI reads too far."""
+    """Valgrind sees the errors that the other tests look for, whatever is suppressed: a leak, and a buffer that MPI reads too far."""
     with pytest.raises(AssertionError, match=found):
         start(mpi, 2, broken, kind)

@@ -1,4 +1,4 @@
-"""What is told of the key without reading a record, against NumPy: `quantiles`, `stats` and `report` say the same."""
+"""Estimates of the key without reading a record, against NumPy: `quantiles`, `stats` and `report` print the same."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""What `stats` and `query --batch` report, against the data itself."""
+"""Compares the output of `stats` and `query --batch` with the data itself."""
 
 import csv
 

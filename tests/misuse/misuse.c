@@ -176,7 +176,7 @@ static void take_turns(int rank, int ranks) {
     }
 }
 
-/* What the ranks print goes to a file each: mpiexec drops lines of ranks that abort. */
+/* Each rank prints to a file: mpiexec drops lines of ranks that abort. */
 static void print_to_file(int rank) {
     char name[4096];
     snprintf(name, sizeof name, "%s-said.%d", path, rank);

@@ -79,7 +79,7 @@ def checked_program(mpi):
 
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_memory_errors_and_leaks(mpi, checked_program, ranks):
-    # What MPI itself never frees is not ours to report.
+    # Memory that MPI itself never frees is ignored.
     ignored = mpi.out / "ignored-leaks"
     ignored.write_text("leak:libmpi\nleak:libopen-pal\nleak:libpmix\nleak:libprrte\nleak:libucp\nleak:libucs\n")
     # Full stacks, since MPI is built without frame pointers and would not be found in them.

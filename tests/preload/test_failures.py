@@ -152,7 +152,7 @@ def test_a_truncated_file(programs, tmp_path, spool, ranks, mode):
     stay = {path: content for path, content in expected.items() if mode == "keep" or SMALL.epoch(path) == 2}
     assert written(tmp_path / "out") == stay
     check_rows(tmp_path / "ds", SMALL, {path: expected[path] for path in expected if SMALL.epoch(path) != 2})
-    # What was written of the failed epoch is of no use beside the program's files.
+    # Files of the failed epoch are of no use beside the program's files.
     assert list((tmp_path / "ds" / "_turbidite" / "tmp").iterdir()) == []
     assert f"epoch 2 failed on rank {(ranks or 1) - 1}: /" in said, said
 
@@ -264,7 +264,7 @@ def test_a_second_run_goes_on(programs, plain, tmp_path, spool, if_exists, mode)
     after = manifests(tmp_path / "ds")
     assert set(before) == {500, 1000} and set(after) == {500, 1000, 1500}
     assert before[500] == after[500] and (before[1000] == after[1000]) == (if_exists == "skip")
-    # What was not indexed is not removed either.
+    # Files that were not indexed are not removed either.
     stays = {1000, 1500} if mode == "keep" else {1000} if if_exists == "skip" else set()
     assert written(tmp_path / "out") == {path: content for path, content in plain(3).items() if VPIC.epoch(path) in stays}
     check_rows(tmp_path / "ds", VPIC, plain(3))

@@ -123,7 +123,7 @@ def test_parts_with_other_steps_are_refused(tmp_path):
         error = refusal(tmp_path / pattern)
         assert error.path.endswith("split.1.dump") and "split.0.dump" in error.message and " 12," in error.message
         assert all(word in error.message for word in words), error.message
-    # What the messages propose.
+    # The options that the messages propose.
     report = turbidite.ingest(tmp_path / "split.{rank}.dump", tmp_path / "parts", key="x", allow_missing_ranks=True)
     assert [epoch["rows"] for epoch in report["epochs"]] == [81, 40]
     report = turbidite.ingest(tmp_path / "split.*.dump", tmp_path / "repeated", key="x", if_repeated="last")

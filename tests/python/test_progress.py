@@ -199,7 +199,7 @@ def test_ingest_tells_bytes(tmp_path):
     # The command has ended, and another one may write.
     turbidite.ingest(source, tmp_path / "a.tbd", key="energy", derive=DERIVATIONS, if_exists="replace", progress=True)
     assert turbidite.open(tmp_path / "a.tbd").query().count() == report["rows"]
-    # What the ended command had begun is an unfinished epoch at most.
+    # The ended command leaves an unfinished epoch at most.
     assert {finding["kind"] for finding in answer("verify", tmp_path / "a.tbd")["findings"]} <= {"notice"}
 
 

@@ -88,7 +88,7 @@ ERRORS = [
 
 @pytest.mark.parametrize("kind, found", ERRORS)
 def test_errors_are_found(mpi, broken, kind, found, tmp_path):
-    """What the other tests look for is seen, in the Rust code too."""
+    """The sanitizer sees the errors that the other tests look for, in the Rust code too."""
     assert start(mpi, 0, broken, tmp_path / "good", "nothing") == "ok\n"
     with pytest.raises(AssertionError, match=f"exit 99(?s:.*){found}"):
         start(mpi, 0, broken, tmp_path / "bad", kind)

@@ -66,7 +66,7 @@ def test_what_a_commit_takes_is_stated():
     assert slow["ingest_s"] == pytest.approx(quick["ingest_s"] + 0.5, abs=0.01)
 
 
-# What a measured machine is, as options.
+# The options of a measured machine.
 FIGURES = ("speed", "node_storage_gb_per_s", "commit_ms", "time_factor")
 
 

@@ -1,4 +1,4 @@
-"""What the tests of random files share."""
+"""Fixtures of the tests of random files."""
 
 import shutil
 from pathlib import Path

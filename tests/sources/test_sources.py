@@ -124,7 +124,7 @@ def test_derived_values_that_f32_cannot_represent_are_counted(tmp_path, threads)
     assert report["out_of_range"] == [{"column": "square", "overflows": 18000, "underflows": 27000}]
     of_epochs = [epoch["out_of_range"] for epoch in report["epochs"]]
     assert [(one["overflows"], one["underflows"]) for (one,) in of_epochs] == [(6000, 9000), (12000, 18000)]
-    # What is stored is what the message says.
+    # The message states the stored values.
     found = rows_of(tmp_path / "json", "square", "square")["square"]
     with numpy.errstate(over="ignore", invalid="ignore"):
         square = numpy.square(EXTREMES.astype("f8")).astype("f4")

@@ -1,1 +1,1 @@
-"""What the end-to-end tests share: running the command, reading dumps, checking datasets."""
+"""Support of the end-to-end tests: running the command, reading dumps, checking datasets."""

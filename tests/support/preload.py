@@ -91,7 +91,7 @@ class Particles(Form):
 PARTICLES = Particles("T.{epoch}/{id}", 0, vpic.PARTICLE, "ux")
 
 SMALL_RECORD = numpy.dtype([("key", "<f8"), ("number", "<u8")])
-# What tests/preload/writer.c and its like in other languages write.
+# Files of tests/preload/writer.c and its counterparts in other languages.
 SMALL = Form("E.{epoch}/rows.{rank}", 8, SMALL_RECORD, "key")
 OTHER = Form("H.{epoch}/rows.{rank}", 8, SMALL_RECORD, "key")
 

@@ -1,4 +1,4 @@
-"""What tests need and a machine may lack. Such a test is skipped; with TURBIDITE_NO_SKIPS, which CI sets, it fails."""
+"""Tools that tests need and a machine may lack. Such a test is skipped; with TURBIDITE_NO_SKIPS, which CI sets, it fails."""
 
 import os
 import shutil

@@ -401,7 +401,7 @@ TURBIDITE_CHECKED turbidite_status turbidite_query(turbidite_reader *reader, con
  */
 typedef struct turbidite_cursor turbidite_cursor;
 
-/* What is known of a batch of a cursor: rows of one page, or of a few that follow each other. */
+/* A batch of a cursor: rows of one page, or of a few that follow each other. */
 typedef struct turbidite_batch {
     uint32_t struct_size; /* sizeof(turbidite_batch), set by the caller */
     uint32_t level;       /* rows of this level and above are a sample of one row in 8^level */

@@ -316,7 +316,7 @@ pub(crate) unsafe trait Request: Sized {
     const NAME: &str;
     /// Name of the argument that points to it.
     const ARGUMENT: &'static str = "request";
-    /// What to do if the size is wrong, unless the caller states it.
+    /// Advice for a wrong size, unless the caller states it.
     const ADVICE: Option<&str> = None;
 }
 

@@ -69,7 +69,7 @@ impl CDataset {
 
     fn begin_epoch(&mut self, epoch: u64) -> Result<EpochStart, Error> {
         if self.phase == Phase::Begun {
-            // What is appended next belongs to the other epoch.
+            // Further records belong to the other epoch.
             self.job.refuse(format!("turbidite_begin_epoch was called for epoch {epoch} before it had ended"))?;
         }
         self.expect_between(&format!("epoch {epoch} cannot begin"))?;

@@ -268,7 +268,7 @@ pub enum UsageError {
     /// The dataset has no index of this name.
     #[error("there is no {kind} '{name}'; {}", indexes_in_words(known))]
     Index {
-        /// What was asked for: an index, or one of a family.
+        /// The kind requested: an index, or one of a family.
         kind: &'static str,
         /// The given name.
         name: String,

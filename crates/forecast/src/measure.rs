@@ -46,7 +46,7 @@ const BLOCK_BYTES: usize = 4 << 20;
 /// Number of times that plain writes are measured.
 const WRITES: usize = 3;
 
-/// What was measured on this machine.
+/// Measurements of this machine.
 #[derive(Debug, Clone, Serialize)]
 pub struct Measurement {
     /// Number of cores that took part.
@@ -156,7 +156,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What cannot be removed has a name that says what it is.
+        // The names of files that cannot be removed explain them.
         drop(std::fs::remove_dir_all(&self.0));
     }
 }

@@ -46,7 +46,7 @@ impl Drop for Reading {
 pub(crate) struct Cursor {
     reading: Owned<Mutex<Reading>>,
     levels: u8,
-    /// What reports that indexes of the dataset are corrupt.
+    /// The warning about corrupt indexes of the dataset.
     corruption: (CorruptionWarning, turbidite::Dataset),
 }
 
@@ -130,7 +130,7 @@ impl Cursor {
         self.state(py, turbidite::query::Cursor::complete_level)
     }
 
-    /// What each row of all steps stands for: packed numbers of type f64.
+    /// Number of rows that each row of all steps stands for: packed f64.
     fn weights<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let reading = self.locked(py)?;
         let cursor = reading.cursor.as_ref().ok_or_else(|| usage(py, GONE))?;
@@ -171,7 +171,7 @@ impl CursorStep {
         Stream::new(Batches::Collected(self.schema.clone(), rows.into_iter()), Watch::new(None))
     }
 
-    /// What is known of each batch.
+    /// Descriptions of the batches.
     fn batches(&self) -> Vec<Described> {
         let described = |batch: &CursorBatch| {
             (batch.level, batch.rows.num_rows(), batch.bounds.clone(), batch.run, batch.stands_for())
@@ -179,7 +179,7 @@ impl CursorStep {
         self.batches.iter().map(described).collect()
     }
 
-    /// What each row stands for among the rows of a level and above, 0 for rows below: packed numbers of type f64.
+    /// Number of rows that each row stands for among those of a level and above, 0 for rows below: packed f64.
     fn stand_for<'py>(&self, py: Python<'py>, level: u8) -> Bound<'py, PyBytes> {
         let of_batch = |batch: &CursorBatch| batch.stand_for(level).unwrap_or_else(|| vec![0.0; batch.rows.num_rows()]);
         let numbers: Vec<u8> = self.batches.iter().flat_map(of_batch).flat_map(f64::to_le_bytes).collect();

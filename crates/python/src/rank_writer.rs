@@ -29,7 +29,7 @@ pub(crate) struct RankWriter {
     recipe: Recipe,
 }
 
-/// What only the process that opened the writer has.
+/// State that does not survive a fork.
 #[derive(Debug)]
 struct Open {
     /// `None` once the writer is closed or abandoned.

@@ -22,7 +22,7 @@ pub(crate) struct Writer {
     ranks: u32,
 }
 
-/// What only the process that opened the writer has.
+/// State that does not survive a fork.
 #[derive(Debug)]
 struct Open {
     /// `None` once the writer is closed. Locked only with the interpreter's lock.

@@ -72,7 +72,7 @@ pub struct DatasetEntry {
     pub records: Option<String>,
     /// Bytes of each header.
     pub magic: Option<Texts>,
-    /// What to do with an epoch that exists.
+    /// The action for an epoch that exists.
     #[serde(default)]
     pub if_exists: Existing,
     /// Number of levels of detail of a new dataset.

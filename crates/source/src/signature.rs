@@ -8,7 +8,7 @@
 /// Number of first bytes of a file that [`recognize`] needs. Shorter files are recognised, too.
 pub const HEAD_BYTES: usize = 20;
 
-/// What to do with a file that is not raw records.
+/// The advice for a file that is not raw records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Remedy {
     /// `turbidite ingest` reads the format without a layout.

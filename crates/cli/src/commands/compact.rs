@@ -29,7 +29,7 @@ pub(crate) struct Compact {
     /// Epochs, such as 200, 0..4000, 0..4000..100, 500,700, last or -2 [default: all]
     #[arg(long, value_name = "EPOCHS", allow_hyphen_values = true)]
     epoch: Option<EpochSet>,
-    /// What to do with an epoch that exists in the copy: error, replace, or skip, which continues an interrupted copy
+    /// Action for an epoch that exists in the copy: error, replace, or skip, which continues an interrupted copy
     #[arg(long, value_enum, value_name = "ACTION", default_value = "error", hide_possible_values = true)]
     if_exists: Existing,
     /// Take over the copy's lock if its holder cannot be checked, as on another host, and is certainly gone

@@ -6,7 +6,7 @@ use turbidite::store::{EpochSet, IfExists};
 
 use crate::text;
 
-/// What to do with an epoch that exists.
+/// The action for an epoch that exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Existing {
     /// Fail

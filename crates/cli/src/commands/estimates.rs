@@ -44,7 +44,7 @@ pub(super) fn rows_text(rows: Estimate<u64>, source: Source) -> String {
     }
 }
 
-/// Returns [`rows_text`] with the word.
+/// Returns [`rows_text`] followed by "rows".
 pub(super) fn rows_in_words(number: Estimate<u64>, source: Source) -> String {
     match number.is_exact() {
         true => text::counted(number.estimate, "row", "rows"),

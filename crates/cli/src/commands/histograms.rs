@@ -13,7 +13,7 @@ use super::estimates::{
 use super::pairs;
 use crate::text;
 
-/// The largest sum, as a count.
+/// The length of the largest sum's bar, as a number of rows.
 const LONGEST: u64 = 1_000_000;
 
 /// Returns a histogram as JSON. `is_whole` states that it is of all rows of its epochs, whose number is known.

@@ -237,7 +237,7 @@ impl Added {
     }
 }
 
-/// What an index that was made during ingest has of its epochs.
+/// The contents of an index that was built during ingest.
 #[derive(Debug, Serialize)]
 pub(super) struct IndexReport {
     name: String,

@@ -64,7 +64,7 @@ pub(crate) struct Ingest {
     /// Read only these epochs, such as 200, 0..4000, 0..4000..100, 500,700, last or -2
     #[arg(long, allow_hyphen_values = true)]
     epochs: Option<EpochSet>,
-    /// What to do with an epoch that exists: error, replace, or skip [default: error]
+    /// Action for an epoch that exists: error, replace, or skip [default: error]
     #[arg(long, value_enum, value_name = "ACTION", hide_possible_values = true)]
     pub(super) if_exists: Option<Existing>,
     /// Read epochs as a running simulation completes them, until SIGINT or SIGTERM
@@ -97,7 +97,7 @@ pub(crate) struct Ingest {
     /// Which occurrence to read of an epoch that files repeat: first, last [default: error]
     #[arg(long, value_name = "WHICH", value_parser = ["first", "last", "error"], hide_possible_values = true, help_heading = SOURCE)]
     if_repeated: Option<String>,
-    /// What to read for absent values: nan for nulls of floats, fill for HDF5 values never written [default: error]
+    /// Values read for absent ones: nan for nulls of floats, fill for HDF5 values never written [default: error]
     #[arg(long, value_name = "WHAT", value_parser = ["nan", "fill", "error"], hide_possible_values = true, help_heading = SOURCE)]
     nulls: Option<String>,
     /// Ranks that wrote a file each per epoch [default: as stated by headers, or by neighbouring epochs]

@@ -42,7 +42,7 @@ struct EpochStats {
     profile: KeyProfile,
     /// Ids that have most of a receiver's mean share of the rows, if the dataset is clustered by hash.
     hot_ids: Vec<HotId>,
-    /// What the indexes have of the epoch.
+    /// The contents of the indexes for this epoch.
     indexes: Vec<EpochIndex>,
     metrics: EpochMetrics,
 }

@@ -62,7 +62,7 @@ pub(crate) struct ReportData {
     pub(super) largest: Option<Largest>,
     /// The boxes of the last epoch's row groups, if records are clustered by space.
     pub(super) boxes: Option<Boxes>,
-    /// What the indexes of the dataset have of the epochs that were read.
+    /// The indexes of the dataset, for the epochs that were read.
     pub(super) indexes: Vec<IndexSummary>,
 }
 

@@ -39,7 +39,7 @@ pub struct CompactOptions {
     pub slab_bytes: usize,
     /// Layout of pages and row groups.
     pub part: PartOptions,
-    /// What to do if the copy already has the epoch.
+    /// The action if the copy already has the epoch.
     pub if_exists: IfExists,
     /// Whether to break a lock whose holder cannot be checked from this host.
     pub break_lock: bool,

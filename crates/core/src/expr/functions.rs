@@ -313,7 +313,7 @@ fn usual_power(base: f64, exponent: f64) -> (f64, bool) {
     (exp2_of_parts(high, low), is_usual & !is_simple & ((low + high).abs() < 1020.0))
 }
 
-/// Number of values that are computed together, before those are computed again that need care.
+/// Number of values that are computed together. Values that need care are then computed again.
 const BLOCK: usize = 64;
 
 /// Raises at most [`BLOCK`] values to powers.

@@ -204,7 +204,7 @@ impl<'a> PredicateInput<'a> {
     /// Wraps one array for each of these columns of a schema.
     ///
     /// # Errors
-    /// What is wrong with the arrays.
+    /// If an array has nulls, or another type or length than its column.
     pub(super) fn new(
         (epoch, rows): (u64, usize),
         arrays: &'a [ArrayRef],

@@ -95,7 +95,7 @@ pub(super) fn conditions(space: SpaceText<'_>, schema: &Schema) -> Result<Vec<Co
         return Err(wrong("…", format!("the box has {} bytes; the maximum is {MAX_BYTES}", space.sides.len())));
     }
     let sides = split(space.sides).into_iter().enumerate();
-    // A copy of records by space may have their coordinates in another order.
+    // A spatial index may have the coordinates in another order.
     let named_by = if space.records.clustering() == Clustering::Space { space.records } else { schema };
     let sides = sides.map(|(place, text)| parse_side(text, place, named_by)).collect::<Result<Vec<_>>>()?;
     let periods = match space.periods {

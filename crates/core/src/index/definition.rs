@@ -11,8 +11,8 @@ use crate::store::OVERVIEW_INDEX;
 /// Text before the name of a carried column in a definition.
 const CARRIES: &str = ",with=";
 
-/// What an index is made of: a column by whose value records are found, the method that clusters the entries, and
-/// further columns that entries carry. Queries for indexed and carried columns alone read no records.
+/// The definition of a value index: its column, the method that clusters its entries, and further columns that entries
+/// carry. Queries for indexed and carried columns alone read no records.
 ///
 /// ```
 /// use turbidite::{Clustering, IndexDefinition};

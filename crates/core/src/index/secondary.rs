@@ -10,7 +10,7 @@ use super::space::SpaceDefinition;
 use crate::error::{Error, Result, UsageError};
 use crate::schema::Schema;
 
-/// An index that is made of records: of entries, by bitmaps, a copy of them by space, or an overview of their levels.
+/// An index that is made of records: of entries, by bitmaps, a spatial copy of them, or an overview of their levels.
 ///
 /// ```
 /// use turbidite::SecondaryIndex;

@@ -1,4 +1,4 @@
-//! What an index that is a dataset is made of.
+//! The definition of an index that is a dataset.
 
 use std::fmt::Display;
 
@@ -8,7 +8,7 @@ use crate::runtime::WriteOptions;
 use crate::schema::Schema;
 use crate::store::DatasetDescriptor;
 
-/// What an index has of the records.
+/// The kind of rows of an index's dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Entries,
@@ -27,7 +27,7 @@ impl Kind {
     }
 }
 
-/// What an index's dataset has.
+/// The contents of an index's dataset.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Definition<'a> {
     Entries(&'a IndexDefinition),

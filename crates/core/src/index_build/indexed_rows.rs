@@ -1,6 +1,6 @@
-//! What building an epoch of an index returns.
+//! The result of building an epoch of an index.
 
-/// What was made of an epoch.
+/// Size of a built epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IndexedRows {

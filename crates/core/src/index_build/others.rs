@@ -8,7 +8,7 @@ use crate::query::{Dataset, EpochGroups};
 use crate::runtime::rank::RankSteps;
 use crate::shuffle::{Topology, Transport};
 
-/// What ranks wait for, in errors.
+/// The operation that ranks wait for, in errors.
 const CALL: &str = "index add";
 
 /// The connection of this process with the others that build an index.

@@ -31,7 +31,7 @@ pub struct IndexSummary {
     pub bytes: u64,
     /// Why the index, or an epoch of it, cannot be read. Queries go on without it.
     pub problem: Option<String>,
-    /// What it has of each of the dataset's epochs that it has.
+    /// The dataset's epochs that the index covers.
     #[serde(skip)]
     pub by_epoch: Vec<IndexedEpoch>,
 }

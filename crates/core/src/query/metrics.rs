@@ -65,7 +65,7 @@ pub(super) struct Counters {
     pub(super) progress: Option<Arc<QueryProgress>>,
 }
 
-/// What a query has read of the sidecars of indexes.
+/// Reads of the sidecars of bitmap indexes.
 #[derive(Debug, Default)]
 pub(super) struct SidecarReads {
     pub(super) bytes: AtomicU64,

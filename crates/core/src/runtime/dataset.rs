@@ -54,7 +54,7 @@ pub(super) struct JobDataset {
 struct FailedEpochs {
     /// The attempts whose parts [`JobDataset::discard_failed`] removes.
     kept: Vec<(u64, Uuid)>,
-    /// The attempts of which files may be left that salvage cannot use.
+    /// The attempts that may have left files that salvage cannot use.
     untidy: Vec<(u64, Uuid)>,
 }
 
@@ -151,7 +151,7 @@ impl JobDataset {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a failed attempt. The holder of the lock hears of a failure when all ranks have ended their writes.
+    /// Adds a failed attempt. On the rank that has the lock, all ranks have ended their writes.
     fn add_failed(&self, attempt: (u64, Uuid)) {
         self.failed().kept.push(attempt);
         if self.lock.is_some() {
@@ -217,9 +217,9 @@ impl JobDataset {
         Ok(truncation.removed)
     }
 
-    /// Returns the number of records of the greatest epoch. The next epoch is expected to be as large. That is never
-    /// needed for correctness, so a manifest that cannot be read is as good as none.
-    pub(super) fn rows_of_greatest_epoch(&self) -> Option<u64> {
+    /// Returns the number of records of the last epoch, the expected size of the next one. `None` if its manifest cannot
+    /// be read: the number is only a hint.
+    pub(super) fn rows_of_last_epoch(&self) -> Option<u64> {
         let epoch = list_epochs(&*self.storage, &self.paths).ok()?.pop()?;
         Some(load_manifest(&*self.storage, &self.paths, &self.descriptor, epoch).ok()?.metrics.rows)
     }

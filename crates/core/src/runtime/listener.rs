@@ -1,4 +1,4 @@
-//! What a program hears of a job while its calls run.
+//! Notifies a program of a job's errors while its calls run.
 
 use crate::error::Error;
 

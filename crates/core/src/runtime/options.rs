@@ -77,7 +77,7 @@ pub struct WriteOptions {
     pub indexes: Vec<SecondaryIndex>,
     /// Hears of errors before the other ranks do, and of long waits.
     pub listener: Option<Arc<dyn Listener>>,
-    /// What the job writes.
+    /// The kind of rows that the job writes.
     pub(crate) content: Content,
 }
 
@@ -179,7 +179,7 @@ impl WriteOptions {
         }
     }
 
-    /// Returns the options of a job that writes copies of `records` by space.
+    /// Returns the options of a job that writes a spatial index of `records`.
     pub(crate) fn of_copies(records: &DatasetDescriptor) -> Self {
         Self { page_rows: PartOptions::default().page_rows, ..Self::of_entries(1, records) }
     }

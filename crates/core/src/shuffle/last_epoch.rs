@@ -1,4 +1,4 @@
-//! What a rank keeps of the last committed epoch that had records.
+//! A rank's key distribution of the last committed epoch that had records.
 
 use crate::partition::{KeyProfile, Pivots};
 

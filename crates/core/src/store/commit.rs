@@ -17,7 +17,7 @@ use crate::format::{EpochManifest, PartEntry, PartIdentity};
 use crate::schema::Schema;
 use crate::storage::Storage;
 
-/// What to do if an epoch already exists.
+/// The action if an epoch already exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum IfExists {
     /// Return an error.

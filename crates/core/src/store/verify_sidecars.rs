@@ -60,7 +60,7 @@ fn verify_described(
     Ok(report)
 }
 
-/// What is needed to verify the sidecars of an index.
+/// The inputs of the verification of an index's sidecars.
 struct IndexedColumns<'a> {
     dataset: &'a DatasetDescriptor,
     orders: Vec<KeyOrder>,

@@ -78,7 +78,7 @@ struct Waiting {
     bounds: Option<(Value, Value)>,
 }
 
-/// What a task does.
+/// The kind of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum InProgress {
     /// Flushes a memtable of this kind.

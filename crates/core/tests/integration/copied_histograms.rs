@@ -1,4 +1,4 @@
-//! Tests of histograms that are counted from copies by space: the same counts as from the records, by fewer bytes, and
+//! Tests of histograms that are counted from spatial indexes: the same counts as from the records, by fewer bytes, and
 //! by the records where a copy is corrupt.
 
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use turbidite::{Dataset, IndexBuild, IndexOptions, LocalJob, Query, Value};
 
 const NAME: &str = "space:x,y";
 
-/// Writes two epochs in the order of `z`, of which only the first has a copy by space.
+/// Writes two epochs in the order of `z`, of which only the first has a spatial index.
 fn write() -> Arc<MemoryStorage> {
     let storage = Arc::new(MemoryStorage::new());
     let job = LocalJob::open_with(storage.clone(), ROOT, schema("z"), options()).unwrap();
@@ -37,7 +37,7 @@ fn dataset(storage: &Arc<MemoryStorage>) -> Dataset {
     Dataset::open_with(storage.clone() as Arc<dyn Storage>, ROOT).unwrap()
 }
 
-/// What histograms say, and the bytes and corrupt indexes that they met.
+/// Printed histograms, bytes read, and number of corrupt indexes.
 type Found = (String, u64, u64);
 
 /// Returns the histograms of a query by one column and by two, and the sums of a third one.

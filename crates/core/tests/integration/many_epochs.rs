@@ -1,4 +1,4 @@
-//! What datasets of many small epochs cost: operations of the storage are counted, and are linear in the epochs.
+//! Cost of datasets with many small epochs: operations of the storage are counted, and are linear in the epochs.
 
 use std::sync::Arc;
 

@@ -67,7 +67,7 @@ fn time_of(time: Duration) -> Time {
     Time::try_from(time.as_nanos()).unwrap_or(Time::MAX)
 }
 
-/// What acts at a due time: a rank, or the background thread that flushes a memtable of a rank.
+/// An actor with a due time: a rank, or the background thread that flushes a memtable of a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Actor {
     Rank(u32),

@@ -11,7 +11,7 @@ use crate::notices::{complain_in_lines, count, display, ingest_command};
 use crate::role;
 use crate::world::World;
 
-/// What a message says of one file, and of several.
+/// Texts of a message about one file, and about several.
 const BY_CHILDREN: [&str; 2] =
     ["is not indexed, since a child process wrote it", "are not indexed, since child processes wrote them"];
 const UNSEEN: [&str; 2] = [

@@ -1,4 +1,4 @@
-"""What the extension module takes: every argument is stated, so that a misspelt one is an error."""
+"""Arguments of the extension module: all are stated, so that a misspelt one is an error."""
 
 from __future__ import annotations
 

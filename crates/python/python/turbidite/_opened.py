@@ -28,7 +28,7 @@ class OpenDataset:
 
     @property
     def progress(self) -> Progress:
-        """Whether calls that read row groups draw a bar, or the function that they call. Queries keep that of their making."""
+        """Whether calls that read row groups draw a bar, or the function that they call. Queries keep the value at their creation."""
         return self._progress
 
     @progress.setter

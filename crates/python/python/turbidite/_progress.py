@@ -61,7 +61,7 @@ def _is_seen() -> bool:
     shell = ipython.get_ipython() if ipython is not None else None
     if shell is not None and hasattr(shell, "kernel"):
         return True
-    # What a program puts in the place of standard error may have no `isatty`, or be closed.
+    # A replacement of standard error may have no `isatty`, or be closed.
     with suppress(AttributeError, OSError, ValueError):
         return bool(stream.isatty())
     return False

@@ -19,7 +19,7 @@ __all__ = ["Cursor", "CursorBatch", "CursorStep"]
 
 @dataclass(frozen=True)
 class CursorBatch:
-    """What is known of the rows of one page, or of a few pages that follow each other."""
+    """The rows of one page, or of a few pages that follow each other."""
 
     rows: int
     """The number of rows."""
@@ -47,7 +47,7 @@ class CursorStep(Result):
             CursorBatch(rows, level, None if bounds is None else tuple(bounds), run, stands_for)
             for level, rows, bounds, run, stands_for in step.batches()
         )
-        """What is known of each batch, in the order in which iteration returns the batches."""
+        """Descriptions of the batches, in the order in which iteration returns them."""
         self.stands_for = stands_for
         """The number of rows that each row of all steps up to this one stands for; see `Cursor.stands_for`."""
 

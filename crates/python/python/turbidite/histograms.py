@@ -69,16 +69,16 @@ class Histogram:
     counts: numpy.ndarray[Any, Any]
     """The rows of each bin, or their estimated number."""
     least: numpy.ndarray[Any, Any]
-    """At least so many rows are in each bin. If rows were counted exactly, the same as `counts`."""
+    """Lower bounds of the rows of each bin, equal to `counts` where these are exact."""
     most: numpy.ndarray[Any, Any]
-    """At most so many rows are in each bin."""
+    """Upper bounds of the rows of each bin."""
     rows: int
     """The number of rows that are selected, or its estimate."""
     unbinned: dict[str, int]
     """The rows that are in no bin. Of one column: ``nan``, ``negative_infinity``, ``below``, ``above``, ``positive_infinity``. Of two:
     ``nan``, ``infinite`` (and not NaN), ``outside`` (and finite)."""
     bounds: dict[str, tuple[int, int]]
-    """At least and at most so many ``rows``, and rows that are in no bin."""
+    """The lower and upper bound of ``rows``, and of the rows in no bin by reason."""
     epochs: tuple[int, ...]
     """The labels of the epochs."""
     where: str | None = None
@@ -342,7 +342,7 @@ def _summed(histogram: Histogram) -> str:
 
 
 def _norm(values: numpy.ndarray[Any, Any], is_count: bool) -> Any:
-    """Returns the colour scale of the values of filled bins: logarithmic, unless there is little to tell apart."""
+    """Returns the colour scale of the values of filled bins: logarithmic, unless the values are close."""
     colors = module("colors")
     finite = values[numpy.isfinite(values)]
     least, most = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)

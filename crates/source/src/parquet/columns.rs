@@ -10,7 +10,7 @@ use turbidite::{Column, DataType, MAX_FIXED_BYTES};
 
 use crate::error::SourceError;
 
-/// What is common to the files of a source.
+/// The columns common to the files of a source.
 #[derive(Debug)]
 pub(crate) struct ParquetForm {
     pub(crate) columns: Vec<Column>,

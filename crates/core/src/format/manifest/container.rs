@@ -58,7 +58,7 @@ pub(in crate::format) struct Directory {
     sections: BTreeMap<String, (u64, u64)>,
 }
 
-/// What the directory states of the epoch.
+/// The epoch's fields of the directory.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::format) struct StatedEpoch {
     pub(in crate::format) epoch: u64,

@@ -27,7 +27,7 @@ use crate::format::row_group::level_intervals::LevelIntervals;
 use crate::schema::{Column, MAX_LEVELS, Schema};
 use crate::storage::ReadableFile;
 
-/// What to read of a manifest.
+/// The sections and columns to read of a manifest.
 #[derive(Debug, Clone, Copy)]
 enum Wanted<'a> {
     Everything,

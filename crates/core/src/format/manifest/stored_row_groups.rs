@@ -45,7 +45,7 @@ pub(in crate::format) struct StoredRowGroups {
     pub(in crate::format) pages: StoredPages,
 }
 
-/// What queries do not use of row groups.
+/// Columns of row groups that queries do not use.
 #[derive(Debug)]
 pub(in crate::format) struct StoredOrigin {
     pub(in crate::format) table_versions: ScalarBuffer<u32>,

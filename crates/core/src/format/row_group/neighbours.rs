@@ -24,7 +24,7 @@ struct Side {
     low: f64,
     /// Number of intervals per unit of length.
     scale: f64,
-    /// What the interval of a row contributes to the number of its cell.
+    /// Contribution of a row's interval to the number of its cell.
     codes: [u16; 1 << CELL_BITS],
     /// Number of the last interval.
     last: usize,

@@ -1,4 +1,4 @@
-//! The number of rows of a query, from any source. Exact counts are those of `execution`.
+//! The number of rows of a query, from any source. Exact counts are those of `execute`.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub struct Count {
     pub metrics: QueryMetrics,
 }
 
-/// Computes the result of [`crate::query::Dataset::count_from`]. `bare` is the query without what a count ignores.
+/// Computes the result of [`crate::query::Dataset::count_from`]. `bare` is the query without columns, order and limit.
 pub(in crate::query) fn count(
     dataset: &Arc<IndexedCatalog>,
     (query, bare): (&Query, &Query),

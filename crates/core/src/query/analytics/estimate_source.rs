@@ -1,4 +1,4 @@
-//! What estimates from levels of detail read: the records, if they have levels, or else a copy of them by space.
+//! The source of estimates from levels of detail: the records, if they have levels, otherwise a spatial index.
 
 use std::sync::Arc;
 

@@ -178,7 +178,7 @@ fn places_apart((x_axis, x): (&Axis, Span), (y_axis, y): (&Axis, Span)) -> [bool
     let mut may_be = [false; NAN + 1];
     let sides = [(x_axis, x.cells()), (y_axis, y.cells())];
     may_be[NAN] = sides.iter().any(|(axis, cells)| cells.contains(&axis.nan()));
-    // What is not NaN.
+    // The cells of values other than NaN.
     let sides = sides.map(|(axis, cells)| (axis, cells.start..cells.end.min(axis.nan())));
     if sides.iter().any(|(_, cells)| cells.is_empty()) {
         return may_be;

@@ -56,7 +56,7 @@ fn count(rows: &MatchingRows<'_>, columns: &Columns<'_>, grid: &Arc<Grid>, count
 }
 
 /// Adds the rows to the count of each place. Returns the sum over all rows, and that of each place. Sums are rounded in
-/// the order of the records, whatever copies there are.
+/// the order of the records, with or without spatial indexes.
 fn sum(
     rows: &MatchingRows<'_>,
     columns: &Columns<'_>,
@@ -72,8 +72,8 @@ fn sum(
     Ok((all, sums))
 }
 
-/// Counts the rows of whole epochs by one column. Where manifests state an infinite end, the rows have to tell the
-/// range.
+/// Counts the rows of whole epochs by one column. If the manifests state an infinite bound, the range is that of
+/// the rows.
 fn whole_epochs(rows: &MatchingRows<'_>, columns: &Columns<'_>, axis: AxisColumn<'_>) -> Result<Found> {
     let MatchingRows { dataset, epochs, counters, .. } = *rows;
     let (resolved, _) = rows.resolve(&[axis.index])?;

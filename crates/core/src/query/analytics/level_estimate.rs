@@ -138,7 +138,7 @@ pub(super) fn count(
     Ok((stated.all(&all, &sample), sample))
 }
 
-/// What manifests state of the rows of a request, of all levels.
+/// Totals of the rows of a request at all levels, from manifests.
 struct Stated {
     epochs: Vec<(u64, Uuid)>,
     /// Rows that surely match, and rows that may match.

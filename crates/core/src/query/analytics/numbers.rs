@@ -21,7 +21,7 @@ pub struct Estimate<T> {
     pub estimate: T,
     /// Upper bound.
     pub most: T,
-    /// Standard error: 0 if the number is known, `None` if nothing tells it.
+    /// Standard error: 0 if the number is exact, `None` if unknown.
     pub error: Option<f64>,
 }
 
@@ -75,7 +75,7 @@ pub struct Series<T> {
     estimates: Vec<T>,
     /// The lower and the upper bounds, unless all numbers are known.
     bounds: Option<[Vec<T>; 2]>,
-    /// The standard errors of estimates from a level, NaN where nothing tells them.
+    /// The standard errors of estimates from a level, NaN where unknown.
     errors: Option<Vec<f64>>,
 }
 
@@ -159,7 +159,7 @@ impl<T: Copy + PartialEq> Series<T> {
         self.bounds.as_ref().map_or(&self.estimates, |bounds| &bounds[1])
     }
 
-    /// Returns the standard errors of estimates from a level of detail, NaN where nothing tells them.
+    /// Returns the standard errors of estimates from a level of detail, NaN where unknown.
     pub fn errors(&self) -> Option<&[f64]> {
         self.errors.as_deref()
     }
@@ -238,8 +238,8 @@ impl<T: Copy + PartialEq + Default> Binned<T> {
         Self { all, bins: places, unbinned }
     }
 
-    /// Returns the rows that are in no bin for one reason. There are none if the histogram does not tell such rows
-    /// apart.
+    /// Returns the rows that are in no bin for one reason. Zero if the histogram does not distinguish this
+    /// reason.
     pub fn at(&self, reason: Unbinned) -> Estimate<T> {
         let found = self.unbinned.iter().find(|(one, _)| *one == reason);
         found.map_or_else(Estimate::default, |(_, number)| *number)

@@ -21,7 +21,7 @@ pub struct CursorBatch {
     /// The receiver that has stored the rows, and the number of its run. All levels of a run share it. `None` if the
     /// rows are read from the overview: they are of several runs.
     pub run: Option<(u32, u32)>,
-    /// What the weights of the rows follow from.
+    /// Inputs of the weights of the rows.
     pub(super) sampled: SampledRows,
 }
 
@@ -59,7 +59,7 @@ impl CursorBatch {
     }
 }
 
-/// What the weights of the rows of a batch depend on.
+/// Inputs of the weights of a batch's rows.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SampledRows {
     /// If levels are in proportion to a column: how this level was sampled, and the values of the rows in the column.

@@ -1,4 +1,4 @@
-//! What a cursor reads a level from: the records, or for the highest level their overview.
+//! The source of a cursor's level: the records, or for the highest level their overview.
 //!
 //! Until the first rows of the overview have been returned, a cursor can do without it: if it turns out to be corrupt,
 //! or to be gone, the records' own highest level is read. The batches of the first step are held back for that, up to
@@ -19,7 +19,7 @@ use crate::query::scan::epoch_scan::choose;
 /// Size of the rows of an overview that are held back, in bytes.
 pub(super) const HELD_BYTES: u64 = 32 << 20;
 
-/// What the rows of a level are read from.
+/// The source of a level's rows.
 #[derive(Debug, Clone)]
 pub(super) struct LevelSource {
     pub(super) catalog: Arc<Catalog>,
@@ -33,7 +33,7 @@ pub(super) struct LevelSource {
 #[derive(Debug)]
 pub(super) struct OverviewState {
     pub(super) source: LevelSource,
-    /// What reads of the overview cost, and found.
+    /// Counters of the reads of the overview.
     pub(super) counters: Arc<Counters>,
     /// Rows of the row groups of the overview that may match.
     pub(super) rows: u64,

@@ -1,5 +1,5 @@
-//! What a cursor reads: the records, if they have levels of detail, with their overview if there is one, or else a copy
-//! of them by space.
+//! The source of a cursor: the records, if they have levels of detail, with their overview if there is one; otherwise a
+//! spatial index.
 
 use std::sync::Arc;
 

@@ -49,7 +49,7 @@ struct Loading {
 /// goal, and iteration returns the batches until the goal is reached. Batches that were not taken are returned by the
 /// next step. A cursor ends after its first error.
 pub struct Cursor {
-    /// The records, or a copy of them by space.
+    /// The records, or a spatial index.
     records: LevelSource,
     /// The same without columns that only weights of rows above level 0 need.
     finest: LevelSource,

@@ -13,16 +13,16 @@ pub(super) struct Attempt {
     pub(super) index: String,
     /// Number of row groups of the records that a scan would read.
     pub(super) scanned_groups: u64,
-    /// Counts what is read of the index.
+    /// Counters of the reads of the index.
     pub(super) own: Arc<Counters>,
-    /// Number of rows of the query that were certain to match before.
+    /// Number of the query's rows that were certain to match before the attempt.
     pub(super) sure_rows: u64,
     /// Whether rows have been returned.
     pub(super) has_returned: bool,
 }
 
 impl Attempt {
-    /// Adds what the index has cost and returned so far to the counters of the query.
+    /// Adds the costs and rows of the index so far to the counters of the query.
     pub(super) fn count(&self, counters: &Counters) {
         self.own.move_reads_to(counters);
         for (from, to) in
@@ -32,7 +32,7 @@ impl Attempt {
         }
     }
 
-    /// Returns an error of the index, with its name and what to do.
+    /// Returns an error of the index, with its name and advice.
     pub(super) fn named(&self, error: Error) -> Error {
         match error {
             Error::Corruption { path, place, what } => {

@@ -27,12 +27,12 @@ pub(in crate::query) struct ColumnOrder {
     column: usize,
     counters: Arc<Counters>,
     epochs: VecDeque<u64>,
-    /// The walk whose rows are returned as they come, and the number of row groups that are done at its end.
+    /// The walk whose rows are returned as they are read, and the number of row groups to count as done at its end.
     walk: Option<(Walk, u64)>,
     ready: VecDeque<PackedRows>,
-    /// Whether it is known that all epochs can be brought into order.
+    /// Whether all epochs were checked: their rows can be brought into order.
     is_checked: bool,
-    /// Number of rows that the limit still allows.
+    /// Number of rows left to the limit.
     open: u64,
 }
 

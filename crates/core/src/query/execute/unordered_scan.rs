@@ -7,7 +7,7 @@
 //! An epoch of a spatial index is read by itself: no row group of it is planned before those of earlier epochs are, nor
 //! of later epochs before its last row has been returned. If the index turns out to be unreadable before the first row
 //! of the epoch has been returned, the epoch is planned once more without it. Later, this is an error, unless the
-//! caller can start the epoch over. What the abandoned attempt has cost and found does not count.
+//! caller can start the epoch over. Costs and rows of the abandoned attempt are not counted.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -44,14 +44,14 @@ enum Refined {
     Rows(Arc<GroupsPlan>, RowGroupPlan),
     /// An epoch and its number of matching rows, for queries that need only the count.
     Counted(u64, u64),
-    /// All rows of an epoch, which an index has.
+    /// All rows of an epoch, from a covering index.
     Covered(PackedRows),
 }
 
 /// The result of planning an epoch.
 enum Planned {
     Epoch(EpochPlan),
-    /// All rows of the epoch, which an index has.
+    /// All rows of the epoch, from a covering index.
     Covered(PackedRows),
 }
 
@@ -80,7 +80,7 @@ pub(in crate::query) enum Step<T> {
     Piece(T),
     /// The next pieces are of an epoch that may be started over.
     Begin,
-    /// The pieces since [`Step::Begin`] do not count: those of the same epoch follow.
+    /// The pieces since [`Step::Begin`] are void: the epoch starts over.
     StartOver,
 }
 
@@ -98,7 +98,7 @@ pub(in crate::query) struct Scan<T = PackedRows> {
     plans: VecDeque<(u64, Ticket<Result<Planned>>)>,
     /// Maximum number of entries of an epoch that is planned ahead.
     entries_ahead: u64,
-    /// An epoch that is planned when the row groups before it are.
+    /// An epoch to plan as soon as all earlier row groups are planned.
     alone: Option<(u64, Sources)>,
     /// The plan of an epoch of a spatial index, until the row groups before it are planned.
     waiting: Option<(u64, SpatialPlan)>,
@@ -203,7 +203,7 @@ impl<T: Send + 'static> Scan<T> {
         Self { sources, ..self }
     }
 
-    /// Lets epochs be started over after their first rows: the caller takes [`Scan::next_step`].
+    /// Allows epochs to start over after their first rows. The caller must use [`Scan::next_step`].
     #[must_use]
     pub(in crate::query) fn starting_over(self) -> Self {
         Self { can_start_over: true, ..self }
@@ -262,7 +262,7 @@ impl<T: Send + 'static> Scan<T> {
                 self.loads.push_front(Load { is_of_attempt, ticket });
                 return Ok(Some(Step::Begin));
             }
-            // What a caller may take back counts when the attempt has ended.
+            // Rows that the caller may discard are counted when the attempt has ended.
             if let Some(attempt) = self.attempt.as_ref().filter(|_| !self.can_start_over) {
                 attempt.count(&self.counters);
             }
@@ -285,11 +285,11 @@ impl<T: Send + 'static> Scan<T> {
         }
     }
 
-    /// Abandons the attempt, if an error is that of an unreadable index: its epoch is planned once more. Returns
-    /// whether the caller has to start it over.
+    /// Abandons the attempt after an error of an unreadable index, and plans its epoch once more. Returns whether the
+    /// caller has to start the epoch over.
     ///
     /// # Errors
-    /// The error, if there is no attempt, or its rows cannot be taken back.
+    /// `error`, if it has another cause, or the caller cannot discard the rows of the attempt.
     fn abandon(&mut self, error: Error) -> Result<bool> {
         let Some(attempt) = self.attempt.take() else { return Err(error) };
         if attempt.has_returned && !self.can_start_over {
@@ -456,7 +456,8 @@ impl<T: Send + 'static> Scan<T> {
         self.begin_groups(groups);
     }
 
-    /// Begins to plan the row groups of an epoch. Those whose number of rows suffices, and is known, are not opened.
+    /// Begins to plan the row groups of an epoch. Row groups are not opened if
+    /// the query needs only their number of rows, and it is known.
     fn begin_groups(&mut self, plan: GroupsPlan) {
         let (mut choices, mut rows, mut known) = (VecDeque::new(), 0, 0);
         for choice in &plan.scan.choices {
@@ -557,7 +558,7 @@ impl<T: Send + 'static> Scan<T> {
     }
 }
 
-/// Plans an epoch. Rows that an index has are read at once: if it cannot be read, the epoch is planned once more.
+/// Plans an epoch. Reads the rows of a covering index immediately. If that fails, plans the epoch once more without it.
 fn plan(
     planner: &Planner,
     epoch: u64,

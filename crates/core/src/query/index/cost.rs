@@ -1,4 +1,4 @@
-//! What it costs to find records by an index of entries, and when that pays.
+//! The cost of finding records by a value index, and the comparison with a scan.
 //!
 //! A value of a list lies in one page of each row group whose range has it. As many row groups overlap at a value as
 //! its partition has runs: one if `turbidite index add` sorted the entries, a dozen if they were made in situ. The
@@ -40,7 +40,7 @@ pub(in crate::query) fn may_pay(rows: u64, known: bool) -> bool {
     rows > FEW_ROWS + if known { 0 } else { ROWS_PER_OPENING }
 }
 
-/// What it costs to find the records of a predicate by an index.
+/// The cost of finding the records of a predicate by an index.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::query) struct FindingCost {
     /// Maximum number of entries in the pages that are read.

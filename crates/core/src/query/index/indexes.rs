@@ -20,9 +20,9 @@ use crate::store::{DatasetPaths, list_indexes, list_sidecar_indexes};
 pub(in crate::query) enum Index {
     /// Its entries name records: a superset of those that match.
     Value(ValueIndex),
-    /// Its sidecars tell for each row whether it matches: exactly, or a superset where bins are too wide.
+    /// Its sidecars select rows: exactly, or a superset where bins are too wide.
     Bitmap(Arc<BitmapIndex>),
-    /// It has the records in another order.
+    /// A copy of the records in another order.
     Spatial(SpatialIndex),
 }
 
@@ -45,7 +45,7 @@ pub(in crate::query) struct IndexedCatalog {
     indexes: Vec<Index>,
     /// The overview of the highest level of detail.
     overview: Option<SpatialIndex>,
-    /// Why the indexes could not be listed. Then there are none.
+    /// The error if the indexes could not be listed. `indexes` is then empty.
     unlisted: Option<Error>,
 }
 
@@ -119,7 +119,7 @@ impl IndexedCatalog {
         self.overview.as_ref()
     }
 
-    /// Returns why the indexes could not be listed, if they could not.
+    /// Returns the error if the indexes could not be listed.
     pub(in crate::query) fn unlisted_indexes(&self) -> Option<&Error> {
         self.unlisted.as_ref()
     }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// What an access path would read of an epoch.
+/// The estimated reads of an access path in an epoch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Alternative {

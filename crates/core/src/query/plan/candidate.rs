@@ -21,7 +21,7 @@ pub(super) struct Candidate<'p> {
     members: Vec<(&'p ValueIndex, Predicate)>,
 }
 
-/// What the search for candidates needs.
+/// The inputs of the search for candidates.
 pub(super) struct Finder<'a> {
     pub(super) predicate: &'a Predicate,
     pub(super) manifest: &'a EpochManifest,

@@ -1,4 +1,4 @@
-//! Requests that need levels of detail, of records that have none: the copy by space that is read instead.
+//! Requests that need levels of detail, of records that have none: the spatial index that is read instead.
 
 use crate::error::{Error, Result, UsageError};
 use crate::expr::has_side_without_name;
@@ -11,13 +11,13 @@ use crate::schema::Clustering;
 /// Advice for a dataset without levels of detail.
 pub(in crate::query) const ADD_A_COPY: &str = "make a copy with levels by 'turbidite index add DS space:X,Y,Z'";
 
-/// What a request would read of a copy.
+/// A spatial index that a request could read.
 pub(in crate::query) trait CopySource {
     /// Returns the query of the copy.
     fn resolved(&self) -> &ResolvedQuery;
 }
 
-/// Returns what is read of the first of the copies whose coordinates the query limits most. `source_of` returns `None`
+/// Returns the source of the first of the copies whose coordinates the query limits most. `source_of` returns `None`
 /// for a copy that does not have the records. A copy that cannot be read is counted and left out if another one can.
 /// `option` is the request.
 ///

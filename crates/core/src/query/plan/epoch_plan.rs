@@ -58,7 +58,7 @@ pub(in crate::query) struct EpochPlan {
     pub(in crate::query) path: AccessPath,
     /// The access paths that were compared. The last is the scan, if there are any.
     pub(in crate::query) alternatives: Vec<Alternative>,
-    /// Whether a later query of the same keys looks them up.
+    /// Whether later queries for the same keys use a key lookup.
     pub(in crate::query) is_of_keys: bool,
 }
 
@@ -67,7 +67,7 @@ pub(in crate::query) struct EpochPlan {
 pub(in crate::query) struct SpatialPlan {
     /// Name of the index.
     pub(in crate::query) index: String,
-    /// The row groups of the index. What they cost and return is counted apart, until it counts for the query.
+    /// The row groups of the index, with counters of their own, which are added to the query's later.
     pub(in crate::query) groups: GroupsPlan,
     /// Number of row groups of the records that a scan would read.
     pub(in crate::query) scanned_groups: u64,
@@ -77,9 +77,9 @@ pub(in crate::query) struct SpatialPlan {
 #[derive(Debug)]
 pub(in crate::query) struct GroupsPlan {
     dataset: Arc<IndexedCatalog>,
-    /// The query of what is read.
+    /// The query, resolved for the dataset that is read.
     pub(in crate::query) resolved: Arc<ResolvedQuery>,
-    /// Counts what is read.
+    /// Counters of the reads.
     pub(in crate::query) counters: Arc<Counters>,
     pub(in crate::query) scan: EpochScan,
     bitmaps: EpochBitmaps,
@@ -94,8 +94,8 @@ pub(in crate::query) enum GroupRows {
 }
 
 impl GroupsPlan {
-    /// Returns the number of rows of a row group that match, if the query needs no column of them and the plan of the
-    /// epoch tells it.
+    /// Returns the number of matching rows of a row group, if the query needs no column and the plan of the epoch knows
+    /// the number.
     pub(in crate::query) fn known_rows(&self, choice: GroupChoice) -> Option<u64> {
         let all = self.scan.manifest.row_groups[choice.entry].rows;
         let rows = self.resolved.rows_of(choice.entry, all);
@@ -106,7 +106,7 @@ impl GroupsPlan {
         }
     }
 
-    /// Returns the size of what planning a row group reads, in bytes.
+    /// Returns the number of bytes that planning a row group reads.
     pub(in crate::query) fn planning_bytes(&self, choice: GroupChoice) -> u64 {
         self.bitmaps.bytes(choice)
     }
@@ -129,8 +129,8 @@ impl GroupsPlan {
         self.select(choice).map(GroupRows::Selected)
     }
 
-    /// Selects the rows of a row group: all that match for sure, those that an index names, or those that statistics
-    /// leave, whichever the plan of the epoch has decided. Bitmaps are left out if statistics turn out to leave little.
+    /// Selects the rows of a row group as the plan of the epoch has decided: all of them, the rows that an index names,
+    /// or the rows that statistics leave. Skips bitmaps if statistics leave few rows.
     ///
     /// # Errors
     /// The errors of [`GroupsPlan::row_group`].
@@ -165,7 +165,7 @@ pub(in crate::query) struct Planner {
 }
 
 impl Planner {
-    /// Creates the planner of a query of some epochs, whose rows are wanted in the order of the records.
+    /// Creates the planner of a query of some epochs. Rows are in the order of the records.
     pub(in crate::query) fn new(
         dataset: Arc<IndexedCatalog>,
         resolved: Arc<ResolvedQuery>,
@@ -186,7 +186,7 @@ impl Planner {
         Self { is_spatial, ..self }
     }
 
-    /// Announces the pages of small queries to storage, which are read next.
+    /// Announces the pages of small queries to storage before they are read.
     #[must_use]
     pub(in crate::query) fn announcing(self) -> Self {
         Self { announces: true, ..self }

@@ -25,7 +25,7 @@ const KEPT_ROW_BYTES: u64 = 16;
 /// Number of rows of an epoch for each entry of a walk that reads records. They then lie in at most half of the pages.
 const ROWS_PER_ENTRY: u64 = 4096;
 
-/// Minimum number of entries of the first step, if not each of them gives a row.
+/// Minimum number of entries of the first step, unless every entry yields a row.
 const LEAST_STEP_ROWS: u64 = 64;
 
 /// Maximum size of the records of a step, in bytes.
@@ -34,8 +34,8 @@ const STEP_BYTES: usize = 32 << 20;
 /// How the rows of an epoch are brought into the order of a column.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::query) enum OrderPlan<'a> {
-    /// By a walk along an index. A scan takes over after `most` entries, or if the index is corrupt. Without `most`, no
-    /// scan can.
+    /// By a walk along an index. A scan takes over after `most` entries, or if the index is corrupt. `most` is
+    /// `None` if the rows of a scan would not fit into memory.
     Walk {
         index: &'a ValueIndex,
         /// Size of the index's pages of the epoch.
@@ -121,7 +121,7 @@ impl<'a> OrderPlan<'a> {
         std::iter::successors(Some(first), move |rows| Some((rows * 2).min(most)))
     }
 
-    /// Returns the error for a column by which so many rows of an epoch cannot be ordered.
+    /// Returns the error for an epoch whose rows do not fit into memory, and whose column has no index to walk along.
     pub(in crate::query) fn refusal(
         dataset: &IndexedCatalog,
         resolved: &ResolvedQuery,

@@ -230,7 +230,7 @@ fn the_key_is_counted_by_pages_that_reach_over_an_edge() {
         assert!(bounded.most - bounded.least <= 4 * 64, "a page at each end of each of two runs: {bounded:?}");
         assert!(bounded.estimate.abs_diff(exact.estimate) < 64, "keys lie evenly: {bounded:?} {exact:?}");
     }
-    // Manifests of older releases have range counts of row groups only.
+    // Without range counts of the key, its row groups bound the bins.
     let fixture = Fixture::new(DataType::F64, 64, 1);
     fixture.write_with(&partitioned(1, 4, 2, 6_400), |manifest| manifest.keys = Default::default());
     for bounded in fixture.open().histogram(&bounds).unwrap().rows.bins.iter() {

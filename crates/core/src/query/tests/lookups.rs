@@ -261,7 +261,7 @@ fn warm_lookups_need_no_plan() {
     }
 }
 
-/// What is no lookup, or is not in memory yet, is planned.
+/// Queries that are no lookups, or whose metadata is not in memory yet, are planned.
 #[test]
 fn other_queries_are_planned() {
     let setup = unique(vec![U32], 64);

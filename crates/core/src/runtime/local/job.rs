@@ -116,7 +116,7 @@ impl LocalJob {
 
     /// Makes the next epoch follow the greatest one of the dataset.
     fn resume(&self) {
-        let rows = self.dataset.rows_of_greatest_epoch();
+        let rows = self.dataset.rows_of_last_epoch();
         self.ranks.with_root(|endpoint| endpoint.engine.resume_after(rows));
     }
 

@@ -318,7 +318,7 @@ impl RankDriver {
     }
 }
 
-/// Returns a function that tells a listener of failures. The failure of an index's epoch is told as that of the
+/// Returns a function that reports failures to a listener. A failure of an index's epoch is reported as one of the
 /// records.
 fn failures_to(listener: Arc<dyn Listener>, is_index: bool) -> impl Fn(&Failure, Option<u64>) + Send {
     move |failure, epoch| match epoch {

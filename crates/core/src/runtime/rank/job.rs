@@ -395,7 +395,7 @@ impl RankJob {
 
     /// Makes the next epoch follow the greatest one of the dataset. Called on rank 0.
     pub(super) fn resume(&self) {
-        let rows = self.dataset.rows_of_greatest_epoch();
+        let rows = self.dataset.rows_of_last_epoch();
         self.driver.endpoint().engine.resume_after(rows);
     }
 

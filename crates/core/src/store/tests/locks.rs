@@ -148,7 +148,7 @@ fn only_what_is_certainly_gone_is_taken_over() {
 #[test]
 fn a_lock_of_a_running_process_is_never_broken() {
     let running = forged::Holder { job: Some("SLURM_JOB_ID 4711".to_owned()), ..parent() };
-    // As written by earlier releases.
+    // A lock may lack its time and the copy of the library.
     let undated = forged::Holder { taken: None, copy: None, ..running.clone() };
     for holder in [running, undated] {
         let storage = memory_with_lock(&holder);

@@ -134,7 +134,7 @@ impl Earlier {
     }
 }
 
-/// The greatest epoch that remains determines the number of receivers of a job's first epoch.
+/// The last epoch that remains determines the number of receivers of a job's first epoch.
 #[test]
 fn a_job_begins_with_the_volume_of_the_greatest_epoch() {
     let earlier = Earlier::written();

@@ -21,7 +21,7 @@ _NO_PARTS = (
 
 @dataclass(frozen=True)
 class Counts:
-    """What the header of a part states."""
+    """Counts that the header of a part states."""
 
     group: str
     """The group that has the records."""

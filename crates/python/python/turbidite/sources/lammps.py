@@ -41,7 +41,7 @@ _I32 = ("type", "proc", "procp1", "ix", "iy", "iz")
 _I32_PREFIXES = ("i_", "i2_")
 _TEXT = ("element", "typelabel")
 _OTHER_STYLES = "index a 'dump custom' or 'dump atom', or convert the rows to .npz or Parquet files"
-"""What to do with dumps of other styles."""
+"""Advice for dumps of other styles."""
 _CHUNK_BYTES = 8 << 20
 _LEAST_BYTES = 4096
 _LEEWAY = 1.125

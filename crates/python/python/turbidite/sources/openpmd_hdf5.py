@@ -38,7 +38,7 @@ class _Particles:
 
 @dataclass(frozen=True)
 class _Survey:
-    """What the iterations that are read have in common."""
+    """Properties common to the iterations that are read."""
 
     species: str
     widened: set[str]

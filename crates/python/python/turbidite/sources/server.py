@@ -31,7 +31,7 @@ _PIPE_BYTES = 1 << 20
 def main() -> None:
     """Serves requests until the end of standard input, then ends the process."""
     answers = os.dup(1)
-    # What libraries print must not end up among the answers.
+    # Output that libraries print must not mix with the answers.
     os.dup2(2, 1)
     # Fewer changes between the reader and the command. A user's limit, or what is not a pipe, is left as it is.
     with contextlib.suppress(OSError):

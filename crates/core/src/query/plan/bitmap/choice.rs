@@ -61,7 +61,7 @@ struct ChosenGroup {
     bytes: u64,
     /// The number of rows that match, if bins alone tell it.
     matching: Option<u64>,
-    /// What answering costs. `None` if the query requires the index.
+    /// Costs of both plans. `None` if the query requires the index.
     costs: Option<Costs>,
 }
 
@@ -127,7 +127,7 @@ pub(in crate::query) fn choose_all(
     Ok((bitmaps, chosen.map_or(choices, |(_, chosen)| chosen.choices)))
 }
 
-/// What the bins of an epoch's row groups tell.
+/// The selections by bins in an epoch's row groups.
 struct Chosen {
     choices: Vec<GroupChoice>,
     /// Maximum number of rows that may match in the row groups that had to be tested.

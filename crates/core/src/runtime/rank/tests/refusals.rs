@@ -172,7 +172,7 @@ fn a_full_disk_is_left_without_useless_files() {
     }
 }
 
-/// What cannot be removed when the epoch fails is removed before the next one begins.
+/// Files that cannot be removed when the epoch fails are removed before the next one begins.
 #[test]
 fn useless_files_are_removed_before_the_next_epoch_at_the_latest() {
     let faulty = FaultStorage::new(Arc::new(MemoryStorage::new()));
