@@ -261,7 +261,7 @@ fn data_type(number: i32, width: u32) -> Option<DataType> {
 }
 
 impl CView {
-    /// Returns the view as a column of `rows` values of `column`, or what is wrong with it.
+    /// Returns the view as a column of `rows` values of `column`, or the text of an error.
     ///
     /// # Safety
     /// If the view has the type of the column, the values exist and stay unchanged for `'a`.
@@ -283,7 +283,7 @@ impl CView {
     }
 }
 
-/// Returns the memory of `rows` values of `width` bytes, `stride` bytes apart, or what is wrong with it.
+/// Returns the memory of `rows` values of `width` bytes, `stride` bytes apart, or the text of an error.
 ///
 /// # Safety
 /// The values exist and stay unchanged for `'a`.

@@ -245,7 +245,7 @@ impl BinnedHistogram {
     fn by_statistics(&self, entry: &RowGroupEntry, choice: GroupChoice) -> GroupSpans {
         let mut spans = Vec::new();
         let mut push = |x: Span, y: Option<Span>, surely: u64, possibly: u64| {
-            // Rows that may not match are certain nowhere.
+            // Rows that may not match raise no lower bound.
             let (surely, possibly) = if choice.is_exact { (surely, possibly) } else { (0, surely + possibly) };
             spans.push(SpanRows { x, y, surely, possibly });
         };
@@ -322,7 +322,7 @@ impl BinnedHistogram {
         Ok(binned)
     }
 
-    /// Plans an epoch. `None` if it has no bins of the columns, or other ways to find the rows are better.
+    /// Plans an epoch. `None` if it has no bins of the columns, or another access path reads less.
     fn plan(&self, epoch: u64) -> Result<Option<(EpochScan, BinnedColumns)>> {
         let Self { dataset, resolved, counters, .. } = self;
         let columns = self.used_columns();

@@ -292,7 +292,7 @@ pub(super) fn level_weight(schema: &Schema, level: u8) -> Option<usize> {
 enum Listed {
     /// The range, or no finite value.
     Range(Option<(Value, Value)>),
-    /// The manifests do not tell the range of the matching finite values.
+    /// The range of the matching finite values does not follow from the manifests.
     Unknown,
 }
 

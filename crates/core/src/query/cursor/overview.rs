@@ -1,8 +1,8 @@
 //! The source of a cursor's level: the records, or for the highest level their overview.
 //!
-//! Until the first rows of the overview have been returned, a cursor can do without it: if it turns out to be corrupt,
-//! or to be gone, the records' own highest level is read. The batches of the first step are held back for that, up to
-//! [`HELD_BYTES`]. Once rows have been returned, other rows of the level cannot be told from them.
+//! Until the first rows of the overview have been returned, a cursor can continue without it: if it is corrupt or was
+//! removed, the records' own highest level is read. The batches of the first step are held back for that, up to
+//! [`HELD_BYTES`]. Once rows have been returned, the remaining rows of the level cannot be distinguished from them.
 
 use std::sync::Arc;
 
@@ -67,7 +67,7 @@ impl OverviewState {
         }))
     }
 
-    /// Adds what reads have cost so far to the counters of the cursor.
+    /// Adds the reads so far to the counters of the cursor.
     pub(super) fn settle(&self, counters: &Counters) {
         self.counters.move_reads_to(counters);
     }

@@ -34,7 +34,7 @@ pub struct QueryStream {
     pending_rows: usize,
     ready: VecDeque<RecordBatch>,
     columns: BatchColumns,
-    /// Number of rows that the limit still allows.
+    /// Number of rows left to the limit.
     open: u64,
 }
 

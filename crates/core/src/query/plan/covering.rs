@@ -1,8 +1,8 @@
 //! Answers from an index alone, if its entries carry all columns of a query.
 //!
 //! An index that finds places saves pages of the predicate's columns. An index that also has the values saves all pages
-//! of the records: neither their parts nor their page indexes are opened, once it is known that they are those that
-//! were indexed. The rows are returned in the order of their places, so the answer is that of a scan.
+//! of the records. Once their commit is known to be the indexed one, neither parts nor page indexes are opened. Rows
+//! are returned in the order of their places, so the result is that of a scan.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,7 +24,8 @@ use crate::query::scan::epoch_scan::choose;
 use crate::query::scan::read::PackedRows;
 use crate::query::use_path::Use;
 
-/// Number of rows per entry from which the entries are read. They are read once and in few pieces, but sorted by place.
+/// Minimum number of scanned rows per entry at which entries are read. They are read once in few pieces, but must be
+/// sorted by place.
 const ROWS_PER_ENTRY: u64 = 8;
 
 /// Maximum number of entries of an epoch that are read, which bounds the memory of their sort.
@@ -33,7 +34,7 @@ const MOST_ENTRIES: u64 = 1 << 18;
 /// Maximum size of the columns of these entries, in bytes. Carried columns may be byte strings of any width.
 const MOST_BYTES: u64 = 32 << 20;
 
-/// The plan of an epoch whose rows an index has.
+/// The plan of an epoch whose rows a covering index has.
 #[derive(Debug)]
 pub(in crate::query) struct CoveringPlan {
     dataset: Arc<IndexedCatalog>,
@@ -73,7 +74,7 @@ fn most_entries(resolved: &ResolvedQuery) -> u64 {
     MOST_ENTRIES.min(MOST_BYTES / resolved.row_bytes().max(1) as u64)
 }
 
-/// Plans an epoch whose rows an index has. `None` if no index has entries of this commit of the epoch, or another way
+/// Plans an epoch by a covering index. `None` if no index has entries of this commit of the epoch, or another way
 /// is expected to read less.
 ///
 /// # Errors
@@ -85,7 +86,7 @@ pub(super) fn choose_covering(
     counters: &Counters,
 ) -> Result<Option<CoveringPlan>> {
     counters.check()?;
-    // Plans by other paths report what is wrong with the records.
+    // Plans by other paths report corruption of the records.
     let Ok(known) = dataset.scan_manifest(epoch, resolved.predicate_columns()) else { return Ok(None) };
     if dataset.confirm(&known, false).is_err() {
         return Ok(None);

@@ -21,7 +21,7 @@ use crate::schema::Clustering;
 /// Maximum number of records that are looked up in an epoch. Above this, the planner chooses between index and scan.
 const MOST_PLACES: u64 = 256;
 
-/// Maximum number of row groups of an epoch, all of which are compared with the places of records.
+/// Maximum number of row groups of an epoch to compare with the places of records.
 const MOST_ROW_GROUPS: usize = 2048;
 
 /// A way to find rows without a plan.
@@ -108,17 +108,17 @@ impl<'a> IndexLookup<'a> {
         if !is_forced && !may_pay(manifest.rows(), index.is_known(&manifest)) {
             return None;
         }
-        // A plan tells what is wrong with the index.
+        // The planner reports corruption of the index.
         let cost = index.estimate(resolved.predicate.as_ref()?, &manifest).ok()??;
         let pays = cost.pays(manifest.rows(), resolved.threads);
         (pays || is_forced).then_some(Self { dataset, resolved, index, manifest })
     }
 
-    /// Finds the rows that may match. `None` if the epoch must be planned, which also tells what is wrong with an
+    /// Finds the rows that may match. `None` if the epoch must be planned; the planner also reports a corrupt
     /// index.
     pub(in crate::query) fn find(self, counters: &Counters) -> Option<Found> {
         let predicate = self.resolved.predicate.as_ref()?;
-        // A plan would count what it reads again.
+        // A plan would count these reads again.
         let own = Counters::new(counters.recycler.clone(), None);
         let mut places = self.index.places(predicate, &self.manifest, MOST_PLACES, &own).ok()??;
         places.sort_unstable();

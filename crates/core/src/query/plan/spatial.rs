@@ -19,10 +19,10 @@ use crate::query::request::ResolvedQuery;
 use crate::query::scan::epoch_scan::choose;
 use crate::query::use_path::{SCAN, Use};
 
-/// Number of times as many rows as the copy's that a scan would read, from which the copy is read.
+/// Minimum ratio of the rows of a scan to the rows of the copy at which the copy is read.
 const LEAST_GAIN: u64 = 2;
 
-/// How copies would answer a query of an epoch.
+/// The comparison of copies with a scan, for a query of an epoch.
 #[derive(Debug, Default)]
 pub(super) struct Considered {
     /// The copy to read, if that pays.
@@ -60,8 +60,8 @@ fn allowed<'a>(dataset: &'a IndexedCatalog, resolved: &'a ResolvedQuery) -> impl
     dataset.spatial_indexes().filter(move |copy| resolved.access.allows(copy.name()) && is_wanted(copy))
 }
 
-/// Compares the copies of an epoch with a scan. A copy that cannot be read is counted and left out, and so is one of
-/// other records than those of now.
+/// Compares the copies of an epoch with a scan. A copy that cannot be read is counted and left out. So is a copy of
+/// another commit.
 ///
 /// # Errors
 /// Cancellation, and errors of the query itself.
@@ -74,7 +74,7 @@ pub(super) fn consider(
     counters.check()?;
     let mut considered = Considered::default();
     let columns = resolved.predicate_columns();
-    // A plan reports what is wrong with the records.
+    // The planner reports corruption of the records.
     let Ok(known) = dataset.scan_manifest(epoch, columns) else { return Ok(considered) };
     if dataset.confirm(&known, false).is_err() {
         return Ok(considered);
@@ -114,7 +114,7 @@ pub(super) fn consider(
     Ok(considered)
 }
 
-/// Returns whether an index of entries finds the records by fewer rows than these of a copy.
+/// Returns whether a value index finds the records by reading fewer rows than a copy needs.
 fn an_index_reads_less(dataset: &IndexedCatalog, resolved: &ResolvedQuery, records: &EpochManifest, rows: u64) -> bool {
     let Some(predicate) = &resolved.predicate else { return false };
     // A plan makes the same estimates, and counts indexes that cannot be read.

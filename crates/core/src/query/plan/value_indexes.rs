@@ -27,17 +27,17 @@ use crate::query::use_path::{SCAN, Use};
 /// Number of rows of a page, for the estimate of the pages that an index touches.
 const PAGE_ROWS: u64 = 2048;
 
-/// Number of rows for each place, up to which places are read. With more of them, nearly all pages have one.
+/// Minimum number of rows per place at which places are read. With more places, nearly every page has one.
 const ROWS_PER_PLACE: u64 = 256;
 
-/// Number of places that no second index narrows further.
+/// Number of places at or below which no second index is read.
 const FEW_PLACES: usize = 64;
 
 /// Maximum cost of a second index for each place, as a number of rows that are tested. It saves at most the pages of
 /// the places, and may save none.
 const MOST_ROWS_PER_PLACE: u64 = ROWS_PER_RECORD_PAGE / 8;
 
-/// The rows of an epoch that indexes leave.
+/// The rows of an epoch that value indexes select.
 #[derive(Debug, Default)]
 pub(in crate::query) struct Narrowed {
     /// The row groups to read, in the manifest's order.
@@ -107,7 +107,7 @@ struct Choice<'a, 'f> {
 }
 
 impl Choice<'_, '_> {
-    /// Returns the places that all indexes worth reading agree on, sorted. `None` if a scan is better.
+    /// Returns the intersection of the places of all indexes worth reading, sorted. `None` if a scan is cheaper.
     fn gather(
         &mut self,
         candidates: &[Candidate<'_>],

@@ -1,7 +1,7 @@
 //! Pruning by Bloom filters: row groups that contain none of the keys that a predicate requires.
 //!
 //! A dataset that is clustered by hash states which partition each part has. A key is in the parts of its partition,
-//! and in runs of spilled and stray records. Filters of these parts tell which row groups may contain it.
+//! and in runs of spilled and stray records. Filters of these parts select the row groups that may contain it.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as MapEntry;

@@ -1,8 +1,8 @@
 //! Chooses the row groups of an epoch whose rows are selected by bitmap indexes.
 //!
-//! The bins of a row group are read first: a few kilobytes a column. They tell whether any row can match, and estimate
-//! how many rows would have to be tested if the bin of each row were read. A scan reads all pages of the predicate's
-//! columns that statistics leave. The cheaper of both in bytes is taken, for each row group.
+//! The bins of a row group are read first: a few kilobytes a column. They show whether any row can match, and how many
+//! rows would have to be tested if the bin of each row were read. A scan reads all pages of the predicate's columns
+//! that statistics leave. Each row group takes the plan that reads fewer bytes.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -59,7 +59,7 @@ struct ChosenGroup {
     is_exact: bool,
     /// Size of the bin numbers to read in bytes.
     bytes: u64,
-    /// The number of rows that match, if bins alone tell it.
+    /// The number of rows that match, if it follows from the bins alone.
     matching: Option<u64>,
     /// Costs of both plans. `None` if the query requires the index.
     costs: Option<Costs>,
@@ -110,8 +110,8 @@ pub(in crate::query) fn choose(
     Ok(bitmaps)
 }
 
-/// Chooses all row groups of an epoch among `choices` that bitmap indexes tell something about, whatever reading their
-/// bins costs. Returns the row groups that are left as well.
+/// Chooses all row groups of an epoch among `choices` that bitmap indexes have, regardless of cost. Also returns the
+/// remaining row groups.
 ///
 /// # Errors
 /// As for [`choose`].
@@ -152,8 +152,8 @@ impl Narrowed {
 }
 
 impl EpochBitmaps {
-    /// Chooses row groups among `choices`. Returns the names of the indexes, and what their bins tell. `None` if no
-    /// index has a column of the predicate, or one of them cannot be read.
+    /// Chooses row groups among `choices`. Returns the names of the indexes, and the selections by their bins. `None`
+    /// if no index has a column of the predicate, or one of them cannot be read.
     fn judge(
         &mut self,
         dataset: &IndexedCatalog,
@@ -240,7 +240,7 @@ impl EpochBitmaps {
         !choice.is_exact && self.groups.contains_key(&choice.entry)
     }
 
-    /// Returns the positions of the row groups of which bitmaps alone tell which rows match.
+    /// Returns the positions of the row groups whose matching rows follow from bitmaps alone.
     pub(in crate::query) fn exact_groups(&self) -> HashSet<usize> {
         self.groups.iter().filter(|(_, group)| group.is_exact).map(|(position, _)| *position).collect()
     }
@@ -250,7 +250,7 @@ impl EpochBitmaps {
         !self.groups.is_empty()
     }
 
-    /// Returns whether bitmaps alone tell which rows of a row group match.
+    /// Returns whether the matching rows of a row group follow from bitmaps alone.
     pub(in crate::query) fn is_exact(&self, choice: GroupChoice) -> bool {
         !choice.is_exact && self.groups.get(&choice.entry).is_some_and(|group| group.is_exact)
     }
@@ -266,7 +266,7 @@ impl EpochBitmaps {
     }
 
     /// Selects the rows of a row group that match or may match. `None` if statistics have to select them:
-    /// `tested_share` is the share of the rows that they leave to be tested, which is known by now.
+    /// `tested_share` is the share of the rows that statistics leave to be tested.
     ///
     /// # Errors
     /// Corruption of the page index; errors other than those of unreadable indexes.
@@ -293,13 +293,13 @@ impl EpochBitmaps {
         });
         match found {
             Ok(truths) => Ok(Some(truths.selection(rows))),
-            // The errors of page indexes come again when statistics select the rows.
+            // Errors of page indexes recur when statistics select the rows.
             Err(error) => self.ignored(dataset, error).map(|()| None),
         }
     }
 
     /// Returns the number of rows of a row group that match, and of those that may match, without reading records.
-    /// `None` if bitmaps do not tell.
+    /// `None` if bitmaps do not select its rows.
     ///
     /// # Errors
     /// Errors other than those of unreadable indexes.
@@ -330,13 +330,13 @@ impl EpochBitmaps {
         }
     }
 
-    /// Goes on without indexes that cannot be read.
+    /// Continues without indexes that cannot be read.
     fn ignored(&self, dataset: &Catalog, error: Error) -> Result<()> {
         ignored(dataset, (&self.reads, &self.is_unreadable), error)
     }
 }
 
-/// Goes on without indexes that cannot be read, which `is_unreadable` remembers.
+/// Continues without indexes that cannot be read, and sets `is_unreadable`.
 ///
 /// # Errors
 /// Errors other than those of unreadable indexes.
@@ -399,7 +399,7 @@ pub(in crate::query) fn count_comparisons(predicate: &Predicate) -> u64 {
     comparisons
 }
 
-/// Estimates what the rows of a row group cost. `number_bytes` is the size of the bin numbers to read.
+/// Estimates the cost of the rows of a row group. `number_bytes` is the size of the bin numbers to read.
 fn costs(resolved: &ResolvedQuery, entry: &RowGroupEntry, estimate: &Estimate, number_bytes: u64) -> Costs {
     let rows = entry.rows as f64;
     // Expected share of the pages that have at least one of a share of the rows.
