@@ -4,16 +4,17 @@
 
 use std::sync::Arc;
 
-use crate::error::{Result, UsageError};
+use crate::error::{Error, Result, UsageError};
 use crate::query::analytics::axes::{AxisColumn, Columns, Range};
 use crate::query::analytics::bins::BinScale;
 use crate::query::analytics::by_bins::BinnedHistogram;
 use crate::query::analytics::grid::{Grid, ordinals};
-use crate::query::execute::unordered_scan::{Scan, Step};
+use crate::query::execute::unordered_scan::Scan;
 use crate::query::index::indexes::IndexedCatalog;
 use crate::query::metrics::Counters;
 use crate::query::request::{Query, ResolvedQuery};
 use crate::query::scan::epoch_scan::{announce_chosen, choose};
+use crate::query::scan::pieces::Step;
 use crate::query::scan::read::PackedRows;
 use crate::query::use_path::Use;
 use crate::schema::{KeyOrder, Schema, Value};
@@ -55,7 +56,9 @@ impl MatchingRows<'_> {
         while let Some(step) = scan.next_step()? {
             match step {
                 Step::Begin => before = Some(total.clone()),
-                Step::StartOver => *total = before.take().unwrap_or_else(|| total.clone()),
+                Step::StartOver => {
+                    *total = before.take().ok_or_else(|| Error::internal("an epoch that has not begun starts over"))?
+                }
                 Step::Piece(piece) => add(total, piece),
             }
         }

@@ -90,25 +90,26 @@ pub(in crate::query) fn tally(
     dataset: &Arc<IndexedCatalog>,
     resolved: &Arc<ResolvedQuery>,
     epochs: &[(u64, Uuid)],
-    sieve: &Arc<CellSelection>,
+    cell_selection: &Arc<CellSelection>,
     counters: &Arc<Counters>,
 ) -> Result<CellCounts> {
-    let chosen = |manifest: &EpochManifest| sieve.choose(manifest).len();
-    announce(dataset, epochs.iter().map(|(epoch, _)| *epoch), counters, 1, &[sieve.column], chosen)?;
-    let mut total = CellCounts { counts: vec![0; sieve.cells.len()], kept: Vec::new() };
+    let chosen = |manifest: &EpochManifest| cell_selection.choose(manifest).len();
+    announce(dataset, epochs.iter().map(|(epoch, _)| *epoch), counters, 1, &[cell_selection.column], chosen)?;
+    let mut total = CellCounts { counts: vec![0; cell_selection.cells.len()], kept: Vec::new() };
     let mut pool = Pool::new(resolved.threads, &counters.recycler);
     let most_ahead = if resolved.threads > 1 { 2 * resolved.threads } else { 1 };
     let mut ahead: VecDeque<Ticket<Result<CellCounts>>> = VecDeque::new();
     for &(epoch, commit) in epochs {
-        let scan = Arc::new(plan_epoch_by(dataset, resolved, epoch, counters, &[sieve.column], |manifest| {
-            sieve.choose(manifest)
+        let scan = Arc::new(plan_epoch_by(dataset, resolved, epoch, counters, &[cell_selection.column], |manifest| {
+            cell_selection.choose(manifest)
         })?);
         if scan.manifest.commit != commit {
             return Err(scan.replaced(dataset));
         }
         for run in &scan.manifest.row_groups {
-            let range_count = RangeCount::of(run.columns.one(sieve.column).as_ref(), run.rows, sieve.order);
-            if let Some(cell) = sieve.settled(range_count) {
+            let range_count =
+                RangeCount::of(run.columns.one(cell_selection.column).as_ref(), run.rows, cell_selection.order);
+            if let Some(cell) = cell_selection.settled(range_count) {
                 total.counts[cell] = total.counts[cell].saturating_add(range_count.rows);
             }
         }
@@ -121,8 +122,8 @@ pub(in crate::query) fn tally(
             }
             let cost_bytes = scan.manifest.row_groups[choice.entry].rows.saturating_mul(resolved.row_bytes() as u64);
             let work = Work { dataset: dataset.clone(), resolved: resolved.clone(), scan: scan.clone(), choice };
-            let (sieve, counters) = (sieve.clone(), counters.clone());
-            ahead.push_back(pool.submit(cost_bytes, move |scratch| work.count(&sieve, &counters, scratch)));
+            let (cell_selection, counters) = (cell_selection.clone(), counters.clone());
+            ahead.push_back(pool.submit(cost_bytes, move |scratch| work.count(&cell_selection, &counters, scratch)));
         }
     }
     for next in ahead {
@@ -149,14 +150,19 @@ struct Work {
 }
 
 impl Work {
-    fn count(&self, sieve: &CellSelection, counters: &Arc<Counters>, scratch: &mut Scratch) -> Result<CellCounts> {
+    fn count(
+        &self,
+        cell_selection: &CellSelection,
+        counters: &Arc<Counters>,
+        scratch: &mut Scratch,
+    ) -> Result<CellCounts> {
         let group = self.scan.group(&self.dataset, &self.resolved, self.choice)?;
-        let mut found = CellCounts { counts: vec![0; sieve.cells.len()], kept: Vec::new() };
-        let selection = self.open_rows(&group, sieve, &mut found)?;
+        let mut found = CellCounts { counts: vec![0; cell_selection.cells.len()], kept: Vec::new() };
+        let selection = self.open_rows(&group, cell_selection, &mut found)?;
         if !selection.is_empty() && group.touch() {
             add(&counters.runs_touched, 1);
         }
-        let mut cutter = Cutter::new(selection, group.pages(sieve.column)?);
+        let mut cutter = Cutter::new(selection, group.pages(cell_selection.column)?);
         let mut ordinals = Vec::new();
         loop {
             let chunk = cutter.next_chunk(CHUNK_ROWS);
@@ -166,37 +172,46 @@ impl Work {
             let packed = load(&group, &self.resolved, &chunk, counters, scratch)?;
             ordinals.clear();
             let bytes = packed.columns.first().map_or(&[][..], |values| values.as_slice());
-            sieve.order.ordinals(bytes, self.resolved.width(sieve.column), packed.rows, &mut ordinals);
+            cell_selection.order.ordinals(
+                bytes,
+                self.resolved.width(cell_selection.column),
+                packed.rows,
+                &mut ordinals,
+            );
             let mut cell = 0;
-            for &ordinal in ordinals.iter().filter(|ordinal| !sieve.order.is_nan(**ordinal)) {
-                cell = sieve.cells.of_near(ordinal, cell);
+            for &ordinal in ordinals.iter().filter(|ordinal| !cell_selection.order.is_nan(**ordinal)) {
+                cell = cell_selection.cells.of_near(ordinal, cell);
                 found.counts[cell] += 1;
-                if sieve.keeps(cell) {
+                if cell_selection.keeps(cell) {
                     found.kept.push(ordinal);
                 }
             }
         }
-        let expected =
-            RangeCount::of(group.entry().columns.one(sieve.column).as_ref(), group.entry().rows, sieve.order).rows;
+        let expected = RangeCount::of(
+            group.entry().columns.one(cell_selection.column).as_ref(),
+            group.entry().rows,
+            cell_selection.order,
+        )
+        .rows;
         let counted: u64 = found.counts.iter().sum();
         if counted != expected {
             let what = format!("it has {counted} values that are not NaN, the manifest states {expected}");
-            return Err(group.corruption(group.column_name(sieve.column), what));
+            return Err(group.corruption(group.column_name(cell_selection.column), what));
         }
         Ok(found)
     }
 
     /// Counts the pages that lie within a cell. Returns the rows of the other pages.
-    fn open_rows(&self, group: &Group, sieve: &CellSelection, found: &mut CellCounts) -> Result<RowSelection> {
+    fn open_rows(&self, group: &Group, cell_selection: &CellSelection, found: &mut CellCounts) -> Result<RowSelection> {
         let entry = group.entry();
         // If a row group contains a NaN, any of its pages may contain it.
-        let is_whole = entry.columns.one(sieve.column).is_some_and(|summary| summary.nan_count == 0);
+        let is_whole = entry.columns.one(cell_selection.column).is_some_and(|summary| summary.nan_count == 0);
         let mut selection = RowSelection::default();
-        for (number, page) in group.pages(sieve.column)?.iter().enumerate() {
-            let range = group.range(sieve.column, number).filter(|_| is_whole);
+        for (number, page) in group.pages(cell_selection.column)?.iter().enumerate() {
+            let range = group.range(cell_selection.column, number).filter(|_| is_whole);
             let settled = range.and_then(|range| {
                 let summary = ColumnStatistics { range: Some(range), nan_count: 0 };
-                sieve.settled(RangeCount::of(Some(&summary), u64::from(page.rows), sieve.order))
+                cell_selection.settled(RangeCount::of(Some(&summary), u64::from(page.rows), cell_selection.order))
             });
             match settled {
                 Some(cell) => found.counts[cell] += u64::from(page.rows),

@@ -19,6 +19,8 @@ pub(super) struct Attempt {
     pub(super) sure_rows: u64,
     /// Whether rows have been returned.
     pub(super) has_returned: bool,
+    /// Whether these rows cannot be discarded any more.
+    pub(super) is_kept: bool,
 }
 
 impl Attempt {
@@ -38,7 +40,7 @@ impl Attempt {
             Error::Corruption { path, place, what } => {
                 let index = &self.index;
                 let what =
-                    format!("{what}; index '{index}' was read instead of the records: run the query with '--use scan'");
+                    format!("{what}; index '{index}' was read instead of the records: run the query with --use scan");
                 Error::Corruption { path, place, what }
             }
             error => error,

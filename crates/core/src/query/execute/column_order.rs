@@ -63,10 +63,14 @@ impl ColumnOrder {
                 self.walk = Some((walk, chosen));
                 return Ok(());
             }
-            let walked = started.and_then(|walk| match walk {
-                Some(walk) => self.gather(walk, most.unwrap_or(u64::MAX)),
-                None => Ok(None),
+            let mut is_of_index = true;
+            let walked = started.and_then(|walk| {
+                let Some(mut walk) = walk else { return Ok(None) };
+                let gathered = self.gather(&mut walk, most.unwrap_or(u64::MAX));
+                is_of_index = !walk.has_failed_at_records;
+                gathered
             });
+            let walked = if is_of_index { walked } else { return walked.map(|_| ()) };
             if let Some(rows) = readable(&counters, walked, || dataset.ignore_corruption(1))? {
                 self.advance(chosen);
                 self.ready = rows;
@@ -86,7 +90,7 @@ impl ColumnOrder {
     }
 
     /// Returns the rows of a walk up to the limit. `None` if they need more than `most` entries.
-    fn gather(&self, mut walk: Walk, most: u64) -> Result<Option<VecDeque<PackedRows>>> {
+    fn gather(&self, walk: &mut Walk, most: u64) -> Result<Option<VecDeque<PackedRows>>> {
         let (mut gathered, mut rows) = (VecDeque::new(), 0);
         while rows < self.open {
             if walk.taken >= most {

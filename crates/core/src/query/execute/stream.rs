@@ -19,7 +19,7 @@ use crate::query::metrics::{Counters, QueryMetrics, lap};
 use crate::query::plan::epoch_plan::Planner;
 use crate::query::request::ResolvedQuery;
 use crate::query::scan::ordered_scan::Merge;
-use crate::query::scan::pieces::{Pieces, PlanEpoch};
+use crate::query::scan::pieces::{Pieces, PlanEpoch, Step};
 use crate::query::scan::read::{PackedRows, WHOLE_PIECE_ROWS};
 use crate::query::scan::tuple_merge::TupleMerge;
 
@@ -32,6 +32,8 @@ pub struct QueryStream {
     counters: Arc<Counters>,
     pending: Vec<PackedRows>,
     pending_rows: usize,
+    /// The number of pending pieces, the number of their rows, and `open`, before an epoch that may start over.
+    before: Option<(usize, usize, u64)>,
     ready: VecDeque<RecordBatch>,
     columns: BatchColumns,
     /// Number of rows left to the limit.
@@ -53,14 +55,14 @@ pub(in crate::query) fn start(
     let source: Box<dyn Pieces> = match resolved.order {
         Some(column) => Box::new(ColumnOrder::new(dataset, shared.0, column, shared.1, epochs)),
         None if resolved.is_by_key() => by_key(&dataset, shared.0, shared.1, epochs)?,
-        None => Box::new(Scan::in_any_order(dataset, shared.0, shared.1, epochs, |rows| rows)),
+        None => Box::new(Scan::in_any_order(dataset, shared.0, shared.1, epochs, |rows| rows).starting_over()),
     };
     let open = resolved.limit;
     let source = (open > 0).then_some(source);
-    let (pending, ready) = (Vec::new(), VecDeque::new());
+    let (pending, before, ready) = (Vec::new(), None, VecDeque::new());
     let columns = BatchColumns::default();
     let is_announced = false;
-    Ok(QueryStream { source, is_announced, resolved, counters, pending, pending_rows: 0, ready, columns, open })
+    Ok(QueryStream { source, is_announced, resolved, counters, pending, pending_rows: 0, before, ready, columns, open })
 }
 
 /// Returns the merge of a query by the key, of the row groups that plans leave.
@@ -125,12 +127,23 @@ impl QueryStream {
                 source.announce()?;
                 self.is_announced = true;
             }
-            match source.next_piece()? {
+            match source.next_step()? {
                 None => self.source = None,
-                Some(packed) if packed.rows == 0 => {}
-                Some(packed) => self.take(packed)?,
+                Some(Step::Begin) => self.before = Some((self.pending.len(), self.pending_rows, self.open)),
+                Some(Step::StartOver) => self.start_over()?,
+                Some(Step::Piece(packed)) if packed.rows == 0 => {}
+                Some(Step::Piece(packed)) => self.take(packed)?,
             }
         }
+    }
+
+    /// Discards the rows of an epoch, none of which has been emitted.
+    fn start_over(&mut self) -> Result<()> {
+        let before =
+            self.before.take().ok_or_else(|| Error::internal("rows of an epoch that starts over were kept"))?;
+        self.pending.truncate(before.0);
+        (self.pending_rows, self.open) = (before.1, before.2);
+        Ok(())
     }
 
     /// Appends a piece to the pending batch, and emits the batch once it is full. A large piece becomes a separate
@@ -160,6 +173,16 @@ impl QueryStream {
     fn emit(&mut self) -> Result<()> {
         if self.pending_rows == 0 {
             return Ok(());
+        }
+        match &mut self.before {
+            Some((pieces, rows, _)) if *pieces == self.pending.len() => (*pieces, *rows) = (0, 0),
+            before => {
+                if before.take().is_some()
+                    && let Some(source) = &mut self.source
+                {
+                    source.keep();
+                }
+            }
         }
         let mut clock = Instant::now();
         let packed_rows = std::mem::take(&mut self.pending);

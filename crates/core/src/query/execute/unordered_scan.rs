@@ -27,7 +27,7 @@ use crate::query::rows::selection::RowSelection;
 use crate::query::scan::ahead::{MOST_ENTRIES, entries_ahead, is_too_much_ahead};
 use crate::query::scan::epoch_scan::{PLAN_COST_BYTES, announce_chosen, choose};
 use crate::query::scan::key_lookup::Found;
-use crate::query::scan::pieces::Pieces;
+use crate::query::scan::pieces::{Pieces, Step};
 use crate::query::scan::pool::{Pool, Ticket};
 use crate::query::scan::read::{PackedRows, load};
 use crate::query::scan::row_group_plan::RowGroupPlan;
@@ -74,16 +74,6 @@ struct Loaded<T> {
     piece: T,
 }
 
-/// A step of a scan whose caller can start an epoch over.
-#[derive(Debug)]
-pub(in crate::query) enum Step<T> {
-    Piece(T),
-    /// The next pieces are of an epoch that may be started over.
-    Begin,
-    /// The pieces since [`Step::Begin`] are void: the epoch starts over.
-    StartOver,
-}
-
 /// A step that the threads of a scan apply to each piece.
 type Finish<T> = Arc<dyn Fn(PackedRows) -> T + Send + Sync>;
 
@@ -111,7 +101,7 @@ pub(in crate::query) struct Scan<T = PackedRows> {
     /// The sources that epochs are read from.
     sources: Sources,
     /// Whether the caller can start an epoch over.
-    can_start_over: bool,
+    is_starting_over: bool,
     /// Number of chunks in flight. Grows while a query with a limit has not reached it.
     ahead: usize,
     most_ahead: usize,
@@ -186,7 +176,7 @@ impl<T: Send + 'static> Scan<T> {
             loads: VecDeque::new(),
             finish: Arc::new(finish),
             sources: Sources::ALL,
-            can_start_over: false,
+            is_starting_over: false,
             ahead: if limited { 1 } else { most_ahead },
             most_ahead,
             chunk_rows: if limited { resolved.limit.min(u64::from(most_chunk_rows)) as u32 } else { most_chunk_rows },
@@ -206,7 +196,7 @@ impl<T: Send + 'static> Scan<T> {
     /// Allows epochs to start over after their first rows. The caller must use [`Scan::next_step`].
     #[must_use]
     pub(in crate::query) fn starting_over(self) -> Self {
-        Self { can_start_over: true, ..self }
+        Self { is_starting_over: true, ..self }
     }
 
     /// Adds the row groups of this scan, and of `times - 1` others like it, to the total of the request's progress.
@@ -243,10 +233,11 @@ impl<T: Send + 'static> Scan<T> {
     /// The errors of plans and reads.
     pub(in crate::query) fn next_step(&mut self) -> Result<Option<Step<T>>> {
         loop {
-            let next = self.next_load();
-            let (is_of_attempt, Loaded { rows, piece }) = match next {
+            let (is_of_attempt, next) = self.next_load();
+            let Loaded { rows, piece } = match next {
                 Ok(Some(next)) => next,
                 Ok(None) => return Ok(None),
+                Err(error) if !is_of_attempt => return Err(error),
                 Err(error) => match self.abandon(error)? {
                     true => return Ok(Some(Step::StartOver)),
                     false => continue,
@@ -256,24 +247,32 @@ impl<T: Send + 'static> Scan<T> {
             self.chunk_rows = self.chunk_rows.saturating_mul(2).min(self.most_chunk_rows);
             if let Some(attempt) = self.attempt.as_mut().filter(|_| is_of_attempt && rows > 0)
                 && !std::mem::replace(&mut attempt.has_returned, true)
-                && self.can_start_over
+                && self.is_starting_over
             {
                 let ticket = self.pool.submit(0, move |_| Ok(Loaded { rows, piece }));
                 self.loads.push_front(Load { is_of_attempt, ticket });
                 return Ok(Some(Step::Begin));
             }
-            // Rows that the caller may discard are counted when the attempt has ended.
-            if let Some(attempt) = self.attempt.as_ref().filter(|_| !self.can_start_over) {
+            if let Some(attempt) = self.attempt.as_ref().filter(|attempt| !self.can_start_over(attempt)) {
                 attempt.count(&self.counters);
             }
             return Ok(Some(Step::Piece(piece)));
         }
     }
 
-    fn next_load(&mut self) -> Result<Option<(bool, Loaded<T>)>> {
-        self.fill()?;
-        let Some(Load { is_of_attempt, ticket }) = self.loads.pop_front() else { return Ok(None) };
-        Ok(Some((is_of_attempt, self.pool.wait(ticket)?)))
+    /// Returns the next chunk, and whether it, or the error, is of the attempt.
+    fn next_load(&mut self) -> (bool, Result<Option<Loaded<T>>>) {
+        if let Err(error) = self.fill() {
+            // While there is an attempt, only its row groups are planned.
+            return (self.attempt.is_some(), Err(error));
+        }
+        let Some(Load { is_of_attempt, ticket }) = self.loads.pop_front() else { return (false, Ok(None)) };
+        (is_of_attempt, self.pool.wait(ticket).map(Some))
+    }
+
+    /// Returns whether the attempt can be abandoned: it has returned no rows, or the caller can discard them.
+    fn can_start_over(&self, attempt: &Attempt) -> bool {
+        !attempt.has_returned || self.is_starting_over && !attempt.is_kept
     }
 
     /// Ends the attempt: all of its rows have been returned.
@@ -292,7 +291,7 @@ impl<T: Send + 'static> Scan<T> {
     /// `error`, if it has another cause, or the caller cannot discard the rows of the attempt.
     fn abandon(&mut self, error: Error) -> Result<bool> {
         let Some(attempt) = self.attempt.take() else { return Err(error) };
-        if attempt.has_returned && !self.can_start_over {
+        if !self.can_start_over(&attempt) {
             return Err(attempt.named(error));
         }
         readable(&self.counters, Err::<Option<()>, _>(error), || self.dataset.ignore_corruption(1))?;
@@ -452,7 +451,8 @@ impl<T: Send + 'static> Scan<T> {
     fn begin_attempt(&mut self, epoch: u64, plan: SpatialPlan) {
         let SpatialPlan { index, groups, scanned_groups } = plan;
         let (own, sure_rows) = (groups.counters.clone(), self.sure_rows);
-        self.attempt = Some(Attempt { epoch, index, scanned_groups, own, sure_rows, has_returned: false });
+        self.attempt =
+            Some(Attempt { epoch, index, scanned_groups, own, sure_rows, has_returned: false, is_kept: false });
         self.begin_groups(groups);
     }
 
@@ -581,5 +581,16 @@ impl Pieces for Scan {
 
     fn next_piece(&mut self) -> Result<Option<PackedRows>> {
         Self::next_piece(self)
+    }
+
+    fn next_step(&mut self) -> Result<Option<Step<PackedRows>>> {
+        Self::next_step(self)
+    }
+
+    fn keep(&mut self) {
+        if let Some(attempt) = self.attempt.as_mut().filter(|attempt| attempt.has_returned) {
+            attempt.is_kept = true;
+            attempt.count(&self.counters);
+        }
     }
 }

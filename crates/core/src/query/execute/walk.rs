@@ -43,6 +43,8 @@ pub(in crate::query) struct Walk {
     own: Arc<Counters>,
     /// Number of entries that steps have taken.
     pub(in crate::query) taken: u64,
+    /// Whether an error is of reading the records, not the index.
+    pub(in crate::query) has_failed_at_records: bool,
 }
 
 /// The records of an epoch, read by place.
@@ -93,6 +95,7 @@ impl Walk {
             steps: Box::new(OrderPlan::steps(resolved, limit)),
             own,
             taken: 0,
+            has_failed_at_records: false,
         }))
     }
 
@@ -124,11 +127,15 @@ impl Walk {
         let places: Vec<RecordPlace> = self.pending.places.drain(..rows).collect();
         self.taken += rows as u64;
         let values = match &mut self.records {
-            Some(records) => records.read(&self.dataset, &places, &self.own)?.ok_or_else(|| {
+            Some(records) => {
+                let read = records.read(&self.dataset, &places, &self.own);
+                self.has_failed_at_records = read.is_err();
+                read?.ok_or_else(|| {
                 let what = "its entries name records that do not exist, or one record twice; 'turbidite index drop' \
                             and 'index add' make it again";
                 Error::corruption(&self.index, what)
-            })?,
+                })?
+            }
             None => {
                 let widths = read.iter().map(|column| self.resolved.width(*column));
                 let taken = self.pending.values.iter_mut().zip(widths);

@@ -14,6 +14,7 @@ use crate::query::scan::ahead::MOST_ENTRIES;
 use crate::query::{Bins, QueryMetrics, Use};
 use crate::schema::{ColumnView, Value};
 use crate::storage::{Fault, FaultStorage};
+use crate::store::EpochRange;
 use crate::{LocalJob, WriteOptions};
 
 const EPOCHS: u64 = 2;
@@ -180,7 +181,11 @@ fn every_path_returns_the_same_rows_and_reads_what_its_plan_states() {
 
 /// Returns the storage with a changed byte of the copy of an epoch: in its first row group, or in its last.
 fn corrupted(storage: &Arc<dyn Storage>, epoch: u64, is_first: bool) -> Arc<dyn Storage> {
-    let paths = DatasetPaths::new(ROOT).index(SPATIAL);
+    corrupted_in(storage, &DatasetPaths::new(ROOT).index(SPATIAL), epoch, is_first)
+}
+
+/// Does the same with an epoch of any dataset.
+fn corrupted_in(storage: &Arc<dyn Storage>, paths: &DatasetPaths, epoch: u64, is_first: bool) -> Arc<dyn Storage> {
     let copy = Dataset::open_with(storage.clone(), paths.root()).unwrap();
     let manifest = copy.manifest(epoch).unwrap();
     let groups = &manifest.row_groups;
@@ -256,4 +261,94 @@ fn a_spatial_index_that_is_corrupt_after_its_first_row_is_an_error_but_counts_st
         assert_eq!((found.axes, found.rows), (expected.axes, expected.rows));
         assert_eq!(found.metrics.corrupt_indexes, 1);
     }
+}
+
+/// Returns the storage with another spatial index, which has only the last epoch.
+fn with_half_an_index(storage: &Arc<dyn Storage>) -> DatasetPaths {
+    let definition = OF_LAST.parse().unwrap();
+    let mut build = IndexBuild::open_with(storage.clone(), ROOT, &definition, &IndexOptions::default()).unwrap();
+    build.build_epoch(EPOCHS - 1, &|_| ()).unwrap();
+    build.close().unwrap();
+    DatasetPaths::new(ROOT).index(OF_LAST)
+}
+
+const OF_LAST: &str = "space:y,x";
+
+/// While records of an epoch are read, the next epoch is begun by its index, which is not to blame.
+#[test]
+fn corrupt_records_before_an_epoch_of_a_spatial_index_are_an_error() {
+    let storage = write();
+    with_half_an_index(&storage);
+    let corrupted = corrupted_in(&storage, &DatasetPaths::new(ROOT), 0, false);
+    for threads in [1, 2, 4, 8] {
+        let dataset = Dataset::open_with(corrupted.clone(), ROOT).unwrap();
+        let query = everything().using(Use::named(OF_LAST)).threads(threads);
+        let mut stream = dataset.run(&query).unwrap();
+        let error = stream.by_ref().find_map(|batch| batch.err()).expect("an error").to_string();
+        assert!(error.contains("epoch=0") && !error.contains("--use scan"), "{error}");
+        assert!(dataset.count(&query).unwrap_err().to_string().contains("epoch=0"));
+        assert_eq!((stream.metrics().corrupt_indexes, dataset.ignored_corruption()), (0, 0));
+    }
+}
+
+/// Rows that are not in a batch yet are discarded, and neither they nor pieces without rows count.
+#[test]
+fn rows_that_have_not_been_handed_out_are_not_returned_rows() {
+    let storage = write();
+    let of_last = with_half_an_index(&storage);
+    let one = "x * y + small >= x * y AND id * 3 - id - id = 29999";
+    // Too few rows for a batch of their own.
+    let few = "x * y + small >= x * y AND value * 2 - value < 400000000";
+    for (filter, index, epochs, limit) in [
+        (few, SPATIAL, 0..=0, u64::MAX),
+        (one, SPATIAL, 0..=0, u64::MAX),
+        (few, OF_LAST, 0..=EPOCHS - 1, u64::MAX),
+        (few, SPATIAL, 0..=0, 2_000),
+    ] {
+        let paths = if index == OF_LAST { &of_last } else { &DatasetPaths::new(ROOT).index(SPATIAL) };
+        // The page of one row is not the first.
+        for is_first in [false, true].into_iter().take(if filter == one { 1 } else { 2 }) {
+            let corrupted = corrupted_in(&storage, paths, *epochs.end(), is_first);
+            for threads in [1, 4] {
+                let selected = EpochRange { first: *epochs.start(), last: *epochs.end() };
+                let query = Query::new().filter(filter).columns(["id", "value", "small"]).epochs(selected);
+                let query = query.limit(limit).threads(threads);
+                let of_scan = Dataset::open_with(storage.clone(), ROOT).unwrap();
+                let mut of_scan = of_scan.run(&query.clone().using(Use::Scan)).unwrap();
+                let scanned: usize = of_scan.by_ref().map(|batch| batch.unwrap().num_rows()).sum();
+                let dataset = Dataset::open_with(corrupted.clone(), ROOT).unwrap();
+                let mut stream = dataset.run(&query.using(Use::named(index))).unwrap();
+                let rows: usize = stream.by_ref().map(|batch| batch.unwrap().num_rows()).sum();
+                let (found, expected) = (stream.metrics(), of_scan.metrics());
+                let story = format!("{filter} by {index}, first {is_first}, limit {limit}, {threads} threads");
+                assert_eq!(rows, scanned, "{story}");
+                if limit == u64::MAX {
+                    assert_eq!(found.corrupt_indexes, 1, "{story}");
+                    assert_eq!(
+                        QueryMetrics { corrupt_indexes: 0, read_s: 0.0, filter_s: 0.0, merge_s: 0.0, ..found },
+                        QueryMetrics { read_s: 0.0, filter_s: 0.0, merge_s: 0.0, ..expected },
+                        "{story}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_walk_does_not_blame_its_index_for_corrupt_records() {
+    let storage = write();
+    let dataset = Dataset::open_with(storage.clone(), ROOT).unwrap();
+    let (manifest, faults) = (dataset.manifest(0).unwrap(), FaultStorage::new(storage.clone()));
+    for group in &manifest.row_groups {
+        let entry = manifest.parts.iter().find(|entry| entry.part == group.part).unwrap();
+        let path = DatasetPaths::new(ROOT).part(0, entry, dataset.schema());
+        faults.add_fault(Fault::Flip { path, offset: group.offset + group.bytes - 10, mask: 4 });
+    }
+    let dataset = Dataset::open_with(Arc::new(faults), ROOT).unwrap();
+    let query = Query::new().epochs(0).columns(["id", "value", "x", "y", "small"]).ordered_by("id").limit(400);
+    let mut stream = dataset.run(&query.using(Use::named("id"))).unwrap();
+    let error = stream.next().expect("an error").unwrap_err().to_string();
+    assert!(error.contains("data/epoch=0"), "{error}");
+    assert_eq!((stream.metrics().corrupt_indexes, dataset.ignored_corruption()), (0, 0));
 }
