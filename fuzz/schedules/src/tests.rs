@@ -191,10 +191,10 @@ fn messages_arrive_once_in_order_within_their_credit_and_call_for_attention() {
     const MESSAGES: u8 = 4;
     shuttle::check_random(
         || {
-            let office = Arc::new(Mailboxes::new(2, CREDIT));
-            let mut receiver = MailboxTransport { rank: 0, office: Arc::clone(&office) };
+            let mailboxes = Arc::new(Mailboxes::new(2, CREDIT));
+            let mut receiver = MailboxTransport { rank: 0, mailboxes: Arc::clone(&mailboxes) };
             let senders = [Channel::Data, Channel::Control].map(|channel| {
-                let mut link = MailboxTransport { rank: 1, office: Arc::clone(&office) };
+                let mut link = MailboxTransport { rank: 1, mailboxes: Arc::clone(&mailboxes) };
                 shuttle::thread::spawn(move || {
                     for number in 0..MESSAGES {
                         let mut message = vec![number];
@@ -208,7 +208,7 @@ fn messages_arrive_once_in_order_within_their_credit_and_call_for_attention() {
             let (mut data, mut control, mut calls) = (Vec::new(), Vec::new(), 0);
             while data.len() + control.len() < 2 * usize::from(MESSAGES) || calls < usize::from(MESSAGES) {
                 data.extend(receiver.poll(Channel::Data).into_iter().flatten());
-                if office.next_waiting() == Some(0) {
+                if mailboxes.next_waiting() == Some(0) {
                     calls += 1;
                     control.extend(receiver.poll(Channel::Control).expect("who is called finds a message"));
                 }
@@ -218,7 +218,7 @@ fn messages_arrive_once_in_order_within_their_credit_and_call_for_attention() {
                 sender.join().unwrap();
             }
             assert_eq!((data, control), ((0..MESSAGES).collect(), (0..MESSAGES).collect()));
-            assert_eq!(office.next_waiting(), None);
+            assert_eq!(mailboxes.next_waiting(), None);
         },
         RUNS,
     );

@@ -140,6 +140,13 @@ impl Endpoint {
         }
     }
 
+    /// Makes the session fail, since a thread panicked while it drove this endpoint, which may have lost records.
+    pub(super) fn object_to_panic(&mut self) {
+        let rank = self.engine.options().rank;
+        // `Error::internal` panics in debug builds, and nothing would catch that panic.
+        self.object(Error::Internal { what: format!("a thread panicked while it drove rank {rank}") });
+    }
+
     /// Reports to rank 0 at the end of a session without records ([`Endpoint::take_reports`]).
     pub(super) fn report(&mut self, bytes: Vec<u8>) {
         if let SessionState::Agreement(agreement) = &mut self.session {
@@ -185,7 +192,10 @@ impl Endpoint {
     /// the session has failed. `None` while ranks still write. Called on rank 0 only.
     pub(super) fn gathered(&self) -> Option<Result<u64, String>> {
         match &self.session {
-            SessionState::Reported { held: Some(_), .. } => Some(Ok(self.engine.total_rows().unwrap_or(0))),
+            SessionState::Reported { held: Some(_), .. } => {
+                let rows = self.engine.total_rows();
+                Some(rows.ok_or_else(|| Error::internal("rank 0 has not counted the epoch's records").cause()))
+            }
             SessionState::Over(Err(failure)) => Some(Err(failure.cause.clone())),
             _ => None,
         }
@@ -370,14 +380,17 @@ impl Endpoint {
     /// Commits the parts that the ranks report. Returns the epoch's metrics for all ranks.
     fn commit_parts(&mut self, payloads: Payloads) -> Result<Vec<u8>> {
         let SessionState::Reported { epoch: Epoch { factory, commit }, .. } = &mut self.session else {
-            return Ok(Vec::new());
+            return Err(Error::internal("rank 0 commits a session that stores no records"));
         };
-        let Some((commit, begun)) = commit.take() else { return Ok(Vec::new()) };
         let PartIdentity { epoch, commit: identity, .. } = factory.identity;
         let mut manifest = epoch_report::join(&self.schema, epoch, identity, payloads)?;
         if manifest.parts.is_empty() {
             manifest.parts.push(factory.write_empty()?);
         }
+        // Taken after the steps that may fail: the end of a failed session abandons the commit, with its sidecars.
+        let Some((commit, begun)) = commit.take() else {
+            return Err(Error::internal("rank 0 has no commit of the epoch"));
+        };
         // The wall time in the manifest excludes the write of the manifest.
         manifest.metrics.wall_s = begun.elapsed().as_secs_f64();
         let metrics = encode_metrics(&manifest.metrics);

@@ -1,6 +1,8 @@
 //! The tasks of a writer, and their execution.
 
-use crate::error::Result;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::error::{Error, Result};
 use crate::format::{
     EncodeBuffers, LevelSample, Memtable, PartEntry, PartWriter, RowGroupEntry, RunContext, RunKind, StageSeconds,
 };
@@ -60,12 +62,18 @@ impl Completion {
 }
 
 impl PartFactory {
-    /// Executes a task of a writer on the calling thread.
+    /// Executes a task of a writer on the calling thread. A task that panics completes with an error: ranks would wait
+    /// forever for one that does not complete.
     pub fn execute(&self, task: Task, buffers: &mut EncodeBuffers) -> Completion {
         match task {
             Task::Append { mut parts, mut rows, context } => {
                 let mut metrics = StageSeconds::default();
-                let result = self.append(&mut parts, &rows, context, buffers, &mut metrics);
+                let result = self
+                    .catch("appends a run to", || self.append(&mut parts, &rows, context, &mut *buffers, &mut metrics));
+                if matches!(result, Err(Error::Internal { .. })) {
+                    // A panic may have left them inconsistent.
+                    *buffers = EncodeBuffers::new();
+                }
                 rows.clear_for(buffers.bucket_bounds());
                 Completion::Appended { parts, rows, result, metrics }
             }
@@ -77,10 +85,22 @@ impl PartFactory {
                     metrics += after - before;
                     Ok(entry)
                 };
-                let result = parts.take().into_iter().map(finish).collect();
+                let result = self.catch("finishes", || parts.take().into_iter().map(finish).collect());
                 Completion::Finished { parts, result, metrics }
             }
         }
+    }
+
+    /// Runs a task that `does` something to parts. Returns a panic as an error. The writer discards all parts after an
+    /// error, so those that a panic left inconsistent are not used.
+    fn catch<T>(&self, does: &str, run: impl FnOnce() -> Result<T>) -> Result<T> {
+        catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+            let text = panic.downcast_ref::<&str>().copied();
+            let text = text.or(panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("unknown");
+            let epoch = self.identity.epoch;
+            // `Error::internal` panics in debug builds, and nothing would catch that panic.
+            Err(Error::Internal { what: format!("the task that {does} parts of epoch {epoch} panicked: {text}") })
+        })
     }
 
     /// Writes the rows of a memtable as one run, or as one run for each level of detail, and adds the time and bytes to

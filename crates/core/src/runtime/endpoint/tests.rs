@@ -65,7 +65,10 @@ fn a_table_that_is_there_before_the_writer_counts() {
     let memory = Arc::new(MemtableMemory::default());
     let mut endpoints = [0, 1].map(|rank| {
         let engine = Engine::new(EngineOptions::new(rank, 2), Arc::clone(&schema));
-        Endpoint::new(engine, Arc::clone(&schema), Arc::clone(&memory), TIMEOUTS)
+        let mut endpoint = Endpoint::new(engine, Arc::clone(&schema), Arc::clone(&memory), TIMEOUTS);
+        // Nothing is to be committed.
+        endpoint.hold_commits();
+        endpoint
     });
     let storage = MemoryStorage::new();
     let factory = Arc::new(PartFactory {

@@ -40,7 +40,7 @@ use crate::store::{DatasetDescriptor, LockNotice, Recovery};
 pub struct LocalJob {
     /// Declared first, so that its threads end before the indexes are closed.
     pool: Pool,
-    ranks: Arc<LocalRanks>,
+    pub(super) ranks: Arc<LocalRanks>,
     /// The indexes of entries that are made of the records.
     indexes: Arc<LocalIndexes>,
     /// Declared after the indexes: the next holder of its lock needs those of the indexes, too.

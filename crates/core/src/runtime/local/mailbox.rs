@@ -40,25 +40,25 @@ impl Mailboxes {
 #[derive(Debug)]
 pub(in crate::runtime) struct MailboxTransport {
     pub(in crate::runtime) rank: u32,
-    pub(in crate::runtime) office: Arc<Mailboxes>,
+    pub(in crate::runtime) mailboxes: Arc<Mailboxes>,
 }
 
 impl MailboxTransport {
     /// Returns the connection of a rank that is alone.
     pub(in crate::runtime) fn alone(credit_batches: usize) -> Self {
-        Self { rank: 0, office: Arc::new(Mailboxes::new(1, credit_batches)) }
+        Self { rank: 0, mailboxes: Arc::new(Mailboxes::new(1, credit_batches)) }
     }
 }
 
 impl Transport for MailboxTransport {
     fn send(&mut self, to: u32, channel: Channel, message: Vec<u8>) -> Sent {
-        let mut mailbox = lock(&self.office.boxes[to as usize]);
+        let mut mailbox = lock(&self.mailboxes.boxes[to as usize]);
         let queue = &mut mailbox.queues[channel as usize];
         if channel == Channel::Control {
             queue.push_back(message);
             drop(mailbox);
-            lock(&self.office.attention).push_back(to);
-        } else if queue.len() < self.office.credit_batches {
+            lock(&self.mailboxes.attention).push_back(to);
+        } else if queue.len() < self.mailboxes.credit_batches {
             queue.push_back(message);
         } else {
             return Sent::NoCredit(message);
@@ -67,12 +67,12 @@ impl Transport for MailboxTransport {
     }
 
     fn poll(&mut self, channel: Channel) -> Option<Vec<u8>> {
-        lock(&self.office.boxes[self.rank as usize]).queues[channel as usize].pop_front()
+        lock(&self.mailboxes.boxes[self.rank as usize]).queues[channel as usize].pop_front()
     }
 
     fn take_further(&mut self) -> Option<Box<dyn Transport + Send>> {
         // Several ranks would have to meet in the same mailboxes.
-        let is_alone = self.office.boxes.len() == 1;
-        is_alone.then(|| Box::new(Self::alone(self.office.credit_batches)) as _)
+        let is_alone = self.mailboxes.boxes.len() == 1;
+        is_alone.then(|| Box::new(Self::alone(self.mailboxes.credit_batches)) as _)
     }
 }

@@ -1,6 +1,7 @@
 //! The ranks of a process: each is an endpoint and its mailbox, behind a lock.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 use std::time::{Duration, Instant};
 
 use crate::error::{Result, UsageError};
@@ -29,16 +30,33 @@ struct Rank {
 #[derive(Debug)]
 pub(super) struct LocalRanks {
     ranks: Vec<Mutex<Rank>>,
-    office: Arc<Mailboxes>,
+    mailboxes: Arc<Mailboxes>,
     queue: Arc<TaskQueue>,
     /// Held shared by every append, and exclusively by the end of an epoch, which must not overtake an append.
     appends: RwLock<()>,
     started: Instant,
 }
 
-/// Locks a rank. A rank that panicked while it was driven is in an unknown state, and its epoch must not be committed.
+/// Locks a rank. If a thread panicked while it drove the rank, the epoch fails.
 fn lock(rank: &Mutex<Rank>) -> MutexGuard<'_, Rank> {
-    rank.lock().unwrap_or_else(PoisonError::into_inner)
+    rank.lock().unwrap_or_else(|poisoned| failed(rank, poisoned))
+}
+
+/// Locks a rank like [`lock`], unless another thread is driving it.
+fn try_lock(rank: &Mutex<Rank>) -> Option<MutexGuard<'_, Rank>> {
+    match rank.try_lock() {
+        Ok(state) => Some(state),
+        Err(TryLockError::Poisoned(poisoned)) => Some(failed(rank, poisoned)),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
+/// Returns a rank whose epoch fails.
+fn failed<'a>(rank: &Mutex<Rank>, poisoned: PoisonError<MutexGuard<'a, Rank>>) -> MutexGuard<'a, Rank> {
+    rank.clear_poison();
+    let mut state = poisoned.into_inner();
+    state.endpoint.object_to_panic();
+    state
 }
 
 impl LocalRanks {
@@ -51,7 +69,7 @@ impl LocalRanks {
         schema: &Arc<Schema>,
         spare: &Arc<SpareBuffers>,
     ) -> std::io::Result<(Arc<Self>, Pool)> {
-        let office = Arc::new(Mailboxes::new(options.ranks, options.credit_batches));
+        let mailboxes = Arc::new(Mailboxes::new(options.ranks, options.credit_batches));
         let cache = Arc::new(TableCache::default());
         // The waiting thread drives the other ranks, so the table arrives without a timeout.
         let timeouts = Timeouts { credit: options.credit_timeout, table: Duration::ZERO };
@@ -61,12 +79,12 @@ impl LocalRanks {
             let memory = Arc::new(MemtableMemory::sharing(spare));
             let mut endpoint = Endpoint::new(engine, Arc::clone(schema), memory, timeouts);
             endpoint.hold_commits();
-            Mutex::new(Rank { endpoint, link: MailboxTransport { rank, office: Arc::clone(&office) } })
+            Mutex::new(Rank { endpoint, link: MailboxTransport { rank, mailboxes: Arc::clone(&mailboxes) } })
         };
         let ranks = (0..options.ranks).map(rank).collect();
         let queue = Arc::new(TaskQueue::default());
         let (appends, started) = (RwLock::new(()), Instant::now());
-        let ranks = Arc::new(Self { ranks, office, queue: Arc::clone(&queue), appends, started });
+        let ranks = Arc::new(Self { ranks, mailboxes, queue: Arc::clone(&queue), appends, started });
         let threads = match options.threads {
             0 => THREADS_PER_CORE * std::thread::available_parallelism().map_or(1, usize::from),
             threads => threads,
@@ -75,9 +93,13 @@ impl LocalRanks {
         let threads = threads.min(options.ranks as usize);
         let of_tasks = Arc::clone(&ranks);
         let pool = Pool::start(queue, threads, move |rank, completion| {
-            let mut state = lock(&of_tasks.ranks[rank as usize]);
-            state.endpoint.complete(completion);
-            of_tasks.submit_next(rank, &mut state.endpoint);
+            let complete = || {
+                let mut state = lock(&of_tasks.ranks[rank as usize]);
+                state.endpoint.complete(completion);
+                of_tasks.submit_next(rank, &mut state.endpoint);
+            };
+            // A panic poisons the rank's lock, and the epoch fails. The thread serves other ranks, too.
+            drop(catch_unwind(AssertUnwindSafe(complete)));
         })?;
         Ok((ranks, pool))
     }
@@ -164,9 +186,9 @@ impl LocalRanks {
 
     /// Drives the ranks that have unread control messages.
     fn attend(&self) -> Result<()> {
-        while let Some(rank) = self.office.next_waiting() {
+        while let Some(rank) = self.mailboxes.next_waiting() {
             // A locked rank is being driven by another thread.
-            if let Ok(mut state) = self.ranks[rank as usize].try_lock() {
+            if let Some(mut state) = try_lock(&self.ranks[rank as usize]) {
                 self.drive(rank, &mut state)?;
             }
         }
@@ -177,7 +199,7 @@ impl LocalRanks {
     pub(super) fn drive_others(&self) -> Result<bool> {
         let mut moved = false;
         for (number, rank) in self.ranks.iter().enumerate() {
-            if let Ok(mut state) = rank.try_lock() {
+            if let Some(mut state) = try_lock(rank) {
                 moved |= self.drive(number as u32, &mut state)?;
             }
         }

@@ -1,5 +1,6 @@
 //! Tests of a job whose ranks share a process: the end of an epoch beside appends of other threads, and aborts.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::query::{Dataset, Query};
@@ -70,6 +71,26 @@ fn an_abort_removes_the_parts_of_its_own_epoch_only() {
     assert_eq!(job.end_epoch().unwrap().rows, ROWS as u64);
     job.close().unwrap();
     assert_eq!(count(&storage), ROWS as u64);
+}
+
+/// The rank may have lost records, which must not be missing from a committed epoch.
+#[test]
+fn a_panic_while_a_rank_is_driven_fails_the_epoch() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let job = open(&storage);
+    let ids: Vec<u64> = (0..ROWS as u64).collect();
+    job.begin_epoch(0).unwrap();
+    job.append(0, &[ColumnView::from(&ids)]).unwrap();
+    let driven = || job.ranks.with(1, |_| -> () { panic!("in the middle of a message") });
+    assert!(catch_unwind(AssertUnwindSafe(driven)).is_err());
+    job.append(0, &[ColumnView::from(&ids)]).unwrap();
+    let error = job.end_epoch().unwrap_err().to_string();
+    let expected = "epoch 0 failed on rank 1: internal error: a thread panicked while it drove rank 1;";
+    assert!(error.starts_with(expected), "{error}");
+    job.begin_epoch(0).unwrap();
+    job.append(1, &[ColumnView::from(&ids)]).unwrap();
+    assert_eq!(job.end_epoch().unwrap().rows, ROWS as u64);
+    job.close().unwrap();
 }
 
 /// Both jobs are in an epoch at the same time, and share the lock until the last of them is closed.

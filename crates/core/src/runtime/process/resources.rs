@@ -9,6 +9,7 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
@@ -127,7 +128,7 @@ impl Background {
 
     /// Lets calls on another dataset of this thread make progress on this one from now on. The time since the last call
     /// does not count as a wait for other ranks.
-    pub(in crate::runtime) fn adopt(&self) {
+    pub(in crate::runtime) fn bind_to_this_thread(&self) {
         self.connection().caller = this_thread();
         self.endpoint().resume();
     }
@@ -166,10 +167,14 @@ impl Background {
         self.number
     }
 
-    /// Locks the endpoint. An endpoint that panicked while it was driven is in an unknown state. Its writer is then
-    /// dropped, and the epoch fails.
+    /// Locks the endpoint. If a thread panicked while it drove the endpoint, the session fails.
     pub(in crate::runtime) fn endpoint(&self) -> MutexGuard<'_, Endpoint> {
-        self.endpoint.lock().unwrap_or_else(PoisonError::into_inner)
+        self.endpoint.lock().unwrap_or_else(|poisoned| {
+            self.endpoint.clear_poison();
+            let mut endpoint = poisoned.into_inner();
+            endpoint.object_to_panic();
+            endpoint
+        })
     }
 
     /// Submits the writer's next task, if one may be started now.
@@ -260,7 +265,8 @@ impl ProcessResources {
             let members = Arc::clone(&self.members);
             workers.pool = Some(Pool::start(Arc::clone(&self.queue), 1, move |number, completion| {
                 if let Some(background) = member(&members, number) {
-                    background.complete(completion);
+                    // A panic poisons the endpoint's lock, and the session fails. The thread serves other datasets, too.
+                    drop(catch_unwind(AssertUnwindSafe(|| background.complete(completion))));
                 }
             })?);
         }

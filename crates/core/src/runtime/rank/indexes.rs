@@ -49,7 +49,7 @@ impl RankJob {
     /// Makes a call that may also make progress on the indexes, even if it comes from another thread than the last one.
     /// If the records' job or an index has lost its connection, all of them are disconnected.
     pub(super) fn drive_all<T>(&mut self, call: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        self.indexes.iter().for_each(|index| index.job.driver.background.adopt());
+        self.indexes.iter().for_each(|index| index.job.driver.background.bind_to_this_thread());
         let result = call(self);
         let lost = || self.driver.is_broken() || self.indexes.iter().any(|index| index.job.driver.is_broken());
         if result.is_err() && lost() {

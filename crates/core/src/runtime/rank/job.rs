@@ -419,9 +419,10 @@ impl RankJob {
     /// When an epoch is open (it is aborted), or the lock file cannot be removed.
     pub fn close(self) -> Result<()> {
         let Self { driver, indexes, dataset } = self;
-        let indexes = indexes.into_iter().map(|index| index.job.close()).fold(Ok(()), Result::and);
         let between = if driver.is_broken() { Ok(()) } else { driver.expect_between("close") };
+        // Background work on records, which makes entries, ends before the indexes are closed.
         drop(driver);
+        let indexes = indexes.into_iter().map(|index| index.job.close()).fold(Ok(()), Result::and);
         let released = dataset.close();
         between.and(released).and(indexes)
     }

@@ -30,11 +30,11 @@ impl RankJob {
         rank: u32,
         link: Link,
     ) -> Result<Self> {
-        let bitmaps = || options.bitmap_indexes().try_for_each(|definition| definition.positions(&schema).map(drop));
-        if let Err(cause) = options.check().map_err(Error::from).and_then(|()| bitmaps()) {
-            return Err(Self::refuse_open(options, rank, link.transport, cause));
-        }
-        let dataset = JobDataset::new(storage, path, schema, options)?;
+        let checked = options.check().map_err(Error::from);
+        let dataset = match checked.and_then(|()| JobDataset::new(storage, path, schema, options.clone())) {
+            Ok(dataset) => dataset,
+            Err(cause) => return Err(Self::refuse_open(options, rank, link.transport, cause)),
+        };
         let schema = Arc::clone(&dataset.descriptor.schema);
         let driver = RankDriver::start(host, path, schema, &dataset.options, rank, link)?;
         Ok(Self { driver, indexes: Vec::new(), dataset })

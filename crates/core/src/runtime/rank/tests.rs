@@ -5,6 +5,7 @@ mod failures;
 mod index_add;
 mod indexes;
 mod overview;
+mod panics;
 mod refusals;
 mod resumed;
 mod space_index;
@@ -42,10 +43,10 @@ fn options(ranks: u32) -> WriteOptions {
 
 /// Runs `program` on every rank and returns the results in the order of the ranks.
 fn run<T: Send>(ranks: u32, program: impl Fn(u32, Box<dyn Transport + Send>) -> T + Sync) -> Vec<T> {
-    let office = Arc::new(Mailboxes::new(ranks, 4));
+    let mailboxes = Arc::new(Mailboxes::new(ranks, 4));
     std::thread::scope(|scope| {
         let spawn = |rank| {
-            let (program, link) = (&program, MailboxTransport { rank, office: Arc::clone(&office) });
+            let (program, link) = (&program, MailboxTransport { rank, mailboxes: Arc::clone(&mailboxes) });
             scope.spawn(move || program(rank, Box::new(link)))
         };
         let threads: Vec<_> = (0..ranks).map(spawn).collect();
@@ -172,10 +173,10 @@ impl Drop for Ending {
 #[test]
 fn an_abandoned_job_gives_up_the_lock_without_a_call_of_the_transport() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
-    let office = Arc::new(Mailboxes::new(1, 4));
+    let mailboxes = Arc::new(Mailboxes::new(1, 4));
     for in_epoch in [false, true] {
         let ends = Arc::new(AtomicBool::new(false));
-        let link = MailboxTransport { rank: 0, office: Arc::clone(&office) };
+        let link = MailboxTransport { rank: 0, mailboxes: Arc::clone(&mailboxes) };
         let transport = Box::new(Ending { link, ends: Arc::clone(&ends) });
         // Opening the dataset again requires the lock that the first job held.
         let mut job = open(&storage, options(1), 0, transport).unwrap();
@@ -452,7 +453,7 @@ fn a_broken_transport_is_an_error() {
     }
 
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
-    let link = MailboxTransport { rank: 0, office: Arc::new(Mailboxes::new(1, 4)) };
+    let link = MailboxTransport { rank: 0, mailboxes: Arc::new(Mailboxes::new(1, 4)) };
     let mut job = open(&storage, options(1), 0, Box::new(Failing(link, 20))).unwrap();
     job.begin_epoch(0).unwrap();
     let error = append(&mut job, 0, 100_000).and_then(|()| job.end_epoch().map(drop)).unwrap_err();
@@ -560,8 +561,8 @@ fn ranks_busy_with_different_datasets_do_not_wait_for_each_other() {
     let offices: Vec<_> = (0..2).map(|_| Arc::new(Mailboxes::new(2, 4))).collect();
     let program = &|rank: u32| -> Result<u64> {
         let process = Arc::new(Process::new());
-        let open = |name: &str, office: &Arc<Mailboxes>| {
-            let link = Box::new(MailboxTransport { rank, office: Arc::clone(office) });
+        let open = |name: &str, mailboxes: &Arc<Mailboxes>| {
+            let link = Box::new(MailboxTransport { rank, mailboxes: Arc::clone(mailboxes) });
             let options = WriteOptions { credit_timeout: 2 * AMPLE, ..options(2) };
             RankJob::open_on(process.clone(), Arc::clone(&memory), name, schema(), options, rank, link)
         };

@@ -88,6 +88,26 @@ fn a_sidecar_that_cannot_be_written_fails_the_epoch_on_all_ranks() {
     assert_eq!(epochs.into_iter().collect::<Vec<_>>(), ["1"]);
 }
 
+/// Rank 0 writes the part of an epoch without records. The sidecars' folder stayed if it could not.
+#[test]
+fn no_sidecars_are_left_if_the_part_without_records_cannot_be_written() {
+    let faults = FaultStorage::new(Arc::new(MemoryStorage::new()));
+    let storage: Arc<dyn Storage> = Arc::new(faults.clone());
+    let mut job =
+        RankJob::open_alone_on(Arc::new(Process::new()), storage, "ds", schema(), indexed(1, &["bitmap:key"])).unwrap();
+    let unfinished = DatasetPaths::new("ds").index("bitmap:key").unfinished();
+    let left = || faults.list(&unfinished).unwrap_or_default().len();
+    job.begin_epoch(0).unwrap();
+    assert_eq!(left(), 1);
+    let path = DatasetPaths::new("ds").unfinished();
+    faults.add_fault(Fault::Refuse { path, kind: std::io::ErrorKind::StorageFull });
+    let error = job.end_epoch().unwrap_err();
+    assert!(error.to_string().starts_with("epoch 0 failed on rank 0: cannot create ds/_turbidite/tmp/"), "{error}");
+    assert_eq!(left(), 0);
+    faults.heal();
+    job.close().unwrap();
+}
+
 #[test]
 fn bitmap_indexes_that_cannot_be_made_are_refused_on_all_ranks() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());

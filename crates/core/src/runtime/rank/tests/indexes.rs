@@ -36,7 +36,8 @@ pub(super) fn run_indexed<T: Send>(
 ) -> Vec<T> {
     let offices: Vec<_> = (0..indexes).map(|_| Arc::new(Mailboxes::new(ranks, 4))).collect();
     run(ranks, |rank, transport| {
-        let further = |office: &Arc<Mailboxes>| Box::new(MailboxTransport { rank, office: Arc::clone(office) }) as _;
+        let further =
+            |mailboxes: &Arc<Mailboxes>| Box::new(MailboxTransport { rank, mailboxes: Arc::clone(mailboxes) }) as _;
         program(rank, Box::new(Bundle { transport, further: offices.iter().map(further).collect() }))
     })
 }
@@ -167,11 +168,11 @@ fn entries_wait_for_a_rank_that_begins_late() {
     }
 
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
-    let office = Arc::new(Mailboxes::new(2, 4));
+    let mailboxes = Arc::new(Mailboxes::new(2, 4));
     let is_open = Arc::new(AtomicBool::new(true));
     let barrier = std::sync::Barrier::new(2);
     let rows = run(2, |rank, transport| {
-        let link = Box::new(MailboxTransport { rank, office: Arc::clone(&office) });
+        let link = Box::new(MailboxTransport { rank, mailboxes: Arc::clone(&mailboxes) });
         let further: Box<dyn Transport + Send> =
             if rank == 1 { Box::new(Gate(link, Arc::clone(&is_open))) } else { link };
         let bundle = Bundle { transport, further: [further].into() };

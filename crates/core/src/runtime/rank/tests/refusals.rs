@@ -234,6 +234,20 @@ fn a_failure_names_its_rank_once() {
     assert_eq!(texts, ["rank 1: no memory"; RANKS as usize]);
 }
 
+/// The other ranks waited for the one whose levels do not fit the schema.
+#[test]
+fn levels_that_one_rank_cannot_make_are_refused_on_all_ranks() {
+    for wrong in 0..2 {
+        let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+        let texts = run(2, |rank, transport| {
+            let levels = if rank == wrong { 3 } else { 0 };
+            open(&storage, WriteOptions { levels, ..options(2) }, rank, transport).map(drop).unwrap_err().to_string()
+        });
+        assert!(texts.iter().all(|text| text.contains("levels of detail") && *text == texts[0]), "{texts:?}");
+        assert!(storage.list(std::path::Path::new("ds")).is_err(), "no dataset is created");
+    }
+}
+
 #[test]
 fn an_epoch_that_one_process_refuses_fails_and_can_be_discarded() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
