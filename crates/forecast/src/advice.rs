@@ -75,25 +75,30 @@ fn tried(plan: &Plan, ranks: u32) -> (Plan, u32) {
 }
 
 fn pivots(plan: &Plan, ranks: u32, records: &Records) -> Result<Advice> {
-    let (plan, ranks) = tried(plan, ranks);
+    let (trial, ranks) = tried(plan, ranks);
     let mut tries = Vec::with_capacity(TRIED_PIVOTS.len());
     for pivots in TRIED_PIVOTS {
-        let forecast = Forecast::of(&Plan { pivots, ..plan.clone() }, ranks, records)?;
+        let forecast = Forecast::of(&Plan { pivots, ..trial.clone() }, ranks, records)?;
         tries.push((pivots, forecast.load_imbalance));
     }
     let best = tries.iter().map(|tried| tried.1).fold(f64::INFINITY, f64::min);
     let value = tries.iter().find(|tried| tried.1 <= best + TOLERATED).map_or(512, |tried| tried.0);
-    Ok(Advice::Pivots { value, ranks, records: plan.records, tries })
+    Ok(Advice::Pivots { value, ranks, records: trial.records, tries })
 }
 
+/// Recommends the interval that divides a rank's records as the better trial run did: both have seven intervals.
 fn interval(plan: &Plan, ranks: u32, records: &Records) -> Result<Advice> {
-    let (plan, ranks) = tried(plan, ranks);
-    let every = (plan.records / 7).max(1);
-    let forecast = |renegotiate| Forecast::of(&Plan { renegotiate, ..plan.clone() }, ranks, records).map(Box::new);
-    let (adaptive, fixed) = (forecast(None)?, forecast(Some(every))?);
+    let (trial, ranks) = tried(plan, ranks);
+    let forecast = |renegotiate| Forecast::of(&Plan { renegotiate, ..trial.clone() }, ranks, records).map(Box::new);
+    let (adaptive, fixed) = (forecast(None)?, forecast(Some(interval_of(trial.records)))?);
     let cost = |forecast: &Forecast| forecast.load_imbalance + forecast.strays;
-    let value = (cost(&fixed) + TOLERATED < cost(&adaptive)).then_some(plan.records / 7);
+    let value = (cost(&fixed) + TOLERATED < cost(&adaptive)).then(|| interval_of(plan.records));
     Ok(Advice::Renegotiate { value, adaptive, fixed })
+}
+
+/// Returns the interval that divides a rank's records into seven.
+fn interval_of(records: u64) -> u64 {
+    (records / 7).max(1)
 }
 
 /// Recommends the size of a receiver's share. It should be larger than the default only if the epoch's folder would
@@ -102,4 +107,55 @@ fn parts(forecast: &Forecast) -> Advice {
     let files = forecast.files.max(1);
     let larger = || forecast.stored_bytes.div_ceil(MOST_FILES).next_power_of_two();
     Advice::PartBytes { value: (files > MOST_FILES).then(larger), files, file_bytes: forecast.stored_bytes / files }
+}
+
+#[cfg(test)]
+mod tests {
+    use turbidite::{Clustering, Prior, Routing};
+
+    use super::*;
+    use crate::machine::{Costs, Machine};
+    use crate::program::{Distribution, Keys};
+
+    fn plan(seed: u64) -> Plan {
+        Plan {
+            machine: Machine::cluster(16),
+            costs: Costs::of_rows(64),
+            speed: 1.0,
+            time_factor: 1.0,
+            memtable_bytes: 8 << 20,
+            receivers: None,
+            part_bytes: None,
+            pivots: 512,
+            renegotiate: None,
+            prior: Prior::None,
+            routing: Routing::ByNode,
+            rate: None,
+            first_turn: 128,
+            turn_share: 64,
+            records: 1_000_000,
+            most_records: 200_000,
+            seed,
+        }
+    }
+
+    /// The interval was that of the trial run: 571 records of a rank that has a million.
+    #[test]
+    fn the_recommended_interval_is_of_the_planned_records() {
+        let value = |seed| {
+            let keys = Keys::Named(Distribution::HalfZero);
+            let records = Records::new(keys, Clustering::Range, 64, &Records::usual_columns(), 1e6, seed).unwrap();
+            match interval(&plan(seed), 32, &records).unwrap() {
+                Advice::Renegotiate { value, .. } => value,
+                other => panic!("{other:?}"),
+            }
+        };
+        // Not every trial run is better with equal intervals.
+        assert_eq!((1..20).find_map(value), Some(142_857));
+    }
+
+    #[test]
+    fn an_interval_has_a_record() {
+        assert_eq!([1, 6, 7, 20, 4_000].map(interval_of), [1, 1, 1, 2, 571]);
+    }
 }

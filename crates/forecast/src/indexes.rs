@@ -1,8 +1,8 @@
 //! Forecasts the indexes that are made while records are written: entries by a second shuffle, and bitmaps.
 //!
-//! The second stage of an index is a job of its own on the same machine. Its ranks append the entries of the records
-//! that they have stored, as fast as the records were stored. The engines of both stages run one after the other here,
-//! and their processor time is added up.
+//! The shuffle of an index's entries is a job of its own on the same machine. Its ranks append the entries of the
+//! records that they have stored, as fast as the records were stored. The engines of both jobs run one after the other
+//! here, and their processor time is added up.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ const PAGE_ROWS: [u64; 2] = [512, 128];
 /// Bytes of a bitmap index for each value, with the directories of its bins.
 const BIN_BYTES: f64 = 1.05;
 
-/// Memory of the entries of an index that wait for their stage, in bytes.
+/// Memory of the entries of an index that wait for the index's job, in bytes.
 const FEED_BYTES: u64 = 512 << 10;
 
 /// The indexes to forecast, with the values that they are made of.
@@ -41,8 +41,16 @@ pub struct PlannedIndexes {
 #[derive(Debug)]
 struct PlannedIndex {
     definition: SecondaryIndex,
-    /// The values and the schema of the entries. Absent for a bitmap index.
-    entries: Option<(Keys, Arc<Schema>)>,
+    kind: PlannedKind,
+}
+
+/// The kinds of indexes that are built during ingest.
+#[derive(Debug)]
+enum PlannedKind {
+    /// An index of entries, with their values and schema.
+    Entries { keys: Keys, schema: Arc<Schema> },
+    /// A bitmap index of this number of columns.
+    Bitmap { columns: u64 },
 }
 
 /// The forecast of one index of an epoch.
@@ -58,9 +66,9 @@ pub struct IndexForecast {
     pub files: u64,
     /// Runs of entries.
     pub runs: u64,
-    /// Messages of the second stage.
+    /// Messages of the index's job.
     pub messages: u64,
-    /// Partition tables of the second stage.
+    /// Partition tables of the index's job.
     pub tables: u32,
     /// Standard deviation of the receivers' entries over their mean.
     pub load_imbalance: f64,
@@ -88,20 +96,23 @@ impl PlannedIndexes {
                 return Err(refused("--index", format!("'{}' is named twice", definition.name())).into());
             }
             definition.check_in_situ().map_err(turbidite::Error::from)?;
-            let entries = match definition {
-                SecondaryIndex::Space(_) | SecondaryIndex::Overview(_) => None,
+            let kind = match definition {
                 SecondaryIndex::Entries(entries) => {
                     let values = column(entries.column(), true)?;
                     let carried = entries.carried().iter().map(|name| Ok(column(name, false)?.data_type));
                     let schema = schema_of(entries, values.data_type, &carried.collect::<Result<Vec<_>, E>>()?)?;
-                    Some((values.keys(), schema))
+                    PlannedKind::Entries { keys: values.keys(), schema }
                 }
                 SecondaryIndex::Bitmap(bitmap) => {
                     bitmap.columns().iter().try_for_each(|name| column(name, false).map(drop))?;
-                    None
+                    PlannedKind::Bitmap { columns: bitmap.columns().len() as u64 }
+                }
+                SecondaryIndex::Space(_) | SecondaryIndex::Overview(_) => {
+                    let what = format!("'{}' is not built during ingest", definition.name());
+                    return Err(refused("--index", what).into());
                 }
             };
-            planned.push(PlannedIndex { definition: definition.clone(), entries });
+            planned.push(PlannedIndex { definition: definition.clone(), kind });
         }
         Ok(Self { planned })
     }
@@ -117,13 +128,13 @@ impl PlannedIndexes {
     pub(crate) fn forecast(&self, plan: &Plan, ranks: u32, records: &MachineReport) -> Result<Vec<IndexForecast>> {
         let options = self.options(ranks);
         let rows = plan.records * u64::from(ranks);
-        let of_index = |planned: &PlannedIndex| match (&planned.definition, &planned.entries) {
-            (SecondaryIndex::Bitmap(bitmap), _) => {
-                let values = rows * bitmap.columns().len() as u64;
+        let of_index = |PlannedIndex { definition, kind }: &PlannedIndex| match kind {
+            PlannedKind::Bitmap { columns } => {
+                let values = rows * columns;
                 let mut alone = WriteOptions::new(ranks);
-                alone.indexes.push(planned.definition.clone());
-                Some(Ok(IndexForecast {
-                    definition: planned.definition.to_string(),
+                alone.indexes.push(definition.clone());
+                Ok(IndexForecast {
+                    definition: definition.to_string(),
                     entries: rows,
                     bytes: (values as f64 * BIN_BYTES) as u64,
                     files: records.stored.files,
@@ -134,16 +145,14 @@ impl PlannedIndexes {
                     memory_bytes: alone.index_memory_bytes() as u64,
                     processor_s: values as f64 * Costs::BIN_NS / plan.speed / 1e9,
                     tail_s: 0.0,
-                }))
+                })
             }
-            (definition, Some((keys, schema))) => {
+            PlannedKind::Entries { keys, schema } => {
                 let entries = Entries { keys, schema, records, seed: plan.seed };
-                Some(entries.forecast(definition.to_string(), plan, ranks, &options))
+                entries.forecast(definition.to_string(), plan, ranks, &options)
             }
-            // Not built during ingest, and refused above.
-            (_, None) => None,
         };
-        self.planned.iter().filter_map(of_index).collect()
+        self.planned.iter().map(of_index).collect()
     }
 }
 
@@ -184,25 +193,31 @@ impl Program for Entries<'_> {
 }
 
 impl Entries<'_> {
-    fn forecast(mut self, definition: String, plan: &Plan, ranks: u32, stages: &WriteOptions) -> Result<IndexForecast> {
+    fn forecast(
+        mut self,
+        definition: String,
+        plan: &Plan,
+        ranks: u32,
+        options: &WriteOptions,
+    ) -> Result<IndexForecast> {
         let schema = Arc::clone(self.schema);
         let row_bytes = schema.row_bytes();
         let scale = plan.records as f64 / plan.simulated_records(ranks) as f64;
         let most = (0..ranks).map(|rank| self.rows(rank)).max().unwrap_or(0);
-        let mut options = plan.options(ranks, row_bytes);
+        let mut machine = plan.options(ranks, row_bytes);
         let by_hash = schema.clustering() == Clustering::Hash;
-        options.costs = Costs::of_entries(row_bytes, by_hash).faster(plan.speed);
-        options.memtable_bytes = stages.entry_memtable_bytes();
-        options.receivers = ranks;
-        options.part_bytes = stages.entry_part_bytes();
-        options.outbox_bytes = ENTRY_OUTBOX_BYTES;
-        options.stated_rows = Some(plan.records.saturating_mul(u64::from(ranks)));
-        options.pivots = WriteOptions::new(ranks).pivots;
-        options.renegotiation = turbidite::Renegotiation::Adaptive;
+        machine.costs = Costs::of_entries(row_bytes, by_hash).faster(plan.speed);
+        machine.memtable_bytes = options.entry_memtable_bytes();
+        machine.receivers = ranks;
+        machine.part_bytes = options.entry_part_bytes();
+        machine.outbox_bytes = ENTRY_OUTBOX_BYTES;
+        machine.stated_rows = Some(plan.records.saturating_mul(u64::from(ranks)));
+        machine.pivots = WriteOptions::new(ranks).pivots;
+        machine.renegotiation = turbidite::Renegotiation::Adaptive;
         // Entries come as the records are stored.
-        options.rows_per_s = most as f64 / self.records.arrived_s.max(1e-9);
-        (options.append_rows, options.append_share) = (PIECE_ROWS, 0);
-        let mut job = MachineJob::new(options, Arc::clone(&schema));
+        machine.rows_per_s = most as f64 / self.records.arrived_s.max(1e-9);
+        (machine.append_rows, machine.append_share) = (PIECE_ROWS, 0);
+        let mut job = MachineJob::new(machine, Arc::clone(&schema));
         let report = job.run(&mut self, &mut |_, _, _| {}, &mut |_| {})?;
         let entries = plan.records * u64::from(ranks);
         let pages = entries.div_ceil(PAGE_ROWS[usize::from(by_hash)]) * schema.columns().len() as u64;
@@ -214,11 +229,11 @@ impl Entries<'_> {
             entries,
             bytes: entries * row_bytes as u64 + filters + pages * PAGE_BYTES,
             files: report.stored.files,
-            runs: runs_of(&report, &options, row_bytes, entries, scale),
+            runs: runs_of(&report, &machine, row_bytes, entries, scale),
             messages: control + (batches as f64 * scale) as u64,
             tables: report.tables(),
             load_imbalance: EpochMetrics { rows_per_receiver: report.loads(), ..Default::default() }.load_imbalance(),
-            memory_bytes: stages.entry_memory_bytes() as u64 + FEED_BYTES + report.most_bytes.sum() as u64,
+            memory_bytes: options.entry_memory_bytes() as u64 + FEED_BYTES + report.most_bytes.sum() as u64,
             processor_s: report.busy_s * scale,
             tail_s: report.over_s - report.appended_s,
         })

@@ -17,7 +17,7 @@ use turbidite::{LocalJob, Prior, Schema, WriteOptions, random};
 use crate::error::{FileContext, ForecastError, Result};
 use crate::forecast::RunForecast;
 use crate::indexes::PlannedIndexes;
-use crate::machine::{Costs, Machine, Program, StorageModel};
+use crate::machine::{Machine, Program, StorageModel};
 use crate::plan::Plan;
 use crate::program::Records;
 
@@ -72,18 +72,13 @@ pub struct Measurement {
 }
 
 impl Measurement {
-    /// Measures this machine in a folder of its own below `folder`, with records like those of the run. `costs` are
-    /// those of a core of speed 1. `turn_records` returns the size of a rank's next append after so many records.
+    /// Measures this machine in a folder of its own below `folder`, with records like those of the run. The costs of
+    /// `plan` are those of a core of speed 1. `turn_records` returns the size of a rank's next append after so many
+    /// records.
     ///
     /// # Errors
     /// If the folder cannot be written to.
-    pub fn of(
-        folder: &Path,
-        records: &Records,
-        plan: &Plan,
-        costs: Costs,
-        turn_records: fn(u64) -> usize,
-    ) -> Result<Self> {
+    pub fn of(folder: &Path, records: &Records, plan: &Plan, turn_records: fn(u64) -> usize) -> Result<Self> {
         let scratch = Scratch::create(folder)?;
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let (ranks_per_node, cores_per_node) = (plan.machine.ranks_per_node, plan.machine.cores_per_node.max(1));
@@ -106,7 +101,6 @@ impl Measurement {
         };
         let modelled = Plan {
             machine,
-            costs,
             speed: 1.0,
             time_factor: 1.0,
             memtable_bytes: WriteOptions::new(ranks).memtable_bytes,
@@ -123,7 +117,7 @@ impl Measurement {
             Ok::<_, ForecastError>(run.steady.unwrap_or(run.first))
         };
         let speed = forecast(&modelled)?.processor_s / job.processor_s;
-        let model_s = forecast(&Plan { costs: costs.faster(speed), speed, ..modelled })?.ingest_s;
+        let model_s = forecast(&Plan { costs: plan.costs.faster(speed), speed, ..modelled })?.ingest_s;
         Ok(Self {
             cores,
             ranks,

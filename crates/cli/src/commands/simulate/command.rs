@@ -202,7 +202,7 @@ impl Simulate {
     fn measured(&self, plan: Plan, records: &Records) -> Result<(Plan, Option<Measurement>), Failure> {
         let Some(folder) = &self.model.measure else { return Ok((plan, None)) };
         // The speed of a plan that is to be measured is 1.
-        let measured = Measurement::of(folder, records, &plan, plan.costs, turn_records)?;
+        let measured = Measurement::of(folder, records, &plan, turn_records)?;
         let storage = StorageModel {
             node_bytes_per_s: measured.node_storage_gb_per_s * 1e9,
             commit_ns: measured.commit_ms * 1e6,
