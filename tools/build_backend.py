@@ -4,6 +4,7 @@
 """
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -47,5 +48,10 @@ def prepare() -> None:
     if Path("PKG-INFO").exists():
         # pip unpacks a source distribution in a temporary folder: its build products must not stay in the cache.
         os.environ.setdefault("CARGO_TARGET_DIR", str(Path("target").resolve()))
-    made = subprocess.run(["make", "--no-print-directory", "wheel-contents"], stdout=subprocess.PIPE, text=True, check=True)
+    for tool, source in (("make", "the system's package of this name"), ("cargo", "Rust, from https://rustup.rs")):
+        if shutil.which(tool) is None:
+            raise SystemExit(f"turbidite is compiled here, and '{tool}' is not found: install {source}")
+    made = subprocess.run(["make", "--no-print-directory", "wheel-contents"], stdout=subprocess.PIPE, text=True)
+    if made.returncode:
+        raise SystemExit("turbidite could not be compiled: the cause is above (with pip: `pip install -v`)")
     os.environ["CARGO_TARGET_DIR"] = made.stdout.splitlines()[-1]

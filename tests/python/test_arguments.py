@@ -66,6 +66,8 @@ WRONG = {
     "quantiles": (lambda dataset: dataset.quantiles(1, 0.5), "column: the name of a column is needed, not 1"),
     "a share as text": (lambda dataset: dataset.quantiles("x", "0.5"), "shares: numbers from 0 to 1 are needed, not '0.5'"),
     "shares as texts": (lambda dataset: dataset.quantiles("x", ["0.5"]), r"shares: .* not \['0.5'\]"),
+    "a share beyond 1": (lambda dataset: dataset.quantiles("x", [0.5, 1.5]), "shares: .* not 1.5"),
+    "epochs backwards": (lambda dataset: dataset.query(epochs="5..1"), "epochs: .*5"),
     "no share": (lambda dataset: dataset.quantiles("x", None), "shares: .* not None"),
     "a truth value": (lambda dataset: dataset.quantiles("x", True), "shares: .* not True"),
     "a missing share": (lambda dataset: dataset.quantiles("x", [0.5, None]), r"shares: .* not \[0.5, None\]"),

@@ -15,7 +15,7 @@ int main(int count, char **arguments) {
     double *keys = calloc(COUNT, sizeof *keys);
     if (turbidite_begin_epoch(dataset, 0) != TURBIDITE_OK) return 1;
     /* One record more than there is, read inside of the library. */
-    if (turbidite_append_rows(dataset, keys, strcmp(kind, "overrun") == 0 ? COUNT + 1 : COUNT) != TURBIDITE_OK) return 1;
+    if (turbidite_append_rows(dataset, keys, sizeof *keys, COUNT + (strcmp(kind, "overrun") == 0)) != TURBIDITE_OK) return 1;
     free(keys);
     turbidite_epoch_metrics *metrics = malloc(sizeof *metrics - 8);
     /* A struct that says to be larger than it is, written to by the library. */

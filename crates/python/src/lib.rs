@@ -2,8 +2,8 @@
 //!
 //! The module holds what must be fast or shares memory with NumPy and Arrow; the package's classes are Python
 //! (`python/turbidite`). Map: `errors` raises the package's exceptions, `dataset` reads, `batch` lends the memory of
-//! query results to NumPy and Arrow, `stream` runs queries, `cursor` runs them step by step, `counting` counts for
-//! pictures, `types` lists the primitive types, `values` passes numbers and ranges, `version` the package's version,
+//! query results to NumPy and Arrow, `stream` runs queries, `cursor` runs them step by step, `histogram` counts,
+//! `clustering` describes row groups, `types` lists the primitive types, `values` passes numbers and ranges, `version` the package's version,
 //! `watch` lets Ctrl-C end a call and tells its progress, `owned` keeps forked processes from its threads, `writer`
 //! writes from one process and `rank_writer` from the ranks of a parallel program, `opening` checks their arguments,
 //! `appends` keeps appends within their epoch, `arrays` views the caller's arrays and `arrow_rows` Arrow's batches,

@@ -3,9 +3,9 @@
 use pyo3::prelude::*;
 use serde_json::{Value as Json, json};
 use turbidite::query::{BinScale, Bins, EpochSelection};
-use turbidite::{EpochSet, Value};
+use turbidite::{EpochSet, Error, UsageError, Value};
 
-use crate::errors::exception;
+use crate::errors::{exception, usage};
 
 /// An end of a histogram's range. Integers stay exact.
 #[derive(Debug, Clone, Copy, FromPyObject)]
@@ -43,7 +43,10 @@ pub(crate) fn selection(epochs: Option<Vec<u64>>) -> EpochSelection {
 /// Checks a text that chooses epochs.
 #[pyfunction]
 pub(crate) fn check_epochs(py: Python<'_>, epochs: &str) -> PyResult<()> {
-    epochs.parse::<EpochSet>().map(drop).map_err(|error| exception(py, &error))
+    epochs.parse::<EpochSet>().map(drop).map_err(|error| {
+        let Error::Usage(UsageError::Option { what, .. }) = error else { return exception(py, &error) };
+        usage(py, format!("epochs: {what}"))
+    })
 }
 
 /// Returns a value as JSON: integers of 64 bits exactly, all others as text, since JSON has no infinities.

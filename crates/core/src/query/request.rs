@@ -337,7 +337,7 @@ impl ResolvedQuery {
                 "records are clustered by '{}', and have no order; order them by a column, or sort them after the query",
                 schema.cluster_key()
             );
-            return Err(UsageError::Option { option: "ordered", what }.into());
+            return Err(UsageError::Option { option: "order", what }.into());
         }
         let order = query.order_by.as_deref().map(|name| order_column(name, query, schema)).transpose()?;
         let by_key = order == Some(schema.key_index()) && schema.has_numeric_key();

@@ -146,6 +146,20 @@ def names(name: str, columns: Any) -> list[str] | None:
     return None if columns is None else texts(name, columns, "give a list of names, such as ['id', 'energy']")
 
 
+def column_option(columns: Sequence[str] | None) -> list[str]:
+    """Returns the command's option for a list of columns, which are separated by commas there."""
+    if columns is None:
+        return []
+    if not columns:
+        raise UsageError("columns: name at least one")
+    for name in columns:
+        if "," in name:
+            raise UsageError(
+                f"columns: '{name}' has a comma, and the command would take it as several names; leave `columns` out"
+            )
+    return [f"--columns={','.join(columns)}"]
+
+
 def selection(epochs: Epochs) -> Selection:
     """Checks the epochs of a request."""
     if epochs is None:

@@ -476,6 +476,8 @@ class Dataset(OpenDataset):
         5.0
         """
         name, wanted = column_name("column", column), reals("shares", shares, "numbers from 0 to 1 are")
+        if wrong := [share for share in wanted if not 0 <= share <= 1]:
+            raise UsageError(f"shares: numbers from 0 to 1 are needed, not {wrong[0]:g}")
         labels, exact = self._labels(selection(epochs)), flag("exact", exact)
         with watching(self.progress, "row groups") as tell:
             found = json.loads(self._core.quantiles(name, wanted, labels, exact, tell))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from turbidite._boxes import Period, period_text
-from turbidite._checks import Epochs, names, selection, text
+from turbidite._checks import Epochs, column_option, names, selection, text
 from turbidite._command import run
 from turbidite._progress import Progress, checked, watching
 from turbidite._ranges import warn
@@ -107,8 +107,7 @@ def ingest(
     job = {"source-ranks": source_ranks, "ranks": ranks, "threads": threads, "if-exists": if_exists}
     options = {**stated, **detail, **job}
     arguments += [f"--{name}={value}" for name, value in options.items() if value is not None]
-    if kept is not None:
-        arguments.append(f"--columns={','.join(kept)}")
+    arguments += column_option(kept)
     arguments += [f"--rename={old}={new}" for old, new in (rename or {}).items()]
     arguments += [f"--drop={name}" for name in dropped] + (["--si"] if si else [])
     arguments += [f"--derive={one}" for one in ([derive] if isinstance(derive, str) else derive)]
@@ -124,4 +123,6 @@ def ingest(
 def _range(epochs: Epochs) -> str | None:
     """Returns the command's text for the epochs."""
     chosen = selection(epochs)
+    if chosen is not None and not len(chosen):
+        raise UsageError("epochs: name at least one")
     return chosen if chosen is None or isinstance(chosen, str) else ",".join(map(str, chosen))

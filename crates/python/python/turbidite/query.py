@@ -10,13 +10,14 @@ import numpy
 
 from turbidite import _core
 from turbidite._arguments import Arguments
-from turbidite._checks import Selection, natural
+from turbidite._checks import Selection, column_option, natural
 from turbidite._command import run
 from turbidite._opened import OpenDataset
 from turbidite._progress import Tell, watching
 from turbidite._result import Result
 from turbidite._tables import abridged, table
 from turbidite.distributions import Estimate
+from turbidite.errors import UsageError
 
 __all__ = ["Query"]
 
@@ -59,12 +60,15 @@ class Query(Result):
     def estimate(self, level: int) -> Estimate:
         """Estimates the number of rows from those of a level of detail and above, one in ``8**level``; reads no others.
 
-        The dataset needs levels of detail (``turbidite ingest --levels``). A limit is ignored.
+        The dataset needs levels of detail (``turbidite ingest --levels``), or a spatial index, which is then read. Limit, order and
+        columns do not matter.
 
         >>> found = turbidite.open("space.tbd").query("x < 4").estimate(level=1)
         >>> abs(found.rows - 2000) < 4 * found.error
         True
         """
+        if self._arguments["use"] is not None:
+            raise UsageError("use: an estimate reads a level of detail, and no other index; leave `use` out")
         with watching(self._progress, "row groups") as tell:
             found = json.loads(self._dataset._core.estimate(self._resolved(), natural("level", level), tell))
         least, rows, most = found["rows"]
@@ -105,7 +109,7 @@ class Query(Result):
         options += [] if chosen is None else [f"--epoch={chosen if isinstance(chosen, str) else ','.join(map(str, chosen))}"]
         options += [] if where is None else [f"--where={where}"]
         options += [f"--{name}={arguments[name]}" for name in ("box", "period") if arguments[name] is not None]
-        options += [] if arguments["columns"] is None else [f"--columns={','.join(arguments['columns'])}"]
+        options += column_option(arguments["columns"])
         options += [f"--{name}={arguments[name]}" for name in ("limit", "threads") if arguments[name] is not None]
         options += [] if arguments["use"] is None else [f"--use={arguments['use']}"]
         options += ["--order"] * arguments["ordered"] + ["--no-check"] * (not arguments["check"])

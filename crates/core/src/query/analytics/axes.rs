@@ -44,11 +44,11 @@ impl<'a> Columns<'a> {
         y: Option<&'a (String, Bins)>,
         weights: Option<&str>,
     ) -> Result<Self> {
-        let axis = |(column, bins): &'a (String, Bins)| {
-            numeric_column(schema, column).map(|(index, order)| AxisColumn { index, order, bins })
+        let axis = |option, (column, bins): &'a (String, Bins)| {
+            numeric_column(schema, option, column).map(|(index, order)| AxisColumn { index, order, bins })
         };
-        let (x, y) = (axis(x)?, y.map(axis).transpose()?);
-        let weights = weights.map(|column| numeric_column(schema, column)).transpose()?;
+        let (x, y) = (axis("column", x)?, y.map(|y| axis("by", y)).transpose()?);
+        let weights = weights.map(|column| numeric_column(schema, "weights", column)).transpose()?;
         Ok(Self { x, y, weights: weights.map(|(index, _)| index) })
     }
 
@@ -104,12 +104,12 @@ impl Found {
     }
 }
 
-/// Returns the index of a stored column of numbers, and their order.
+/// Returns the index of a stored column of numbers that an option names, and their order.
 ///
 /// # Errors
 /// Usage errors: an unknown column, the epoch's label, a column without numbers.
-pub(super) fn numeric_column(schema: &Schema, column: &str) -> Result<(usize, KeyOrder)> {
-    let refuse = |what: String| UsageError::Option { option: "column", what };
+pub(super) fn numeric_column(schema: &Schema, option: &'static str, column: &str) -> Result<(usize, KeyOrder)> {
+    let refuse = |what: String| UsageError::Option { option, what };
     let found = resolve_columns(&[column.to_owned()], schema)?;
     let [Some(index)] = found[..] else {
         return Err(refuse(format!("'{EPOCH_COLUMN}' is a label, not a stored column")).into());

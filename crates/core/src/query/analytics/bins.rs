@@ -90,7 +90,9 @@ impl Bins {
             BinScale::Linear => from * (1.0 - share) + to * share,
             BinScale::Log => (from.ln() * (1.0 - share) + to.ln() * share).exp(),
         };
-        let (first, last) = (as_typed(from, 0.0, is_single), as_typed(to, 0.0, is_single));
+        let first = as_typed(from, 0.0, is_single);
+        // Of a narrow range, only one end may have been rounded.
+        let last = as_typed(to, 0.0, is_single).max(first);
         let mut edges = vec![first];
         for edge in self.inner_shares().map(at).map(typed) {
             if edge < last && edges.last().is_some_and(|previous| edge > *previous) {

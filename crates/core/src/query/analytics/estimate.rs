@@ -17,7 +17,7 @@ use crate::format::{MAX_RANGE_COUNTS, RangeCount, Steps};
 use crate::schema::{KeyOrder, Value};
 
 /// Number of range counts of several epochs that are kept at a time.
-pub(super) const KEPT_SPREADS: usize = 4 * MAX_RANGE_COUNTS;
+pub(super) const KEPT_RANGE_COUNTS: usize = 4 * MAX_RANGE_COUNTS;
 
 /// Minimum ratio of the largest to the smallest value of a tail. Uniform values have a smaller ratio at their end.
 const TAIL_RATIO: f64 = 2.0;
@@ -90,7 +90,8 @@ impl Estimator {
         let magnitude = |ordinal: u64| order.value(ordinal).as_f64().abs();
         let middle = made.bounds(made.rows().div_ceil(2));
         let inner = magnitude(middle.start).max(magnitude(middle.end));
-        made.distributions = made.range_counts.iter().map(|range_count| made.lie_of(range_count, inner)).collect();
+        made.distributions =
+            made.range_counts.iter().map(|range_count| made.distribution_of(range_count, inner)).collect();
         made.place_among(&wide);
         made
     }
@@ -123,7 +124,7 @@ impl Estimator {
 
     /// Returns the distribution of a narrow range count's rows. `inner` is the magnitude of the median. Where values
     /// end far from zero, nearly all rows are near the beginning.
-    fn lie_of(&self, range_count: &RangeCount, inner: f64) -> RowDistribution {
+    fn distribution_of(&self, range_count: &RangeCount, inner: f64) -> RowDistribution {
         let value = |ordinal: u64| self.order.value(ordinal).as_f64();
         let (one, other) = (value(range_count.least), value(range_count.most));
         let beyond = match (one > 0.0, other < 0.0) {

@@ -14,13 +14,14 @@ use crate::error::{Result, UsageError};
 use crate::format::condense;
 use crate::query::analytics::axes::{AxisColumn, Columns, Found};
 use crate::query::analytics::bins::{Cells, histogram_cells};
-use crate::query::analytics::estimate::{Estimator, KEPT_SPREADS};
+use crate::query::analytics::estimate::{Estimator, KEPT_RANGE_COUNTS};
 use crate::query::analytics::grid::Grid;
 use crate::query::analytics::grid_bounds::GridBounds;
 use crate::query::analytics::matching::{MatchingRows, unpieced};
 use crate::query::analytics::numbers::{Estimate, Series};
 use crate::query::analytics::survey::Survey;
 use crate::query::index::indexes::IndexedCatalog;
+use crate::query::scan::epoch_scan::replaced;
 
 /// Maximum number of bins: 192 MiB of sums and bounds.
 const MOST_BINS: usize = 1 << 22;
@@ -62,10 +63,11 @@ fn bound_places(
     let mut bounds = GridBounds::new(grid);
     // The range counts of the key are of fewer rows than a bin.
     let left = match rows.dataset.bitmap_indexes().next().is_none() || rows.are_sorted_by(axis.index) {
-        true => rows.epochs.to_vec(),
+        true => epochs.to_vec(),
         false => {
             let stated = epochs.iter().map(|(epoch, commit)| (*epoch, Some(*commit)));
-            rows.by_bins(&[axis.index], grid)?.bound(stated, true, &mut bounds)?
+            let left = rows.by_bins(&[axis.index], grid)?.bound(stated, true, &mut bounds)?;
+            epochs.iter().filter(|(epoch, _)| left.contains(epoch)).copied().collect()
         }
     };
     let others = bound_cells(rows.dataset, axis, &left, cells)?;
@@ -76,18 +78,22 @@ fn bound_places(
 fn bound_cells(
     dataset: &IndexedCatalog,
     axis: AxisColumn<'_>,
-    epochs: &[u64],
+    epochs: &[(u64, Uuid)],
     cells: &Cells,
 ) -> Result<Vec<Estimate<u64>>> {
     let (mut least, mut most) = (vec![0u64; cells.len()], vec![0u64; cells.len()]);
     let mut estimates = vec![0.0f64; cells.len()];
-    for &epoch in epochs {
-        let mut range_counts = dataset.manifest(epoch)?.range_counts(axis.index, dataset.schema());
-        if range_counts.len() > KEPT_SPREADS {
-            condense(&mut range_counts, KEPT_SPREADS);
+    for &(epoch, commit) in epochs {
+        let manifest = dataset.manifest(epoch)?;
+        if manifest.commit != commit {
+            return Err(replaced(dataset, epoch));
         }
-        let spread_over = Estimator::new(range_counts, axis.order);
-        for range_count in spread_over.range_counts() {
+        let mut range_counts = manifest.range_counts(axis.index, dataset.schema());
+        if range_counts.len() > KEPT_RANGE_COUNTS {
+            condense(&mut range_counts, KEPT_RANGE_COUNTS);
+        }
+        let estimator = Estimator::new(range_counts, axis.order);
+        for range_count in estimator.range_counts() {
             let span = cells.span(range_count.least, range_count.most);
             if span.start() == span.end() {
                 least[*span.start()] = least[*span.start()].saturating_add(range_count.rows);
@@ -98,7 +104,7 @@ fn bound_cells(
         }
         let mut before = 0.0;
         let ends = (1..=cells.len()).map(|cell| cells.start(cell));
-        for (estimate, below) in estimates.iter_mut().zip(spread_over.rows_below_each(ends)) {
+        for (estimate, below) in estimates.iter_mut().zip(estimator.rows_below_each(ends)) {
             *estimate += below - before;
             before = below;
         }

@@ -6,7 +6,7 @@
 //! Infinities are ordinary values in quantiles. NaN has no position in the order and is counted separately.
 //!
 //! # Invariants
-//! * Memory is bounded by a few hundred bytes for each of [`KEPT_SPREADS`] range counts. Values are collected only if
+//! * Memory is bounded by a few hundred bytes for each of [`KEPT_RANGE_COUNTS`] range counts. Values are collected only if
 //!   at most [`KEPT_VALUES`] of them are candidates.
 //! * A result belongs to one commit of each epoch. If an epoch is replaced meanwhile, the request fails.
 
@@ -16,7 +16,7 @@ use crate::error::{Result, UsageError};
 use crate::format::{RangeCount, condense};
 use crate::query::analytics::axes::numeric_column;
 use crate::query::analytics::bins::Cells;
-use crate::query::analytics::estimate::{Estimator, KEPT_SPREADS, Located, position};
+use crate::query::analytics::estimate::{Estimator, KEPT_RANGE_COUNTS, Located, position};
 use crate::query::analytics::matching::MatchingRows;
 use crate::query::analytics::numbers::{Estimate, Source};
 use crate::query::analytics::survey::Survey;
@@ -95,7 +95,7 @@ pub(in crate::query) fn quantiles(
     if let Source::Level(_) = source {
         return refuse("level", "quantiles are bounded by manifests, or exact; no level estimates them".to_owned());
     }
-    let (index, order) = numeric_column(dataset.schema(), column)?;
+    let (index, order) = numeric_column(dataset.schema(), "column", column)?;
     let epochs = dataset.select_epochs(&query.epochs)?;
     let rows = MatchingRows { dataset, query, epochs: &epochs, counters };
     if !rows.are_whole_epochs() {
@@ -105,8 +105,8 @@ pub(in crate::query) fn quantiles(
     let mut range_counts = Vec::new();
     let survey = Survey::of(dataset, index, &epochs, counters, |manifest| {
         range_counts.extend(manifest.range_counts(index, dataset.schema()));
-        if range_counts.len() > KEPT_SPREADS {
-            condense(&mut range_counts, KEPT_SPREADS / 2);
+        if range_counts.len() > KEPT_RANGE_COUNTS {
+            condense(&mut range_counts, KEPT_RANGE_COUNTS / 2);
         }
     })?;
     let estimator = Estimator::new(range_counts, order);
@@ -186,20 +186,20 @@ impl Search<'_> {
         Ok(())
     }
 
-    fn tally(&self, sieve: CellSelection) -> Result<CellCounts> {
-        tally(self.dataset, self.resolved, &self.survey.epochs, &Arc::new(sieve), self.counters)
+    fn tally(&self, selection: CellSelection) -> Result<CellCounts> {
+        tally(self.dataset, self.resolved, &self.survey.epochs, &Arc::new(selection), self.counters)
     }
 
     /// Counts the values in many cells, and narrows each open target to one cell. Returns the number of values that
     /// remain candidates.
     fn narrow(&self, targets: &mut [Target]) -> Result<u64> {
         let open = targets.iter().filter(|target| target.is_open()).count().max(1);
-        let packed_rows = (NARROWING_CELLS / open).max(2) as u128;
+        let cells = (NARROWING_CELLS / open).max(2) as u128;
         let mut cuts: Vec<u128> = Vec::new();
         for target in targets.iter().filter(|target| target.is_open()) {
             let (from, end) = (u128::from(target.low), u128::from(target.high) + 1);
-            let packed_rows = packed_rows.min(end - from);
-            cuts.extend((0..=packed_rows).map(|packed| from + (end - from) * packed / packed_rows));
+            let cells = cells.min(end - from);
+            cuts.extend((0..=cells).map(|cell| from + (end - from) * cell / cells));
         }
         cuts.sort_unstable();
         cuts.dedup();

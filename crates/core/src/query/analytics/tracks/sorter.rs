@@ -103,12 +103,7 @@ impl Sorter {
         }
         let Some(Spilled { file, runs }) = self.spilled else {
             self.entries.sort_unstable();
-            return Ok(Sorted::CachedPages {
-                row_bytes: self.row_bytes,
-                rows: self.rows,
-                entries: self.entries,
-                next: 0,
-            });
+            return Ok(Sorted::InMemory { row_bytes: self.row_bytes, rows: self.rows, entries: self.entries, next: 0 });
         };
         let budget_rows = self.most_rows / runs.len().max(1);
         let mut merge = Merge {
@@ -130,7 +125,7 @@ impl Sorter {
 #[derive(Debug)]
 pub(super) enum Sorted {
     /// All rows are in memory.
-    CachedPages { row_bytes: usize, rows: Vec<u8>, entries: Vec<(u64, u32)>, next: usize },
+    InMemory { row_bytes: usize, rows: Vec<u8>, entries: Vec<(u64, u32)>, next: usize },
     /// The rows are merged from runs on disk.
     Merged(Merge),
 }
@@ -142,7 +137,7 @@ impl Sorted {
     /// An I/O error while rows are read from disk.
     pub(super) fn next<T>(&mut self, take: impl FnOnce(u64, &[u8]) -> T) -> Result<Option<T>> {
         match self {
-            Self::CachedPages { row_bytes, rows, entries, next } => {
+            Self::InMemory { row_bytes, rows, entries, next } => {
                 let Some((key, place)) = entries.get(*next) else { return Ok(None) };
                 *next += 1;
                 Ok(Some(take(*key, &rows[*place as usize * *row_bytes..][..*row_bytes])))
