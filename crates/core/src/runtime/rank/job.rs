@@ -95,6 +95,9 @@ impl RankJob {
     #[doc(hidden)]
     pub fn refuse_open(options: WriteOptions, rank: u32, transport: Box<dyn Transport + Send>, cause: Error) -> Error {
         let WriteOptions { ranks, topology, stall_limit, listener, .. } = options;
+        if ranks == 1 {
+            return cause;
+        }
         let options = WriteOptions { topology, stall_limit, listener, ..WriteOptions::new(ranks) };
         let announcement = (rank == 0).then(|| Announcement::refused(&cause));
         let refused = RankDriver::without_records(&options, rank, transport)
