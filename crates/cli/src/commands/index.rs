@@ -172,17 +172,15 @@ impl IndexRun<'_> {
         let epochs = self.selected(build.missing()?);
         let progress = self.progress(&epochs, &build)?;
         let name = definition.name();
-        let (mut entries, mut bytes_written) = (0, 0);
-        for &epoch in &epochs {
+        let written = build.build_epochs(&epochs, &|epoch, rows| {
             progress.set_message(format!("index {name}, epoch {epoch}"));
-            let written = build.build_epoch(epoch, &|rows| progress.inc(rows))?;
-            entries += written.rows;
-            bytes_written += written.bytes;
-        }
+            progress.inc(rows);
+        })?;
         progress.finish_and_clear();
         build.close()?;
         let (dataset, definition) = (self.dataset.to_owned(), definition.to_string());
         let wall_s = begun.elapsed().as_secs_f64();
+        let (entries, bytes_written) = (written.rows, written.bytes);
         Ok(Added { dataset, name, definition, epochs, entries, bytes_written, wall_s })
     }
 

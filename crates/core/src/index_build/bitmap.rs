@@ -177,7 +177,17 @@ impl BitmapBuild {
         Ok(IndexedRows { rows: self.rows(epoch)?, bytes })
     }
 
-    fn build_alone(&self, epoch: u64, progress: &(dyn Fn(u64) + Sync)) -> Result<IndexedRows> {
+    /// Returns whether no other process builds this index with this one.
+    pub(super) fn is_alone(&self) -> bool {
+        self.others.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+    }
+
+    /// Builds an epoch like [`BitmapBuild::build_epoch`], of a build without other processes. Several threads may build
+    /// different epochs.
+    ///
+    /// # Errors
+    /// As for [`BitmapBuild::build_epoch`].
+    pub(super) fn build_alone(&self, epoch: u64, progress: &(dyn Fn(u64) + Sync)) -> Result<IndexedRows> {
         let groups = EpochGroups::open(&self.dataset, epoch)?;
         let folder = SidecarEpoch::begin(&*self.storage, &self.index, epoch, groups.commit())?;
         let written = self.write_parts(epoch, &groups, groups.parts().collect(), &folder, progress);

@@ -1,7 +1,8 @@
 //! Builds an index of any family, epoch by epoch.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::bitmap::BitmapBuild;
 use super::dataset::DatasetBuild;
@@ -15,15 +16,20 @@ use crate::shuffle::{Topology, Transport};
 use crate::storage::{FileSystem, Storage};
 use crate::store::LockNotice;
 
+/// Maximum number of rows of an epoch that is built beside others. It bounds their memory.
+const SMALL_EPOCH_ROWS: u64 = 1 << 16;
+
+/// Number of small epochs that are built at a time. Most of them wait for storage.
+const SMALL_EPOCHS_AT_A_TIME: usize = 8;
+
 /// An index of a dataset that is being built.
 ///
 /// ```no_run
 /// use turbidite::{IndexBuild, IndexOptions};
 /// let mut build = IndexBuild::open("particles.tbd", &"bitmap:ux,uy,uz".parse()?, &IndexOptions::default())?;
-/// for epoch in build.missing()? {
-///     let written = build.build_epoch(epoch, &|_rows| {})?;
-///     println!("epoch {epoch}: {} bytes for {} rows", written.bytes, written.rows);
-/// }
+/// let epochs = build.missing()?;
+/// let written = build.build_epochs(&epochs, &|epoch, rows| println!("epoch {epoch}: {rows} rows more"))?;
+/// println!("{} bytes for {} rows", written.bytes, written.rows);
 /// build.close()?;
 /// # Ok::<(), turbidite::Error>(())
 /// ```
@@ -159,6 +165,74 @@ impl IndexBuild {
             Family::Dataset(build) => build.build_epoch(epoch, progress),
             Family::Bitmap(build) => build.build_epoch(epoch, progress),
         }
+    }
+
+    /// Builds epochs like [`IndexBuild::build_epoch`]. Calls `progress` with an epoch and a number of rows. A build
+    /// without other processes builds several small epochs at a time, in any order, since most of their time is spent
+    /// waiting until files are durable.
+    ///
+    /// # Errors
+    /// As for [`IndexBuild::build_epoch`]. The index has some of the epochs.
+    pub fn build_epochs(&mut self, epochs: &[u64], progress: &(dyn Fn(u64, u64) + Sync)) -> Result<IndexedRows> {
+        let (mut written, mut rest) = (IndexedRows { rows: 0, bytes: 0 }, epochs);
+        while let Some(&first) = rest.first() {
+            let small = self.leading_small(rest)?;
+            let (now, later) = rest.split_at(small.max(1));
+            let of_now = match small {
+                0 => self.build_epoch(first, &|rows| progress(first, rows))?,
+                _ => self.build_small(now, progress)?,
+            };
+            written.rows += of_now.rows;
+            written.bytes += of_now.bytes;
+            rest = later;
+        }
+        Ok(written)
+    }
+
+    /// Returns the number of small epochs before the first large one, or 0 if other processes take part.
+    fn leading_small(&self, epochs: &[u64]) -> Result<usize> {
+        let is_alone = match &self.0 {
+            Family::Dataset(build) => build.is_alone(),
+            Family::Bitmap(build) => build.is_alone(),
+        };
+        let mut small = 0;
+        while let Some(&epoch) = epochs.get(small).filter(|_| is_alone)
+            && self.rows(epoch)? <= SMALL_EPOCH_ROWS
+        {
+            small += 1;
+        }
+        Ok(small)
+    }
+
+    /// Builds small epochs, several at a time. After an error, no further epoch is begun.
+    fn build_small(&self, epochs: &[u64], progress: &(dyn Fn(u64, u64) + Sync)) -> Result<IndexedRows> {
+        let (next, result) = (AtomicUsize::new(0), Mutex::new(Ok(IndexedRows { rows: 0, bytes: 0 })));
+        let work = || {
+            while let Some(&epoch) = epochs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let progress = |rows| progress(epoch, rows);
+                let built = match &self.0 {
+                    Family::Dataset(build) => build.build_alone(epoch, &progress),
+                    Family::Bitmap(build) => build.build_alone(epoch, &progress),
+                };
+                let mut result = result.lock().unwrap_or_else(PoisonError::into_inner);
+                match (&mut *result, built) {
+                    (Ok(written), Ok(of_epoch)) => {
+                        written.rows += of_epoch.rows;
+                        written.bytes += of_epoch.bytes;
+                    }
+                    (Ok(_), Err(error)) => *result = Err(error),
+                    (Err(_), _) => {}
+                }
+                if result.is_err() {
+                    return;
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            (1..SMALL_EPOCHS_AT_A_TIME.min(epochs.len())).for_each(|_| drop(scope.spawn(work)));
+            work();
+        });
+        result.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Closes the index and releases its lock.

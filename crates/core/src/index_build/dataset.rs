@@ -205,34 +205,47 @@ impl DatasetBuild {
     pub(super) fn build_epoch(&mut self, epoch: u64, progress: &(dyn Fn(u64) + Sync)) -> Result<IndexedRows> {
         let others = self.others.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         let commit = self.commit.take().unwrap_or_else(Uuid::new_v4);
+        let Some(mut others) = others else { return self.build_as(commit, epoch, progress) };
         let mut attempt = None;
-        let metrics = match others {
-            None => self.build_alone(epoch, commit, &mut attempt, progress),
-            Some(mut others) => {
-                let built = self.build_with(&mut others, epoch, commit, &mut attempt, progress);
-                self.others = Mutex::new(Some(others));
-                built
-            }
+        let built = self.build_with(&mut others, epoch, commit, &mut attempt, progress);
+        self.others = Mutex::new(Some(others));
+        self.settle(epoch, attempt, built)
+    }
+
+    /// Returns whether no other process builds this index with this one.
+    pub(super) fn is_alone(&self) -> bool {
+        self.others.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+    }
+
+    /// Builds an epoch like [`DatasetBuild::build_epoch`], of a build without other processes. Several threads may
+    /// build different epochs.
+    ///
+    /// # Errors
+    /// As for [`DatasetBuild::build_epoch`].
+    pub(super) fn build_alone(&self, epoch: u64, progress: &(dyn Fn(u64) + Sync)) -> Result<IndexedRows> {
+        self.build_as(Uuid::new_v4(), epoch, progress)
+    }
+
+    fn build_as(&self, commit: Uuid, epoch: u64, progress: &(dyn Fn(u64) + Sync)) -> Result<IndexedRows> {
+        let mut attempt = None;
+        let mut build = || {
+            let groups = EpochGroups::open_above(&self.dataset, epoch, self.kind.least_level())?;
+            let begun = self.begin(epoch, commit, groups.commit(), &mut attempt)?;
+            let reports = self.write_share(epoch, commit, &groups, (0, 1), progress)?;
+            self.commit(begun, &groups, reports)
         };
-        if let (Err(_), Some(commit)) = (&metrics, attempt) {
+        let built = build();
+        self.settle(epoch, attempt, built)
+    }
+
+    /// Returns the size of a built epoch. Removes the parts of a failed attempt.
+    fn settle(&self, epoch: u64, attempt: Option<Uuid>, built: Result<EpochMetrics>) -> Result<IndexedRows> {
+        if let (Err(_), Some(commit)) = (&built, attempt) {
             // The first error is returned. Parts that cannot be removed now are removed by the next build.
             drop(discard_attempt(&*self.storage, &self.paths, epoch, commit));
         }
-        let metrics = metrics?;
+        let metrics = built?;
         Ok(IndexedRows { rows: metrics.rows, bytes: metrics.bytes_written })
-    }
-
-    fn build_alone(
-        &self,
-        epoch: u64,
-        commit: Uuid,
-        attempt: &mut Option<Uuid>,
-        progress: &(dyn Fn(u64) + Sync),
-    ) -> Result<EpochMetrics> {
-        let groups = EpochGroups::open_above(&self.dataset, epoch, self.kind.least_level())?;
-        let begun = self.begin(epoch, commit, groups.commit(), attempt)?;
-        let reports = self.write_share(epoch, commit, &groups, (0, 1), progress)?;
-        self.commit(begun, &groups, reports)
     }
 
     /// Writes a share of the parts of an epoch. Rank 0 commits them when all processes have written theirs.

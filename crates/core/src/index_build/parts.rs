@@ -103,6 +103,7 @@ impl<'a> PartSet<'a> {
     /// # Errors
     /// Corruption of the records, or a failure of storage.
     pub(super) fn write(self, threads: usize, progress: &(dyn Fn(u64) + Sync)) -> Result<Vec<Vec<u8>>> {
+        let threads = threads.min(self.groups.len()).max(1);
         let ahead = GROUPS_AHEAD * threads;
         let work = || {
             let _guard = PanicGuard(&self);

@@ -8,6 +8,7 @@ mod overview;
 mod panics;
 mod refusals;
 mod resumed;
+mod small_epochs;
 mod space_index;
 
 use std::sync::Arc;
