@@ -1,5 +1,6 @@
 """Readers of the Python package as the command meets them: a program in place of the interpreter plays good and bad ones."""
 
+import json
 import os
 import stat
 import sys
@@ -99,8 +100,8 @@ def test_every_row_arrives_once(reader, tmp_path, ranks):
     requests = log.read_text().splitlines()
     assert requests[0] == "start -m turbidite.sources"
     assert '"path":"diags/file_%T.h5"' in requests[1] and '"species":"e"' in requests[1] and '"index":null' in requests[1]
-    opened = [line for line in requests if line.startswith('{"open"')]
-    assert 1 <= len(opened) <= 2 and all('"index":{"found":2}' in line for line in opened[1:])
+    opened = [json.loads(line)["open"] for line in requests if line.startswith('{"open"')]
+    assert 1 <= len(opened) <= 2 and all(request["index"] == {"found": 2} for request in opened[1:])
     blocks = sorted(line for line in requests if line.startswith('{"read"'))
     assert len(blocks) == len(set(blocks)) == 2 * ROWS // BLOCK_ROWS
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value as Json;
+use serde_json::value::RawValue;
 
 use crate::periods::StatedPeriod;
 
@@ -44,7 +44,7 @@ pub(super) struct Open<'a> {
     pub(super) allow_missing_ranks: bool,
     pub(super) complete_only: bool,
     /// The index from the first reader's inventory, which spares further readers the search for epochs.
-    pub(super) index: Option<&'a Json>,
+    pub(super) index: Option<&'a RawValue>,
 }
 
 /// Reads one block of an epoch. The answer is [`Rows`], followed by the packed values of each column.
@@ -69,8 +69,7 @@ pub(super) struct Inventory {
     pub(super) labels: Vec<u64>,
     #[serde(default)]
     pub(super) left_out: Vec<StatedLeftOut>,
-    #[serde(default)]
-    pub(super) index: Json,
+    pub(super) index: Option<Box<RawValue>>,
 }
 
 /// An epoch that is not whole.
@@ -112,6 +111,12 @@ pub(super) struct StatedEpoch {
 #[derive(Debug, Deserialize)]
 pub(super) struct Rows {
     pub(super) rows: u64,
+}
+
+/// Whether an answer is an error.
+#[derive(Debug, Deserialize)]
+pub(super) struct Outcome {
+    pub(super) error: Option<Refusal>,
 }
 
 /// An error, in place of any answer.

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use serde_json::Value as Json;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use turbidite::Column;
 use turbidite::store::{EpochSet, EpochSpan};
 
@@ -22,13 +23,18 @@ pub(crate) struct BlockForm {
     pub(crate) periods: BTreeMap<u64, BTreeMap<String, StatedPeriod>>,
     pub(super) path: PathBuf,
     pub(super) options: SourceOptions,
-    pub(super) index: Json,
+    /// The index from the inventory, as the reader has written it.
+    pub(super) index: Option<Box<RawValue>>,
     /// Readers that no thread is using.
     pub(super) idle: Mutex<Vec<ReaderProcess>>,
 }
 
 /// Returns the request that opens a source.
-pub(super) fn open_request<'a>(path: &'a PathBuf, options: &'a SourceOptions, index: Option<&'a Json>) -> Request<'a> {
+pub(super) fn open_request<'a>(
+    path: &'a PathBuf,
+    options: &'a SourceOptions,
+    index: Option<&'a RawValue>,
+) -> Request<'a> {
     Request::Open(Open {
         version: VERSION,
         path,
@@ -54,7 +60,16 @@ pub(super) fn open_request<'a>(path: &'a PathBuf, options: &'a SourceOptions, in
 impl BlockForm {
     /// Returns the places from which the source is read again.
     pub(crate) fn resume(&self) -> Option<String> {
-        Some(self.index.get("details")?.get("resume")?.to_string())
+        #[derive(Deserialize)]
+        struct Index {
+            details: Details,
+        }
+        #[derive(Deserialize)]
+        struct Details {
+            resume: Box<RawValue>,
+        }
+        let index: Index = serde_json::from_str(self.index.as_ref()?.get()).ok()?;
+        Some(index.details.resume.get().to_owned())
     }
 
     /// Reads a block by an idle reader, or by a new one.
@@ -64,7 +79,7 @@ impl BlockForm {
             Some(reader) => reader,
             None => {
                 let mut reader = ReaderProcess::start(&self.path)?;
-                let _: Inventory = reader.ask(&open_request(&self.path, &self.options, Some(&self.index)))?;
+                let _: Inventory = reader.ask(&open_request(&self.path, &self.options, self.index.as_deref()))?;
                 reader
             }
         };

@@ -5,9 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde::de::DeserializeOwned;
-use serde_json::Value as Json;
 
-use super::messages::{Greeting, Refusal, Request, Rows};
+use super::messages::{Greeting, Outcome, Refusal, Request, Rows};
 use crate::error::SourceError;
 
 /// The environment variable that names the Python interpreter.
@@ -89,13 +88,11 @@ impl ReaderProcess {
         }
         self.receive(&mut line)?;
         self.has_answered = true;
-        let mut answer: Json = serde_json::from_slice(&line).map_err(|error| self.unexpected(&error.to_string()))?;
-        match answer.get_mut("error").map(Json::take) {
-            Some(refusal) => Err(match serde_json::from_value(refusal) {
-                Ok(refusal) => self.refused(refusal),
-                Err(error) => self.unexpected(&error.to_string()),
-            }),
-            None => serde_json::from_value(answer).map_err(|error| self.unexpected(&error.to_string())),
+        // An inventory of 100,000 epochs is too large for a tree of JSON values.
+        let Outcome { error } = serde_json::from_slice(&line).map_err(|error| self.unexpected(&error.to_string()))?;
+        match error {
+            Some(refusal) => Err(self.refused(refusal)),
+            None => serde_json::from_slice(&line).map_err(|error| self.unexpected(&error.to_string())),
         }
     }
 
