@@ -24,7 +24,7 @@ STORES = os.environ.get("TURBIDITE_STORES", "")
 PROGRAM = HERE / "lookup_peer.py"
 EPOCH_ROWS = 7_300_000
 QUICK_EPOCHS, EPOCHS = 2, 8
-LEAST_ROUNDS = 5
+MIN_ROUNDS = 5
 # Rounds of calls with many ids, which take seconds each.
 MANY_ROUNDS = 3
 # Ingests by hash and by range, in turns.
@@ -109,7 +109,7 @@ class Lookups:
     """The measurements, and what they share: a folder for files, epochs, rounds."""
 
     def __init__(self, scratch: Path, rounds: int, quick: bool):
-        self.scratch, self.rounds = scratch, max(rounds, LEAST_ROUNDS)
+        self.scratch, self.rounds = scratch, max(rounds, MIN_ROUNDS)
         self.epochs = list(range(QUICK_EPOCHS if quick else EPOCHS))
         self.rng = numpy.random.default_rng(1)
         self.costs: dict[str, dict] = {}

@@ -31,7 +31,7 @@ struct record {
 static double called_s, called_cpu_s;
 
 /* Indexes that are made, each with a transport. The first transport is that of the records. */
-enum { MOST_INDEXES = 8 };
+enum { MAX_INDEXES = 8 };
 
 static double seconds(clockid_t clock) {
     struct timespec now;
@@ -68,7 +68,7 @@ static double compute(long loops) {
 }
 
 int main(int argc, char **argv) {
-    if (argc < 5 || argc > 5 + MOST_INDEXES) {
+    if (argc < 5 || argc > 5 + MAX_INDEXES) {
         fprintf(stderr, "usage: overlapped FOLDER|- EPOCHS LOOPS ROWS [INDEX...]\n");
         return 2;
     }
@@ -85,7 +85,7 @@ int main(int argc, char **argv) {
         state = state * 6364136223846793005u + 1442695040888963407u;
         records[row] = (struct record){(float)-log(((double)(state >> 11) + 0.5) / 9007199254740992.0), (uint32_t)row, {0}};
     }
-    turbidite_transport *transports[1 + MOST_INDEXES] = {NULL};
+    turbidite_transport *transports[1 + MAX_INDEXES] = {NULL};
     turbidite_dataset *dataset = NULL;
     double end_start_s = 0;
     if (indexes) {

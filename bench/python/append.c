@@ -13,7 +13,7 @@
 
 #include "turbidite.h"
 
-enum { COLUMNS = 9, VALUE_BYTES = 4, MOST_EPOCHS = 1000 };
+enum { COLUMNS = 9, VALUE_BYTES = 4, MAX_EPOCHS = 1000 };
 
 static void check(turbidite_status status) {
     if (status != TURBIDITE_OK) {
@@ -37,7 +37,7 @@ int main(int argc, char **argv) {
     size_t step = (size_t)atol(argv[4]);
     struct stat status;
     int file = open(argv[2], O_RDONLY);
-    if (file < 0 || fstat(file, &status) != 0 || epochs < 1 || epochs > MOST_EPOCHS || step < 1) return 2;
+    if (file < 0 || fstat(file, &status) != 0 || epochs < 1 || epochs > MAX_EPOCHS || step < 1) return 2;
     size_t bytes = (size_t)status.st_size, rows = bytes / COLUMNS / VALUE_BYTES;
     char *content = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, file, 0);
     if (content == MAP_FAILED) return 1;
@@ -48,7 +48,7 @@ int main(int argc, char **argv) {
         columns[i] = (turbidite_column){names[i], i == 3 ? TURBIDITE_I32 : TURBIDITE_F32, 0, NULL};
     turbidite_dataset *dataset;
     check(turbidite_open(argv[1], columns, COLUMNS, "energy", NULL, NULL, &dataset));
-    double epoch_s[MOST_EPOCHS];
+    double epoch_s[MAX_EPOCHS];
     for (int epoch = 0; epoch < epochs; epoch++) {
         double began = now();
         check(turbidite_begin_epoch(dataset, (uint64_t)epoch));

@@ -24,7 +24,7 @@
         }                                                                                                       \
     } while (0)
 
-enum { MOST_COLUMNS = 32 };
+enum { MAX_COLUMNS = 32 };
 
 static int rank, ranks;
 
@@ -45,8 +45,8 @@ static uint64_t read_rows(const char *dataset, const turbidite_request *request,
     struct ArrowArrayStream stream;
     CHECK(turbidite_query(reader, request, &stream) == TURBIDITE_OK);
     struct ArrowSchema schema;
-    CHECK(stream.get_schema(&stream, &schema) == 0 && schema.n_children <= MOST_COLUMNS);
-    size_t widths[MOST_COLUMNS];
+    CHECK(stream.get_schema(&stream, &schema) == 0 && schema.n_children <= MAX_COLUMNS);
+    size_t widths[MAX_COLUMNS];
     for (int64_t i = 0; i < schema.n_children; i++) widths[i] = width(schema.children[i]->format);
     FILE *out = fopen(path, "wb");
     CHECK(out);

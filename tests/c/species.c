@@ -19,7 +19,7 @@
 
 #include "check.h"
 
-enum { MOST_SPECIES = 16, BLOCK = 1000, EPOCHS = 2, STALL_S = 300 };
+enum { MAX_SPECIES = 16, BLOCK = 1000, EPOCHS = 2, STALL_S = 300 };
 
 typedef struct particle {
     float energy;
@@ -65,8 +65,8 @@ int main(int argument_count, char **arguments) {
     uint32_t species = (uint32_t)strtoul(arguments[2], NULL, 10);
     uint64_t rows = strtoull(arguments[3], NULL, 10);
     int together = strcmp(arguments[4], "together") == 0;
-    CHECK(species <= MOST_SPECIES && rows % BLOCK == 0);
-    turbidite_transport *transports[MOST_SPECIES] = {NULL};
+    CHECK(species <= MAX_SPECIES && rows % BLOCK == 0);
+    turbidite_transport *transports[MAX_SPECIES] = {NULL};
     int rank = 0;
 #ifdef WITH_MPI
     MPI_Init(NULL, NULL);
@@ -76,7 +76,7 @@ int main(int argument_count, char **arguments) {
 #endif
     long before = status_bytes("VmRSS") - status_bytes("RssFile");
 
-    turbidite_dataset *datasets[MOST_SPECIES];
+    turbidite_dataset *datasets[MAX_SPECIES];
     turbidite_options options;
     turbidite_options_init(&options);
     options.stall_s = STALL_S;

@@ -17,7 +17,7 @@ from support.hostile import INPUTS, UNPREDICTABLE
 
 # No power of two: trees and even splits must cope.
 RANKS = 61
-MOST_OVER_MEAN = 1.25
+MAX_OVER_MEAN = 1.25
 
 
 def as_records(keys: list[numpy.ndarray]) -> list[numpy.ndarray]:
@@ -66,4 +66,4 @@ def check_balance(name: str, epoch: int, rows: int, stats: dict, limited: bool) 
     imbalance, worst = loads.std() / loads.mean(), loads.max() / loads.mean()
     print(f"{name}, epoch {epoch}: imbalance {imbalance:.2%}, largest {worst:.3f} x mean, {stats['spills']} spills")
     if limited and name not in UNPREDICTABLE:
-        assert worst <= MOST_OVER_MEAN
+        assert worst <= MAX_OVER_MEAN

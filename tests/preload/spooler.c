@@ -23,7 +23,7 @@
 
 #define CHUNK_RECORDS 2048
 #define THREADS 4
-#define MOST_FILES 16
+#define MAX_FILES 16
 
 struct record {
     double key;
@@ -33,7 +33,7 @@ struct record {
 static const char header[8] = "header";
 static const char *habit, *folder;
 static size_t records;
-static char *content[MOST_FILES];
+static char *content[MAX_FILES];
 static size_t bytes;
 
 static int is(const char *name)
@@ -60,7 +60,7 @@ static void make_content(int epoch, int file)
     memcpy(content[file], header, sizeof header);
     struct record *rows = (struct record *)(content[file] + sizeof header);
     for (size_t index = 0; index < records; index++) {
-        uint64_t number = ((uint64_t)epoch * MOST_FILES + (uint64_t)file) * 1000000 + index;
+        uint64_t number = ((uint64_t)epoch * MAX_FILES + (uint64_t)file) * 1000000 + index;
         rows[index] = (struct record){(double)(number * 2654435761u % 1000003u) / 1000, number};
     }
 }
@@ -108,7 +108,7 @@ static int put(FILE *stream, const char *from, size_t count)
 
 static void write_streams(int epoch, int files)
 {
-    FILE *streams[MOST_FILES];
+    FILE *streams[MAX_FILES];
     for (int file = 0; file < files; file++)
         if ((streams[file] = fopen(path_of(epoch, file), "w")) == NULL)
             fail(file, 0);
@@ -225,7 +225,7 @@ static void write_by_two(const char *path, int descriptor, int file)
 
 static void write_descriptors(int epoch, int files)
 {
-    int append = is("append") ? O_APPEND : 0, descriptors[MOST_FILES];
+    int append = is("append") ? O_APPEND : 0, descriptors[MAX_FILES];
     for (int file = 0; file < files; file++) {
         descriptors[file] = open(path_of(epoch, file), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | append, 0640);
         if (descriptors[file] < 0)
@@ -295,7 +295,7 @@ int main(int count, char **arguments)
     folder = arguments[2];
     records = strtoull(arguments[4], NULL, 10);
     bytes = sizeof header + records * sizeof(struct record);
-    for (int file = 0; file < MOST_FILES; file++)
+    for (int file = 0; file < MAX_FILES; file++)
         check((content[file] = malloc(bytes)) != NULL, "malloc");
     int files = atoi(arguments[3]), epochs = count > 5 ? atoi(arguments[5]) : 1;
     if (is("continue"))

@@ -14,7 +14,7 @@ from support.preload import Form, check_rows, configure, run, start, written
 RANKS = 6
 # Of a million records of an input.
 EVERY = 16
-MOST_OVER_MEAN = 2.0
+MAX_OVER_MEAN = 2.0
 
 
 def hostile_epochs() -> dict[str, list[tuple[str, list[numpy.ndarray]]]]:
@@ -62,7 +62,7 @@ def test_nothing_is_lost_between_benign_epochs(programs, tmp_path, spool, kind):
     for epoch, (name, parts) in enumerate(epochs, 1):
         loads = numpy.array(stats[epoch]["rows_per_receiver"], float)
         print(f"{kind} {name}: largest {loads.max() / max(loads.mean(), 1):.3f} x mean, {stats[epoch]['renegotiations']} tables")
-        assert sum(map(len, parts)) < 1000 or loads.max() <= MOST_OVER_MEAN * loads.mean(), name
+        assert sum(map(len, parts)) < 1000 or loads.max() <= MAX_OVER_MEAN * loads.mean(), name
 
 
 # The situation, what the second run is told, and whether the receivers follow from the volume.

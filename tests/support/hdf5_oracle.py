@@ -10,7 +10,7 @@ from pathlib import Path
 import h5py
 import numpy
 
-MOST_COMPONENTS = 16
+MAX_COMPONENTS = 16
 
 
 @dataclass
@@ -84,7 +84,7 @@ def _dataset(name: str, item: h5py.Dataset) -> Dataset:
     for own, place in fields.items():
         kind = dtype if place is None else dtype[place]
         inner = (shape[1:] if place is None else ()) + kind.shape
-        if not shape or len(inner) > 1 or (inner and not 1 <= inner[0] <= MOST_COMPONENTS) or not _can_be_stored(kind.base):
+        if not shape or len(inner) > 1 or (inner and not 1 <= inner[0] <= MAX_COMPONENTS) or not _can_be_stored(kind.base):
             made.left_out.append(own)
             continue
         content = item[()] if is_readable else numpy.zeros((*shape, *kind.shape), kind.base)

@@ -53,7 +53,7 @@ const TRIED_PIVOTS: [u32; 4] = [128, 256, 512, 1024];
 const TOLERATED: f64 = 0.003;
 
 /// Maximum number of files in a folder. Other query engines can list this number without problems.
-const MOST_FILES: u64 = 100_000;
+const MAX_FILES: u64 = 100_000;
 
 /// Recommends settings for a run whose first epoch is forecast. Runs the model for those that are negotiated.
 ///
@@ -105,8 +105,8 @@ fn interval_of(records: u64) -> u64 {
 /// have too many files.
 fn parts(forecast: &Forecast) -> Advice {
     let files = forecast.files.max(1);
-    let larger = || forecast.stored_bytes.div_ceil(MOST_FILES).next_power_of_two();
-    Advice::PartBytes { value: (files > MOST_FILES).then(larger), files, file_bytes: forecast.stored_bytes / files }
+    let larger = || forecast.stored_bytes.div_ceil(MAX_FILES).next_power_of_two();
+    Advice::PartBytes { value: (files > MAX_FILES).then(larger), files, file_bytes: forecast.stored_bytes / files }
 }
 
 #[cfg(test)]

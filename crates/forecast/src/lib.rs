@@ -23,4 +23,4 @@ pub use forecast::{Forecast, RunForecast};
 pub use indexes::{IndexForecast, PlannedIndexes};
 pub use measure::Measurement;
 pub use plan::Plan;
-pub use program::{Distribution, Keys, MOST_TRACED, Records, TracedColumn};
+pub use program::{Distribution, Keys, MAX_TRACED, Records, TracedColumn};

@@ -25,10 +25,10 @@ use crate::program::Records;
 const CORE_BYTES: u64 = 128 << 20;
 
 /// Maximum size of an epoch in bytes, all of which is in memory.
-const MOST_BYTES: u64 = 1 << 30;
+const MAX_BYTES: u64 = 1 << 30;
 
 /// Maximum number of ranks.
-const MOST_RANKS: u64 = 4096;
+const MAX_RANKS: u64 = 4096;
 
 /// Least and greatest number of measured epochs with records, after a first one that is not counted: its memory is new,
 /// and it has no earlier distribution.
@@ -82,9 +82,9 @@ impl Measurement {
         let scratch = Scratch::create(folder)?;
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let (ranks_per_node, cores_per_node) = (plan.machine.ranks_per_node, plan.machine.cores_per_node.max(1));
-        let ranks = (cores as u64 * u64::from(ranks_per_node)).div_ceil(cores_per_node.into()).clamp(1, MOST_RANKS);
+        let ranks = (cores as u64 * u64::from(ranks_per_node)).div_ceil(cores_per_node.into()).clamp(1, MAX_RANKS);
         let row_bytes = records.schema.row_bytes() as u64;
-        let most_rows = (cores as u64 * CORE_BYTES).min(MOST_BYTES) / (ranks * row_bytes);
+        let most_rows = (cores as u64 * CORE_BYTES).min(MAX_BYTES) / (ranks * row_bytes);
         let (ranks, rows) = (ranks as u32, plan.records.min(most_rows).max(1));
         let bytes_per_s = write_bytes_per_s(scratch.path(), cores)?;
         let commit_s = commit_s(scratch.path(), &records.schema)?;
@@ -266,7 +266,7 @@ fn append(job: &LocalJob, shares: &[Vec<u8>], cores: usize, turn_records: fn(u64
 
 /// Measures the bandwidth of plain writes by one thread a core, each to a file of its own, as parts are written.
 fn write_bytes_per_s(folder: &Path, cores: usize) -> Result<f64> {
-    let blocks = ((CORE_WRITE_BYTES * cores as u64).min(MOST_BYTES) / cores as u64).div_ceil(BLOCK_BYTES as u64);
+    let blocks = ((CORE_WRITE_BYTES * cores as u64).min(MAX_BYTES) / cores as u64).div_ceil(BLOCK_BYTES as u64);
     let mut memory = vec![0; BLOCK_BYTES + ALIGNMENT];
     scramble(1, &mut memory);
     let aligned = memory.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);

@@ -8,7 +8,7 @@ use crate::error::{Result, refused};
 use crate::machine::Program;
 
 /// Maximum number of keys that are read from a trace.
-pub const MOST_TRACED: usize = 4_000_000;
+pub const MAX_TRACED: usize = 4_000_000;
 
 /// Number of columns of four bytes beside the key that records have without a trace, as far as there is room. Further
 /// bytes are one column.

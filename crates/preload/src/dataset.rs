@@ -13,9 +13,9 @@ use turbidite_source::Named;
 
 use crate::advice;
 use crate::config::DatasetPlan;
+use crate::indexed_epochs::Past;
 use crate::intake;
 use crate::notices::{complain, complain_of_place, display, ingest_command, quoted};
-use crate::past::Past;
 use crate::pending::{EpochFiles, Finished, Pending};
 use crate::spool::{self, Spooled};
 use crate::world::World;
@@ -27,7 +27,7 @@ const STALL_LIMIT: Duration = Duration::from_secs(300);
 const CREDIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Maximum number of files that are remembered.
-const MOST_KNOWN: usize = 1 << 20;
+const MAX_KNOWN: usize = 1 << 20;
 
 /// Counts of a dataset's epochs and of this rank's files, for the summary at the end.
 #[derive(Debug, Default)]
@@ -155,7 +155,7 @@ impl Dataset {
 
     /// Returns whether all files could be remembered.
     pub(crate) fn knows_all(&self) -> bool {
-        self.known.len() < MOST_KNOWN
+        self.known.len() < MAX_KNOWN
     }
 
     pub(crate) fn knows_hash(&self, hash: u64) -> bool {

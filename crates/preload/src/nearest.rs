@@ -4,7 +4,7 @@ use std::path::Path;
 
 /// Maximum edit distance between the last path component and the pattern's, or a third of the pattern's length if that
 /// is larger. The limit excludes unrelated files, for example of shells and child processes.
-const MOST_DIFFERENT: usize = 3;
+const MAX_DIFFERENT: usize = 3;
 
 /// The nearest file so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,7 +62,7 @@ impl Nearest {
         let names = pattern.matches('/').count() + 1;
         // Most files of a program resemble no pattern. Comparing the last component first rejects these files cheaply.
         let last = (shape(end(pattern, 1)), shape(end(path, 1)));
-        let most = MOST_DIFFERENT.max(last.0.len() / 3);
+        let most = MAX_DIFFERENT.max(last.0.len() / 3);
         if last.0.len().abs_diff(last.1.len()) > most || distance(&last.0, &last.1) > most {
             return;
         }

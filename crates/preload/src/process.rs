@@ -48,7 +48,7 @@ enum Configured {
 
 /// The status of the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum ConfigurationState {
     /// No configuration is given.
     Unset,
     /// The configuration is invalid.
@@ -89,17 +89,17 @@ impl Process {
 }
 
 /// Returns the status of the configuration.
-pub(crate) fn standing() -> Standing {
+pub(crate) fn standing() -> ConfigurationState {
     match configured() {
-        Configured::Unset => Standing::Unset,
-        Configured::Broken(_) => Standing::Broken,
-        Configured::Ready(_) => Standing::Ready,
+        Configured::Unset => ConfigurationState::Unset,
+        Configured::Broken(_) => ConfigurationState::Broken,
+        Configured::Ready(_) => ConfigurationState::Ready,
     }
 }
 
 /// Returns whether the configuration is valid.
 pub(crate) fn is_ready() -> bool {
-    standing() == Standing::Ready
+    standing() == ConfigurationState::Ready
 }
 
 /// Returns whether the configuration has been read and is valid. Neither allocates nor waits.

@@ -26,10 +26,10 @@ const NAME: &str = "turbidite-ledger";
 const CLAIMED: u8 = b'!';
 
 /// Maximum size of a ledger. Further files of children are counted by nobody.
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 
 /// Maximum number of ancestors that are searched.
-const MOST_ANCESTORS: usize = 64;
+const MAX_ANCESTORS: usize = 64;
 
 static OWN: OnceLock<Option<File>> = OnceLock::new();
 
@@ -84,7 +84,7 @@ fn ancestors() -> impl Iterator<Item = u32> {
         let parent = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()?;
         (parent > 0).then_some(parent)
     };
-    std::iter::successors(parent(&std::process::id()), parent).take(MOST_ANCESTORS)
+    std::iter::successors(parent(&std::process::id()), parent).take(MAX_ANCESTORS)
 }
 
 /// Opens the ledger of another process.
@@ -100,7 +100,7 @@ fn ledger_of(process: u32) -> Option<File> {
 /// Records that this process, a child or a fork of one that indexes, writes a matching file.
 pub(crate) fn record(path: &Path) {
     let append = |mut ledger: &File| -> std::io::Result<()> {
-        if ledger.metadata()?.len() < MOST_BYTES {
+        if ledger.metadata()?.len() < MAX_BYTES {
             let line = [path.as_os_str().as_encoded_bytes(), b"\n"].concat();
             ledger.write_all(&line)?;
         }

@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::notices::complain;
-use crate::process::{self, Standing};
+use crate::process::{self, ConfigurationState};
 use crate::role;
 use crate::session::session;
 use crate::world::World;
@@ -22,9 +22,9 @@ const CHILD: i64 = -3;
 pub(crate) fn mpi_started(world: World) {
     let rank = i64::from(world.rank());
     let state = match (process::standing(), session()) {
-        (Standing::Ready, Some(_)) if role::is_child() => CHILD,
-        (Standing::Ready, Some(session)) => session.fingerprint(),
-        (Standing::Broken, _) => BROKEN,
+        (ConfigurationState::Ready, Some(_)) if role::is_child() => CHILD,
+        (ConfigurationState::Ready, Some(session)) => session.fingerprint(),
+        (ConfigurationState::Broken, _) => BROKEN,
         _ => UNSET,
     };
     // Any number does that other jobs of this user are not likely to choose.

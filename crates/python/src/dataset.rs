@@ -67,7 +67,7 @@ enum Particles {
 }
 
 /// Maximum number of ids that the core follows at once.
-const MOST_IDS: usize = 1_000_000;
+const MAX_IDS: usize = 1_000_000;
 
 /// The id of a particle. Ids have the order of the rows of trajectories.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, FromPyObject)]
@@ -105,14 +105,14 @@ impl From<Id> for ParticleId {
 
 /// Divides ids into ascending lists that the core accepts, at least one.
 fn listed(mut ids: Vec<Id>) -> Vec<Vec<ParticleId>> {
-    if ids.len() > MOST_IDS {
+    if ids.len() > MAX_IDS {
         ids.sort_unstable();
         ids.dedup();
     }
     let mut lists = Vec::new();
     let mut ids = ids.into_iter().map(ParticleId::from).peekable();
     while ids.peek().is_some() || lists.is_empty() {
-        lists.push(ids.by_ref().take(MOST_IDS).collect());
+        lists.push(ids.by_ref().take(MAX_IDS).collect());
     }
     lists
 }

@@ -13,7 +13,7 @@ use crate::package::BlockForm;
 use crate::periods::StatedPeriod;
 
 /// Maximum default number of ranks for an epoch in one file, however many row groups or blocks the file has.
-const MOST_ASSUMED_RANKS: usize = 16;
+const MAX_ASSUMED_RANKS: usize = 16;
 
 /// The paths of each epoch's files by rank, before the files are checked.
 pub(crate) type FilesByRank = BTreeMap<u64, BTreeMap<u32, PathBuf>>;
@@ -109,8 +109,8 @@ impl Source {
         // A rank holds a block of a file that the package reads, however many files there are.
         let holds_blocks = self.holds_blocks();
         let ranks = |files: &Vec<RecordFile>| match files.as_slice() {
-            [only] => only.row_groups.len().clamp(1, MOST_ASSUMED_RANKS),
-            files if holds_blocks => files.len().clamp(1, MOST_ASSUMED_RANKS),
+            [only] => only.row_groups.len().clamp(1, MAX_ASSUMED_RANKS),
+            files if holds_blocks => files.len().clamp(1, MAX_ASSUMED_RANKS),
             files => files.len(),
         };
         // The number of files fits u32, since the ranks do.

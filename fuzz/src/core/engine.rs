@@ -16,10 +16,10 @@ use super::wire;
 const PLACES: [(u32, u32, u32); 6] = [(0, 1, 1), (0, 3, 1), (2, 3, 1), (1, 9, 1), (1, 9, 3), (0, 6, 2)];
 
 /// Limit of the buffers in bytes, with ample margin: the outbox, held records and buffered batches.
-const MOST_RESIDENT_BYTES: usize = 8 << 20;
+const MAX_RESIDENT_BYTES: usize = 8 << 20;
 
 /// Maximum number of messages besides batches that one step of the engine may send.
-const MOST_CONTROL: usize = 64;
+const MAX_CONTROL: usize = 64;
 
 /// The arrived messages, and the state of sending.
 #[derive(Debug, Default)]
@@ -205,8 +205,8 @@ impl Job {
             self.post.control_sent = 0;
             let moved = self.engine.exchange(&mut self.post, &mut |_: RunKind, rows: &[u8]| *delivered += count(rows));
             let Ok(moved) = moved else { return false };
-            assert!(self.post.control_sent <= MOST_CONTROL * 16, "{} control messages at once", self.post.control_sent);
-            assert!(self.engine.resident_bytes() < MOST_RESIDENT_BYTES, "{} bytes", self.engine.resident_bytes());
+            assert!(self.post.control_sent <= MAX_CONTROL * 16, "{} control messages at once", self.post.control_sent);
+            assert!(self.engine.resident_bytes() < MAX_RESIDENT_BYTES, "{} bytes", self.engine.resident_bytes());
             assert_eq!(
                 self.engine.metrics().delivered,
                 self.delivered,

@@ -22,7 +22,7 @@ const SHARE: u32 = 4;
 const LOCK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Maximum depth of folders below a source.
-const MOST_DEPTH: usize = 6;
+const MAX_DEPTH: usize = 6;
 
 /// The state of a source's files when they were last read.
 pub(super) struct FileWatch {
@@ -67,7 +67,7 @@ fn state(root: &Path) -> u64 {
         let Ok(found) = std::fs::metadata(&path) else { continue };
         let changed = found.modified().unwrap_or(SystemTime::UNIX_EPOCH);
         (&path, found.len(), changed).hash(&mut hasher);
-        if found.is_dir() && depth < MOST_DEPTH {
+        if found.is_dir() && depth < MAX_DEPTH {
             let entries = std::fs::read_dir(&path).into_iter().flatten().flatten();
             let mut below: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
             below.sort_unstable();

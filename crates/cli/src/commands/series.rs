@@ -17,7 +17,7 @@ use crate::failure::{Failure, complain};
 
 /// Maximum number of ranks of a job with which another one overlaps. Each rank has a place for every other one, which
 /// takes 32 MB here, and grows with the square.
-const MOST_OVERLAPPED_RANKS: u32 = 1_000;
+const MAX_OVERLAPPED_RANKS: u32 = 1_000;
 
 /// The epochs of a source, and how they are read.
 pub(super) struct Series<'a> {
@@ -78,7 +78,7 @@ impl Series<'_> {
     /// jobs.
     fn overlap(&self, job: &LocalJob, pair: &[u64]) -> bool {
         let (ranks, most) = (self.workers.ranks, self.workers.ranks / 2);
-        ranks <= MOST_OVERLAPPED_RANKS
+        ranks <= MAX_OVERLAPPED_RANKS
             && pair.len() == 2
             && pair.iter().all(|epoch| job.receivers_of(self.recipe.source.records(*epoch)) <= most)
     }

@@ -13,7 +13,7 @@ use crate::failure::{Failure, complain};
 use crate::text;
 
 /// Maximum number of findings that are printed individually.
-const MOST_FINDINGS: usize = 50;
+const MAX_FINDINGS: usize = 50;
 
 /// Verify a dataset: all checksums, and the consistency of its files
 #[derive(Debug, Args)]
@@ -110,12 +110,12 @@ impl Verify {
     }
 }
 
-/// Prints at most [`MOST_FINDINGS`] findings on standard error.
+/// Prints at most [`MAX_FINDINGS`] findings on standard error.
 fn tell(findings: &[Finding]) {
-    for finding in findings.iter().take(MOST_FINDINGS) {
+    for finding in findings.iter().take(MAX_FINDINGS) {
         complain(&format!("turbidite: {finding}"));
     }
-    if let Some(more) = findings.len().checked_sub(MOST_FINDINGS).filter(|more| *more > 0) {
+    if let Some(more) = findings.len().checked_sub(MAX_FINDINGS).filter(|more| *more > 0) {
         complain(&format!("turbidite: … and {more} more; --json lists all"));
     }
 }

@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::text;
 
 /// Maximum number of boxes that are drawn.
-const MOST_BOXES: usize = 4096;
+const MAX_BOXES: usize = 4096;
 
 /// Number of colours of the page, which receivers take in turns.
 const COLOURS: u32 = 8;
@@ -66,7 +66,7 @@ impl Boxes {
         extents.truncate(2);
         extents.sort_by_key(|(axis, _, _)| *axis);
         let [(first, x, of_x), (second, y, of_y)] = extents.as_slice() else { return Ok(None) };
-        let step = all.len().div_ceil(MOST_BOXES).max(1);
+        let step = all.len().div_ceil(MAX_BOXES).max(1);
         let each = all.iter().step_by(step).map(|(rank, of)| (*rank, [of[*first], of[*second]])).collect();
         Ok(Some(Self {
             epoch,

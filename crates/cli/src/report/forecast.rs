@@ -16,7 +16,7 @@ pub(crate) struct ForecastPlots {
 }
 
 /// Maximum number of points in a line. If there are more, neighbours are merged.
-const MOST_POINTS: usize = 600;
+const MAX_POINTS: usize = 600;
 
 /// Returns a page with the plots, as HTML that is also well-formed XML.
 pub(crate) fn render_forecast(plots: &ForecastPlots) -> String {
@@ -38,7 +38,7 @@ pub(crate) fn render_forecast(plots: &ForecastPlots) -> String {
 fn loads(loads: &[u64]) -> String {
     let mean = loads.iter().sum::<u64>() as f64 / loads.len().max(1) as f64;
     let share = |rows: u64| 100.0 * rows as f64 / mean.max(1.0);
-    let together = loads.len().div_ceil(MOST_POINTS).max(1);
+    let together = loads.len().div_ceil(MAX_POINTS).max(1);
     let middle = |rows: &[u64]| share(rows.iter().sum::<u64>()) / rows.len().max(1) as f64;
     let points: Vec<f64> = loads.chunks(together).map(middle).collect();
     let least = points.iter().copied().fold(98.0, f64::min);

@@ -7,20 +7,20 @@ use super::svg::{Frame, WIDTH, at, element, label, line};
 use crate::text;
 
 /// Minimum half-width of the axis around the mean, since smaller differences are noise.
-const LEAST_ROOM: f64 = 0.02;
+const MIN_ROOM: f64 = 0.02;
 
 /// Fraction of a column's width that its receivers take.
 const SPREAD: f64 = 0.8;
 
 /// Minimum number of pixels per receiver at which receivers are drawn individually.
-const LEAST_PITCH: f64 = 2.4;
+const MIN_PITCH: f64 = 2.4;
 
 /// Returns the plot, or `None` if no receiver stored rows.
 pub(super) fn loads(model: &ReportData) -> Option<String> {
     let loaded = || model.epochs.iter().filter(|epoch| epoch.loads.most > 0.0);
     loaded().next()?;
-    let least = loaded().map(|epoch| epoch.loads.least).fold(1.0 - LEAST_ROOM, f64::min);
-    let most = loaded().map(|epoch| epoch.loads.most).fold(1.0 + LEAST_ROOM, f64::max);
+    let least = loaded().map(|epoch| epoch.loads.least).fold(1.0 - MIN_ROOM, f64::min);
+    let most = loaded().map(|epoch| epoch.loads.most).fold(1.0 + MIN_ROOM, f64::max);
     let room = (most - least) * 0.06;
     let y = Axis::linear(100.0 * (least - room).max(0.0), 100.0 * (most + room));
     let buckets = Buckets::of(&model.epochs);
@@ -56,7 +56,7 @@ fn column(frame: &Frame, epochs: &[Epoch], middle: f64, width: f64) -> String {
         text::percent(most),
     );
     let marks = match epochs {
-        [only] if width * SPREAD >= LEAST_PITCH * only.loads.each.len() as f64 && !only.loads.each.is_empty() => {
+        [only] if width * SPREAD >= MIN_PITCH * only.loads.each.len() as f64 && !only.loads.each.is_empty() => {
             receivers(frame, &only.loads.each, middle, width)
         }
         _ => {

@@ -21,7 +21,7 @@ const READ_EPOCHS: usize = 960;
 const DRAWN_EPOCHS: usize = 24;
 
 /// Maximum number of columns in a plot by epoch. If there are more epochs, neighbours are merged.
-const MOST_BUCKETS: usize = 48;
+const MAX_BUCKETS: usize = 48;
 
 /// Maximum number of receivers drawn individually.
 const DRAWN_RECEIVERS: usize = 64;
@@ -345,7 +345,7 @@ pub(super) fn sum(epochs: &[Epoch], metric: fn(&Epoch) -> u64) -> u64 {
     epochs.iter().fold(0, |sum, epoch| sum.saturating_add(metric(epoch)))
 }
 
-/// Epochs grouped into at most [`MOST_BUCKETS`] columns of a plot.
+/// Epochs grouped into at most [`MAX_BUCKETS`] columns of a plot.
 #[derive(Debug)]
 pub(super) struct Buckets<'a> {
     epochs: &'a [Epoch],
@@ -354,7 +354,7 @@ pub(super) struct Buckets<'a> {
 
 impl<'a> Buckets<'a> {
     pub(super) fn of(epochs: &'a [Epoch]) -> Self {
-        Self { epochs, each: epochs.len().div_ceil(MOST_BUCKETS).max(1) }
+        Self { epochs, each: epochs.len().div_ceil(MAX_BUCKETS).max(1) }
     }
 
     pub(super) fn len(&self) -> usize {

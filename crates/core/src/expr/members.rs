@@ -9,7 +9,7 @@ use crate::schema::Value;
 const FILTER_BITS: usize = 32;
 
 /// Maximum size of the filter in bits: it stays in the processor's second cache.
-const MOST_FILTER_BITS: usize = 1 << 20;
+const MAX_FILTER_BITS: usize = 1 << 20;
 
 /// A set of values of one column type (or of `f64`), without NaN.
 #[derive(Debug, Clone, PartialEq)]
@@ -90,7 +90,7 @@ impl Members {
         let free =
             (0..=codes.len() as u64).rev().map(|step| u64::MAX - step).find(|code| codes.binary_search(code).is_err());
         let free = free.unwrap_or(u64::MAX);
-        let bits = (FILTER_BITS * codes.len()).next_power_of_two().clamp(WORD_ROWS, MOST_FILTER_BITS);
+        let bits = (FILTER_BITS * codes.len()).next_power_of_two().clamp(WORD_ROWS, MAX_FILTER_BITS);
         let mut members = Self {
             sorted,
             table: vec![free; size],

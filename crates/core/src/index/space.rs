@@ -13,7 +13,7 @@ use crate::store::DatasetDescriptor;
 const DEFAULT_LEVELS: u8 = 3;
 
 /// Maximum length of a definition's columns in bytes, since the index is a folder with their names.
-const MOST_NAME_BYTES: usize = 200;
+const MAX_NAME_BYTES: usize = 200;
 
 /// Text before the number of levels in a definition.
 const LEVELS: &str = "levels=";
@@ -56,8 +56,8 @@ impl SpaceDefinition {
         }
         check_names(&columns, "a spatial index")?;
         let definition = Self { columns, levels: None };
-        if definition.name().len() > MOST_NAME_BYTES {
-            return wrong(format!("the name of a spatial index has at most {MOST_NAME_BYTES} bytes"));
+        if definition.name().len() > MAX_NAME_BYTES {
+            return wrong(format!("the name of a spatial index has at most {MAX_NAME_BYTES} bytes"));
         }
         Ok(definition)
     }
@@ -206,7 +206,7 @@ mod tests {
         ] {
             assert!(text.parse::<SpaceDefinition>().is_err(), "{text}");
         }
-        let long = format!("space:{},y", "x".repeat(MOST_NAME_BYTES));
+        let long = format!("space:{},y", "x".repeat(MAX_NAME_BYTES));
         assert!(long.parse::<SpaceDefinition>().is_err());
     }
 

@@ -13,7 +13,7 @@ use crate::format::bitmap::sidecar::{EncodedSection, SidecarIdentity, SidecarWri
 use crate::index::{BitmapColumns, BitmapDefinition};
 use crate::index_build::indexed_rows::IndexedRows;
 use crate::index_build::options::IndexOptions;
-use crate::index_build::others::{Link, Others, open_announced};
+use crate::index_build::peers::{Link, Peers, open_announced};
 use crate::index_build::removal::remove_remains;
 use crate::query::{Dataset, EpochGroups, Group, PageIndex};
 use crate::storage::Storage;
@@ -32,7 +32,7 @@ pub(super) struct BitmapBuild {
     lock: Option<WriterLock>,
     lock_notice: Option<LockNotice>,
     /// The other processes that write a share, if there are any. The lock lets threads share the rest of the build.
-    others: Mutex<Option<Others>>,
+    others: Mutex<Option<Peers>>,
 }
 
 impl BitmapBuild {
@@ -54,7 +54,7 @@ impl BitmapBuild {
             build.prepare(path, definition, options)?;
             return Ok(build);
         };
-        let (mut others, mut build) = Others::open(link, options, open)?;
+        let (mut others, mut build) = Peers::open(link, options, open)?;
         let lead = || build.prepare(path, definition, options).map(|()| String::new());
         others.take(lead, |_| Ok(()))?;
         build.others = Mutex::new(Some(others));
@@ -102,7 +102,7 @@ impl BitmapBuild {
     /// # Errors
     /// A corrupt manifest; I/O errors; when the connection has failed.
     pub(super) fn missing(&self) -> Result<Vec<u64>> {
-        Others::epochs(&self.others, || self.missing_now())
+        Peers::epochs(&self.others, || self.missing_now())
     }
 
     fn missing_now(&self) -> Result<Vec<u64>> {
@@ -139,7 +139,7 @@ impl BitmapBuild {
     }
 
     /// Writes a share of the sidecars of an epoch. Rank 0 commits them when all processes have written theirs.
-    fn build_with(&self, others: &mut Others, epoch: u64, progress: &(dyn Fn(u64) + Sync)) -> Result<IndexedRows> {
+    fn build_with(&self, others: &mut Peers, epoch: u64, progress: &(dyn Fn(u64) + Sync)) -> Result<IndexedRows> {
         let (storage, rank, ranks) = (&*self.storage, others.rank, others.ranks);
         let begin = || {
             let commit = self.dataset.manifest(epoch)?.commit;

@@ -9,7 +9,7 @@ use super::dataset::DatasetBuild;
 use super::definition::Definition;
 use super::indexed_rows::IndexedRows;
 use super::options::IndexOptions;
-use super::others::Link;
+use super::peers::Link;
 use crate::error::Result;
 use crate::index::SecondaryIndex;
 use crate::shuffle::{Topology, Transport};

@@ -9,8 +9,8 @@ use super::definition::{Definition, Kind};
 use super::division::{Division, share};
 use super::indexed_rows::IndexedRows;
 use super::options::IndexOptions;
-use super::others::{Link, Others, open_announced};
 use super::parts::{PartSet, manifest};
+use super::peers::{Link, Peers, open_announced};
 use super::removal::remove_remains;
 use super::sample::IndexedRecords;
 use crate::error::{Error, Result};
@@ -25,10 +25,10 @@ use crate::writer::{MAX_RUN_ROWS, PartFactory};
 
 /// Maximum size of the memtables of all parts that a process writes, in memtables of a rank, unless an epoch has more
 /// parts.
-const MOST_MEMTABLES: u64 = 32;
+const MAX_MEMTABLES: u64 = 32;
 
 /// The same for the parts of an overview, of which each run should have all rows of its place.
-const MOST_MEMTABLES_OF_OVERVIEW: u64 = 64;
+const MAX_MEMTABLES_OF_OVERVIEW: u64 = 64;
 
 /// The memory of a part's run that its share of a copy is to fill, as a fraction: shares differ, since they are cut by
 /// a sample, and a part should have one run.
@@ -57,7 +57,7 @@ pub(crate) struct DatasetBuild {
     /// The commit of the next epoch's entries, if it is given.
     commit: Option<Uuid>,
     /// The other processes that write a share, if there are any. The lock lets threads share the rest of the build.
-    others: Mutex<Option<Others>>,
+    others: Mutex<Option<Peers>>,
 }
 
 impl DatasetBuild {
@@ -79,7 +79,7 @@ impl DatasetBuild {
             build.prepare(path)?;
             return Ok(build);
         };
-        let (mut others, mut build) = Others::open(link, options, open)?;
+        let (mut others, mut build) = Peers::open(link, options, open)?;
         let mut prepared = None;
         let lead = || {
             build.prepare(path)?;
@@ -112,7 +112,7 @@ impl DatasetBuild {
         Ok(Self {
             options: WriteOptions { break_lock: options.break_lock, ..writing },
             kind,
-            most_memtables: if matches!(kind, Kind::Overview(_)) { MOST_MEMTABLES_OF_OVERVIEW } else { MOST_MEMTABLES },
+            most_memtables: if matches!(kind, Kind::Overview(_)) { MAX_MEMTABLES_OF_OVERVIEW } else { MAX_MEMTABLES },
             threads: options.threads.unwrap_or_else(cores).max(1),
             dataset,
             storage,
@@ -171,7 +171,7 @@ impl DatasetBuild {
     /// # Errors
     /// A corrupt manifest; I/O errors; when the connection has failed.
     pub(super) fn missing(&self) -> Result<Vec<u64>> {
-        Others::epochs(&self.others, || self.missing_now())
+        Peers::epochs(&self.others, || self.missing_now())
     }
 
     fn missing_now(&self) -> Result<Vec<u64>> {
@@ -251,7 +251,7 @@ impl DatasetBuild {
     /// Writes a share of the parts of an epoch. Rank 0 commits them when all processes have written theirs.
     fn build_with(
         &self,
-        others: &mut Others,
+        others: &mut Peers,
         epoch: u64,
         commit: Uuid,
         attempt: &mut Option<Uuid>,

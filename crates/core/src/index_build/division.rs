@@ -14,7 +14,7 @@ use crate::query::{EpochGroups, PageIndex};
 use crate::schema::{Schema, Value};
 
 /// Maximum number of parts of an epoch. A process has memtables for all parts that it writes.
-const MOST_PARTS: u64 = 64;
+const MAX_PARTS: u64 = 64;
 
 /// Version of the only table of an epoch, as negotiated tables are counted.
 const TABLE_VERSION: u32 = 1;
@@ -64,7 +64,7 @@ impl<'a> Division<'a> {
 
     /// Returns the number of parts into which that many entries are divided, unless they are all NaN.
     pub(super) fn count(rows: u64, schema: &Schema, part_bytes: u64) -> u32 {
-        rows.saturating_mul(schema.row_bytes() as u64).div_ceil(part_bytes).clamp(1, MOST_PARTS) as u32
+        rows.saturating_mul(schema.row_bytes() as u64).div_ceil(part_bytes).clamp(1, MAX_PARTS) as u32
     }
 
     /// Returns the number of parts.

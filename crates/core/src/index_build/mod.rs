@@ -12,7 +12,7 @@
 //! overview, of the row groups of the highest level of detail.
 //!
 //! Bitmap indexes (`bitmap`) have a sidecar for each part of the records. Threads read the columns of different parts.
-//! `others` are the other processes that build an index of either family.
+//! `peers` are the other processes that build an index of either family.
 
 mod bitmap;
 mod build;
@@ -22,8 +22,8 @@ mod division;
 mod entries;
 mod indexed_rows;
 mod options;
-mod others;
 mod parts;
+mod peers;
 mod places;
 mod removal;
 mod sample;

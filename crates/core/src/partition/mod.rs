@@ -7,7 +7,7 @@
 //! - `range`, `hash`, `space`: the methods
 //! - [`Frame`], [`PointSample`]: the box that is divided by place, and the points that it follows from
 //! - [`table`]: cut points in (key, tie) space, routing, and the bounds by which receivers detect strays
-//! - `curve`: tables of thousands of partitions, approximated by a few thousand knots
+//! - `knots`: tables of thousands of partitions, approximated by a few thousand knots
 //! - [`sketch`]: a rank's bounded summary of the keys since the last renegotiation
 //! - [`pivots`]: the summary that is sent up the tree and merged
 //! - [`cumulative_mass`]: the piecewise linear distribution that pivots represent
@@ -23,10 +23,10 @@
 //! - All randomness comes from seeds and phases passed by the caller, so runs are reproducible.
 
 pub mod cumulative_mass;
-mod curve;
 mod cut_point;
 mod frame;
 mod hash;
+mod knots;
 mod methods;
 mod partitioner;
 pub mod pivots;

@@ -5,13 +5,13 @@
 //! belong to the outermost partitions. A key whose mass exceeds one partition is divided: several cut points have its
 //! ordinal, and differ in their ties. The ties of a [`TieSequence`] spread its records over these partitions.
 //!
-//! A table with thousands of partitions omits the cut points that a line through others approximates (`curve`), so its
+//! A table with thousands of partitions omits the cut points that a line through others approximates (`knots`), so its
 //! size does not grow with the job. Copies of a table share their memory.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::curve::{Interval, Knots};
 use super::cut_point::CutPoint;
+use super::knots::{Interval, Knots};
 use crate::schema::even_share;
 
 /// The error for bytes that are neither a valid table nor valid pivots.

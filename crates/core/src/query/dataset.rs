@@ -21,7 +21,7 @@ use crate::query::piece::Piece;
 use crate::query::plan::explain::{Explanation, explain};
 use crate::query::plan::pieces;
 use crate::query::progress::QueryProgress;
-use crate::query::request::{MOST_BATCH_ROWS, Query, ResolvedQuery, cores};
+use crate::query::request::{MAX_BATCH_ROWS, Query, ResolvedQuery, cores};
 use crate::schema::Schema;
 use crate::storage::{FileSystem, Storage};
 use crate::store::DatasetDescriptor;
@@ -364,6 +364,6 @@ fn check_cuttable(query: &Query, option: &'static str) -> Result<()> {
 fn bare(query: &Query) -> Query {
     let mut bare = query.clone().ordered(false).columns::<[String; 0]>([]);
     bare.limit = None;
-    bare.batch_rows = MOST_BATCH_ROWS;
+    bare.batch_rows = MAX_BATCH_ROWS;
     bare
 }

@@ -19,7 +19,7 @@ use crate::schema::{Column, EPOCH_COLUMN, Schema};
 pub(super) const BATCH_ROWS: usize = 1 << 16;
 
 /// Maximum number of rows of a batch. Row numbers within a batch must fit 32 bits.
-pub(super) const MOST_BATCH_ROWS: usize = 1 << 30;
+pub(super) const MAX_BATCH_ROWS: usize = 1 << 30;
 
 /// The Arrow field of the epoch.
 static EPOCH_FIELD: LazyLock<FieldRef> = LazyLock::new(|| Arc::new(Field::new(EPOCH_COLUMN, ArrowType::UInt64, false)));
@@ -325,8 +325,8 @@ impl ResolvedQuery {
             }
             Some(threads) => threads,
         };
-        if query.batch_rows == 0 || query.batch_rows > MOST_BATCH_ROWS {
-            let what = format!("must be 1 to {MOST_BATCH_ROWS}, not {}", query.batch_rows);
+        if query.batch_rows == 0 || query.batch_rows > MAX_BATCH_ROWS {
+            let what = format!("must be 1 to {MAX_BATCH_ROWS}, not {}", query.batch_rows);
             return Err(UsageError::Option { option: "batch_rows", what }.into());
         }
         if let Some(piece) = &query.piece {

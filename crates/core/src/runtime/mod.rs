@@ -30,4 +30,4 @@ pub(crate) use opening::{Opened, clear_index, open_dataset};
 pub use options::{ENTRY_OUTBOX_BYTES, EpochStart, LevelForecast, MEMTABLES_PER_PART, WriteOptions};
 pub use process::host::{Host, Process};
 pub use process::resources::{Background, Enrolment, ProcessResources};
-pub use rank::foreign::{ABI_VERSION, ForeignTransport, TransportTable};
+pub use rank::c_transport::{ABI_VERSION, ForeignTransport, TransportTable};

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use super::files::{create_dir_synced, write_synced};
 pub use super::lock_holder::LockHolder;
-use super::lock_holder::{Standing, held};
+use super::lock_holder::{HolderStatus, held};
 use super::paths::DatasetPaths;
 use crate::error::{Error, IoContext, Result};
 use crate::storage::{Storage, read_all};
@@ -135,10 +135,12 @@ fn acquire(storage: &dyn Storage, path: &Path, me: &LockHolder, force: bool, dep
             Found::Held(holder) => {
                 let standing = if depth == 0 { holder.standing(me) } else { holder.standing_of_process(me) };
                 match standing {
-                    Standing::Gone if holder.is_same_process(me) => Some(LockNotice::LeftOver(holder.clone())),
-                    Standing::Gone => Some(LockNotice::TakenOver(holder.clone())),
-                    Standing::Unknown(_) if force => Some(LockNotice::Broken(Some(holder.clone()))),
-                    Standing::OwnJob | Standing::Running | Standing::Unknown(_) => return Err(holder.refuse(path, me)),
+                    HolderStatus::Gone if holder.is_same_process(me) => Some(LockNotice::LeftOver(holder.clone())),
+                    HolderStatus::Gone => Some(LockNotice::TakenOver(holder.clone())),
+                    HolderStatus::Unknown(_) if force => Some(LockNotice::Broken(Some(holder.clone()))),
+                    HolderStatus::OwnJob | HolderStatus::Running | HolderStatus::Unknown(_) => {
+                        return Err(holder.refuse(path, me));
+                    }
                 }
             }
             Found::Unreadable(_) if force => Some(LockNotice::Broken(None)),

@@ -68,7 +68,7 @@ pub struct LockHolder {
 
 /// The standing of a lock's holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum HolderStatus {
     /// The process has ended, or has released the lock without being able to remove its file.
     Gone,
     /// The holder may run, and belongs to the observer's own job: the same process, batch job or `mpiexec`.
@@ -158,16 +158,16 @@ impl LockHolder {
 
     /// Returns whether the next writer takes over the lock, as far as this process can determine.
     pub fn has_ended(&self) -> bool {
-        self.standing(&Self::this_process()) == Standing::Gone
+        self.standing(&Self::this_process()) == HolderStatus::Gone
     }
 
     /// Returns the standing of the holder of a dataset's lock, as far as the process `observer` can determine.
-    pub(super) fn standing(&self, observer: &Self) -> Standing {
+    pub(super) fn standing(&self, observer: &Self) -> HolderStatus {
         let same = |one: &Option<String>, other: &Option<String>| one.is_some() && one == other;
         let is_launched = || same(&self.launch, &observer.launch) && self.machine() == observer.machine();
         match self.standing_of_process(observer) {
-            Standing::Running | Standing::Unknown(_) if same(&self.job, &observer.job) || is_launched() => {
-                Standing::OwnJob
+            HolderStatus::Running | HolderStatus::Unknown(_) if same(&self.job, &observer.job) || is_launched() => {
+                HolderStatus::OwnJob
             }
             standing => standing,
         }
@@ -176,28 +176,32 @@ impl LockHolder {
     /// Returns the standing of the holder apart from its job.
     ///
     /// A running process is recognized by its start time, since process numbers are reused.
-    pub(super) fn standing_of_process(&self, observer: &Self) -> Standing {
+    pub(super) fn standing_of_process(&self, observer: &Self) -> HolderStatus {
         if self.is_same_process(observer) {
             // Another copy of the library does not tell which locks it holds.
             let is_released = self.copy == observer.copy && !held().contains(&self.token);
-            return if is_released { Standing::Gone } else { Standing::OwnJob };
+            return if is_released { HolderStatus::Gone } else { HolderStatus::OwnJob };
         }
         if self.host != observer.host {
-            return Standing::Unknown("it is on another host");
+            return HolderStatus::Unknown("it is on another host");
         }
         if self.boot != observer.boot {
             let is_known = !(self.boot.is_empty() || observer.boot.is_empty());
-            return if is_known { Standing::Gone } else { Standing::Unknown("the boot of its host is unknown") };
+            return if is_known {
+                HolderStatus::Gone
+            } else {
+                HolderStatus::Unknown("the boot of its host is unknown")
+            };
         }
         if self.namespace != observer.namespace {
-            return Standing::Unknown("it is in another PID namespace");
+            return HolderStatus::Unknown("it is in another PID namespace");
         }
         match look_up_process(self.process) {
-            Process::Gone => Standing::Gone,
+            Process::Gone => HolderStatus::Gone,
             Process::Running(started) => match started.zip(self.started) {
-                Some((now, then)) if now == then => Standing::Running,
-                Some(_) => Standing::Gone,
-                None => Standing::Unknown("a process with its number runs, but the start time is unknown"),
+                Some((now, then)) if now == then => HolderStatus::Running,
+                Some(_) => HolderStatus::Gone,
+                None => HolderStatus::Unknown("a process with its number runs, but the start time is unknown"),
             },
         }
     }
@@ -218,16 +222,18 @@ impl LockHolder {
     pub(super) fn refuse(&self, path: &Path, observer: &Self) -> Error {
         let since = self.taken.map(|taken| format!(", since {}", utc(taken))).unwrap_or_default();
         let (holder, may_be_broken) = match self.standing(observer) {
-            Standing::OwnJob => (
+            HolderStatus::OwnJob => (
                 format!(
                     "{self}, of this job; if two datasets have the same folder, give each its own; if ranks write one \
                          dataset, open it with a transport between them"
                 ),
                 false,
             ),
-            Standing::Unknown(reason) => (format!("{self}{since}, which cannot be checked from here: {reason}"), true),
+            HolderStatus::Unknown(reason) => {
+                (format!("{self}{since}, which cannot be checked from here: {reason}"), true)
+            }
             // A second lock of a process that has just ended is as good as that of one that is about to end.
-            Standing::Running | Standing::Gone => {
+            HolderStatus::Running | HolderStatus::Gone => {
                 let Self { process, host, .. } = self;
                 let job = self.job_in_words();
                 (

@@ -16,7 +16,7 @@
 //! Modules:
 //!
 //! - `paths` defines the paths, `listing` lists epochs and parts, and `files` creates files and folders durably.
-//! - `descriptor` reads and writes dataset.json, `vacancy` checks where a dataset may be created, `lock` admits one
+//! - `descriptor` reads and writes dataset.json, `target_folder` checks where a dataset may be created, `lock` admits one
 //!   writer, and `lock_holder` describes it.
 //! - `epochs` finds epochs and their manifests.
 //! - `commit` writes an epoch in an attempt, and `commit_protocol` defines the steps of its commit.
@@ -48,10 +48,10 @@ mod paths;
 mod recovery;
 pub mod salvage;
 mod sidecar_index;
+mod target_folder;
 #[cfg(test)]
 mod tests;
 mod truncate;
-mod vacancy;
 mod verify;
 mod verify_hash;
 mod verify_part;
@@ -77,7 +77,7 @@ pub(crate) use paths::{OVERVIEW_INDEX, REMOVED_INDEX};
 pub(crate) use recovery::remove_useless;
 pub use recovery::{Recovery, recover};
 pub(crate) use sidecar_index::{SidecarDescriptor, SidecarEpoch};
+pub(crate) use target_folder::check_vacant;
 pub(crate) use truncate::remove_stale_epochs;
 pub use truncate::{StaleIndex, Truncation, truncate_after};
-pub(crate) use vacancy::check_vacant;
 pub use verify::{VerifyOptions, VerifyProgress, verify, verify_on};

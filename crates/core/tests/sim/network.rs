@@ -11,7 +11,7 @@ use crate::random::Random;
 use crate::world::World;
 
 /// Maximum number of control messages waiting at one rank. Each of its neighbours in the tree has a few in flight.
-const MOST_CONTROL: usize = 64;
+const MAX_CONTROL: usize = 64;
 
 /// A rank's messages on one channel, by arrival time and number.
 type Queue = BTreeMap<(u64, u64), (u32, Vec<u8>)>;
@@ -172,7 +172,7 @@ impl Transport for Link {
         let network = &mut state.networks[self.number];
         let sent = network.send(&mut state.random, now_ns, self.rank, to, channel, message);
         let waiting = network.queues[to as usize][Channel::Control as usize].len();
-        if waiting > MOST_CONTROL {
+        if waiting > MAX_CONTROL {
             state.blame(format!("bounds: {waiting} control messages wait at rank {to}"));
         }
         match sent {

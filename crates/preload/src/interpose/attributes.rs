@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use libc::{AT_FDCWD as HERE, gid_t, mode_t, off_t, off64_t, timespec, timeval, uid_t, utimbuf};
 
-use super::program::{aside, errno, given, is_indexer, set_errno};
+use super::program::{errno, given, is_indexer, preserving_errno, set_errno};
 use crate::guard::Guard;
 use crate::process;
 use crate::session::session;
@@ -54,7 +54,7 @@ pub(super) unsafe fn on_copy(folder: c_int, path: *const c_char, call: impl Fn(*
         let copy = Spooled::find(root, &own);
         Some((own, copy.and_then(|copy| CString::new(copy.place().into_os_string().into_vec()).ok())))
     };
-    let Some((own, copy)) = aside(find) else { return call(path) };
+    let Some((own, copy)) = preserving_errno(find) else { return call(path) };
     if let Some(copy) = copy {
         let before = errno();
         let result = call(copy.as_ptr());
@@ -66,7 +66,7 @@ pub(super) unsafe fn on_copy(folder: c_int, path: *const c_char, call: impl Fn(*
     }
     let result = call(path);
     if result != 0 && errno() == libc::ENOENT {
-        aside(|| {
+        preserving_errno(|| {
             let _guard = Guard::enter().filter(|_| is_indexer())?;
             session()?.missed(&own);
             Some(())
@@ -83,7 +83,7 @@ pub(super) unsafe fn on_copy(folder: c_int, path: *const c_char, call: impl Fn(*
 pub(super) unsafe fn before_use_of_name(folder: c_int, path: *const c_char) -> Result<(), c_int> {
     let Some(_guard) = Guard::enter().filter(|_| process::is_known_ready()) else { return Ok(()) };
     // SAFETY: guaranteed by the caller.
-    aside(|| unsafe { given(folder, path) }.map_or(Ok(()), |path| put_in_place(&path)))
+    preserving_errno(|| unsafe { given(folder, path) }.map_or(Ok(()), |path| put_in_place(&path)))
 }
 
 /// Runs a call that needs a file's name, once the file is at its original path.
@@ -109,7 +109,7 @@ unsafe fn truncate_by(path: *const c_char, length: i64, call: impl Fn(*const c_c
     // SAFETY: guaranteed by the caller.
     let result = unsafe { on_copy(HERE, path, call) };
     if result == 0 {
-        aside(|| {
+        preserving_errno(|| {
             let _guard = Guard::enter()?;
             // SAFETY: guaranteed by the caller.
             let copy = copy_of(&unsafe { given(HERE, path) }?)?;

@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_uint};
 
 use libc::FILE;
 
-use super::program::{WATCHED, aside, is_original, set_errno};
+use super::program::{WATCHED, is_original, preserving_errno, set_errno};
 use super::streams;
 use crate::guard::Guard;
 use crate::notices;
@@ -18,7 +18,7 @@ pub(super) fn close_by<T>(descriptor: c_int, call: impl FnOnce(Option<&OpenFile>
     let is_spooled = spool::is_spooled(descriptor) && is_original();
     let is_needed = descriptor == libc::STDERR_FILENO && session::is_begun() && is_original();
     let known = (is_watched || is_spooled || is_needed).then(Guard::enter).flatten().map(|_guard| {
-        aside(|| {
+        preserving_errno(|| {
             if is_needed {
                 notices::keep_standard_error();
             }
@@ -38,7 +38,7 @@ pub(super) fn close_by<T>(descriptor: c_int, call: impl FnOnce(Option<&OpenFile>
         return result;
     }
     let Some(_guard) = Guard::enter() else { return result };
-    aside(|| {
+    preserving_errno(|| {
         if let Some(file) = spooled {
             file.leave(descriptor);
         }
@@ -76,7 +76,7 @@ fn close_range_by(first: c_uint, last: c_uint, call: impl Fn(c_uint, c_uint) -> 
     let tracked = WATCHED.within(first, last).into_iter().chain(spool::within(first, last));
     for descriptor in tracked {
         // SAFETY: the program closes this descriptor. The second attempt at one that is in both sets fails.
-        aside(|| unsafe { libc::close(descriptor) });
+        preserving_errno(|| unsafe { libc::close(descriptor) });
     }
     let mut begin = first;
     for own in own_descriptors::within(first, last).into_iter().filter_map(|own| c_uint::try_from(own).ok()) {
@@ -90,7 +90,7 @@ fn close_range_by(first: c_uint, last: c_uint, call: impl Fn(c_uint, c_uint) -> 
 
 /// Closes the program's descriptors from `first` on, where the kernel lacks `close_range`.
 fn close_each(first: c_uint) {
-    let entries = aside(|| std::fs::read_dir("/proc/self/fd"));
+    let entries = preserving_errno(|| std::fs::read_dir("/proc/self/fd"));
     let numbers: Vec<c_uint> =
         entries.into_iter().flatten().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
     for descriptor in
@@ -98,7 +98,7 @@ fn close_each(first: c_uint) {
     {
         if !own_descriptors::contains(descriptor) {
             // SAFETY: the program closes this descriptor.
-            aside(|| unsafe { libc::close(descriptor) });
+            preserving_errno(|| unsafe { libc::close(descriptor) });
         }
     }
 }

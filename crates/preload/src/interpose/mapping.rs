@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 
 use libc::{off_t, off64_t, size_t};
 
-use super::program::{WATCHED, aside, is_original};
+use super::program::{WATCHED, is_original, preserving_errno};
 use super::sharing::move_out;
 use crate::guard::Guard;
 use crate::session;
@@ -31,7 +31,7 @@ pub(super) fn map_by(
     }
     if is_shared && WATCHED.contains(descriptor) && is_original() {
         let Some(_guard) = Guard::enter() else { return at };
-        aside(|| {
+        preserving_errno(|| {
             if let Some(mut session) = session::session() {
                 session.mapped(descriptor, at as usize, bytes);
             }
@@ -46,7 +46,7 @@ pub(super) fn unmapped(at: *mut c_void, bytes: size_t) {
     if session::has_mappings() && is_original() {
         // The allocator of our own code may unmap memory, too.
         let Some(_guard) = Guard::enter() else { return };
-        aside(|| session::unmapped(at as usize, bytes));
+        preserving_errno(|| session::unmapped(at as usize, bytes));
     }
 }
 
@@ -54,7 +54,7 @@ pub(super) fn unmapped(at: *mut c_void, bytes: size_t) {
 pub(super) fn remapped(from: *mut c_void, from_bytes: size_t, to: *mut c_void, to_bytes: size_t) {
     if session::has_mappings() && is_original() {
         let Some(_guard) = Guard::enter() else { return };
-        aside(|| session::remapped((from as usize, from_bytes), (to as usize, to_bytes)));
+        preserving_errno(|| session::remapped((from as usize, from_bytes), (to as usize, to_bytes)));
     }
 }
 

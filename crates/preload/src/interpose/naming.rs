@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use super::attributes::{before_use_of_name, put_in_place, remove_copy};
-use super::program::{aside, given, is_indexer, is_original, set_errno};
+use super::program::{given, is_indexer, is_original, preserving_errno, set_errno};
 use crate::guard::Guard;
 use crate::process::{is_of_interest, is_ready};
 use crate::role;
@@ -115,15 +115,15 @@ unsafe fn rename_by(
 ) -> c_int {
     let Some(guard) = Guard::enter() else { return call() };
     // SAFETY: guaranteed by the caller.
-    let paths = aside(|| unsafe { path_of(from.0, from.1).zip(path_of(to.0, to.1)) });
+    let paths = preserving_errno(|| unsafe { path_of(from.0, from.1).zip(path_of(to.0, to.1)) });
     let prepare = |(from, to)| match flags & libc::RENAME_EXCHANGE {
         0 => prepare_rename(from, to),
         _ => prepare_exchange([from, to]),
     };
-    let rename = aside(|| paths.and_then(prepare));
+    let rename = preserving_errno(|| paths.and_then(prepare));
     let result = call();
     if let Some(rename) = rename {
-        aside(|| finish_rename(rename, result == 0));
+        preserving_errno(|| finish_rename(rename, result == 0));
     }
     drop(guard);
     result
@@ -142,9 +142,9 @@ unsafe fn link_by(from: (c_int, *const c_char), to: (c_int, *const c_char), call
     let result = call();
     let Some(_guard) = Guard::enter().filter(|_| result == 0) else { return result };
     // SAFETY: guaranteed by the caller.
-    let named = aside(|| unsafe { path_of(to.0, to.1) }.filter(|path| is_of_interest(path)));
+    let named = preserving_errno(|| unsafe { path_of(to.0, to.1) }.filter(|path| is_of_interest(path)));
     if let Some(path) = named {
-        aside(|| match is_indexer() {
+        preserving_errno(|| match is_indexer() {
             true => session().into_iter().for_each(|mut session| session.renamed(None, &path)),
             false => role::record(&std::path::absolute(&path).unwrap_or(path)),
         });
@@ -168,7 +168,7 @@ unsafe fn link_symbolically(
         let (link, target) = unsafe { (path_of(link.0, link.1)?, CStr::from_ptr(target)) };
         Some(link.parent()?.join(OsStr::from_bytes(target.to_bytes())))
     };
-    if let Some(target) = aside(find)
+    if let Some(target) = preserving_errno(find)
         && let Ok(target) = std::ffi::CString::new(target.into_os_string().into_encoded_bytes())
     {
         // A link may be created before its target, so the call does not fail. SAFETY: the path is a C string.
@@ -184,13 +184,13 @@ unsafe fn link_symbolically(
 unsafe fn remove_by(folder: c_int, path: *const c_char, call: impl FnOnce() -> c_int) -> c_int {
     let Some(_guard) = Guard::enter() else { return call() };
     // SAFETY: guaranteed by the caller.
-    let path = aside(|| unsafe { path_of(folder, path) }.filter(|path| is_of_interest(path)));
+    let path = preserving_errno(|| unsafe { path_of(folder, path) }.filter(|path| is_of_interest(path)));
     let Some(path) = path else { return call() };
     if !is_indexer() {
-        return if aside(|| remove_copy(&path)) { 0 } else { call() };
+        return if preserving_errno(|| remove_copy(&path)) { 0 } else { call() };
     }
     // The session is informed before the call, since another thread may create the name again right after it.
-    match aside(|| session().map_or(Removal::OfName, |mut session| session.before_removal(&path))) {
+    match preserving_errno(|| session().map_or(Removal::OfName, |mut session| session.before_removal(&path))) {
         Removal::Done => 0,
         Removal::OfName => call(),
     }

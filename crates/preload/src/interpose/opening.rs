@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, FromRawFd, IntoRawFd, OwnedFd};
 
 use libc::{FILE, mode_t};
 
-use super::program::{WATCHED, aside, errno, given, is_indexer, is_original, number_of, set_errno};
+use super::program::{WATCHED, errno, given, is_indexer, is_original, number_of, preserving_errno, set_errno};
 use super::{closing, streams};
 use crate::guard::Guard;
 use crate::own_descriptors;
@@ -46,7 +46,7 @@ impl Access {
 /// `path` is NULL or a C string.
 unsafe fn look(folder: c_int, path: *const c_char, access: Access) -> Option<Placement> {
     let _guard = Guard::enter()?;
-    if aside(process::standing) == process::Standing::Unset {
+    if preserving_errno(process::standing) == process::ConfigurationState::Unset {
         return None;
     }
     let errno = errno();
@@ -86,7 +86,7 @@ fn open_by(mut placement: Placement, own: *const c_char, call: impl Fn(*const c_
     }
     if descriptor < 0 {
         if let Some(_guard) = Guard::enter() {
-            aside(|| placement.withdraw());
+            preserving_errno(|| placement.withdraw());
         }
         descriptor = call(own);
     }
@@ -152,12 +152,12 @@ pub(super) unsafe fn descriptor_of(
 unsafe fn open_own(path: *const c_char, descriptor: c_int) -> c_int {
     // SAFETY: guaranteed by the caller.
     let is_own = || unsafe { given(libc::AT_FDCWD, path) }.is_some_and(|path| process::is_own_path(&path));
-    if descriptor < 0 || !is_original() || !aside(is_own) {
+    if descriptor < 0 || !is_original() || !preserving_errno(is_own) {
         return descriptor;
     }
     // SAFETY: the caller does not know the descriptor yet. If there is no high number, the file keeps its own.
     let low = unsafe { OwnedFd::from_raw_fd(descriptor) };
-    let kept = aside(|| own_descriptors::duplicate(low.as_fd()).unwrap_or(low).into_raw_fd());
+    let kept = preserving_errno(|| own_descriptors::duplicate(low.as_fd()).unwrap_or(low).into_raw_fd());
     own_descriptors::mark(kept);
     kept
 }
@@ -213,7 +213,7 @@ unsafe fn reopen(
         return call(path);
     };
     // A stream that could not be reopened is closed, so there is no second attempt at the original path.
-    aside(|| {
+    preserving_errno(|| {
         if let Some(_guard) = Guard::enter() {
             placement.withdraw_unless_possible();
         }

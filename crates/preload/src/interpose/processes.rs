@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int, c_void};
 
 use libc::pid_t;
 
-use super::program::{aside, expect_child, is_original};
+use super::program::{expect_child, is_original, preserving_errno};
 use super::sharing::move_out;
 use crate::guard::Guard;
 use crate::leaving::{self, Ending};
@@ -23,7 +23,7 @@ fn move_out_all() {
 pub(super) fn before_child() {
     move_out_all();
     if let Some(_guard) = Guard::enter().filter(|_| is_original()) {
-        aside(|| {
+        preserving_errno(|| {
             if process::is_ready() {
                 role::prepare();
             }
@@ -51,7 +51,7 @@ fn before_child_in_memory() {
 /// of its parent.
 fn leave(ending: Ending) {
     if is_original() && Guard::is_free() {
-        aside(|| leaving::before(ending));
+        preserving_errno(|| leaving::before(ending));
     }
 }
 

@@ -38,7 +38,7 @@ pub(super) fn number_of(error: &std::io::Error) -> c_int {
 }
 
 /// Runs our own code and restores `errno` afterwards.
-pub(super) fn aside<T>(ours: impl FnOnce() -> T) -> T {
+pub(super) fn preserving_errno<T>(ours: impl FnOnce() -> T) -> T {
     let before = errno();
     let result = ours();
     set_errno(before);

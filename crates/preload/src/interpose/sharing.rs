@@ -6,7 +6,7 @@ use std::ffi::{c_int, c_void};
 
 use libc::{msghdr, off_t, off64_t, size_t, ssize_t};
 
-use super::program::{WATCHED, aside, is_original, set_errno};
+use super::program::{WATCHED, is_original, preserving_errno, set_errno};
 use super::streams::spooled_file;
 use crate::guard::Guard;
 use crate::own_descriptors;
@@ -16,7 +16,7 @@ use crate::session;
 /// spool, and the call may still succeed there.
 pub(super) fn move_out(descriptor: c_int) {
     let Some((_guard, file)) = spooled_file(descriptor) else { return };
-    aside(|| {
+    preserving_errno(|| {
         if let Err(error) = file.move_to_own_place() {
             crate::notices::complain_of_place(file.spooled(), &error);
         }
@@ -49,7 +49,7 @@ fn duplicate_by(from: c_int, to: Option<c_int>, call: impl FnOnce() -> c_int) ->
     };
     if is_watched && new >= 0 && new != from {
         let Some(_guard) = Guard::enter() else { return new };
-        aside(|| {
+        preserving_errno(|| {
             if let Some(mut session) = session::session()
                 && session.duplicated(from, new)
             {

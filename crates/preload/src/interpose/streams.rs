@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use libc::{FILE, off_t, off64_t, size_t};
 
-use super::program::{aside, errno, is_original, number_of, set_errno};
+use super::program::{errno, is_original, number_of, preserving_errno, set_errno};
 use crate::descriptor_set::DESCRIPTORS;
 use crate::guard::Guard;
 use crate::spool::{self, OpenFile};
@@ -77,7 +77,7 @@ pub(super) fn spooled_file(descriptor: c_int) -> Option<(Guard, Arc<OpenFile>)> 
         return None;
     }
     let guard = Guard::enter()?;
-    let file = aside(|| spool::lookup(descriptor))?;
+    let file = preserving_errno(|| spool::lookup(descriptor))?;
     Some((guard, file))
 }
 
@@ -184,7 +184,7 @@ fn flush(descriptor: c_int) {
 pub(crate) fn flush_all() -> c_int {
     if is_original() {
         drop(Locked::unless_locked(|| CLOSING.write()));
-        aside(spool::open_descriptors).into_iter().for_each(flush);
+        preserving_errno(spool::open_descriptors).into_iter().for_each(flush);
     }
     let real = super::exports::next(&fflush::FOUND, c"fflush");
     // SAFETY: the symbol of this name is a function of this type.

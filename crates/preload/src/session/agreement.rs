@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::state::Session;
 use crate::config::DatasetPlan;
 use crate::notices::{self, Once, complain, complain_in_lines, of_leftovers};
-use crate::printed;
+use crate::printed_messages;
 use crate::process;
 use crate::spool;
 use crate::world::World;
@@ -40,7 +40,7 @@ impl Session {
     pub(crate) fn join(&mut self, world: World, job: u64) {
         self.world = world;
         spool::describe_job(job);
-        printed::share(&self.world, job);
+        printed_messages::share(&self.world, job);
         let roots = process::spool_roots();
         if self.world.rank() == 0 && !roots.is_empty() && !process::is_quiet() {
             let roots: Vec<String> = roots.iter().map(|root| root.display().to_string()).collect();
@@ -80,7 +80,7 @@ impl Session {
         self.look_at_growing();
         let mut unfinished: Vec<Vec<u64>> = vec![Vec::new(); self.datasets.len()];
         while let Some(found) = self.agree(last, &unfinished) {
-            if found.is_empty() || unfinished.iter().any(|epochs| epochs.len() > MOST_UNFINISHED) {
+            if found.is_empty() || unfinished.iter().any(|epochs| epochs.len() > MAX_UNFINISHED) {
                 return;
             }
             for Candidate { dataset: index, epoch, is_complete, are_distinct } in found {
@@ -185,4 +185,4 @@ struct Candidate {
 }
 
 /// Maximum number of epochs with open files that one question passes over.
-const MOST_UNFINISHED: usize = 16;
+const MAX_UNFINISHED: usize = 16;

@@ -7,7 +7,7 @@ use super::state::Session;
 use crate::dataset::Dataset;
 use crate::leaving::Ending;
 use crate::notices::{self, Once, complain, complain_in_lines, complain_of_place, is_first_of_launch};
-use crate::printed;
+use crate::printed_messages;
 use crate::process;
 use crate::progress;
 use crate::role;
@@ -104,7 +104,7 @@ impl Session {
 
 /// Prints the lines that no rank of this node has printed. `how` is their part that names the rank.
 fn print(how: &str, lines: impl Iterator<Item = String>) {
-    let lines: Vec<String> = lines.filter(|line| printed::is_first(&line.replacen(how, "", 1))).collect();
+    let lines: Vec<String> = lines.filter(|line| printed_messages::is_first(&line.replacen(how, "", 1))).collect();
     if !lines.is_empty() {
         complain_in_lines(&lines);
     }

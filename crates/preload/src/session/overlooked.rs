@@ -20,8 +20,8 @@ const UNSEEN: [&str; 2] = [
 ];
 
 /// Maximum number of folders that are listed, and of files that ranks compare.
-const MOST_FOLDERS: usize = 64;
-const MOST_FILES: usize = 256;
+const MAX_FOLDERS: usize = 64;
+const MAX_FILES: usize = 256;
 
 impl Session {
     /// Names the matching files that were not indexed, once per job and dataset. Collective.
@@ -48,13 +48,13 @@ impl Session {
     fn unseen(&self, dataset: &Dataset) -> Vec<PathBuf> {
         let mut found =
             if self.world.rank() == 0 { listed(dataset, u64::from(self.world.ranks())) } else { Vec::new() };
-        found.truncate(MOST_FILES);
+        found.truncate(MAX_FILES);
         let mut counts = [found.len() as i64];
         if !self.world.sum(&mut counts) || counts[0] == 0 {
             return Vec::new();
         }
         // Rank 0 passes on its files' hashes, and learns which of them other ranks know.
-        let mut hashes = vec![0; MOST_FILES];
+        let mut hashes = vec![0; MAX_FILES];
         found.iter().zip(&mut hashes).for_each(|(path, hash)| *hash = Dataset::hash_of(path) as i64);
         if !self.world.sum(&mut hashes) {
             return Vec::new();
@@ -82,7 +82,7 @@ fn listed(dataset: &Dataset, ranks: u64) -> Vec<PathBuf> {
             && is_newer(path)
     };
     let entries = |folder: &PathBuf| std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let files = dataset.folders.iter().take(MOST_FOLDERS).flat_map(entries).map(|entry| entry.path());
+    let files = dataset.folders.iter().take(MAX_FOLDERS).flat_map(entries).map(|entry| entry.path());
     files.filter(is_unseen).collect()
 }
 

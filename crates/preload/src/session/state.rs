@@ -11,7 +11,7 @@ use turbidite_source::Named;
 use super::placement::Open;
 use crate::config::DatasetPlan;
 use crate::dataset::Dataset;
-use crate::pace::Pace;
+use crate::poll_interval::Pace;
 use crate::process;
 use crate::world::World;
 

@@ -13,10 +13,10 @@ use super::{free_space, retained, system};
 const MARGIN_BYTES: u64 = 64 << 10;
 
 /// Minimum step by which a reservation grows. A step is half of the reserved bytes, within its bounds.
-const LEAST_STEP_BYTES: u64 = 256 << 10;
+const MIN_STEP_BYTES: u64 = 256 << 10;
 
 /// Maximum step by which a reservation grows.
-const MOST_STEP_BYTES: u64 = 8 << 20;
+const MAX_STEP_BYTES: u64 = 8 << 20;
 
 /// The reserved bytes of a file, counted from its beginning.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl Reservation {
             return Ok(());
         }
         let least = end.saturating_add(MARGIN_BYTES);
-        let step = (self.bytes / 2).clamp(LEAST_STEP_BYTES, MOST_STEP_BYTES);
+        let step = (self.bytes / 2).clamp(MIN_STEP_BYTES, MAX_STEP_BYTES);
         let ample = least.max(self.bytes.saturating_add(step));
         if self.extend_to(file, root, ample).is_ok() {
             return Ok(());

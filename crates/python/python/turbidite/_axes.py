@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BLUE",
     "GREY",
-    "LEAST_LOG_COUNT",
+    "MIN_LOG_COUNT",
     "ORANGE",
     "RED",
     "axes_of",
@@ -36,7 +36,7 @@ __all__ = [
 BLUE, ORANGE, RED, GREY = "#0072B2", "#E69F00", "#D55E00", "#777777"
 """Colours that colour-blind readers can tell apart."""
 
-LEAST_LOG_COUNT = 10
+MIN_LOG_COUNT = 10
 """Counts up to this are drawn on a linear scale."""
 
 _LINE_CHARACTERS = 64

@@ -13,7 +13,7 @@ from turbidite._arguments import Axis, HistogramArguments, Range
 from turbidite._axes import (
     BLUE,
     GREY,
-    LEAST_LOG_COUNT,
+    MIN_LOG_COUNT,
     axes_of,
     drawn_edges,
     excluded,
@@ -327,7 +327,7 @@ def _draw_rows(histogram: Histogram, edges: Array, ax: Axes, options: dict[str, 
         ax.stairs(histogram.counts, edges, **{"label": "rows" if is_exact else "estimate", **options})
         if not is_exact:
             ax.legend(frameon=False)
-    if most > LEAST_LOG_COUNT:
+    if most > MIN_LOG_COUNT:
         ax.set_yscale("log")
         ax.set_ylim(0.7, most * 1.6)
     else:
@@ -347,7 +347,7 @@ def _norm(values: numpy.ndarray[Any, Any], is_count: bool) -> Any:
     finite = values[numpy.isfinite(values)]
     least, most = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
     if is_count:
-        return colors.LogNorm(1, most) if most > LEAST_LOG_COUNT else colors.Normalize(0, max(most, 1))
+        return colors.LogNorm(1, most) if most > MIN_LOG_COUNT else colors.Normalize(0, max(most, 1))
     if least > 0 and most > 10 * least:
         return colors.LogNorm(least, most)
     return colors.Normalize(min(least, 0.0), max(most, 0.0) or 1.0)

@@ -62,7 +62,7 @@ impl<'a> BlockReader<'a> {
         let Some(group) = self.waiting.pop_front() else { return Ok(false) };
         let mut block = Arc::try_unwrap(used).unwrap_or_default();
         let row_bytes: usize = self.form.columns.iter().map(|column| column.data_type.width()).sum();
-        // At most MOST_BLOCK_BYTES, checked when the source was opened.
+        // At most MAX_BLOCK_BYTES, checked when the source was opened.
         block.rows = group.records as usize;
         block.values.resize(block.rows * row_bytes, 0);
         let rank = self.files[group.file].rank;

@@ -19,7 +19,7 @@ use crate::periods::StatedPeriod;
 use crate::ranks::{Expected, RankCheck, by_neighbours};
 
 /// Maximum size of a block, in bytes. Each rank holds one block.
-const MOST_BLOCK_BYTES: u64 = 64 << 20;
+const MAX_BLOCK_BYTES: u64 = 64 << 20;
 
 /// Opens a source by the package.
 pub(crate) fn open(path: &Path, options: &SourceOptions) -> Result<Source, SourceError> {
@@ -136,7 +136,7 @@ fn record_file(stated: StatedEpoch, record_bytes: usize) -> Option<RecordFile> {
     let StatedEpoch { path, records, block_rows, rank, .. } = stated;
     let block_bytes = block_rows.checked_mul(record_bytes as u64)?;
     // Bounds the list of blocks as well: 2⁴⁰ records of at least 4,096 in a block.
-    if block_rows == 0 || block_bytes > MOST_BLOCK_BYTES || records.div_ceil(block_rows) > 1 << 28 {
+    if block_rows == 0 || block_bytes > MAX_BLOCK_BYTES || records.div_ceil(block_rows) > 1 << 28 {
         return None;
     }
     let row_groups = (0..records).step_by(block_rows as usize).map(|first| block_rows.min(records - first)).collect();

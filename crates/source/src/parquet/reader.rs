@@ -19,7 +19,7 @@ use crate::shares::{RowGroup, row_groups};
 const BATCH_BYTES: usize = 512 << 10;
 
 /// Maximum number of rows in a batch.
-const MOST_BATCH_ROWS: usize = 1 << 13;
+const MAX_BATCH_ROWS: usize = 1 << 13;
 
 /// A reader of one rank's row groups of an epoch.
 pub(crate) struct ParquetReader<'a> {
@@ -55,7 +55,7 @@ impl<'a> ParquetReader<'a> {
         ranks: u32,
     ) -> Vec<Self> {
         let groups: Vec<&[u64]> = files.iter().map(|file| &*file.row_groups).collect();
-        let batch_rows = (BATCH_BYTES / record_bytes.max(1)).clamp(1, MOST_BATCH_ROWS);
+        let batch_rows = (BATCH_BYTES / record_bytes.max(1)).clamp(1, MAX_BATCH_ROWS);
         let reader =
             |share: Vec<RowGroup>| Self { form, batch_rows, files, waiting: share.into(), footer: None, open: None };
         row_groups(&groups, ranks).into_iter().map(reader).collect()

@@ -9,7 +9,7 @@ use turbidite::expr::DerivationSet;
 use turbidite::{ClusterKey, Clustering, DataType, Routing, SecondaryIndex, WriteOptions};
 use turbidite_forecast::machine::{Costs, Link, Machine, StorageModel};
 use turbidite_forecast::{
-    Distribution, Forecast, Keys, MOST_TRACED, Measurement, Plan, PlannedIndexes, Records, RunForecast, TracedColumn,
+    Distribution, Forecast, Keys, MAX_TRACED, Measurement, Plan, PlannedIndexes, Records, RunForecast, TracedColumn,
     advise,
 };
 
@@ -378,7 +378,7 @@ impl Trace {
             return Err(Failure::Usage(format!("--key: '{name}' is named twice; name each coordinate once")));
         }
         let (recipe, types) = self.stored("--key", names)?;
-        let values = recipe.values(epoch, self.source.ranks().max(1), MOST_TRACED)?;
+        let values = recipe.values(epoch, self.source.ranks().max(1), MAX_TRACED)?;
         Ok(Keys::Traced { types, values })
     }
 
@@ -393,7 +393,7 @@ impl Trace {
     fn column(&self, epoch: u64, name: &str, with_values: bool) -> Result<TracedColumn, Failure> {
         let (recipe, types) = self.stored("--index", &[name.to_owned()])?;
         let ranks = self.source.ranks().max(1);
-        let values = if with_values { recipe.values(epoch, ranks, MOST_TRACED)? } else { Vec::new() };
+        let values = if with_values { recipe.values(epoch, ranks, MAX_TRACED)? } else { Vec::new() };
         let data_type = types.first().copied().ok_or_else(|| Failure::Internal(format!("'{name}' has no type")))?;
         Ok(TracedColumn { data_type, values })
     }

@@ -8,7 +8,7 @@ use super::bins::MAX_BINS;
 pub(crate) const WORD_ROWS: usize = u64::BITS as usize;
 
 /// Maximum number of intervals of bins that are compared one by one. A table is faster for more of them.
-const MOST_INTERVALS: usize = 4;
+const MAX_INTERVALS: usize = 4;
 
 /// Number of words of a bitmap that are compared at a time.
 const BLOCK_WORDS: usize = 4;
@@ -234,7 +234,7 @@ impl BinNumbers {
                     start = *end as usize;
                 }
             }
-            Stored::Bytes(numbers) if intervals.len() <= MOST_INTERVALS => {
+            Stored::Bytes(numbers) if intervals.len() <= MAX_INTERVALS => {
                 for interval in &intervals {
                     // Both ends fit, since there are at most 256 bins.
                     let (first, last) = (interval.start as u8, (interval.end - 1) as u8);
@@ -242,7 +242,7 @@ impl BinNumbers {
                 }
             }
             Stored::Bytes(numbers) => mark(numbers, &mut bitmap, |bin| set.0[usize::from(bin)]),
-            Stored::Slices(slices) if intervals.len() <= MOST_INTERVALS => {
+            Stored::Slices(slices) if intervals.len() <= MAX_INTERVALS => {
                 for interval in &intervals {
                     mark_slices(slices, interval, &mut bitmap);
                 }

@@ -15,10 +15,10 @@ use crate::store::SidecarDescriptor;
 const DEFAULT_PRECISION: u32 = 2;
 
 /// Maximum number of digits of the edges of bins. At most 256 bins cannot use more.
-const MOST_PRECISION: u32 = 4;
+const MAX_PRECISION: u32 = 4;
 
 /// Maximum length of a definition in bytes, since it is the name of a folder.
-const MOST_NAME_BYTES: usize = 200;
+const MAX_NAME_BYTES: usize = 200;
 
 /// The columns of a bitmap index, and the precision of its bins.
 ///
@@ -51,15 +51,15 @@ impl BitmapDefinition {
     /// too many columns, or the precision is not 1 to 4.
     pub fn new(columns: Vec<String>, precision: u32) -> Result<Self> {
         let wrong = |what: String| Err(UsageError::Option { option: "index", what }.into());
-        if !(1..=MOST_PRECISION).contains(&precision) {
-            return wrong(format!("a bitmap index has a precision of 1 to {MOST_PRECISION} digits, not {precision}"));
+        if !(1..=MAX_PRECISION).contains(&precision) {
+            return wrong(format!("a bitmap index has a precision of 1 to {MAX_PRECISION} digits, not {precision}"));
         }
         check_names(&columns, "a bitmap index")?;
         let definition = Self { columns, precision, encoding: None };
         if definition.columns.is_empty() {
             return wrong("a bitmap index needs a column: bitmap:ux,uy,uz".to_owned());
         }
-        if definition.name().len() > MOST_NAME_BYTES {
+        if definition.name().len() > MAX_NAME_BYTES {
             let what = "the names of a bitmap index's columns have at most 192 bytes; make several indexes";
             return wrong(what.to_owned());
         }

@@ -10,7 +10,7 @@ use crate::error::{Result, UsageError};
 use crate::schema::{DataType, KeyOrder, Value};
 
 /// Maximum number of bins of a histogram.
-const MOST_BINS: usize = 1 << 16;
+const MAX_BINS: usize = 1 << 16;
 
 /// Maximum number of digits of an edge that is taken for a decimal.
 const DECIMAL_DIGITS: usize = 12;
@@ -49,8 +49,8 @@ impl Bins {
     /// Usage errors: no bins or too many, or a range that is not finite, is reversed, or is not positive on a log
     /// scale.
     pub(in crate::query) fn edges(&self, order: KeyOrder, range: (Value, Value)) -> Result<Vec<Value>> {
-        if self.count == 0 || self.count > MOST_BINS {
-            let what = format!("must be 1 to {MOST_BINS}, not {}", self.count);
+        if self.count == 0 || self.count > MAX_BINS {
+            let what = format!("must be 1 to {MAX_BINS}, not {}", self.count);
             return Err(UsageError::Option { option: "bins", what }.into());
         }
         let refuse = |what: String| Err(UsageError::Option { option: "range", what }.into());
@@ -276,7 +276,7 @@ mod tests {
         let float = Value::Float;
         for (bins, from, to) in [
             (Bins::new(0), 0.0, 1.0),
-            (Bins::new(MOST_BINS + 1), 0.0, 1.0),
+            (Bins::new(MAX_BINS + 1), 0.0, 1.0),
             (Bins::new(3), 1.0, 0.0),
             (Bins::new(3), f64::NAN, 1.0),
             (Bins::new(3), 0.0, f64::INFINITY),

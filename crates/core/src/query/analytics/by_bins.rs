@@ -33,7 +33,7 @@ use crate::query::rows::pages::{PageIndex, page_end};
 use crate::query::rows::pruning::GroupChoice;
 use crate::query::rows::selection::RowSelection;
 use crate::query::rows::statistics::select_comparison;
-use crate::query::scan::ahead::MOST_ENTRIES;
+use crate::query::scan::entry_limit::MAX_ENTRIES;
 use crate::query::scan::epoch_scan::{EpochScan, choose, plan_epoch_by, replaced};
 use crate::query::scan::pool::{Pool, Ticket};
 use crate::query::scan::read::load;
@@ -335,7 +335,7 @@ impl BinnedHistogram {
         }
         if dataset.value_indexes().next().is_some() {
             let choices = choose(dataset, resolved, &manifest);
-            if narrow(dataset, resolved, &manifest, choices, (counters, MOST_ENTRIES))?.selections.is_some() {
+            if narrow(dataset, resolved, &manifest, choices, (counters, MAX_ENTRIES))?.selections.is_some() {
                 return Ok(None);
             }
         }

@@ -24,7 +24,7 @@ use crate::query::index::indexes::IndexedCatalog;
 use crate::query::scan::epoch_scan::replaced;
 
 /// Maximum number of bins: 192 MiB of sums and bounds.
-const MOST_BINS: usize = 1 << 22;
+const MAX_BINS: usize = 1 << 22;
 
 /// Returns bounds of a histogram.
 ///
@@ -37,7 +37,7 @@ pub(super) fn histogram(rows: &MatchingRows<'_>, columns: &Columns<'_>) -> Resul
     }
     unpieced(rows.query)?;
     rows.dataset.check_named(&rows.query.access)?;
-    let (edges, grid) = columns.edges(&rows.possible_ranges(columns)?, MOST_BINS)?;
+    let (edges, grid) = columns.edges(&rows.possible_ranges(columns)?, MAX_BINS)?;
     if let Some(axis) = columns.only_axis().filter(|_| rows.are_whole_epochs()) {
         let survey = Survey::of(rows.dataset, axis.index, rows.epochs, rows.counters, |_| {})?;
         let cells = histogram_cells(&edges[0], axis.order);

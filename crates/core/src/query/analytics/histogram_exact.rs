@@ -19,7 +19,7 @@ use crate::query::analytics::survey::Survey;
 use crate::query::analytics::tally::{CellSelection, tally};
 
 /// Maximum number of bins: 128 MiB of counts.
-const MOST_BINS: usize = 1 << 24;
+const MAX_BINS: usize = 1 << 24;
 
 /// Counts the rows of a histogram, and sums a column.
 ///
@@ -30,7 +30,7 @@ pub(super) fn histogram(rows: &MatchingRows<'_>, columns: &Columns<'_>) -> Resul
         return whole_epochs(rows, columns, axis);
     }
     let (ranges, is_announced) = rows.ranges(columns, 1)?;
-    let (edges, grid) = columns.edges(&ranges, MOST_BINS)?;
+    let (edges, grid) = columns.edges(&ranges, MAX_BINS)?;
     if !is_announced {
         rows.announce(&columns.of_axes())?;
     }
@@ -79,7 +79,7 @@ fn whole_epochs(rows: &MatchingRows<'_>, columns: &Columns<'_>, axis: AxisColumn
     let (resolved, _) = rows.resolve(&[axis.index])?;
     let survey = Survey::of(dataset, axis.index, epochs, counters, |_| {})?;
     let (ranges, _) = rows.ranges(columns, 0)?;
-    let (edges, grid) = columns.edges(&ranges, MOST_BINS)?;
+    let (edges, grid) = columns.edges(&ranges, MAX_BINS)?;
     let cells = Arc::new(histogram_cells(&edges[0], axis.order));
     let selection = Arc::new(CellSelection::counting(axis.index, axis.order, cells.clone()));
     let mut counts = vec![0; cells.len() + 1];

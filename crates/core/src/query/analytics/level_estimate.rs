@@ -36,7 +36,7 @@ use crate::query::scan::epoch_scan::{choose, replaced};
 use crate::schema::Value;
 
 /// Maximum number of bins: 96 MiB of counts, sums and their variances.
-const MOST_BINS: usize = 1 << 20;
+const MAX_BINS: usize = 1 << 20;
 
 /// Estimates a histogram from the rows of a level and above.
 ///
@@ -49,7 +49,7 @@ pub(super) fn histogram(records: &MatchingRows<'_>, columns: &Columns<'_>, level
     let rows = MatchingRows { dataset, query: &source.query, epochs, counters };
     let stated = Stated::of(&rows, columns.only_axis().map(|axis| axis.index), weights)?;
     let (ranges, is_announced) = rows.ranges(columns, 1)?;
-    let (edges, grid) = columns.edges(&ranges, MOST_BINS)?;
+    let (edges, grid) = columns.edges(&ranges, MAX_BINS)?;
     let level_weight = level_weight(dataset.schema(), level);
     if !is_announced {
         let mut read = columns.of_axes();

@@ -23,7 +23,7 @@ use crate::query::analytics::level_errors::WeighedRows;
 use crate::query::analytics::numbers::Estimate;
 
 /// Number of sampled rows of even levels from which values are known well enough for an error of their sum.
-const LEAST_ROWS: u64 = 30;
+const MIN_ROWS: u64 = 30;
 
 /// How much a row may add to an estimated sum.
 #[derive(Debug, Clone, Copy, Default)]
@@ -84,7 +84,7 @@ impl SampledValues {
     }
 
     fn error(&self, most: LargestStep) -> Option<f64> {
-        if !self.sum.is_finite() || most.is_even && self.rows.matched < LEAST_ROWS {
+        if !self.sum.is_finite() || most.is_even && self.rows.matched < MIN_ROWS {
             return None;
         }
         let step = match most.of_weight {

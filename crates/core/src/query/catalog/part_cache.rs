@@ -12,7 +12,7 @@ use crate::format::{PartFilters, PartId, PartReader};
 use crate::query::catalog::cache::Cache;
 
 /// Maximum number of open parts.
-const MOST_PARTS: usize = 384;
+const MAX_PARTS: usize = 384;
 
 /// Maximum size of the footers of open parts on disk, in bytes. A parsed footer takes about as many bytes of memory.
 const FOOTER_BYTES: u64 = 128 << 20;
@@ -33,7 +33,7 @@ pub(in crate::query) struct PartCache {
 impl Default for PartCache {
     fn default() -> Self {
         Self {
-            parts: Mutex::new(Cache::new(MOST_PARTS, FOOTER_BYTES)),
+            parts: Mutex::new(Cache::new(MAX_PARTS, FOOTER_BYTES)),
             filters: Mutex::new(Cache::new(usize::MAX, FILTER_BYTES)),
         }
     }

@@ -24,7 +24,7 @@ use crate::query::rows::group::Group;
 use crate::query::rows::pages::PageIndex;
 use crate::query::rows::pruning::GroupChoice;
 use crate::query::rows::selection::RowSelection;
-use crate::query::scan::ahead::{MOST_ENTRIES, entries_ahead, is_too_much_ahead};
+use crate::query::scan::entry_limit::{MAX_ENTRIES, entries_ahead, is_too_much_ahead};
 use crate::query::scan::epoch_scan::{PLAN_COST_BYTES, announce_chosen, choose};
 use crate::query::scan::key_lookup::Found;
 use crate::query::scan::pieces::{Pieces, Step};
@@ -411,7 +411,7 @@ impl<T: Send + 'static> Scan<T> {
             } else if let Some((epoch, plan)) = self.waiting.take() {
                 self.begin_attempt(epoch, plan);
             } else if let Some((epoch, sources)) = self.alone.take() {
-                let planned = plan(&self.planner, epoch, MOST_ENTRIES, sources, &self.counters)?;
+                let planned = plan(&self.planner, epoch, MAX_ENTRIES, sources, &self.counters)?;
                 self.begin(epoch, planned);
             } else {
                 match self.plans.front() {

@@ -26,7 +26,7 @@ const ROWS_PER_ENTRY_PAGE: u64 = 1536;
 pub(in crate::query) const ROWS_PER_RECORD_PAGE: u64 = 2560;
 
 /// Maximum number of threads by which a scan is expected to be faster. They start one after another.
-const MOST_THREADS: usize = 4;
+const MAX_THREADS: usize = 4;
 
 /// Number of rows for each thread of a scan. A smaller scan starts none (`scan/pool.rs`).
 const ROWS_PER_THREAD: u64 = 1 << 16;
@@ -58,7 +58,7 @@ impl FindingCost {
     /// Returns the number of rows that a scan with some threads tests in the time of reading the entries, which one
     /// thread does.
     pub(in crate::query) fn of_entries(&self, threads: usize) -> u64 {
-        let threads = threads.clamp(1, MOST_THREADS) as u64;
+        let threads = threads.clamp(1, MAX_THREADS) as u64;
         self.pages.saturating_mul(ROWS_PER_ENTRY_PAGE * threads)
     }
 

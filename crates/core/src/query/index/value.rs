@@ -23,7 +23,7 @@ use crate::storage::Storage;
 use crate::store::DatasetPaths;
 
 /// Maximum number of byte strings that are looked up.
-const MOST_BYTE_STRINGS: usize = 4096;
+const MAX_BYTE_STRINGS: usize = 4096;
 
 /// Maximum number of row groups of entries whose pages are judged by an estimate.
 const JUDGED_GROUPS: usize = 64;
@@ -99,7 +99,7 @@ impl ValueIndex {
     /// Returns the condition on entries that a predicate implies.
     fn condition(&self, entries: &Schema, predicate: &Predicate) -> Result<Option<Predicate>> {
         if !self.is_numeric() {
-            let values = predicate.tuples_of(&self.records, &[self.column], MOST_BYTE_STRINGS);
+            let values = predicate.tuples_of(&self.records, &[self.column], MAX_BYTE_STRINGS);
             return Ok(values.map(|values| Predicate::any_tuple_of(entries, &[EntryLayout::VALUE], &values.concat())));
         }
         match predicate.members_of(self.column) {
@@ -113,7 +113,7 @@ impl ValueIndex {
         let values = if self.is_numeric() {
             predicate.members_of(self.column)?.values().len()
         } else {
-            predicate.tuples_of(&self.records, &[self.column], MOST_BYTE_STRINGS)?.len()
+            predicate.tuples_of(&self.records, &[self.column], MAX_BYTE_STRINGS)?.len()
         };
         Some(values as u64)
     }

@@ -18,19 +18,19 @@ use crate::query::memory::scratch::Scratch;
 
 /// Maximum number of bytes kept, in free memory and in handles to buffers in use. The buffers in flight and a few
 /// batches fit.
-const MOST_KEPT_BYTES: usize = 14 << 20;
+const MAX_KEPT_BYTES: usize = 14 << 20;
 
 /// Maximum number of kept scratch memories. Each has at most [`SCRATCH_BYTES`].
-const MOST_SCRATCHES: usize = 4;
+const MAX_SCRATCHES: usize = 4;
 
 /// Maximum size of a kept scratch memory. That of a merge fits.
 const SCRATCH_BYTES: usize = 512 << 10;
 
 /// Maximum number of handles that are examined before new memory is allocated.
-const MOST_TRIES: usize = 16;
+const MAX_TRIES: usize = 16;
 
 /// Minimum size of a recycled buffer, in bytes.
-const LEAST_BYTES: usize = 4 << 10;
+const MIN_BYTES: usize = 4 << 10;
 
 /// Alignment of columns within their buffer, in bytes. Suits every type, and no two columns share a cache line.
 const COLUMN_ALIGNMENT: usize = 64;
@@ -81,7 +81,7 @@ impl Kept {
     /// first, since their memory is likely to be in the processor's cache. Moves handles of buffers in use to the other
     /// end of the queue.
     fn reclaim(&mut self) {
-        for _ in 0..MOST_TRIES.min(self.lent.len()) {
+        for _ in 0..MAX_TRIES.min(self.lent.len()) {
             let Some(buffer) = self.lent.pop_back() else { return };
             if buffer.strong_count() > 1 {
                 self.lent.push_front(buffer);
@@ -109,7 +109,7 @@ impl Kept {
     /// Evicts memory of other sizes, and handles to such memory, until a buffer of this many bytes fits. Memory that an
     /// earlier query used may have a size that this query does not need. Returns whether the buffer fits.
     fn make_room(&mut self, bytes: usize) -> bool {
-        while self.bytes.saturating_add(bytes) > MOST_KEPT_BYTES {
+        while self.bytes.saturating_add(bytes) > MAX_KEPT_BYTES {
             let other = self.free.iter_mut().filter(|(size, _)| **size != bytes).find_map(|(_, free)| free.pop());
             let freed = other.map(|memory| memory.len()).or_else(|| {
                 let place = self.lent.iter().position(|buffer| buffer.len() != bytes)?;
@@ -124,8 +124,8 @@ impl Kept {
 
 /// Returns the size of a recycled buffer for this many bytes: a multiple of a power of two, at most a quarter larger.
 fn rounded(bytes: usize) -> usize {
-    let step = 1 << (bytes.max(LEAST_BYTES).ilog2() - 2);
-    bytes.max(LEAST_BYTES).next_multiple_of(step)
+    let step = 1 << (bytes.max(MIN_BYTES).ilog2() - 2);
+    bytes.max(MIN_BYTES).next_multiple_of(step)
 }
 
 /// Memory of columns, shared by all threads and queries of a dataset. It is kept for later queries.
@@ -150,7 +150,7 @@ impl Recycler {
 
     /// Returns memory of at least this many bytes with arbitrary contents.
     fn take(&self, bytes: usize) -> Vec<u8> {
-        if bytes < LEAST_BYTES {
+        if bytes < MIN_BYTES {
             return vec![0; bytes];
         }
         let size = rounded(bytes);
@@ -172,7 +172,7 @@ impl Recycler {
     /// Accepts scratch memory for reuse.
     pub(in crate::query) fn give_scratch(&self, scratch: Scratch) {
         let mut scratches = self.scratches.lock().unwrap_or_else(PoisonError::into_inner);
-        if scratch.bytes() <= SCRATCH_BYTES && scratches.len() < MOST_SCRATCHES {
+        if scratch.bytes() <= SCRATCH_BYTES && scratches.len() < MAX_SCRATCHES {
             scratches.push(scratch);
         }
     }
@@ -180,7 +180,7 @@ impl Recycler {
     /// Accepts a whole buffer for reuse, even if the buffer is still in use elsewhere.
     pub(in crate::query) fn give(&self, buffer: Buffer) {
         let bytes = buffer.len();
-        if bytes < LEAST_BYTES || bytes != buffer.capacity() || bytes != rounded(bytes) {
+        if bytes < MIN_BYTES || bytes != buffer.capacity() || bytes != rounded(bytes) {
             return;
         }
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn sizes_are_rounded_up_by_at_most_a_quarter() {
-        for bytes in [LEAST_BYTES, 5000, 5120, 5121, 1 << 20, (1 << 20) + 1, 36 << 13, 36 << 16] {
+        for bytes in [MIN_BYTES, 5000, 5120, 5121, 1 << 20, (1 << 20) + 1, 36 << 13, 36 << 16] {
             let size = rounded(bytes);
             assert!(size >= bytes && size <= bytes + bytes / 4, "{bytes}: {size}");
             assert_eq!(rounded(size), size);
@@ -271,7 +271,7 @@ mod tests {
         {
             let kept = recycler.kept.lock().unwrap();
             assert!(
-                kept.bytes <= MOST_KEPT_BYTES
+                kept.bytes <= MAX_KEPT_BYTES
                     && kept.bytes == (kept.free.get(&(1 << 20)).map_or(0, Vec::len) + kept.lent.len()) << 20
             );
         }

@@ -10,7 +10,7 @@ use crate::query::index::value::ValueIndex;
 use crate::query::metrics::Counters;
 
 /// Maximum number of alternatives of a predicate, each of which is looked up by itself.
-const MOST_BRANCHES: usize = 64;
+const MAX_BRANCHES: usize = 64;
 
 /// Indexes that find all records that may match a predicate: one index, or one for each alternative of the predicate.
 pub(super) struct Candidate<'p> {
@@ -62,7 +62,7 @@ impl Finder<'_> {
 
     /// Returns the candidate of one index for each alternative of the predicate, if there is one for all of them.
     fn united<'p>(&mut self, paths: &[&'p ValueIndex]) -> Result<Option<Candidate<'p>>> {
-        let branches = self.predicate.branches(MOST_BRANCHES);
+        let branches = self.predicate.branches(MAX_BRANCHES);
         let (mut members, mut cost) = (Vec::with_capacity(branches.len()), FindingCost::default());
         for branch in branches {
             let mut best: Option<(FindingCost, &'p ValueIndex)> = None;

@@ -29,10 +29,10 @@ use crate::query::use_path::Use;
 const ROWS_PER_ENTRY: u64 = 8;
 
 /// Maximum number of entries of an epoch that are read, which bounds the memory of their sort.
-const MOST_ENTRIES: u64 = 1 << 18;
+const MAX_ENTRIES: u64 = 1 << 18;
 
 /// Maximum size of the columns of these entries, in bytes. Carried columns may be byte strings of any width.
-const MOST_BYTES: u64 = 32 << 20;
+const MAX_BYTES: u64 = 32 << 20;
 
 /// The plan of an epoch whose rows a covering index has.
 #[derive(Debug)]
@@ -71,7 +71,7 @@ fn covering<'a>(
 
 /// Returns the maximum number of entries of an epoch that are read.
 fn most_entries(resolved: &ResolvedQuery) -> u64 {
-    MOST_ENTRIES.min(MOST_BYTES / resolved.row_bytes().max(1) as u64)
+    MAX_ENTRIES.min(MAX_BYTES / resolved.row_bytes().max(1) as u64)
 }
 
 /// Plans an epoch by a covering index. `None` if no index has entries of this commit of the epoch, or another way
@@ -164,7 +164,7 @@ impl Matching {
     /// Corruption, if two entries name one record.
     fn sorted(found: IndexedRecords, index: &Path) -> Result<Self> {
         let places = &found.places;
-        // At most `MOST_ENTRIES`.
+        // At most `MAX_ENTRIES`.
         let mut order: Vec<u32> = (0..places.len() as u32).collect();
         order.sort_unstable_by_key(|entry| places[*entry as usize]);
         if order.windows(2).any(|pair| places[pair[0] as usize] == places[pair[1] as usize]) {

@@ -20,7 +20,7 @@ use crate::query::request::{Output, ResolvedQuery};
 use crate::query::rows::pages::PageIndex;
 use crate::query::rows::pruning::GroupChoice;
 use crate::query::rows::statistics::{judge_run, select_by};
-use crate::query::scan::ahead::MOST_ENTRIES;
+use crate::query::scan::entry_limit::MAX_ENTRIES;
 use crate::query::scan::epoch_scan::EpochScan;
 use crate::query::scan::row_group_plan::RowGroupPlan;
 use crate::query::use_path::{LOOKUP, SCAN};
@@ -175,7 +175,7 @@ pub(in crate::query) fn explain_epoch(
 ) -> Result<EpochExplanation> {
     loop {
         let before = counters.metrics().bytes_read;
-        let plan = planner.plan(epoch, MOST_ENTRIES, sources)?;
+        let plan = planner.plan(epoch, MAX_ENTRIES, sources)?;
         let indexed_by = plan.indexed_by();
         let EpochPlan { path, alternatives, is_of_keys } = plan;
         // Planning has read the entries of indexes.

@@ -14,15 +14,15 @@ use crate::query::request::ResolvedQuery;
 use crate::query::rows::group::Group;
 use crate::query::rows::pages::first_rows;
 use crate::query::rows::selection::RowSelection;
-use crate::query::scan::key_lookup::{Found, KeyLookup, MOST_KEYS, is_cached, keys_of, open_group};
+use crate::query::scan::key_lookup::{Found, KeyLookup, MAX_KEYS, is_cached, keys_of, open_group};
 use crate::query::use_path::Use;
 use crate::schema::Clustering;
 
 /// Maximum number of records that are looked up in an epoch. Above this, the planner chooses between index and scan.
-const MOST_PLACES: u64 = 256;
+const MAX_PLACES: u64 = 256;
 
 /// Maximum number of row groups of an epoch to compare with the places of records.
-const MOST_ROW_GROUPS: usize = 2048;
+const MAX_ROW_GROUPS: usize = 2048;
 
 /// A way to find rows without a plan.
 #[derive(Debug)]
@@ -80,7 +80,7 @@ pub(in crate::query) fn index_of(dataset: &IndexedCatalog, resolved: &ResolvedQu
     let listed = dataset.value_indexes().enumerate().filter(|(_, index)| is_allowed(index));
     let listed = listed.filter_map(|(position, index)| Some((index.listed(predicate)?, position)));
     let (values, position) = listed.min()?;
-    (values.saturating_mul(epochs as u64) <= MOST_KEYS as u64).then_some(position)
+    (values.saturating_mul(epochs as u64) <= MAX_KEYS as u64).then_some(position)
 }
 
 /// The lookup of a query's rows in one epoch, by an index.
@@ -101,7 +101,7 @@ impl<'a> IndexLookup<'a> {
     ) -> Option<Self> {
         let index = dataset.value_indexes().nth(index)?;
         let manifest = dataset.known_manifest(epoch, resolved.predicate_columns())?;
-        if manifest.row_groups.len() > MOST_ROW_GROUPS {
+        if manifest.row_groups.len() > MAX_ROW_GROUPS {
             return None;
         }
         let is_forced = resolved.access != Use::Automatic;
@@ -120,7 +120,7 @@ impl<'a> IndexLookup<'a> {
         let predicate = self.resolved.predicate.as_ref()?;
         // A plan would count these reads again.
         let own = Counters::new(counters.recycler.clone(), None);
-        let mut places = self.index.places(predicate, &self.manifest, MOST_PLACES, &own).ok()??;
+        let mut places = self.index.places(predicate, &self.manifest, MAX_PLACES, &own).ok()??;
         places.sort_unstable();
         places.dedup();
         let selected = self.select(&places)?;

@@ -26,7 +26,7 @@ const KEPT_ROW_BYTES: u64 = 16;
 const ROWS_PER_ENTRY: u64 = 4096;
 
 /// Minimum number of entries of the first step, unless every entry yields a row.
-const LEAST_STEP_ROWS: u64 = 64;
+const MIN_STEP_ROWS: u64 = 64;
 
 /// Maximum size of the records of a step, in bytes.
 const STEP_BYTES: usize = 32 << 20;
@@ -116,7 +116,7 @@ impl<'a> OrderPlan<'a> {
     /// Returns the numbers of entries of the steps of a walk that is to return `limit` rows.
     pub(in crate::query) fn steps(resolved: &ResolvedQuery, limit: u64) -> impl Iterator<Item = u64> + use<> {
         let most = (STEP_BYTES / resolved.row_bytes().max(1)).max(1) as u64;
-        let least = if resolved.predicate.is_some() { LEAST_STEP_ROWS } else { 1 };
+        let least = if resolved.predicate.is_some() { MIN_STEP_ROWS } else { 1 };
         let first = limit.clamp(least.min(most), most);
         std::iter::successors(Some(first), move |rows| Some((rows * 2).min(most)))
     }

@@ -20,7 +20,7 @@ use crate::query::scan::epoch_scan::choose;
 use crate::query::use_path::{SCAN, Use};
 
 /// Minimum ratio of the rows of a scan to the rows of the copy at which the copy is read.
-const LEAST_GAIN: u64 = 2;
+const MIN_GAIN: u64 = 2;
 
 /// The comparison of copies with a scan, for a query of an epoch.
 #[derive(Debug, Default)]
@@ -101,7 +101,7 @@ pub(super) fn consider(
         }
     }
     let pays = |rows: u64| {
-        let is_less = scanned_rows > FEW_ROWS && rows.saturating_mul(LEAST_GAIN) <= scanned_rows;
+        let is_less = scanned_rows > FEW_ROWS && rows.saturating_mul(MIN_GAIN) <= scanned_rows;
         is_less && !an_index_reads_less(dataset, resolved, &records, rows)
     };
     considered.chosen = best.filter(|(rows, _)| is_forced || pays(*rows)).map(|(_, copy)| copy);

@@ -21,7 +21,7 @@ use crate::query::request::ResolvedQuery;
 use crate::query::rows::pages::first_rows;
 use crate::query::rows::pruning::GroupChoice;
 use crate::query::rows::selection::RowSelection;
-use crate::query::scan::ahead::MOST_ENTRIES;
+use crate::query::scan::entry_limit::MAX_ENTRIES;
 use crate::query::use_path::{SCAN, Use};
 
 /// Number of rows of a page, for the estimate of the pages that an index touches.
@@ -35,7 +35,7 @@ const FEW_PLACES: usize = 64;
 
 /// Maximum cost of a second index for each place, as a number of rows that are tested. It saves at most the pages of
 /// the places, and may save none.
-const MOST_ROWS_PER_PLACE: u64 = ROWS_PER_RECORD_PAGE / 8;
+const MAX_ROWS_PER_PLACE: u64 = ROWS_PER_RECORD_PAGE / 8;
 
 /// The rows of an epoch that value indexes select.
 #[derive(Debug, Default)]
@@ -119,7 +119,7 @@ impl Choice<'_, '_> {
             let pays = match &found {
                 None => cost.pays(self.rows, self.finder.threads),
                 Some(places) => {
-                    places.len() > FEW_PLACES && cost.of_entries(1) <= places.len() as u64 * MOST_ROWS_PER_PLACE
+                    places.len() > FEW_PLACES && cost.of_entries(1) <= places.len() as u64 * MAX_ROWS_PER_PLACE
                 }
             };
             if !pays && !self.forced {
@@ -132,7 +132,7 @@ impl Choice<'_, '_> {
             let most = if self.forced { self.most_entries } else { (self.rows / ROWS_PER_PLACE).max(FEW_ROWS) };
             let corrupt = self.finder.corrupt_indexes;
             let Some(mut places) = self.finder.places(candidate, most)? else {
-                if self.forced && most < MOST_ENTRIES && corrupt == self.finder.corrupt_indexes {
+                if self.forced && most < MAX_ENTRIES && corrupt == self.finder.corrupt_indexes {
                     return Err(self.refusal(candidate));
                 }
                 continue;

@@ -25,14 +25,14 @@ use crate::query::use_path::Use;
 use crate::schema::Clustering;
 
 /// Maximum number of keys that are looked up, counted once for each epoch. More of them are worth a plan.
-pub(in crate::query) const MOST_KEYS: usize = 64;
+pub(in crate::query) const MAX_KEYS: usize = 64;
 
 /// Maximum number of rows that are read of a row group for one key. Keys with more rows are worth a plan, which reads
 /// them in chunks.
-const MOST_ROWS: u64 = 8192;
+const MAX_ROWS: u64 = 8192;
 
 /// Maximum decoded size of the rows that are read of an epoch, as of a chunk of a plan.
-const MOST_BYTES: u64 = 4 << 20;
+const MAX_BYTES: u64 = 4 << 20;
 
 /// Returns the ordinals of the keys by which the rows of a query of some epochs are looked up, ascending. `None` if the
 /// predicate does not list few whole keys.
@@ -45,10 +45,10 @@ pub(in crate::query) fn keys_of(resolved: &ResolvedQuery, epochs: usize) -> Opti
     let predicate = resolved.predicate.as_ref().filter(|_| applies)?;
     let ordinals = match resolved.schema.clustering() {
         Clustering::Hash => resolved.keys.as_ref()?.ordinals.clone(),
-        Clustering::Range => RequiredKeys::ordinals_of(&resolved.schema, predicate, MOST_KEYS)?,
+        Clustering::Range => RequiredKeys::ordinals_of(&resolved.schema, predicate, MAX_KEYS)?,
         Clustering::Space => return None,
     };
-    (ordinals.len().saturating_mul(epochs) <= MOST_KEYS).then_some(ordinals)
+    (ordinals.len().saturating_mul(epochs) <= MAX_KEYS).then_some(ordinals)
 }
 
 /// The rows to read of an epoch.
@@ -94,7 +94,7 @@ impl<'a> KeyLookup<'a> {
             None => self.candidates_by_range(),
         };
         candidates.sort_unstable();
-        let most_rows = MOST_ROWS.saturating_mul(self.ordinals.len() as u64);
+        let most_rows = MAX_ROWS.saturating_mul(self.ordinals.len() as u64);
         let (mut selected, mut rows) = (Vec::new(), 0u64);
         for of_group in candidates.chunk_by(|one, other| one.0 == other.0) {
             let position = of_group[0].0;
@@ -112,7 +112,7 @@ impl<'a> KeyLookup<'a> {
                 return None;
             }
             rows += selection.rows();
-            if rows > most_rows || rows.saturating_mul(self.resolved.row_bytes() as u64) > MOST_BYTES {
+            if rows > most_rows || rows.saturating_mul(self.resolved.row_bytes() as u64) > MAX_BYTES {
                 return None;
             }
             selected.push((Arc::new(group), selection));
@@ -192,7 +192,7 @@ impl<'a> KeyLookup<'a> {
         let predicate = self.resolved.predicate.as_ref()?;
         let pages = group.pages(self.resolved.schema.key_index()).ok()?;
         let mut selection = RowSelection::default();
-        let most_rows = MOST_ROWS.saturating_mul(ordinals.len() as u64);
+        let most_rows = MAX_ROWS.saturating_mul(ordinals.len() as u64);
         let mut next = 0;
         for ordinal in ordinals {
             let Some(found) = group.pages_with_key(ordinal) else {

@@ -4,11 +4,11 @@
 //! were given, or that statistics leave. `key_lookup` selects the rows of a few keys from caches alone. `fetch` reads
 //! pages, and `prefetch` announces them. `read` filters one chunk and gathers its rows, and `column` converts columns
 //! to Arrow. `epoch_reader` reads an epoch in file order, `ordered_scan` merges row groups by the key, and
-//! `tuple_merge` by a key that is not one number (`pieces`). `pool` is the thread pool, and `ahead` bounds the
+//! `tuple_merge` by a key that is not one number (`pieces`). `pool` is the thread pool, and `entry_limit` bounds the
 //! entries that are planned ahead.
 
-pub(super) mod ahead;
 pub(super) mod column;
+pub(super) mod entry_limit;
 pub(super) mod epoch_reader;
 pub(super) mod epoch_scan;
 pub(super) mod fetch;

@@ -31,8 +31,8 @@ use crate::query::rows::group::Group;
 use crate::query::rows::pages::{PageIndex, pages_of};
 use crate::query::rows::pruning::GroupChoice;
 use crate::query::rows::selection::RowSelection;
-use crate::query::scan::ahead::{MOST_ENTRIES, entries_ahead, is_too_much_ahead};
 use crate::query::scan::column::scatter;
+use crate::query::scan::entry_limit::{MAX_ENTRIES, entries_ahead, is_too_much_ahead};
 use crate::query::scan::epoch_scan::{EpochScan, PLAN_COST_BYTES, announce_chosen};
 use crate::query::scan::pieces::{Pieces, PlanEpoch};
 use crate::query::scan::pool::{Pool, Ticket};
@@ -46,7 +46,7 @@ const WINDOWS_BYTES: usize = 32 << 20;
 
 /// Maximum number of rows of a window. Four pages of the default size make reads long enough for the device, and a slab
 /// rarely takes more than one new window.
-const MOST_WINDOW_ROWS: usize = 1 << 13;
+const MAX_WINDOW_ROWS: usize = 1 << 13;
 
 /// Number of rows at which a slab takes no more windows. A merge should fit a core's L2 cache.
 const SLAB_ROWS: usize = 1 << 13;
@@ -376,7 +376,7 @@ impl Merge {
         }
         let Some((epoch, plan)) = self.plans.pop_front() else { return Ok(false) };
         let scan = match self.pool.wait(plan) {
-            Err(error) if is_too_much_ahead(&error, self.entries_ahead) => (self.plan_epoch)(epoch, MOST_ENTRIES)?,
+            Err(error) if is_too_much_ahead(&error, self.entries_ahead) => (self.plan_epoch)(epoch, MAX_ENTRIES)?,
             scan => scan?,
         };
         self.epoch = Some(EpochMerge::new(Arc::new(scan), &self.resolved));
@@ -424,7 +424,7 @@ impl EpochMerge {
         let overlap = most_overlapping(&scan, &resolved.schema);
         let share = WINDOWS_BYTES / overlap.max(1) / (resolved.row_bytes() + size_of::<u64>());
         let by_limit = usize::try_from(resolved.limit).unwrap_or(usize::MAX);
-        let window_rows = share.min(MOST_WINDOW_ROWS).min(by_limit).max(1) as u32;
+        let window_rows = share.min(MAX_WINDOW_ROWS).min(by_limit).max(1) as u32;
         let (ready, open) = (BTreeMap::new(), Vec::new());
         Self { scan, waiting: waiting.into(), ready, open, from: None, window_rows }
     }

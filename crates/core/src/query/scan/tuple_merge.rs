@@ -20,7 +20,7 @@ use crate::query::request::ResolvedQuery;
 use crate::query::rows::chunks::Cutter;
 use crate::query::rows::group::Group;
 use crate::query::rows::pages::PageIndex;
-use crate::query::scan::ahead::MOST_ENTRIES;
+use crate::query::scan::entry_limit::MAX_ENTRIES;
 use crate::query::scan::epoch_scan::announce_chosen;
 use crate::query::scan::pieces::{Pieces, PlanEpoch};
 use crate::query::scan::read::{PackedRows, load};
@@ -31,7 +31,7 @@ use crate::schema::KeyOrder;
 const WINDOWS_BYTES: usize = 32 << 20;
 
 /// Maximum number of rows of a window, and of a piece.
-const MOST_ROWS: usize = 1 << 13;
+const MAX_ROWS: usize = 1 << 13;
 
 /// A column of the key, as it is compared.
 #[derive(Debug, Clone, Copy)]
@@ -133,10 +133,10 @@ impl TupleMerge {
 
     /// Plans an epoch, and reads the first window of each row group that may match.
     fn begin(&mut self, epoch: u64) -> Result<()> {
-        let scan = (self.plan_epoch)(epoch, MOST_ENTRIES)?;
+        let scan = (self.plan_epoch)(epoch, MAX_ENTRIES)?;
         let share = WINDOWS_BYTES / scan.choices.len().max(1) / self.resolved.row_bytes().max(1);
         let by_limit = usize::try_from(self.resolved.limit).unwrap_or(usize::MAX);
-        self.window_rows = share.min(MOST_ROWS).min(by_limit).max(1) as u32;
+        self.window_rows = share.min(MAX_ROWS).min(by_limit).max(1) as u32;
         self.epoch = epoch;
         for (rank, choice) in scan.choices.iter().enumerate() {
             let RowGroupPlan { group, selection } = RowGroupPlan::new(&self.dataset, &self.resolved, &scan, *choice)?;
@@ -180,7 +180,7 @@ impl TupleMerge {
         let mut clock = Instant::now();
         let widths: Vec<usize> = self.resolved.stored_widths().collect();
         let by_limit = usize::try_from(self.resolved.limit).unwrap_or(usize::MAX);
-        let most = self.resolved.batch_rows.min(MOST_ROWS).min(by_limit);
+        let most = self.resolved.batch_rows.min(MAX_ROWS).min(by_limit);
         let mut columns: Vec<Vec<u8>> = widths.iter().map(|width| Vec::with_capacity(width * most)).collect();
         let mut rows = 0;
         while rows < most

@@ -10,7 +10,7 @@ use crate::query::metrics::Counters;
 use crate::query::plan::epoch_plan::{AccessPath, Planner, Sources};
 use crate::query::plan::explain::explain_epoch;
 use crate::query::request::ResolvedQuery;
-use crate::query::scan::ahead::MOST_ENTRIES;
+use crate::query::scan::entry_limit::MAX_ENTRIES;
 use crate::query::{Bins, QueryMetrics, Use};
 use crate::schema::{ColumnView, Value};
 use crate::storage::{Fault, FaultStorage};
@@ -147,7 +147,7 @@ fn every_path_returns_the_same_rows_and_reads_what_its_plan_states() {
             assert_eq!(rows, expected(case.filter, epoch).len(), "{story}");
             let plan = match case.is_cached {
                 true => planner.plan_cached(epoch).unwrap_or_else(|| panic!("{story}: it is not planned from caches")),
-                false => planner.plan(epoch, MOST_ENTRIES, case.sources).unwrap(),
+                false => planner.plan(epoch, MAX_ENTRIES, case.sources).unwrap(),
             };
             assert!((case.is_planned)(&plan.path), "{story}: {plan:?}");
             let explained = explain_epoch(&catalog, &planner, epoch, &counters, case.sources).unwrap();

@@ -8,7 +8,7 @@ use crate::query::Use;
 use crate::query::index::indexes::IndexedCatalog;
 use crate::query::plan::epoch_plan::{Planner, Sources};
 use crate::query::request::ResolvedQuery;
-use crate::query::scan::ahead::{MOST_ENTRIES, entries_ahead};
+use crate::query::scan::entry_limit::{MAX_ENTRIES, entries_ahead};
 use crate::schema::ColumnView;
 use crate::{LocalJob, WriteOptions};
 
@@ -55,15 +55,15 @@ fn only_few_entries_are_read_ahead() {
     let storage = write();
     let catalog = Arc::new(IndexedCatalog::open(&storage, ROOT.as_ref()).unwrap());
     let ahead = entries_ahead(EPOCHS as usize, THREADS);
-    assert!((512..ROWS / 4).contains(&ahead) && entries_ahead(1, THREADS) == MOST_ENTRIES);
-    assert!((1..64).all(|plans| entries_ahead(2, plans) * plans as u64 * 4 <= MOST_ENTRIES));
+    assert!((512..ROWS / 4).contains(&ahead) && entries_ahead(1, THREADS) == MAX_ENTRIES);
+    assert!((1..64).all(|plans| entries_ahead(2, plans) * plans as u64 * 4 <= MAX_ENTRIES));
     // A value of a list has more entries than are expected of it.
     for condition in ["group < 9", "group IN (7, 9)"] {
         let resolved = Arc::new(ResolvedQuery::resolve(&query(condition), &catalog.schema).unwrap());
         let planner = Planner::new(catalog.clone(), resolved, Arc::default(), 1);
         for epoch in 0..EPOCHS {
             let plan = |most| planner.plan(epoch, most, Sources::ALL);
-            assert!(plan(MOST_ENTRIES).unwrap().indexed_by().is_some(), "{condition}, epoch {epoch}");
+            assert!(plan(MAX_ENTRIES).unwrap().indexed_by().is_some(), "{condition}, epoch {epoch}");
             match plan(ahead) {
                 Ok(plan) => assert!(epoch % 2 == 0 && plan.indexed_by().is_some(), "{condition}, epoch {epoch}"),
                 Err(error) => assert!(epoch % 2 == 1 && error.class() == ErrorClass::Usage, "{error}"),

@@ -14,8 +14,8 @@
 //! records.
 
 mod announcement;
+pub(super) mod c_transport;
 mod driver;
-pub(super) mod foreign;
 mod indexes;
 mod job;
 mod open;

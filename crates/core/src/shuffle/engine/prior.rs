@@ -13,10 +13,10 @@ use super::session::{Comparison, EMPTY_RANGE, Installed, Resemblance};
 use crate::partition::{
     KeyDistance, KeyProfile, PartitionTable, Pivots, PointSample, SMOOTH_SLOTS, even_table, history_slots,
 };
-use crate::shuffle::benefit::{Planned, interval_rows};
 use crate::shuffle::last_epoch::{LastEpoch, Whole};
 use crate::shuffle::message::{FirstTable, Summary};
 use crate::shuffle::options::Prior;
+use crate::shuffle::rebalancing::{Planned, interval_rows};
 use crate::shuffle::receiver::Receiver;
 use crate::shuffle::wire::MessageError;
 
@@ -103,7 +103,7 @@ impl Engine {
             (even_table(1, 1, &[]), self.rows_until_outgrown(0, self.options.ranks), (0, u64::MAX))
         } else {
             let whole = self.last_whole()?;
-            // Records must double before a small imbalance pays for another table (`benefit`): here, until three
+            // Records must double before a small imbalance pays for another table (`rebalancing`): here, until three
             // quarters of the epoch. The last quarter suffices to even the loads out, and adds little chance.
             let expected = self.expected_total(0);
             let planned = Planned { seen: expected.unwrap_or(whole.rows) / 8 * 3, keys: whole.rows };

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use crate::partition::{PartitionTable, Pivots, PointSample, TablePlanner};
-use crate::shuffle::benefit::Planned;
 use crate::shuffle::counts::Quiescence;
 use crate::shuffle::metrics::EngineMetrics;
 use crate::shuffle::peers::PeerSet;
 use crate::shuffle::placement::Placement;
+use crate::shuffle::rebalancing::Planned;
 use crate::shuffle::round::Round;
 
 /// The empty key range. Every key widens it.

@@ -16,7 +16,7 @@ use super::inputs::Input;
 pub(crate) const APPEND: usize = 1_000;
 
 /// Largest size of a partition, as a multiple of the mean.
-pub(crate) const MOST_OVER_MEAN: f64 = 1.25;
+pub(crate) const MAX_OVER_MEAN: f64 = 1.25;
 
 /// Opens the dataset for writing.
 pub(crate) fn open(storage: Arc<dyn Storage>, key: DataType, options: WriteOptions) -> Result<LocalJob, Error> {
@@ -144,5 +144,5 @@ pub(crate) fn report(name: &str, ranks: u32, metrics: &EpochMetrics) {
 pub(crate) fn check_balance(name: &str, ranks: u32, metrics: &EpochMetrics) {
     report(name, ranks, metrics);
     let largest = largest_share(metrics);
-    assert!(largest <= MOST_OVER_MEAN, "{name} at {ranks} ranks: {largest}");
+    assert!(largest <= MAX_OVER_MEAN, "{name} at {ranks} ranks: {largest}");
 }

@@ -7,10 +7,10 @@ use crate::expr::Predicate;
 use crate::schema::{DataType, KeyOrder, Schema, Value};
 
 /// Maximum number of ids per request. The set and its predicate take at most about 64 MiB.
-pub(super) const MOST_IDS: usize = 1_000_000;
+pub(super) const MAX_IDS: usize = 1_000_000;
 
 /// Maximum total size of opaque ids, in bytes.
-const MOST_BYTES: usize = 64 << 20;
+const MAX_BYTES: usize = 64 << 20;
 
 /// The id of a particle: a value of the column that identifies particles, or one of each of several columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -217,7 +217,7 @@ impl IdGatherer {
             _ => IdSet::Bytes { form: Sortable::new(types), bytes: Vec::new() },
         };
         let width = types.iter().map(|data_type| data_type.width()).sum::<usize>().max(1);
-        Some(Self { ids, most: MOST_IDS.min(MOST_BYTES / width) })
+        Some(Self { ids, most: MAX_IDS.min(MAX_BYTES / width) })
     }
 
     /// Returns the maximum number of ids.
@@ -421,17 +421,17 @@ mod tests {
     fn repetitions_do_not_count_and_too_many_ids_are_noticed() {
         let mut gatherer = IdGatherer::new(&[DataType::U32]).unwrap();
         let (few, many): (Vec<u8>, Vec<u8>) = (
-            (0..MOST_IDS as u32).flat_map(u32::to_le_bytes).collect(),
-            (0..2 * MOST_IDS as u32).flat_map(u32::to_le_bytes).collect(),
+            (0..MAX_IDS as u32).flat_map(u32::to_le_bytes).collect(),
+            (0..2 * MAX_IDS as u32).flat_map(u32::to_le_bytes).collect(),
         );
         for _ in 0..5 {
             assert!(gatherer.add(&few));
         }
-        assert_eq!(gatherer.finish().unwrap().len(), MOST_IDS);
+        assert_eq!(gatherer.finish().unwrap().len(), MAX_IDS);
         let mut gatherer = IdGatherer::new(&[DataType::U32]).unwrap();
         assert!(!gatherer.add(&many));
         let mut gatherer = IdGatherer::new(&[DataType::U32]).unwrap();
-        assert!(gatherer.add(&many[..4 * (MOST_IDS + 1)]));
+        assert!(gatherer.add(&many[..4 * (MAX_IDS + 1)]));
         assert!(gatherer.finish().is_none(), "one too many");
         assert!(IdGatherer::new(&[DataType::F32]).is_none());
     }

@@ -11,7 +11,7 @@
 //!
 //! # Memory
 //!
-//! Memory is bounded for any number of matching rows: [`MOST_IDS`](ids) ids, [`SORT_BYTES`] of rows, and the chunks in
+//! Memory is bounded for any number of matching rows: [`MAX_IDS`](ids) ids, [`SORT_BYTES`] of rows, and the chunks in
 //! flight of a scan. Further rows are spilled to an unnamed file in the request's scratch folder.
 
 mod ids;

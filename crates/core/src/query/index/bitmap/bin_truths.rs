@@ -8,7 +8,7 @@ use crate::format::bitmap::bins::Bins;
 
 /// Maximum number of times that a comparison is judged to select rows of a row group. Pairs of bins that are left may
 /// match.
-pub(super) const MOST_JUDGED: usize = 2048;
+pub(super) const MAX_JUDGED: usize = 2048;
 
 /// Maximum number of times that a comparison of one column is judged for an estimate, which suffices for each bin.
 pub(super) const ESTIMATE_JUDGED: usize = 512;
@@ -138,7 +138,7 @@ mod tests {
                 .fold::<(), ()>(
                     &mut |comparison| {
                         let second = comparison.columns().contains(&1).then_some(&y);
-                        let found = judge(comparison, 7, &x, second, &|_| None, MOST_JUDGED);
+                        let found = judge(comparison, 7, &x, second, &|_| None, MAX_JUDGED);
                         let count = bins.get().len();
                         let found = expanded(&found, (count, second.map_or(1, |_| count)));
                         for (place, truth) in found.iter().enumerate() {

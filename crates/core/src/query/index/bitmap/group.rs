@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::bin_truths::{BinnedSide, ESTIMATE_JUDGED, ESTIMATE_JUDGED_PAIRS, Judged, MOST_JUDGED, expanded, judge};
+use super::bin_truths::{BinnedSide, ESTIMATE_JUDGED, ESTIMATE_JUDGED_PAIRS, Judged, MAX_JUDGED, expanded, judge};
 use super::index::BitmapIndex;
 use super::row_truths::RowTruths;
 use crate::error::{Error, Result};
@@ -219,7 +219,7 @@ impl<'a> GroupBins<'a> {
 
     /// Returns the truth of a comparison for each bin or pair of bins.
     fn by_bins(&self, comparison: &Comparison<'_>, places: (usize, Option<usize>)) -> ByBins {
-        let judged = self.judge(comparison, places, MOST_JUDGED);
+        let judged = self.judge(comparison, places, MAX_JUDGED);
         let of_first = judged.first().map_or(TruthValue::Maybe, |judged| judged.truth);
         if judged.iter().all(|judged| judged.truth == of_first) {
             return ByBins::All(of_first);

@@ -31,10 +31,10 @@ const PAGE_ROWS: u32 = 2048;
 
 /// Maximum number of comparisons of a predicate that are judged by bins, unless the query requires an index. Judging
 /// each takes as long as testing some hundred rows.
-pub(in crate::query) const MOST_COMPARISONS: u64 = 256;
+pub(in crate::query) const MAX_COMPARISONS: u64 = 256;
 
 /// Maximum memory for the bitmaps of all comparisons of a predicate in one row group, in bytes.
-pub(in crate::query) const MOST_BITMAP_BYTES: u64 = 64 << 20;
+pub(in crate::query) const MAX_BITMAP_BYTES: u64 = 64 << 20;
 
 /// Cost of a range of selected rows, as a number of bytes read.
 const RANGE_BYTES: f64 = 12.0;
@@ -100,7 +100,7 @@ pub(in crate::query) fn choose(
     if narrowed.selections.is_some() || rows == 0 || (rows <= FEW_ROWS && !is_forced) {
         return Ok(bitmaps);
     }
-    if !is_forced && resolved.predicate.as_ref().is_none_or(|of| count_comparisons(of) > MOST_COMPARISONS) {
+    if !is_forced && resolved.predicate.as_ref().is_none_or(|of| count_comparisons(of) > MAX_COMPARISONS) {
         return Ok(bitmaps);
     }
     if let Some((names, chosen)) = bitmaps.judge(dataset, resolved, manifest, is_forced, &narrowed.choices)? {
@@ -211,7 +211,7 @@ impl EpochBitmaps {
                 TruthValue::Maybe => chosen.choices.push(*choice),
             }
             // Each comparison has two bitmaps.
-            let is_small = comparisons.saturating_mul(entry.rows / 4) <= MOST_BITMAP_BYTES;
+            let is_small = comparisons.saturating_mul(entry.rows / 4) <= MAX_BITMAP_BYTES;
             // A merge keeps the selections of all row groups that overlap, cut into windows between pages. Single rows
             // would take more memory than it may have, and would have their page decoded once a window.
             let costs = (!is_forced).then(|| costs(resolved, entry, &estimate, bytes));

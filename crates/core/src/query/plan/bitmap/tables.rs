@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::choice::{MOST_BITMAP_BYTES, MOST_COMPARISONS, count_comparisons, find_columns, ignored, pays_counting};
+use super::choice::{MAX_BITMAP_BYTES, MAX_COMPARISONS, count_comparisons, find_columns, ignored, pays_counting};
 use crate::error::Result;
 use crate::expr::{Comparison, Predicate, TruthValue};
 use crate::format::bitmap::bin_numbers::{BinNumbers, BinSet, WORD_ROWS};
@@ -116,8 +116,8 @@ impl BinnedColumns {
 /// comparisons takes too long, or too much memory.
 pub(in crate::query) fn can_judge(predicate: Option<&Predicate>, rows: u64, is_forced: bool) -> bool {
     let comparisons = predicate.map_or(0, count_comparisons);
-    let is_small = comparisons.saturating_mul(rows / 4) <= MOST_BITMAP_BYTES;
-    is_small && (is_forced || comparisons <= MOST_COMPARISONS)
+    let is_small = comparisons.saturating_mul(rows / 4) <= MAX_BITMAP_BYTES;
+    is_small && (is_forced || comparisons <= MAX_COMPARISONS)
 }
 
 /// The bins of a row group.

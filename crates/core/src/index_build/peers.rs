@@ -21,13 +21,13 @@ pub(super) struct Link {
 
 /// The place of this process among those that build an index.
 #[derive(Debug)]
-pub(super) struct Others {
+pub(super) struct Peers {
     steps: RankSteps,
     pub(super) rank: usize,
     pub(super) ranks: usize,
 }
 
-impl Others {
+impl Peers {
     /// Connects this process with the others, and opens a build on every rank. A rank has one thread by default.
     ///
     /// # Errors
@@ -62,10 +62,10 @@ impl Others {
         self.steps.take(CALL, lead, share)
     }
 
-    /// Takes a step like [`Others::take`]. Returns what all ranks have reported, in any order, on rank 0.
+    /// Takes a step like [`Peers::take`]. Returns what all ranks have reported, in any order, on rank 0.
     ///
     /// # Errors
-    /// As for [`Others::take`].
+    /// As for [`Peers::take`].
     pub(super) fn collect(
         &mut self,
         lead: impl FnOnce() -> Result<String>,
@@ -78,7 +78,7 @@ impl Others {
     /// epochs meanwhile.
     ///
     /// # Errors
-    /// As for [`Others::take`], and the errors of `list`.
+    /// As for [`Peers::take`], and the errors of `list`.
     pub(super) fn epochs(others: &Mutex<Option<Self>>, list: impl FnOnce() -> Result<Vec<u64>>) -> Result<Vec<u64>> {
         let mut others = others.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(others) = others.as_mut() else { return list() };

@@ -19,7 +19,7 @@ const SHARE: u32 = 100;
 const ALLOWANCE: Duration = Duration::from_millis(50);
 
 /// Maximum number of collective calls between two questions. A question consists of one or two collective calls itself.
-const MOST_CALLS: u64 = 256;
+const MAX_CALLS: u64 = 256;
 
 #[derive(Debug)]
 pub(crate) struct Pace {
@@ -44,7 +44,7 @@ impl Pace {
         } else if can_afford {
             (self.interval / 2).max(1)
         } else {
-            (self.interval * 2).min(MOST_CALLS)
+            (self.interval * 2).min(MAX_CALLS)
         };
         self.interval
     }
