@@ -210,6 +210,25 @@ fn views_records_and_metrics_of_exact_sizes() {
     assert_eq!(answer(&storage, &raw const by_id), ordered[..17]);
 }
 
+/// Returns the ids that a new reader finds, or the error of its stream, and the number of times that it ignored
+/// corruption.
+fn read(storage: Arc<dyn Storage>, request: &CRequest) -> (Result<Vec<u64>, String>, u64) {
+    let reader = Box::into_raw(Box::new(CReader::new(Dataset::open_with(storage, "ds").unwrap())));
+    let mut stream = FFI_ArrowArrayStream::empty();
+    // SAFETY: the reader is open, and strings are NUL-terminated. The stream is released when it is dropped.
+    unsafe {
+        assert_eq!(turbidite_query(reader, request, &raw mut stream), OK, "{}", said());
+        let batches = ArrowArrayStreamReader::from_raw(&raw mut stream).unwrap();
+        let ids = |batch: RecordBatch| {
+            batch.column_by_name("id").unwrap().as_any().downcast_ref::<UInt64Array>().unwrap().values().to_vec()
+        };
+        let found: Result<Vec<Vec<u64>>, _> = batches.map(|batch| batch.map(ids)).collect();
+        let counted = turbidite_reader_ignored_corruption(reader);
+        turbidite_reader_close(reader);
+        (found.map(|batches| batches.concat()).map_err(|error| error.to_string()), counted)
+    }
+}
+
 /// Rows of a dataset with a corrupt filter are complete, and the reader counts the filter.
 #[test]
 fn corrupt_filters_are_counted() {
@@ -227,23 +246,39 @@ fn corrupt_filters_are_counted() {
     let corrupt: Arc<dyn Storage> =
         Arc::new(FaultStorage::with_fault(Arc::clone(&memory), Fault::Flip { path, offset, mask: 1 }));
     for (storage, is_corrupt) in [(memory, false), (corrupt, true)] {
-        let dataset = Dataset::open_with(storage, "ds").unwrap();
-        let reader = Box::into_raw(Box::new(CReader::new(dataset)));
         let filter = format!("id = {}\0", ids[7]);
         let filter = CStr::from_bytes_with_nul(filter.as_bytes()).unwrap();
-        let request = CRequest { filter: filter.as_ptr(), ..everything() };
-        let mut stream = FFI_ArrowArrayStream::empty();
-        // SAFETY: the reader is open, and strings are NUL-terminated. The stream is released when it is dropped.
-        let (rows, counted) = unsafe {
-            assert_eq!(turbidite_query(reader, &raw const request, &raw mut stream), OK, "{}", said());
-            let batches = ArrowArrayStreamReader::from_raw(&raw mut stream).unwrap();
-            let rows: usize = batches.map(|batch| batch.unwrap().num_rows()).sum();
-            let counted = turbidite_reader_ignored_corruption(reader);
-            turbidite_reader_close(reader);
-            (rows, counted)
-        };
-        assert_eq!((rows, counted > 0), (1, is_corrupt));
+        let (rows, counted) = read(storage, &CRequest { filter: filter.as_ptr(), ..everything() });
+        assert_eq!((rows.unwrap().len(), counted > 0), (1, is_corrupt));
     }
     // SAFETY: NULL is allowed.
     assert_eq!(unsafe { turbidite_reader_ignored_corruption(null()) }, 0);
+}
+
+/// A corrupt index is counted, and one that the system refuses to read is an error with its name.
+#[test]
+fn an_index_that_cannot_be_read_is_counted_or_named() {
+    let memory: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let mut options = options(1);
+    options.indexes = vec!["id,with=energy".parse().unwrap()];
+    let job = LocalJob::open_with(Arc::clone(&memory), "ds", schema(), options).unwrap();
+    let (energies, mut ids): (Vec<f32>, Vec<u64>) = (0..300).map(record).unzip();
+    job.begin_epoch(1).unwrap();
+    job.append(0, &[ColumnView::from(&energies), ColumnView::from(&ids)]).unwrap();
+    job.end_epoch().unwrap();
+    job.close().unwrap();
+    ids.sort_unstable();
+    let index = "ds/_turbidite/index/id";
+    let manifest = Dataset::open_with(Arc::clone(&memory), index).unwrap().manifest(1).unwrap();
+    let path = || format!("{index}/data/epoch=1/part-{:05}.parquet", manifest.parts[0].part.rank).into();
+    // All columns are in the entries, which are in this order.
+    let request = CRequest { order_by: c"id".as_ptr(), ..everything() };
+    assert_eq!(read(Arc::clone(&memory), &request), (Ok(ids.clone()), 0));
+    let corrupt = Fault::Flip { path: path(), offset: manifest.row_groups[0].offset + 100, mask: 1 };
+    assert_eq!(read(Arc::new(FaultStorage::with_fault(Arc::clone(&memory), corrupt)), &request), (Ok(ids), 1));
+    let refused = Fault::Refuse { path: path(), kind: std::io::ErrorKind::PermissionDenied };
+    let (found, counted) = read(Arc::new(FaultStorage::with_fault(memory, refused)), &request);
+    let error = found.unwrap_err();
+    assert!(error.contains("index 'id'") && error.contains("permission denied"), "{error}");
+    assert_eq!(counted, 0);
 }

@@ -35,7 +35,8 @@ pub struct QueryMetrics {
     pub corrupt_filters: u64,
     /// Entries of indexes that were read. Their pages are counted in `pages_read` and `bytes_read`.
     pub entries_read: u64,
-    /// Epochs for which an index was not used that is corrupt or cannot be read. `turbidite verify` names it.
+    /// Times that a corrupt index was not used, in an epoch. `turbidite verify` names it. One more if the indexes could
+    /// not be listed.
     pub corrupt_indexes: u64,
 }
 

@@ -367,6 +367,11 @@ impl Catalog {
         self.paths.index(name).root().to_owned()
     }
 
+    /// Returns the name of the index in whose folder a path is.
+    pub(in crate::query) fn index_of<'a>(&self, path: &'a Path) -> Option<&'a str> {
+        path.strip_prefix(self.paths.indexes()).ok()?.iter().next()?.to_str()
+    }
+
     /// Evicts a stale or suspect manifest from the cache.
     pub(in crate::query) fn forget(&self, manifest: &EpochManifest) {
         lock(&self.manifests).remove(&manifest.epoch);

@@ -54,7 +54,7 @@ impl OverviewState {
     ) -> Result<Option<Self>> {
         let Some(path) = dataset.overview() else { return Ok(None) };
         let columns = selecting_columns(resolved);
-        let found = readable(counters, path.copy_of(records, &columns), || dataset.ignore_corruption(1))?;
+        let found = readable(dataset, counters, path.copy_of(records, &columns))?;
         Ok(found.map(|(catalog, manifest)| {
             let mut resolved = resolved.of_copy(&catalog.schema, records.commit);
             resolved.by_page = true;

@@ -45,11 +45,10 @@ pub(super) fn find(dataset: &IndexedCatalog, request: &CursorRequest, counters: 
             Use::Scan => None,
             Use::Automatic | Use::Index(_) => OverviewState::find(dataset, &resolved, &manifest, counters)?,
         };
-        if needs_overview && overview.is_none() {
+        let is_corrupt = counters.metrics().corrupt_indexes > 0;
+        if needs_overview && overview.is_none() && !is_corrupt {
             let (epoch, name) = (manifest.epoch, Overview::NAME);
-            let what = format!(
-                "the {name} does not have epoch {epoch}, or cannot be read; 'turbidite index add DS {name}' completes it"
-            );
+            let what = format!("the {name} does not have epoch {epoch}; 'turbidite index add DS {name}' completes it");
             return Err(unfit(what));
         }
         return Ok(Source { catalog: dataset.catalog().clone(), resolved, manifest, levels, overview });

@@ -20,7 +20,7 @@ use crate::query::cursor::units::{UnitRows, Work};
 use crate::query::cursor::weights::Progress;
 use crate::query::execute::batch_columns::BatchColumns;
 use crate::query::index::indexes::IndexedCatalog;
-use crate::query::index::unreadable::readable;
+use crate::query::index::unreadable::{named, readable};
 use crate::query::metrics::{Counters, QueryMetrics, add, lap};
 use crate::query::piece::Piece;
 use crate::query::request::{Output, ResolvedQuery};
@@ -383,11 +383,11 @@ impl Cursor {
     /// Returns what was read. `None` if it was to be read from the overview, which cannot be read: then, the records'
     /// own highest level follows.
     fn without_overview<T>(&mut self, read: Result<T>) -> Result<Option<T>> {
-        if self.overview.as_ref().is_none_or(|overview| overview.has_returned) {
-            return read.map(Some);
-        }
         let dataset = &self.records.catalog;
-        let found = readable(&self.counters, read.map(Some), || dataset.ignore_corruption(1))?;
+        if self.overview.as_ref().is_none_or(|overview| overview.has_returned) {
+            return read.map(Some).map_err(|error| named(dataset, error));
+        }
+        let found = readable(dataset, &self.counters, read.map(Some))?;
         if found.is_none() {
             self.work.clear();
             self.loads.clear();

@@ -3,14 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::error::Error;
 use crate::query::metrics::{Counters, add};
 
 /// An epoch that is read from a spatial index.
 pub(super) struct Attempt {
     pub(super) epoch: u64,
-    /// Name of the index.
-    pub(super) index: String,
     /// Number of row groups of the records that a scan would read.
     pub(super) scanned_groups: u64,
     /// Counters of the reads of the index.
@@ -31,19 +28,6 @@ impl Attempt {
             [(&self.own.rows_matched, &counters.rows_matched), (&self.own.runs_considered, &counters.runs_considered)]
         {
             add(to, from.swap(0, Ordering::Relaxed));
-        }
-    }
-
-    /// Returns an error of the index, with its name and advice.
-    pub(super) fn named(&self, error: Error) -> Error {
-        match error {
-            Error::Corruption { path, place, what } => {
-                let index = &self.index;
-                let what =
-                    format!("{what}; index '{index}' was read instead of the records: run the query with --use scan");
-                Error::Corruption { path, place, what }
-            }
-            error => error,
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Rows in the order of a column that is not the key, epoch by epoch.
 //!
 //! A walk may find that the predicate excludes nearly all records that come first, or that the index is corrupt. The
-//! rows of an epoch are therefore held back until its walk has ended, if a scan can take its place.
+//! rows of an epoch are therefore held back until its walk has ended, if a scan can take its place. Otherwise
+//! corruption is an error.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use crate::query::execute::first_rows::FirstRows;
 use crate::query::execute::unordered_scan::Scan;
 use crate::query::execute::walk::Walk;
 use crate::query::index::indexes::IndexedCatalog;
-use crate::query::index::unreadable::readable;
+use crate::query::index::unreadable::{named, readable};
 use crate::query::metrics::{Counters, add};
 use crate::query::plan::order::OrderPlan;
 use crate::query::request::ResolvedQuery;
@@ -57,21 +58,19 @@ impl ColumnOrder {
         if let OrderPlan::Walk { index, most, .. } = plan {
             let started = Walk::start(&dataset, &self.resolved, index, epoch, self.open);
             let chosen = choose(&dataset, &self.resolved, &manifest).len() as u64;
-            if most.is_none() {
+            let row_groups = manifest.row_groups.len() as u64;
+            let Some(most) = most else {
+                // There is no other plan.
+                let started = started.map_err(|error| named(&dataset, error))?;
                 let walk =
-                    started?.ok_or_else(|| OrderPlan::refusal(&dataset, &self.resolved, self.column, &manifest))?;
+                    started.ok_or_else(|| OrderPlan::refusal(&dataset, &self.resolved, self.column, &manifest))?;
+                add(&counters.runs_considered, row_groups);
                 self.walk = Some((walk, chosen));
                 return Ok(());
-            }
-            let mut is_of_index = true;
-            let walked = started.and_then(|walk| {
-                let Some(mut walk) = walk else { return Ok(None) };
-                let gathered = self.gather(&mut walk, most.unwrap_or(u64::MAX));
-                is_of_index = !walk.has_failed_at_records;
-                gathered
-            });
-            let walked = if is_of_index { walked } else { return walked.map(|_| ()) };
-            if let Some(rows) = readable(&counters, walked, || dataset.ignore_corruption(1))? {
+            };
+            let walked = started.and_then(|walk| walk.map_or(Ok(None), |walk| self.gather(walk, most)));
+            if let Some(rows) = readable(&dataset, &counters, walked)? {
+                add(&counters.runs_considered, row_groups);
                 self.advance(chosen);
                 self.ready = rows;
                 return Ok(());
@@ -89,17 +88,20 @@ impl ColumnOrder {
         }
     }
 
-    /// Returns the rows of a walk up to the limit. `None` if they need more than `most` entries.
-    fn gather(&self, walk: &mut Walk, most: u64) -> Result<Option<VecDeque<PackedRows>>> {
+    /// Returns the rows of a walk up to the limit. `None` if they need more than `most` entries. Reads before an error
+    /// are not counted.
+    fn gather(&self, mut walk: Walk, most: u64) -> Result<Option<VecDeque<PackedRows>>> {
         let (mut gathered, mut rows) = (VecDeque::new(), 0);
         while rows < self.open {
             if walk.taken >= most {
+                walk.settle(&self.counters);
                 return Ok(None);
             }
             let Some(piece) = walk.next(&self.counters)? else { break };
             rows += piece.rows as u64;
             gathered.push_back(piece);
         }
+        walk.settle(&self.counters);
         add(&self.counters.rows_matched, rows);
         Ok(Some(gathered))
     }
@@ -107,15 +109,12 @@ impl ColumnOrder {
     /// Returns the first rows of an epoch by a scan of all matching rows.
     fn first(&self, epoch: u64) -> Result<PackedRows> {
         let resolved = &self.resolved;
-        let mut stored = resolved.stored.clone();
-        let slot = stored.iter().position(|read| *read == self.column).unwrap_or_else(|| {
-            stored.push(self.column);
-            stored.len() - 1
-        });
         let data_type = resolved.schema.columns()[self.column].data_type;
         let order = KeyOrder::new(data_type).ok_or_else(|| Error::internal("rows are ordered by no number"))?;
         let columns = resolved.stored.len();
-        let wanted = Arc::new(resolved.unordered(stored));
+        let wanted = Arc::new(OrderPlan::of_scan(resolved, self.column));
+        let slot = wanted.stored.iter().position(|read| *read == self.column);
+        let slot = slot.ok_or_else(|| Error::internal("a scan does not read the column that orders its rows"))?;
         let widths = wanted.stored_widths().collect();
         // The rows of the limit, or all rows of the epoch, fit into memory.
         let mut first = FirstRows::new(order, slot, widths, usize::try_from(self.open).unwrap_or(usize::MAX));
@@ -140,7 +139,9 @@ impl Pieces for ColumnOrder {
             }
             if let Some((walk, chosen)) = &mut self.walk {
                 let chosen = *chosen;
-                match walk.next(&self.counters)? {
+                let stepped = walk.next(&self.counters).map_err(|error| named(&self.dataset, error))?;
+                walk.settle(&self.counters);
+                match stepped {
                     Some(piece) => {
                         add(&self.counters.rows_matched, piece.rows as u64);
                         self.ready.push_back(piece);

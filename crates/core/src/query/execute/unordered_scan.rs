@@ -15,7 +15,7 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::query::execute::attempt::Attempt;
 use crate::query::index::indexes::IndexedCatalog;
-use crate::query::index::unreadable::readable;
+use crate::query::index::unreadable::{named, readable};
 use crate::query::metrics::{Counters, add};
 use crate::query::plan::epoch_plan::{AccessPath, EpochPlan, GroupRows, GroupsPlan, Planner, Sources, SpatialPlan};
 use crate::query::request::ResolvedQuery;
@@ -48,10 +48,12 @@ enum Refined {
     Covered(PackedRows),
 }
 
-/// The result of planning an epoch.
+/// The access path of an epoch. The entries of a covering index have been read.
 enum Planned {
-    Epoch(EpochPlan),
-    /// All rows of the epoch, from a covering index.
+    Records(GroupsPlan),
+    Spatial(SpatialPlan),
+    Lookup(Found),
+    /// All rows of the epoch.
     Covered(PackedRows),
 }
 
@@ -292,9 +294,9 @@ impl<T: Send + 'static> Scan<T> {
     fn abandon(&mut self, error: Error) -> Result<bool> {
         let Some(attempt) = self.attempt.take() else { return Err(error) };
         if !self.can_start_over(&attempt) {
-            return Err(attempt.named(error));
+            return Err(named(&self.dataset, error));
         }
-        readable(&self.counters, Err::<Option<()>, _>(error), || self.dataset.ignore_corruption(1))?;
+        readable(&self.dataset, &self.counters, Err::<Option<()>, _>(error))?;
         (self.groups, self.cutter) = (None, None);
         self.refines.clear();
         self.loads.retain(|load| !load.is_of_attempt);
@@ -435,24 +437,20 @@ impl<T: Send + 'static> Scan<T> {
     /// Begins to execute the plan of an epoch.
     fn begin(&mut self, epoch: u64, planned: Planned) {
         match planned {
+            Planned::Records(plan) => self.begin_groups(plan),
+            Planned::Spatial(plan) => self.waiting = Some((epoch, plan)),
+            Planned::Lookup(found) => self.read_found(found),
             Planned::Covered(rows) => {
                 self.refines.push_back(self.pool.submit(0, move |_| Ok(Refined::Covered(rows))));
             }
-            Planned::Epoch(EpochPlan { path, .. }) => match path {
-                AccessPath::Records(plan) => self.begin_groups(plan),
-                AccessPath::Spatial(plan) => self.waiting = Some((epoch, plan)),
-                AccessPath::Lookup(found) => self.read_found(found),
-                AccessPath::Covering(_) => {}
-            },
         }
     }
 
     /// Begins to read an epoch of a spatial index.
     fn begin_attempt(&mut self, epoch: u64, plan: SpatialPlan) {
-        let SpatialPlan { index, groups, scanned_groups } = plan;
+        let SpatialPlan { groups, scanned_groups, .. } = plan;
         let (own, sure_rows) = (groups.counters.clone(), self.sure_rows);
-        self.attempt =
-            Some(Attempt { epoch, index, scanned_groups, own, sure_rows, has_returned: false, is_kept: false });
+        self.attempt = Some(Attempt { epoch, scanned_groups, own, sure_rows, has_returned: false, is_kept: false });
         self.begin_groups(groups);
     }
 
@@ -498,8 +496,7 @@ impl<T: Send + 'static> Scan<T> {
                 return Ok(());
             }
             Refined::Covered(rows) => {
-                self.sure_rows = self.sure_rows.saturating_add(rows.rows as u64);
-                self.hand_out(rows);
+                self.hand_out_covered(rows);
                 return Ok(());
             }
         };
@@ -527,6 +524,18 @@ impl<T: Send + 'static> Scan<T> {
             left -= rows;
             self.hand_out(PackedRows::counted(epoch, rows as usize, &counters));
         }
+    }
+
+    /// Queues the rows of a covering index, up to the limit.
+    fn hand_out_covered(&mut self, mut rows: PackedRows) {
+        let left = self.resolved.limit.saturating_sub(self.sure_rows);
+        if rows.rows as u64 > left {
+            // `left` is smaller than a number of rows in memory.
+            rows = rows.slice(0..left as usize, self.resolved.stored_widths());
+        }
+        self.sure_rows += rows.rows as u64;
+        add(&self.counters.rows_matched, rows.rows as u64);
+        self.hand_out(rows);
     }
 
     /// Queues rows that have been read.
@@ -563,14 +572,22 @@ fn plan(
     planner: &Planner,
     epoch: u64,
     most_entries: u64,
-    sources: Sources,
+    mut sources: Sources,
     counters: &Arc<Counters>,
 ) -> Result<Planned> {
-    let plan = planner.plan(epoch, most_entries, sources)?;
-    let AccessPath::Covering(covering) = &plan.path else { return Ok(Planned::Epoch(plan)) };
-    match covering.read(counters)? {
-        Some(rows) => Ok(Planned::Covered(rows)),
-        None => planner.plan(epoch, most_entries, Sources { covering: false, ..sources }).map(Planned::Epoch),
+    loop {
+        return Ok(match planner.plan(epoch, most_entries, sources)?.path {
+            AccessPath::Records(plan) => Planned::Records(plan),
+            AccessPath::Spatial(plan) => Planned::Spatial(plan),
+            AccessPath::Lookup(found) => Planned::Lookup(found),
+            AccessPath::Covering(covering) => match covering.read(counters)? {
+                Some(rows) => Planned::Covered(rows),
+                None => {
+                    sources.covering = false;
+                    continue;
+                }
+            },
+        });
     }
 }
 

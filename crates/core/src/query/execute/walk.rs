@@ -39,12 +39,10 @@ pub(in crate::query) struct Walk {
     /// Entries that no step has taken.
     pending: IndexedRecords,
     steps: Box<dyn Iterator<Item = u64> + Send>,
-    /// Counts what is read until the end of a step.
+    /// Counts what has been read since the walk was last settled.
     own: Arc<Counters>,
     /// Number of entries that steps have taken.
     pub(in crate::query) taken: u64,
-    /// Whether an error is of reading the records, not the index.
-    pub(in crate::query) has_failed_at_records: bool,
 }
 
 /// The records of an epoch, read by place.
@@ -95,7 +93,6 @@ impl Walk {
             steps: Box::new(OrderPlan::steps(resolved, limit)),
             own,
             taken: 0,
-            has_failed_at_records: false,
         }))
     }
 
@@ -106,12 +103,6 @@ impl Walk {
     /// Corruption of the index or of the records; I/O errors.
     pub(in crate::query) fn next(&mut self, counters: &Arc<Counters>) -> Result<Option<PackedRows>> {
         counters.check()?;
-        let stepped = self.step(counters);
-        self.own.move_reads_to(counters);
-        stepped
-    }
-
-    fn step(&mut self, counters: &Arc<Counters>) -> Result<Option<PackedRows>> {
         let wanted = self.steps.next().map_or(usize::MAX, |rows| usize::try_from(rows).unwrap_or(usize::MAX));
         while self.pending.places.len() < wanted
             && let Some(mut more) = self.entries.next_records(&self.own)?
@@ -127,15 +118,11 @@ impl Walk {
         let places: Vec<RecordPlace> = self.pending.places.drain(..rows).collect();
         self.taken += rows as u64;
         let values = match &mut self.records {
-            Some(records) => {
-                let read = records.read(&self.dataset, &places, &self.own);
-                self.has_failed_at_records = read.is_err();
-                read?.ok_or_else(|| {
+            Some(records) => records.read(&self.dataset, &places, &self.own)?.ok_or_else(|| {
                 let what = "its entries name records that do not exist, or one record twice; 'turbidite index drop' \
                             and 'index add' make it again";
                 Error::corruption(&self.index, what)
-                })?
-            }
+            })?,
             None => {
                 let widths = read.iter().map(|column| self.resolved.width(*column));
                 let taken = self.pending.values.iter_mut().zip(widths);
@@ -143,6 +130,11 @@ impl Walk {
             }
         };
         self.matching(values, rows, counters).map(Some)
+    }
+
+    /// Adds the cost of the reads since the last call to the counters of the query.
+    pub(in crate::query) fn settle(&self, counters: &Counters) {
+        self.own.move_reads_to(counters);
     }
 
     /// Returns the rows that match, of rows with these values of the columns that are read.

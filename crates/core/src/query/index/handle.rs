@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::index::EntryLayout;
 use crate::query::catalog::Catalog;
 use crate::query::catalog::part_cache::PartCache;
+use crate::query::index::unreadable::Unreadable;
 use crate::schema::Schema;
 use crate::storage::Storage;
 use crate::store::{DatasetDescriptor, DatasetPaths, is_index};
@@ -69,7 +70,7 @@ impl IndexHandle {
         ask: impl Fn(&Arc<Catalog>) -> Result<Option<T>>,
     ) -> Result<Option<T>> {
         let failed = match self.get(fits).and_then(|open| ask(&open)) {
-            Err(error @ (Error::Corruption { .. } | Error::Io { .. } | Error::NotADataset { .. })) => error,
+            Err(error) if Unreadable::of(&error).is_some() => error,
             answer => return answer,
         };
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -2,8 +2,8 @@
 //!
 //! An index is a dataset whose entries name records (`value`), a copy of the records that is clustered by space
 //! (`spatial`), or sidecars with the bins of values (`bitmap`). `indexes` lists those of a dataset, and `handle` opens
-//! their datasets. `cost` is that of finding records by entries. Answers never depend on an index: one that cannot be
-//! read is left out (`unreadable`).
+//! their datasets. `cost` is that of finding records by entries. Answers never depend on an index: `unreadable` decides
+//! whether a request does without one.
 
 pub(super) mod bitmap;
 pub(super) mod cost;

@@ -4,6 +4,7 @@ use crate::error::Result;
 use crate::expr::Predicate;
 use crate::format::EpochManifest;
 use crate::index::RecordPlace;
+use crate::query::catalog::Catalog;
 use crate::query::index::cost::FindingCost;
 use crate::query::index::unreadable::readable;
 use crate::query::index::value::ValueIndex;
@@ -23,24 +24,26 @@ pub(super) struct Candidate<'p> {
 
 /// The inputs of the search for candidates.
 pub(super) struct Finder<'a> {
+    pub(super) dataset: &'a Catalog,
     pub(super) predicate: &'a Predicate,
     pub(super) manifest: &'a EpochManifest,
     pub(super) counters: &'a Counters,
     /// Number of threads of the query.
     pub(super) threads: usize,
-    pub(super) corrupt_indexes: u64,
+    /// The names of the indexes that are missing or corrupt.
+    pub(super) unreadable: Vec<String>,
 }
 
 impl Finder<'_> {
     /// Returns the candidates among some paths, the most selective first.
     ///
     /// # Errors
-    /// Errors other than those of unreadable indexes.
+    /// Errors other than those of missing or corrupt indexes.
     pub(super) fn candidates<'p>(&mut self, paths: &[&'p ValueIndex]) -> Result<Vec<Candidate<'p>>> {
         let mut candidates = Vec::new();
         for path in paths {
             let estimate = path.estimate(self.predicate, self.manifest);
-            if let Some(cost) = self.readable(estimate)? {
+            if let Some(cost) = self.readable(path.name(), estimate)? {
                 let members = vec![(*path, self.predicate.clone())];
                 candidates.push(Candidate { name: path.name().to_owned(), cost, members });
             }
@@ -68,7 +71,7 @@ impl Finder<'_> {
             let mut best: Option<(FindingCost, &'p ValueIndex)> = None;
             for path in paths {
                 let estimate = path.estimate(&branch, self.manifest);
-                let estimate = self.readable(estimate)?;
+                let estimate = self.readable(path.name(), estimate)?;
                 best = estimate
                     .map(|cost| (cost, *path))
                     .into_iter()
@@ -95,7 +98,7 @@ impl Finder<'_> {
         for (path, condition) in &candidate.members {
             let left = most.saturating_sub(found.len() as u64);
             let read = path.places(condition, self.manifest, left, self.counters);
-            let Some(places) = self.readable(read)? else { return Ok(None) };
+            let Some(places) = self.readable(path.name(), read)? else { return Ok(None) };
             found.extend(places);
         }
         found.sort_unstable();
@@ -103,9 +106,15 @@ impl Finder<'_> {
         Ok(Some(found))
     }
 
-    /// Returns the answer of an index, or `None` if it has none. An index that cannot be read, or has been removed, has
-    /// none.
-    pub(super) fn readable<T>(&mut self, answer: Result<Option<T>>) -> Result<Option<T>> {
-        readable(self.counters, answer, || self.corrupt_indexes += 1)
+    /// Returns the answer of an index as [`readable`] does.
+    fn readable<T>(&mut self, index: &str, answer: Result<Option<T>>) -> Result<Option<T>> {
+        if answer.is_err() {
+            // It is asked for each alternative, and counts once.
+            if self.unreadable.iter().any(|name| name == index) {
+                return Ok(None);
+            }
+            self.unreadable.push(index.to_owned());
+        }
+        readable(self.dataset, self.counters, answer)
     }
 }

@@ -126,8 +126,8 @@ fn best(
 }
 
 impl CoveringPlan {
-    /// Reads the rows. `None` if the epoch must be planned without the index: it cannot be read, or has more entries
-    /// than expected.
+    /// Reads the rows, which the caller counts. `None` if the epoch must be planned without the index: it is missing or
+    /// corrupt, or has more entries than expected.
     ///
     /// # Errors
     /// Cancellation, and errors of the query itself.
@@ -137,12 +137,12 @@ impl CoveringPlan {
             return Ok(None);
         };
         let found = index.records(predicate, &resolved.read_columns(), manifest, most_entries(resolved), counters);
-        let sorted = |found| Matching::sorted(found, Path::new(index.name()));
+        let folder = dataset.index_folder(index.name());
+        let sorted = |found| Matching::sorted(found, &folder);
         let found = found.and_then(|found| found.map(sorted).transpose());
-        let Some(found) = readable(counters, found, || dataset.ignore_corruption(1))? else { return Ok(None) };
+        let Some(found) = readable(dataset, counters, found)? else { return Ok(None) };
         let rows = found.rows(resolved, predicate, manifest.epoch, counters)?;
         add(&counters.runs_considered, manifest.row_groups.len() as u64);
-        add(&counters.rows_matched, rows.rows as u64);
         if let Some(progress) = &counters.progress {
             progress.advance(self.scanned_groups);
         }

@@ -4,7 +4,8 @@ use crate::error::{Error, Result, UsageError};
 use crate::expr::has_side_without_name;
 use crate::query::catalog::Catalog;
 use crate::query::index::spatial::SpatialIndex;
-use crate::query::metrics::{Counters, add};
+use crate::query::index::unreadable::{named, readable};
+use crate::query::metrics::Counters;
 use crate::query::request::{Query, ResolvedQuery};
 use crate::schema::Clustering;
 
@@ -18,7 +19,7 @@ pub(in crate::query) trait CopySource {
 }
 
 /// Returns the source of the first of the copies whose coordinates the query limits most. `source_of` returns `None`
-/// for a copy that does not have the records. A copy that cannot be read is counted and left out if another one can.
+/// for a copy that does not have the records. A corrupt copy is counted and left out if another one can be read.
 /// `option` is the request.
 ///
 /// # Errors
@@ -35,7 +36,7 @@ pub(in crate::query) fn best_copy<'a, S: CopySource>(
     let is_unnamed =
         dataset.schema.clustering() != Clustering::Space && query.space.as_deref().is_some_and(has_side_without_name);
     let mut best: Option<(usize, S)> = None;
-    let mut failure = None;
+    let (mut unreadable, mut unfit) = (None, None);
     for copy in candidates {
         match source_of(copy) {
             Ok(Some(source)) => {
@@ -52,21 +53,18 @@ pub(in crate::query) fn best_copy<'a, S: CopySource>(
                 }
             }
             Ok(None) => {}
-            Err(error) => {
-                failure.get_or_insert(error);
-            }
+            Err(error @ (Error::Usage(_) | Error::Expression(_))) => drop(unfit.get_or_insert(error)),
+            Err(error) => drop(unreadable.get_or_insert(error)),
         }
     }
-    let is_unreadable = |error: &Error| !matches!(error, Error::Usage(_) | Error::Expression(_));
-    match (best, failure) {
-        (Some((_, source)), failure) => {
-            if failure.as_ref().is_some_and(is_unreadable) {
-                dataset.ignore_corruption(1);
-                add(&counters.corrupt_indexes, 1);
-            }
+    match (best, unreadable, unfit) {
+        (Some((_, source)), Some(error), _) => {
+            readable(dataset, counters, Err::<Option<()>, _>(error))?;
             Ok(Some(source))
         }
-        (None, Some(error)) => Err(error),
-        (None, None) => Ok(None),
+        (Some((_, source)), None, _) => Ok(Some(source)),
+        (None, Some(error), _) => Err(named(dataset, error)),
+        (None, None, Some(error)) => Err(error),
+        (None, None, None) => Ok(None),
     }
 }

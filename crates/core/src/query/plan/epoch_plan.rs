@@ -265,7 +265,7 @@ impl Planner {
             announces: self.announces,
         };
         let planned = of_copy.plan_groups(epoch, most_entries).map(|(groups, _)| Some(groups));
-        let groups = readable(&self.counters, planned, || self.dataset.ignore_corruption(1))?;
+        let groups = readable(&self.dataset, &self.counters, planned)?;
         Ok(groups.map(|groups| SpatialPlan { index, groups, scanned_groups }))
     }
 
@@ -303,7 +303,6 @@ impl Planner {
         let considered = chosen.len();
         let choices = filters::retain(dataset, resolved, manifest, chosen, counters)?;
         let mut narrowed = narrow(dataset, resolved, manifest, choices, (counters, most_entries))?;
-        dataset.ignore_corruption(narrowed.corrupt_indexes);
         let bitmaps = bitmap::choice::choose(dataset, resolved, manifest, &mut narrowed, counters)?;
         let Narrowed { choices, selections, alternatives, .. } = narrowed;
         let counted = bitmaps.exact_groups();

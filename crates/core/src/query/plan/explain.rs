@@ -142,7 +142,13 @@ pub(in crate::query) fn explain(
     epochs: &[u64],
 ) -> Result<Explanation> {
     let (resolved, counters) = (Arc::new(resolved), Arc::new(Counters::default()));
-    let planner = Planner::new(dataset.clone(), resolved.clone(), counters.clone(), epochs.len()).in_any_order();
+    let planner = match resolved.order {
+        // Epoch by epoch.
+        Some(column) => {
+            Planner::new(dataset.clone(), Arc::new(OrderPlan::of_scan(&resolved, column)), counters.clone(), 1)
+        }
+        None => Planner::new(dataset.clone(), resolved.clone(), counters.clone(), epochs.len()).in_any_order(),
+    };
     let mut explained = Vec::with_capacity(epochs.len());
     for &epoch in epochs {
         let mut explanation = explain_epoch(dataset, &planner, epoch, &counters, Sources::ALL)?;
@@ -203,7 +209,7 @@ pub(in crate::query) fn explain_epoch(
             AccessPath::Spatial(spatial) => {
                 sources.spatial = false;
                 let explained = explain_groups(&spatial.groups, alternatives, None).map(Some);
-                let explained = readable(counters, explained, || dataset.ignore_corruption(1))?;
+                let explained = readable(dataset, counters, explained)?;
                 explained.map(|explained| EpochExplanation { covered_by: Some(spatial.index), ..explained })
             }
         };
@@ -213,7 +219,8 @@ pub(in crate::query) fn explain_epoch(
     }
 }
 
-/// Adds to the explanation of an epoch's scan how its rows are brought into the order of a column.
+/// Completes the explanation of an epoch's scan by how its rows are brought into the order of a column. A walk that no
+/// scan takes over from replaces the scan.
 fn explain_order(
     dataset: &IndexedCatalog,
     resolved: &ResolvedQuery,
@@ -227,7 +234,22 @@ fn explain_order(
         return Ok(());
     };
     let is_covered = index.has_columns(&resolved.read_columns());
-    let note = if is_covered { ", which has all columns: no records are read" } else { ", until the limit" };
+    let may_scan = most.filter(|most| *most < manifest.rows());
+    let note = match may_scan {
+        _ if is_covered => ", which has all columns: no records are read".to_owned(),
+        Some(most) => format!(", until the limit; after {most} entries by a scan"),
+        None => ", until the limit".to_owned(),
+    };
+    if may_scan.is_none() {
+        let EpochExplanation { rows_least, rows_most, .. } = *explanation;
+        *explanation = EpochExplanation { rows_least, rows_most, ..unread(&manifest, Vec::new()) };
+        for run in &manifest.row_groups {
+            let kind = kind_of(&mut explanation.runs, run.kind);
+            kind.total += 1;
+            *(if is_covered { &mut kind.skipped } else { &mut kind.tested }) += 1;
+        }
+        explanation.parts_touched = if is_covered { 0 } else { explanation.parts };
+    }
     explanation.order = Some(format!("the entries of index {}{note}", index.name()));
     let wanted = match &resolved.predicate {
         None => resolved.limit.min(manifest.rows()),
@@ -241,7 +263,7 @@ fn explain_order(
         goes_on
     });
     let of_records = if is_covered { 0 } else { manifest.page_bytes().saturating_mul(taken.count() as u64) };
-    let of_scan = if most.is_some_and(|most| most < manifest.rows()) { explanation.bytes_most } else { 0 };
+    let of_scan = may_scan.map_or(0, |_| explanation.bytes_most);
     explanation.bytes_most = bytes.saturating_add(of_records).saturating_add(of_scan);
     explanation.bytes_least = 0;
     explanation.rows_most = explanation.rows_most.min(resolved.limit);

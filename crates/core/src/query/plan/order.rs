@@ -9,15 +9,16 @@
 use crate::error::{Error, Result, UsageError};
 use crate::format::EpochManifest;
 use crate::query::index::indexes::IndexedCatalog;
-use crate::query::index::unreadable::readable;
+use crate::query::index::unreadable::{Unreadable, readable};
 use crate::query::index::value::ValueIndex;
 use crate::query::metrics::Counters;
 use crate::query::request::ResolvedQuery;
 use crate::query::scan::epoch_scan::choose;
 use crate::query::use_path::Use;
 
-/// Maximum size of the first rows of an epoch that are kept in memory, in bytes. Twice as many are collected.
-const KEPT_BYTES: u64 = 64 << 20;
+/// Maximum size of the first rows of an epoch that are kept in memory, in bytes. Twice as many are collected. Unit tests
+/// have few rows.
+const KEPT_BYTES: u64 = if cfg!(test) { 256 << 10 } else { 64 << 20 };
 
 /// Size of a kept row beside its columns, in bytes: the ordinal of its value and its position.
 const KEPT_ROW_BYTES: u64 = 16;
@@ -61,7 +62,7 @@ impl<'a> OrderPlan<'a> {
     ) -> Result<Self> {
         let mut found = None;
         for (index, bytes) in ordering(dataset, resolved, column, manifest) {
-            let bytes = readable(counters, bytes, || dataset.ignore_corruption(1))?;
+            let bytes = readable(dataset, counters, bytes)?;
             found = found.or(bytes.map(|bytes| (index, bytes)));
         }
         let wanted = limit.min(manifest.rows());
@@ -101,9 +102,17 @@ impl<'a> OrderPlan<'a> {
             }
             counters.check()?;
             let manifest = dataset.scan_manifest(epoch, resolved.predicate_columns())?.manifest;
-            let has_epoch = |(_, bytes): (_, Result<Option<u64>>)| matches!(bytes, Ok(Some(_)));
-            if open.min(manifest.rows()) > most && !ordering(dataset, resolved, column, &manifest).any(has_epoch) {
-                return Err(Self::refusal(dataset, resolved, column, &manifest));
+            if open.min(manifest.rows()) > most {
+                let mut has_epoch = false;
+                for (_, bytes) in ordering(dataset, resolved, column, &manifest) {
+                    match bytes {
+                        Ok(bytes) => has_epoch |= bytes.is_some(),
+                        Err(error) => drop(Unreadable::judge(dataset, error)?),
+                    }
+                }
+                if !has_epoch {
+                    return Err(Self::refusal(dataset, resolved, column, &manifest));
+                }
             }
             let chosen = choose(dataset, resolved, &manifest);
             let sure = chosen.iter().filter(|choice| choice.is_exact);
@@ -111,6 +120,15 @@ impl<'a> OrderPlan<'a> {
             open = open.saturating_sub(sure);
         }
         Ok(())
+    }
+
+    /// Returns the query of all matching rows, of which the first by a column are kept.
+    pub(in crate::query) fn of_scan(resolved: &ResolvedQuery, column: usize) -> ResolvedQuery {
+        let mut stored = resolved.stored.clone();
+        if !stored.contains(&column) {
+            stored.push(column);
+        }
+        resolved.unordered(stored)
     }
 
     /// Returns the numbers of entries of the steps of a walk that is to return `limit` rows.

@@ -60,7 +60,7 @@ fn allowed<'a>(dataset: &'a IndexedCatalog, resolved: &'a ResolvedQuery) -> impl
     dataset.spatial_indexes().filter(move |copy| resolved.access.allows(copy.name()) && is_wanted(copy))
 }
 
-/// Compares the copies of an epoch with a scan. A copy that cannot be read is counted and left out. So is a copy of
+/// Compares the copies of an epoch with a scan. A corrupt copy is counted and left out. So is a copy of
 /// another commit.
 ///
 /// # Errors
@@ -89,7 +89,7 @@ pub(super) fn consider(
         if !is_forced && !may_pay(scanned_rows, is_known()) {
             continue;
         }
-        let found = readable(counters, path.copy_of(&records, columns), || dataset.ignore_corruption(1))?;
+        let found = readable(dataset, counters, path.copy_of(&records, columns))?;
         let Some((copy, manifest)) = found else { continue };
         let of_copy = resolved.of_copy(&copy.schema, records.commit);
         let rows = rows_of(&manifest, choose(&copy, &of_copy, &manifest).iter().map(|choice| choice.entry));

@@ -47,8 +47,6 @@ pub(in crate::query) struct Narrowed {
     pub(in crate::query) selections: Option<HashMap<usize, RowSelection>>,
     /// The access paths that could answer the predicate.
     pub(in crate::query) alternatives: Vec<Alternative>,
-    /// Number of indexes that are corrupt, and were not used.
-    pub(in crate::query) corrupt_indexes: u64,
 }
 
 /// Chooses access paths, and keeps the rows that they return. `choices` are the row groups that statistics leave.
@@ -73,7 +71,8 @@ pub(in crate::query) fn narrow(
     let forced = resolved.access != Use::Automatic;
     let may_pay = |index: &ValueIndex| forced || may_pay(rows, index.is_known(manifest));
     let allowed = indexes.into_iter().filter(|index| resolved.access.allows(index.name()) && may_pay(index));
-    let mut finder = Finder { predicate, manifest, counters, threads: resolved.threads, corrupt_indexes: 0 };
+    let mut finder =
+        Finder { dataset, predicate, manifest, counters, threads: resolved.threads, unreadable: Vec::new() };
     let candidates = finder.candidates(&allowed.collect::<Vec<_>>())?;
     let alternative = |candidate: &Candidate<'_>| Alternative {
         path: candidate.name.clone(),
@@ -92,7 +91,7 @@ pub(in crate::query) fn narrow(
         Some((choices, selections)) => (choices, Some(selections)),
         None => (choices, None),
     };
-    Ok(Narrowed { choices, selections, alternatives, corrupt_indexes: finder.corrupt_indexes })
+    Ok(Narrowed { choices, selections, alternatives })
 }
 
 /// The choice of access paths in one epoch.
@@ -130,9 +129,8 @@ impl Choice<'_, '_> {
             }
             // A value of a list may have more entries than were expected.
             let most = if self.forced { self.most_entries } else { (self.rows / ROWS_PER_PLACE).max(FEW_ROWS) };
-            let corrupt = self.finder.corrupt_indexes;
             let Some(mut places) = self.finder.places(candidate, most)? else {
-                if self.forced && most < MAX_ENTRIES && corrupt == self.finder.corrupt_indexes {
+                if self.forced && most < MAX_ENTRIES && self.finder.unreadable.is_empty() {
                     return Err(self.refusal(candidate));
                 }
                 continue;

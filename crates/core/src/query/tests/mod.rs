@@ -20,6 +20,7 @@ mod planned_ahead;
 mod progress;
 mod shares;
 mod tracks;
+mod unreadable;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

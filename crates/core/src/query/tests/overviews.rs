@@ -27,7 +27,7 @@ pub(super) fn add_overview(storage: &Arc<dyn Storage>, part_bytes: usize, page_r
     missing
 }
 
-fn overview_paths() -> DatasetPaths {
+pub(super) fn overview_paths() -> DatasetPaths {
     DatasetPaths::new(Path::new(ROOT)).index("overview")
 }
 
@@ -140,7 +140,7 @@ proptest! {
 }
 
 /// Returns the files below a folder.
-fn files(storage: &dyn Storage, folder: &Path) -> BTreeMap<PathBuf, u64> {
+pub(super) fn files(storage: &dyn Storage, folder: &Path) -> BTreeMap<PathBuf, u64> {
     let mut found = BTreeMap::new();
     for entry in storage.list(folder).unwrap() {
         let path = folder.join(&entry.name);

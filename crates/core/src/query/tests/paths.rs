@@ -19,8 +19,8 @@ use crate::{LocalJob, WriteOptions};
 
 const EPOCHS: u64 = 2;
 const ROWS: u64 = 30_000;
-const SPATIAL: &str = "space:x,y";
-const BITMAP: &str = "bitmap:small";
+pub(super) const SPATIAL: &str = "space:x,y";
+pub(super) const BITMAP: &str = "bitmap:small";
 
 /// The columns of a record, in the order of the schema.
 fn record(epoch: u64, id: u64) -> (u32, u64, f32, f32, u8) {
@@ -30,6 +30,11 @@ fn record(epoch: u64, id: u64) -> (u32, u64, f32, f32, u8) {
 
 /// Writes records in no order of their ids and places, with an index of each kind.
 fn write() -> Arc<dyn Storage> {
+    write_by("value")
+}
+
+/// Does the same with any key.
+pub(super) fn write_by(key: &str) -> Arc<dyn Storage> {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
     let columns = [
         ("value", DataType::U32),
@@ -38,7 +43,7 @@ fn write() -> Arc<dyn Storage> {
         ("y", DataType::F32),
         ("small", DataType::U8),
     ];
-    let schema = Schema::new(columns.map(|(name, data_type)| Column::new(name, data_type)).to_vec(), "value").unwrap();
+    let schema = Schema::new(columns.map(|(name, data_type)| Column::new(name, data_type)).to_vec(), key).unwrap();
     let mut options = WriteOptions::new(2);
     (options.memtable_bytes, options.page_rows) = (128 << 10, 256);
     options.indexes = vec!["id,with=small".parse().unwrap(), BITMAP.parse().unwrap()];
@@ -186,6 +191,14 @@ fn corrupted(storage: &Arc<dyn Storage>, epoch: u64, is_first: bool) -> Arc<dyn 
 
 /// Does the same with an epoch of any dataset.
 fn corrupted_in(storage: &Arc<dyn Storage>, paths: &DatasetPaths, epoch: u64, is_first: bool) -> Arc<dyn Storage> {
+    let (path, offset) = page_of(storage, paths, epoch, is_first);
+    let faults = FaultStorage::new(storage.clone());
+    faults.add_fault(Fault::Flip { path, offset, mask: 4 });
+    Arc::new(faults)
+}
+
+/// Returns the part and the offset of a byte in the first row group of an epoch, or in its last.
+pub(super) fn page_of(storage: &Arc<dyn Storage>, paths: &DatasetPaths, epoch: u64, is_first: bool) -> (PathBuf, u64) {
     let copy = Dataset::open_with(storage.clone(), paths.root()).unwrap();
     let manifest = copy.manifest(epoch).unwrap();
     let groups = &manifest.row_groups;
@@ -194,10 +207,7 @@ fn corrupted_in(storage: &Arc<dyn Storage>, paths: &DatasetPaths, epoch: u64, is
         false => (&groups[groups.len() - 1], groups[groups.len() - 1].offset + groups[groups.len() - 1].bytes - 10),
     };
     let entry = manifest.parts.iter().find(|entry| entry.part == group.part).unwrap();
-    let path = paths.part(epoch, entry, copy.schema());
-    let faults = FaultStorage::new(storage.clone());
-    faults.add_fault(Fault::Flip { path, offset, mask: 4 });
-    Arc::new(faults)
+    (paths.part(epoch, entry, copy.schema()), offset)
 }
 
 /// All rows, each of which has to be tested: statistics do not tell that both products are the same.
@@ -351,4 +361,40 @@ fn a_walk_does_not_blame_its_index_for_corrupt_records() {
     let error = stream.next().expect("an error").unwrap_err().to_string();
     assert!(error.contains("data/epoch=0"), "{error}");
     assert_eq!((stream.metrics().corrupt_indexes, dataset.ignored_corruption()), (0, 0));
+}
+
+#[test]
+fn covering_entries_beyond_the_limit_match_no_rows() {
+    let dataset = Dataset::open_with(write(), ROOT).unwrap();
+    let query = Query::new().filter("id IN (40, 4711, 29999)").columns(["id", "small"]).using(Use::named("id"));
+    for (limit, threads) in (0..8).flat_map(|limit| [(limit, 1), (limit, 4)]) {
+        let mut stream = dataset.run(&query.clone().limit(limit).threads(threads)).unwrap();
+        let rows: usize = stream.by_ref().map(|batch| batch.unwrap().num_rows()).sum();
+        assert_eq!((rows as u64, stream.metrics().rows_matched), (limit.min(6), limit.min(6)));
+    }
+}
+
+#[test]
+fn the_order_that_runs_is_explained_and_counted() {
+    let dataset = Dataset::open_with(write(), ROOT).unwrap();
+    let row_groups = dataset.manifest(0).unwrap().row_groups.len() as u64;
+    for (columns, access, is_walk) in [
+        (&["small", "value"][..], Use::named("id"), true),
+        (&["id", "small"], Use::named("id"), true),
+        // The column of the order is read, too.
+        (&["small"], Use::Scan, false),
+    ] {
+        let query = Query::new().epochs(0).columns(columns.iter().copied()).ordered_by("id").limit(10).using(access);
+        let mut stream = dataset.run(&query).unwrap();
+        let rows: usize = stream.by_ref().map(|batch| batch.unwrap().num_rows()).sum();
+        let (metrics, explained) = (stream.metrics(), dataset.explain(&query).unwrap());
+        let (story, epoch) = (explained.to_string(), &explained.epochs[0]);
+        assert_eq!((rows, metrics.runs_considered), (10, row_groups), "{story}");
+        let read = epoch.bytes_least..=epoch.bytes_most;
+        assert!(read.contains(&metrics.bytes_read), "{} bytes: {story}", metrics.bytes_read);
+        assert_eq!(story.contains("ordered by the entries of index id"), is_walk, "{story}");
+        assert!(epoch.alternatives.iter().all(|path| !is_walk || path.is_used == (path.path == "id")), "{story}");
+        let skipped: u64 = epoch.runs.iter().map(|kind| kind.skipped).sum();
+        assert_eq!(skipped, if columns == ["id", "small"] { row_groups } else { 0 }, "{story}");
+    }
 }

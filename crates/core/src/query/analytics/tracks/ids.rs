@@ -225,6 +225,14 @@ impl IdGatherer {
         self.most
     }
 
+    /// Removes all ids.
+    pub(super) fn clear(&mut self) {
+        match &mut self.ids {
+            IdSet::Whole { ordinals, .. } => ordinals.clear(),
+            IdSet::Bytes { bytes, .. } => bytes.clear(),
+        }
+    }
+
     /// Adds packed ids. Returns false if there are too many ids.
     pub(super) fn add(&mut self, values: &[u8]) -> bool {
         match &mut self.ids {

@@ -17,6 +17,8 @@ use crate::query::metrics::{Counters, QueryMetrics};
 use crate::query::request::{Query, ResolvedQuery, resolve_columns};
 use crate::query::scan::column::array;
 use crate::query::scan::epoch_scan::announce;
+use crate::query::scan::pieces::Step;
+use crate::query::use_path::Use;
 use crate::schema::{Column, DataType, EPOCH_COLUMN, Schema};
 
 /// Memory budget for sorting rows, in bytes.
@@ -103,8 +105,8 @@ impl TrackRequest {
 
     /// Sets which rows of the particles are returned: those of a query. Its epochs need not contain that at which
     /// particles are selected. The columns of the id and the epoch always come first. Its limit is that of the returned
-    /// rows: the request still reads all rows, and its metrics include all of them. Threads and checks are those of
-    /// both scans. The default is all epochs and columns.
+    /// rows: the request still reads all rows, and its metrics include all of them. Threads, checks
+    /// and [`Use::Scan`](crate::query::Use::Scan) are those of both scans. The default is all epochs and columns.
     ///
     /// ```no_run
     /// use turbidite::query::{Dataset, Query, TrackRequest};
@@ -146,7 +148,9 @@ impl TrackRequest {
     /// Returns the query of the particles that match at an epoch.
     fn condition<'a>(&self, of: &Query, columns: impl IntoIterator<Item = &'a String>) -> Query {
         let query = of.condition().columns(columns);
-        Query { threads: self.rows.threads, check: self.rows.check, ..query }
+        // An index that the rows require need not be one of this condition.
+        let access = if self.rows.access == Use::Scan { Use::Scan } else { Use::Automatic };
+        Query { threads: self.rows.threads, check: self.rows.check, access, ..query }
     }
 }
 
@@ -356,12 +360,22 @@ fn matching_ids(
             names(columns)
         ))
     };
-    let mut scan = Scan::new(dataset.clone(), Arc::new(resolved), counters.clone(), epochs);
+    let scan = Scan::in_any_order(dataset.clone(), Arc::new(resolved), counters.clone(), epochs, |rows| rows);
+    let mut scan = scan.starting_over();
     scan.announce(1)?;
     announce()?;
     let widths: Vec<usize> = columns.iter().map(|column| column.data_type.width()).collect();
     let mut id = Vec::new();
-    while let Some(packed) = scan.next_piece()? {
+    while let Some(step) = scan.next_step()? {
+        let packed = match step {
+            Step::Piece(packed) => packed,
+            Step::Begin => continue,
+            // All ids are of one epoch.
+            Step::StartOver => {
+                gatherer.clear();
+                continue;
+            }
+        };
         let is_added = match packed.columns.as_slice() {
             [ids] => gatherer.add(ids),
             several => (0..packed.rows).all(|row| {

@@ -1,5 +1,6 @@
 //! A bitmap index of a dataset, and its open sidecars.
 
+use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use uuid::Uuid;
@@ -105,9 +106,12 @@ impl BitmapIndex {
         let identity = SidecarIdentity { dataset: self.dataset, commit: manifest.commit, epoch: manifest.epoch, part };
         let columns = self.columns()?.len();
         let open = match SidecarReader::open(&*self.storage, &path, &identity, columns) {
-            // The index has been removed, or made again for a new commit.
-            Err(Error::Io { .. }) if !self.has(manifest)? => {
-                return Err(Error::EpochMissing { epoch: manifest.epoch, path: self.paths.root().to_owned() });
+            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
+                return Err(match self.has(manifest)? {
+                    true => Error::corruption(&path, "the index has this epoch, but not this file"),
+                    // The index has been removed, or made again for a new commit.
+                    false => Error::EpochMissing { epoch: manifest.epoch, path: self.paths.root().to_owned() },
+                });
             }
             open => Arc::new(open?),
         };

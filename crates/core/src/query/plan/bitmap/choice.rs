@@ -16,6 +16,7 @@ use crate::query::index::bitmap::group::{Estimate, GroupBins, IndexedColumn};
 use crate::query::index::bitmap::row_truths::RowTruths;
 use crate::query::index::cost::FEW_ROWS;
 use crate::query::index::indexes::IndexedCatalog;
+use crate::query::index::unreadable::Unreadable;
 use crate::query::metrics::{Counters, SidecarReads, add};
 use crate::query::plan::alternative::Alternative;
 use crate::query::plan::value_indexes::Narrowed;
@@ -293,7 +294,6 @@ impl EpochBitmaps {
         });
         match found {
             Ok(truths) => Ok(Some(truths.selection(rows))),
-            // Errors of page indexes recur when statistics select the rows.
             Err(error) => self.ignored(dataset, error).map(|()| None),
         }
     }
@@ -330,13 +330,13 @@ impl EpochBitmaps {
         }
     }
 
-    /// Continues without indexes that cannot be read.
+    /// Continues without indexes that are missing or corrupt.
     fn ignored(&self, dataset: &Catalog, error: Error) -> Result<()> {
         ignored(dataset, (&self.reads, &self.is_unreadable), error)
     }
 }
 
-/// Continues without indexes that cannot be read, and sets `is_unreadable`.
+/// Continues without indexes that are missing or corrupt, and sets `is_unreadable`.
 ///
 /// # Errors
 /// Errors other than those of unreadable indexes.
@@ -345,21 +345,12 @@ pub(in crate::query) fn ignored(
     (reads, is_unreadable): (&SidecarReads, &AtomicBool),
     error: Error,
 ) -> Result<()> {
-    match error {
-        Error::Corruption { .. } | Error::Version { .. } | Error::Feature { .. } | Error::Io { .. } => {
-            if !is_unreadable.swap(true, Ordering::Relaxed) {
-                add(&reads.corrupt, 1);
-                dataset.ignore_corruption(1);
-            }
-            Ok(())
-        }
-        // The index was removed meanwhile.
-        Error::EpochMissing { .. } => {
-            is_unreadable.store(true, Ordering::Relaxed);
-            Ok(())
-        }
-        error => Err(error),
+    let why = Unreadable::judge(dataset, error)?;
+    if !is_unreadable.swap(true, Ordering::Relaxed) && why == Unreadable::Corrupt {
+        add(&reads.corrupt, 1);
+        dataset.ignore_corruption(1);
     }
+    Ok(())
 }
 
 /// Finds the wanted columns that allowed indexes with this commit of an epoch have. Returns the names of the indexes,
