@@ -243,3 +243,47 @@ def test_renamed_columns_have_their_names_in_all_other_options(tmp_path):
     assert rows["twice"].tolist() == [0, 2, 4, 6, 8] and rows["x"].tolist() == [0, 1, 2, 3, 4]
     with pytest.raises(turbidite.UsageError, match="rename: there is no column 'step'; the columns are"):
         turbidite.ingest(tmp_path / "a_%T.npz", tmp_path / "e", key="step", rename={"step": "x"})
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_columns_of_queries_are_pythons(seed, tmp_path):
+    draw, columns, rows = packed(seed + 20)
+    numpy.savez(tmp_path / "a_1.npz", row=numpy.arange(ROWS, dtype="u4"), **columns)
+    turbidite.ingest(tmp_path / "a_%T.npz", tmp_path / "d", key="row")
+    dataset = turbidite.open(tmp_path / "d")
+    ends = {"exact": 0, "refused": 0}
+    for text in (expression(draw) for _ in range(200)):
+        values = results(text, rows)
+        stated = of_type(values)
+        fits = stated in ("i32", "i64")
+        query = dataset.query(order="row", columns=[f"v = {text}" if fits or not stated else f"v:{stated} = {text}"])
+        if stated:
+            found = query.to_numpy()["v"]
+            assert found.dtype.kind in "iu" and found.dtype.itemsize == 8 and found.tolist() == values, text
+            ends["exact"] += 1
+        else:
+            with pytest.raises(turbidite.UsageError, match="^column 'v': "):
+                query.to_numpy()
+            ends["refused"] += 1
+    assert min(ends.values()) > 20, ends
+
+
+def test_integer_columns_of_queries_have_64_bits(tmp_path):
+    numpy.savez(tmp_path / "a_1.npz", n=numpy.arange(3, dtype="i4"), id=numpy.array([0, 2**53 + 1, 2**64 - 1], "u8"))
+    turbidite.ingest(tmp_path / "a_%T.npz", tmp_path / "d", key="n")
+    dataset = turbidite.open(tmp_path / "d")
+    texts = ["id // 2", "greatest(id, 5)", "i = id", "n * 2", "n", "2 * epoch", "id % 7", "m:i32 = n + 1", "f:f64 = id + 1", "g:f32 = n", "id / 2"]
+    found = dataset.query(order="n", columns=texts).to_numpy()
+    assert {name: str(values.dtype) for name, values in found.items()} == {
+        "id // 2": "int64", "greatest(id, 5)": "uint64", "i": "uint64", "n * 2": "int64", "n": "int32", "2 * epoch": "int64", "id % 7": "int64",
+        "m": "int32", "f": "float64", "g": "float32", "id / 2": "float64",
+    }  # fmt: skip
+    assert found["id // 2"].tolist() == [0, 2**52, 2**63 - 1] and found["i"].tolist() == [0, 2**53 + 1, 2**64 - 1]
+    assert found["f"].tolist() == [1.0, float(2**53 + 2), 2.0**64]
+    with pytest.raises(
+        turbidite.UsageError, match=r"column 'id \+ 1': id \+ 1 is 18446744073709551616, which does not fit u64; "
+    ):
+        dataset.query(columns=["id + 1"]).to_numpy()
+    # The row without a result is not returned.
+    assert dataset.query("n < 2", order="n", columns=["id + 1"]).to_numpy()["id + 1"].tolist() == [1, 2**53 + 2]
+    assert dataset.query(order="n", columns=["id + 1"], limit=2).to_numpy()["id + 1"].tolist() == [1, 2**53 + 2]

@@ -368,7 +368,7 @@ typedef struct turbidite_request {
     uint32_t struct_size;       /* sizeof(turbidite_request) */
     int32_t ordered;            /* not 0: in key order */
     const char *where;          /* "energy > 5 AND id < 100", or NULL */
-    const char *const *columns; /* names, or NULL for all */
+    const char *const *columns; /* names, or "name = expression"; NULL for all */
     size_t column_count;
     const char *epochs;         /* "500", "500..1500" (both included), "0..1500..100", "last"; NULL for all */
     uint64_t limit;             /* maximum number of records; 0 for no limit */

@@ -203,6 +203,10 @@ fn views_records_and_metrics_of_exact_sizes() {
     };
     let expected: Vec<_> = (0..300).map(record).filter(|&(energy, _)| energy < 10.0).collect();
     assert_eq!(answer(&storage, &raw const request), expected);
+    let names = [c"twice:f32 = energy + energy".as_ptr(), c"id".as_ptr()];
+    let computed = CRequest { columns: names.as_ptr(), column_count: 2, ..everything() };
+    let twice: Vec<_> = (0..300).map(record).map(|(energy, id)| (2.0 * energy, id)).collect();
+    assert_eq!(answer(&storage, &raw const computed), twice);
     // Another column than the key.
     let by_id = CRequest { order_by: c"id".as_ptr(), limit: 17, ..everything() };
     let mut ordered: Vec<_> = (0..300).map(record).collect();

@@ -28,7 +28,7 @@ Bounds come from manifests and bitmap indexes alone; --exact reads what they lea
 pub(crate) struct Hist {
     /// The dataset
     dataset: PathBuf,
-    /// The column [default: the key]
+    /// The column, or with --exact an expression [default: the key]
     #[arg(long, value_name = "NAME")]
     column: Option<String>,
     /// A second column: count pairs of values
@@ -66,7 +66,7 @@ pub(crate) struct Hist {
     /// Estimate from the rows of this level of detail and above, one in 8^K
     #[arg(long, value_name = "K", conflicts_with = "access")]
     level: Option<u8>,
-    /// With --exact or --level, also sum this column in each bin
+    /// With --exact or --level, also sum this column in each bin; with --exact, it may be an expression
     #[arg(long, value_name = "NAME", requires = "read")]
     weights: Option<String>,
     /// Use the index NAME, or 'scan' without any [default: whatever reads least]

@@ -13,6 +13,7 @@ mod bar;
 mod batch;
 mod box_periods;
 mod boxes;
+mod columns;
 pub(crate) mod compact;
 pub(crate) mod completions;
 pub(crate) mod epoch_metrics;

@@ -16,6 +16,7 @@ use turbidite::store::EpochSet;
 use super::answers::{report_ignored, report_unlisted, say, say_json, to_json};
 use super::batch;
 use super::boxes::{self, BoxOptions};
+use super::columns;
 use super::epochs::selection;
 use super::estimates;
 use super::sample::{SampleOptions, Sampled, WeightColumn};
@@ -45,8 +46,8 @@ pub(crate) struct QueryCommand {
     filter: Option<String>,
     #[command(flatten)]
     space: BoxOptions,
-    /// Return only these columns, in this order
-    #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
+    /// Return only these columns and expressions, in this order: id, 'p = sqrt(ux*ux + uy*uy)'
+    #[arg(long, value_name = "A,B,…")]
     columns: Option<Vec<String>>,
     /// Sort within each epoch by the key, or by COLUMN, which needs an index of it or --limit
     #[arg(long, value_name = "COLUMN", num_args = 0..=1)]
@@ -153,7 +154,7 @@ impl QueryCommand {
             query = query.filter(filter);
         }
         if let Some(columns) = &self.columns {
-            query = query.columns(columns.iter().map(|name| name.trim()));
+            query = query.columns(columns::split(columns));
         }
         if let Some(limit) = self.limit {
             query = query.limit(limit);
@@ -223,10 +224,11 @@ impl QueryCommand {
     /// Returns a sample of one epoch.
     fn sample(&self, dataset: &Dataset, mut query: Query, as_json: bool) -> Result<(), Failure> {
         let begun = Instant::now();
-        let mut columns = self.columns.clone();
+        let listed = |lists: &Vec<String>| columns::split(lists).map(str::to_owned).collect();
+        let mut columns = self.columns.as_ref().map(listed);
         let weights = WeightColumn::find(&mut columns, |name| dataset.schema().index_of(name).is_some());
         if let Some(columns) = columns {
-            query = query.columns(columns.iter().map(|name| name.trim()));
+            query = query.columns(columns);
         }
         let is_filtered = self.filter.is_some() || self.space.is_stated();
         let mut cursor = dataset.cursor(&self.sample.request(query)).map_err(|error| self.wrong(error))?;

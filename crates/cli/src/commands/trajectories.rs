@@ -12,6 +12,7 @@ use turbidite::store::EpochSet;
 use turbidite::{DataType, Schema};
 
 use super::answers::{report_ignored, say_json, to_json};
+use super::columns;
 use crate::failure::{Failure, complain};
 use crate::output::{FileFormat, RowWriter, TextFormat};
 use crate::text;
@@ -26,7 +27,7 @@ pub(super) struct TrajectoryOptions {
     #[arg(long, value_name = "EPOCHS", allow_hyphen_values = true)]
     epoch: Option<EpochSet>,
     /// Return only these columns after id and epoch, in this order
-    #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
+    #[arg(long, value_name = "A,B,…")]
     columns: Option<Vec<String>>,
     /// Stop after N rows
     #[arg(long, value_name = "N")]
@@ -134,7 +135,7 @@ impl TrajectoryOptions {
             rows = rows.epochs(epochs.clone());
         }
         if let Some(columns) = &self.columns {
-            rows = rows.columns(columns.iter().map(|name| name.trim()));
+            rows = rows.columns(columns::split(columns));
         }
         if let Some(limit) = self.limit {
             rows = rows.limit(limit);

@@ -44,7 +44,9 @@ pub enum ExpressionError {
     BitsArgument { position: usize, argument: String },
     #[error("at character {position}, near '{near}': expected a condition, such as 'energy > 0.5', found a number")]
     NotACondition { position: usize, near: String },
-    #[error("at character {position}, near '{near}': expected a number, found a condition")]
+    #[error(
+        "at character {position}, near '{near}': expected a number, found a condition; if(condition, 1, 0) is a number"
+    )]
     NotANumber { position: usize, near: String },
     #[error("at character {position}: the source has no constant '{name}'")]
     UnknownConstant { position: usize, name: String },
@@ -64,6 +66,8 @@ pub enum ExpressionError {
     ValueRange { column: String, row: usize, value: String, data_type: DataType },
     #[error("derived column '{column}', row {row}: {expression} {what}")]
     Whole { column: String, row: usize, expression: String, what: String },
+    #[error("column '{column}': {expression} {what}")]
+    Computed { column: String, expression: String, what: String },
     #[error("box '{text}': {what}")]
     Box { text: String, what: String },
     #[error("period '{text}': {what}")]

@@ -1,5 +1,5 @@
-//! The expression language of predicates (`energy > 0.5 AND ux BETWEEN -1 AND 1`) and of derived columns
-//! (`energy = sqrt(1+ux*ux+uy*uy+uz*uz)-1`).
+//! The expression language of predicates (`energy > 0.5 AND ux BETWEEN -1 AND 1`), of derived columns
+//! (`energy = sqrt(1+ux*ux+uy*uy+uz*uz)-1`), and of columns of queries.
 //!
 //! # Language
 //!
@@ -7,7 +7,7 @@
 //! - Column names match exactly, or else case-insensitively if that match is unique. Any name may be quoted: `"time"`.
 //! - Byte strings: `x'0a1b'`. A `fixed_bytes` column compares with them by `=`, `<>` and `IN`.
 //! - Tuples of integers and byte strings: `(cpu, id) = (3, 17)`, `(cpu, id) IN ((3, 17), (4, 5))`, and their negations.
-//! - `epoch` is a column of every predicate. `header.x0` is a constant of the source file, in derivations.
+//! - `epoch` is a column, but not in derivations. `header.x0` is a constant of the source file, in derivations.
 //! - `+ - * / // % **`, unary minus. `& | ~ << >>` of integers.
 //! - `abs`, `sign`, `sqrt`, `exp`, `log`, `log10`, `sin`, `cos`, `floor` and `round` (ties to even) of `(x)`;
 //!   `pow(x, y)`, `atan2(y, x)`, `least(a, b, …)`, `greatest(a, b, …)`; `if(condition, a, b)`; and `bits_i32(x)`: the
@@ -21,7 +21,7 @@
 //! are integers, but for powers of negative literals. All other expressions are floats.
 //!
 //! Integers are computed in 128 bits, and compared exactly, with floats as well. `//` truncates. An overflow, a zero
-//! divisor, a shift by less than 0 or more than 127, and a negative power have no result: an error in a derivation. In
+//! divisor, a shift by less than 0 or more than 127, and a negative power have no result: an error in a column. In
 //! a predicate, the row matches neither the comparison nor its negation (Kleene's logic). An `if` has no result where
 //! its condition has none. The branch that is not taken does not matter.
 //!
@@ -45,13 +45,14 @@
 //! floats (`program`, `functions`) or integers (`whole_program`, `whole`), whose inputs are `chunks`. `comparison`
 //! folds a predicate over its comparisons. [`Predicate`] evaluates (`predicate_input`) and prunes (`prune`,
 //! `intervals`, `prune_whole`: interval arithmetic over column statistics; `keys`: lists of keys). [`Derivation`]
-//! computes columns, and `number_bytes` stores them.
+//! computes columns that are stored (`number_bytes`), and `computed` those of queries.
 
 mod bind;
 mod bind_tuple;
 mod builder;
 mod chunks;
 mod comparison;
+mod computed;
 mod derive;
 mod error;
 mod functions;
@@ -81,6 +82,7 @@ mod tests;
 pub use builder::{Expr, col, lit};
 #[doc(hidden)]
 pub use comparison::{Comparison, Connective};
+pub(crate) use computed::{ComputedColumn, is_name};
 #[doc(hidden)]
 pub use derive::{Derivation, DerivationSet, DerivedColumns};
 pub use error::ExpressionError;

@@ -350,7 +350,7 @@ impl Pruner<'_> {
     }
 
     /// Returns the bounds of an integer.
-    fn whole(&self, number: &Number) -> WholeBounds {
+    pub(super) fn whole(&self, number: &Number) -> WholeBounds {
         let known = |range| WholeBounds { range: Some(range), can_fault: false };
         match number {
             Number::Column(ColumnRef { index, data_type, .. }) => {

@@ -1,18 +1,25 @@
 //! A query as requested ([`Query`]), and as resolved against a dataset's schema ([`ResolvedQuery`]).
 
-use std::ops::Range;
-use std::sync::{Arc, LazyLock, OnceLock};
+mod columns;
 
-use arrow_schema::{DataType as ArrowType, Field, FieldRef, SchemaRef};
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use arrow_schema::SchemaRef;
 use uuid::Uuid;
 
 use crate::error::{Result, UsageError};
-use crate::expr::{Predicate, SpaceText};
+use crate::expr::{ComputedColumn, Predicate, SpaceText};
 use crate::query::catalog::epoch_selection::EpochSelection;
 use crate::query::catalog::partition_groups::RequiredKeys;
 use crate::query::piece::Piece;
 use crate::query::use_path::Use;
-use crate::schema::{Column, EPOCH_COLUMN, Schema};
+use crate::schema::{DataType, Schema};
+
+use columns::{Columns, order_column};
+pub(super) use columns::{
+    Computed, OrderColumn, Output, computed_column, no_expression, resolve_column, resolve_columns, slot,
+};
 
 /// Default for [`Query::batch_rows`]: large enough to make the cost per batch negligible, small enough that a batch of
 /// a few columns fits the processor's cache.
@@ -20,9 +27,6 @@ pub(super) const BATCH_ROWS: usize = 1 << 16;
 
 /// Maximum number of rows of a batch. Row numbers within a batch must fit 32 bits.
 pub(super) const MAX_BATCH_ROWS: usize = 1 << 30;
-
-/// The Arrow field of the epoch.
-static EPOCH_FIELD: LazyLock<FieldRef> = LazyLock::new(|| Arc::new(Field::new(EPOCH_COLUMN, ArrowType::UInt64, false)));
 
 /// A builder of a request for rows.
 ///
@@ -139,8 +143,22 @@ impl Query {
         self
     }
 
-    /// Selects columns, in this order. `epoch` is allowed. By default, a query returns all stored columns, then
-    /// `epoch`.
+    /// Selects columns, in this order: stored columns, `epoch`, and expressions ([`crate::expr`]). The text of an
+    /// expression is its name, unless it has one. By default, a query returns all stored columns, then `epoch`.
+    ///
+    /// Integer expressions are `i64`, or `u64` if the types of their columns exclude negative values and admit values
+    /// beyond `i64`. All others are `f64`. `name:type = expression` states another type. Integers that do not fit
+    /// the type are an error.
+    ///
+    /// ```no_run
+    /// use turbidite::query::{Dataset, Query};
+    /// let dataset = Dataset::open("particles.tbd")?;
+    /// let query = Query::new().columns(["id", "gamma = sqrt(1 + ux*ux + uy*uy + uz*uz)"]);
+    /// for batch in dataset.run(&query)? {
+    ///     println!("{:?}", batch?.column_by_name("gamma"));
+    /// }
+    /// # Ok::<(), turbidite::Error>(())
+    /// ```
     #[must_use]
     pub fn columns<I>(mut self, names: I) -> Self
     where
@@ -160,9 +178,9 @@ impl Query {
         self
     }
 
-    /// Sorts rows by a column within each epoch, ascending. NaN is last. Rows with equal values are in no particular
+    /// Sorts rows by a column or an expression within each epoch, ascending. NaN is last. Rows with equal values are in no particular
     /// order. If the column is not the key, rows are read in the order of its index, or all matching rows are read and
-    /// the first of them kept in memory, up to the limit.
+    /// the first of them kept in memory, up to the limit. The name of an expression in [`Query::columns`] stands for it.
     ///
     /// ```no_run
     /// use turbidite::query::{Dataset, Query};
@@ -262,28 +280,21 @@ pub(super) fn cores() -> usize {
     *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
-/// The source of an output column.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Output {
-    /// A stored column, by its position in [`ResolvedQuery::stored`].
-    Stored(usize),
-    /// The epoch's label.
-    Epoch,
-}
-
 /// A query resolved against a schema, shared by all threads.
 #[derive(Debug)]
 pub(super) struct ResolvedQuery {
     pub(super) schema: Arc<Schema>,
     pub(super) predicate: Option<Predicate>,
-    /// Stored columns to return, each once: the output columns, then the key if rows are merged by it.
+    /// Stored columns to read, each once: the output columns, then those that others are computed from, then the key if
+    /// rows are merged by it.
     pub(super) stored: Vec<usize>,
+    pub(super) computed: Vec<Computed>,
     /// Position of the key in `stored`, if rows are merged by key.
     pub(super) key: Option<usize>,
     /// Whether rows are merged by a key that is not one number.
     pub(super) by_tuple: bool,
     /// The column that orders rows, if it is not the key.
-    pub(super) order: Option<usize>,
+    pub(super) order: Option<OrderColumn>,
     pub(super) output: Vec<Output>,
     pub(super) arrow: SchemaRef,
     pub(super) limit: u64,
@@ -339,27 +350,16 @@ impl ResolvedQuery {
             );
             return Err(UsageError::Option { option: "order", what }.into());
         }
-        let order = query.order_by.as_deref().map(|name| order_column(name, query, schema)).transpose()?;
-        let by_key = order == Some(schema.key_index()) && schema.has_numeric_key();
+        let mut columns = Columns::of(query.columns.as_deref(), schema)?;
+        let order = query.order_by.as_deref().map(|name| order_column(name, schema, &mut columns)).transpose()?;
+        if order.is_some() && query.piece.is_some() {
+            let what = "a piece is a part of the rows as stored, and has no order of another column".to_owned();
+            return Err(UsageError::Option { option: "order", what }.into());
+        }
+        let by_key = order == Some(OrderColumn::Stored(schema.key_index())) && schema.has_numeric_key();
         let (is_ordered, order) = (query.ordered || by_key, order.filter(|_| !by_key));
         let predicate = Predicate::parse_within(query.filter.as_deref(), query.space_text(records)?, schema)?;
-        let named = match &query.columns {
-            None => (0..schema.columns().len()).map(Some).chain([None]).collect(),
-            Some(names) => resolve_columns(names, schema)?,
-        };
-        let mut stored = Vec::with_capacity(named.len());
-        let mut output = Vec::with_capacity(named.len());
-        let mut fields = Vec::with_capacity(named.len());
-        for column in named {
-            let Some(column) = column else {
-                output.push(Output::Epoch);
-                fields.push(EPOCH_FIELD.clone());
-                continue;
-            };
-            output.push(Output::Stored(stored.len()));
-            stored.push(column);
-            fields.push(schema.field(column).clone());
-        }
+        let Columns { mut stored, computed, output, fields } = columns;
         let by_tuple = is_ordered && !schema.has_numeric_key();
         for key in schema.key_columns().iter().filter(|_| is_ordered) {
             if !stored.contains(key) {
@@ -372,6 +372,7 @@ impl ResolvedQuery {
             keys: RequiredKeys::of(schema, predicate.as_ref()),
             predicate,
             stored,
+            computed,
             key,
             by_tuple,
             order,
@@ -400,6 +401,7 @@ impl ResolvedQuery {
             schema: self.schema.clone(),
             predicate: self.predicate.clone(),
             stored,
+            computed: Vec::new(),
             key: None,
             by_tuple: false,
             order: None,
@@ -418,11 +420,26 @@ impl ResolvedQuery {
         }
     }
 
+    /// Adds a computed column to those of the rows.
+    pub(super) fn add_computed(&mut self, column: Arc<ComputedColumn>) {
+        self.computed.push(Computed::reading(column, &mut self.stored));
+    }
+
+    /// Returns the name and the width in bytes of the column that orders rows.
+    pub(super) fn name_and_width(&self, order: OrderColumn) -> (&str, usize) {
+        let column = match order {
+            OrderColumn::Stored(column) => &self.schema.columns()[column],
+            OrderColumn::Computed(place) => self.computed[place].column.column(),
+        };
+        (&column.name, column.data_type.width())
+    }
+
     /// Returns the same query of a copy of the records of a commit, whose columns are those of the records. Rows are in
     /// no particular order.
     pub(super) fn of_copy(&self, copy: &Arc<Schema>, records: Uuid) -> Self {
         Self {
             schema: copy.clone(),
+            computed: self.computed.clone(),
             output: self.output.clone(),
             limit: self.limit,
             batch_rows: self.batch_rows,
@@ -471,6 +488,20 @@ impl ResolvedQuery {
         self.stored.iter().map(|column| self.width(*column))
     }
 
+    /// Returns the widths of the computed columns in bytes.
+    pub(super) fn computed_widths(&self) -> impl Iterator<Item = usize> {
+        self.computed.iter().map(|computed| computed.column.column().data_type.width())
+    }
+
+    /// Returns the type of an output column.
+    pub(super) fn type_of(&self, output: Output) -> DataType {
+        match output {
+            Output::Stored(slot) => self.schema.columns()[self.stored[slot]].data_type,
+            Output::Computed(slot) => self.computed[slot].column.column().data_type,
+            Output::Epoch => DataType::U64,
+        }
+    }
+
     /// Returns the size of one row over all columns that are read, in bytes.
     pub(super) fn row_bytes(&self) -> usize {
         let only_tested = self.predicate_columns().iter().filter(|column| !self.stored.contains(column));
@@ -482,47 +513,4 @@ impl ResolvedQuery {
         let read = self.predicate_columns().iter().chain(&self.stored).copied();
         read.max_by_key(|column| self.width(*column)).unwrap_or(self.schema.key_index())
     }
-}
-
-/// Returns the column by whose values a query orders rows.
-fn order_column(name: &str, query: &Query, schema: &Schema) -> Result<usize> {
-    let refused = |what: String| Err(UsageError::Option { option: "order", what }.into());
-    let Some(column) = resolve_columns(&[name.to_owned()], schema)?.first().copied().flatten() else {
-        return refused(format!(
-            "'{EPOCH_COLUMN}' orders all queries; name a column whose values order the rows of an epoch"
-        ));
-    };
-    let Column { data_type, .. } = &schema.columns()[column];
-    if !data_type.is_numeric() {
-        return refused(format!("'{name}' is {data_type}; rows are ordered by numbers"));
-    }
-    if query.piece.is_some() {
-        return refused("a piece is a part of the rows as stored, and has no order of another column".to_owned());
-    }
-    Ok(column)
-}
-
-/// Returns the schema indexes of named columns. The epoch column has no index. Names match exactly, or else
-/// case-insensitively.
-pub(super) fn resolve_columns(names: &[String], schema: &Schema) -> Result<Vec<Option<usize>>> {
-    let mut found = Vec::with_capacity(names.len());
-    for name in names {
-        let column = match schema.index_of(name) {
-            Some(column) => Some(column),
-            None if name.eq_ignore_ascii_case(EPOCH_COLUMN) => None,
-            None => match schema.columns().iter().position(|column| column.name.eq_ignore_ascii_case(name)) {
-                Some(column) => Some(column),
-                None => {
-                    let stored = schema.columns().iter().map(|column| column.name.clone());
-                    let known = stored.chain([EPOCH_COLUMN.to_owned()]).collect();
-                    return Err(UsageError::Column { name: name.clone(), known }.into());
-                }
-            },
-        };
-        if found.contains(&column) {
-            return Err(UsageError::Option { option: "columns", what: format!("'{name}' is listed twice") }.into());
-        }
-        found.push(column);
-    }
-    Ok(found)
 }

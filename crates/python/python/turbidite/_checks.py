@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -153,7 +154,11 @@ def column_option(columns: Sequence[str] | None) -> list[str]:
     if not columns:
         raise UsageError("columns: name at least one")
     for name in columns:
-        if "," in name:
+        # The command takes commas in parentheses and quotes as parts of an expression.
+        rest = re.sub(r'"[^"]*"|`[^`]*`|\'[^\']*\'', "", name)
+        while (inner := re.sub(r"\([^()]*\)", "", rest)) != rest:
+            rest = inner
+        if "," in rest:
             raise UsageError(
                 f"columns: '{name}' has a comma, and the command would take it as several names; leave `columns` out"
             )

@@ -107,15 +107,17 @@ class Dataset(OpenDataset):
         upper bound excluded, and NaN is in no range. Columns of `period`, such as ``{"x": 128}``, are compared modulo it; by
         default, those of ``schema.periods``, except for columns whose period is None.
 
-        `columns` are those to return (default: all, and the epoch), `limit` ends the result early. `order="key"` orders
-        rows by epoch and key, `order="ux"` by epoch and that column: by its index if it has one, or, up to the limit, by
-        reading all rows. `check=False` does not compare checksums of pages. `use` is the name of the index that finds
+        `columns` are those to return (default: all, and the epoch): names, or expressions such as
+        ``"r = sqrt(x*x + y*y)"``. `limit` ends the result early. `order="key"` orders rows by epoch and key, `order="ux"` by
+        epoch and that column or expression: by its index if it has one, or, up to the limit, by reading all rows. `check=False` does not compare checksums of pages. `use` is the name of the index that finds
         the rows, or ``"scan"`` for none; by default, whatever reads least is used.
 
         >>> dataset.query("energy between 1 and 2", epochs=200).count()
         101
         >>> dataset.query(box={"energy": (1, 2), "id": (None, 150)}, epochs=200).count()
         50
+        >>> dataset.query("energy < 0.02", epochs=200, columns=["twice = 2 * id", "energy / 2"]).to_numpy()["twice"]
+        array([0, 2], dtype=uint64)
         """
         order = optional_text("order", order, "key")
         by_key = order == "key" or (order == self.schema.key and self._core.has_key_order())
@@ -334,7 +336,8 @@ class Dataset(OpenDataset):
         In a dataset with levels of detail, or with a spatial index, `level` reads only the rows of this level and above, one in
         ``8**level``, and estimates the rows of each bin, with a standard error in `errors`.
 
-        `weights` names a column whose sum in each bin is returned as well, `sums`: exact, or from a level with `sum_errors`.
+        `weights` names a column whose sum in each bin is returned as well, `sums`: exact, or from a level with `sum_errors`. With
+        `exact`, columns and weights may be expressions.
 
         >>> dataset.histogram("energy", bins=4, range=(0, 8), epochs=200, exact=True).counts
         array([200, 200, 200, 201], dtype=uint64)

@@ -28,12 +28,13 @@ from turbidite._progress import Tell
 from turbidite._tables import abridged, table
 from turbidite.distributions import number
 from turbidite.errors import UsageError
+from turbidite.schema import Column
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from turbidite import _core
-    from turbidite.schema import Column, Schema
+    from turbidite.schema import Schema
 
     Array = numpy.ndarray[Any, Any]
 
@@ -232,7 +233,7 @@ def histogram(
     totals = json.loads(stated)
     columns = {column.name: column for column in schema.columns}
     axes = [
-        HistogramAxis(axis["column"], columns[axis["column"]].unit, _edges(axis["edges"]), log)
+        HistogramAxis(name := axis["column"], columns[name].unit if name in columns else None, _edges(axis["edges"]), log)
         for axis, (_, _, _, log) in zip(totals["axes"], arguments["axes"], strict=True)
     ]
     shape = tuple(max(len(axis.edges) - 1, 0) for axis in axes)
@@ -249,7 +250,7 @@ def histogram(
         bounds=bounds,
         epochs=tuple(epochs),
         where=arguments["where"],
-        weights=None if totals["weights"] is None else columns[totals["weights"]],
+        weights=None if (name := totals["weights"]) is None else columns.get(name, Column(name, "f64")),
         sum_of_all=None if total is None else (number(total[0]), number(total[1])),
         level=None if sample is None else sample["level"],
         sampled=None if sample is None else sample["rows"],

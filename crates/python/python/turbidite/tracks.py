@@ -102,6 +102,8 @@ class Tracks(Result):
         columns = sorted({name for name in names.values() if name != id_name and name.lower() != "epoch"})
         found, is_cut = self._begin(columns, limit)
         place = {name.lower(): array for name, array in found.items()} | found
+        # Columns follow the id and the epoch. An expression may have a name of its own.
+        place |= dict(zip(columns, list(found.values())[2:], strict=True))
         rows = {"id": found[id_name], "epoch": found["epoch"]}
         rows |= {role: place.get(name, place[name.lower()]) for role, name in names.items()}
         labels: dict[str, str] = {}

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::super::{Derivation, ExpressionError, Predicate};
+use super::super::{ComputedColumn, Derivation, ExpressionError, Predicate};
 use super::schema;
 
 fn parse(text: &str) -> Result<Predicate, ExpressionError> {
@@ -69,6 +69,7 @@ proptest! {
         // Only termination is tested.
         let _ = parse(&text).map(|predicate| predicate.to_string());
         let _ = Derivation::parse(&text, schema().columns(), &|_| Some(1.0)).map(|derivation| derivation.to_string());
+        let _ = ComputedColumn::parse(&text, &schema());
     }
 
     #[test]
@@ -89,5 +90,11 @@ proptest! {
             prop_assert_eq!(again.to_string(), shown);
         }
         let _ = Derivation::parse(&format!("d = {text}"), schema().columns(), &|_| Some(1.0));
+        let named = ComputedColumn::parse(&format!("d = {text}"), &schema());
+        let whole = ComputedColumn::parse(&text, &schema());
+        // A text with a name of its own begins with one.
+        if let (Ok(named), Ok(whole)) = (named, whole) {
+            prop_assert_eq!(named.column().data_type, whole.column().data_type, "{}", text);
+        }
     }
 }

@@ -1,14 +1,16 @@
-//! The columns of a histogram: those of its axes, and the one that is summed.
+//! The columns of a histogram: those of its axes, and the one that is summed. They are stored, or computed from stored
+//! ones.
 
 use std::sync::Arc;
 
-use crate::error::{Result, UsageError};
+use crate::error::{Error, Result, UsageError};
+use crate::expr::{ComputedColumn, is_name};
 use crate::query::analytics::bins::Bins;
 use crate::query::analytics::grid::{Axis, Grid};
 use crate::query::analytics::level_errors::SampledRows;
 use crate::query::analytics::numbers::{Binned, Estimate, Series};
-use crate::query::request::resolve_columns;
-use crate::schema::{EPOCH_COLUMN, KeyOrder, Schema, Value};
+use crate::query::request::{computed_column, no_expression, resolve_column};
+use crate::schema::{Column, EPOCH_COLUMN, KeyOrder, Schema, Value};
 
 /// The range of an axis, or `None` without finite values.
 pub(super) type Range = Option<(Value, Value)>;
@@ -24,13 +26,19 @@ pub(super) struct AxisColumn<'a> {
     pub(super) bins: &'a Bins,
 }
 
-/// The columns of a histogram.
+/// The columns of a histogram. The numbers of computed columns follow those of the schema.
 #[derive(Debug)]
 pub(super) struct Columns<'a> {
     x: AxisColumn<'a>,
     y: Option<AxisColumn<'a>>,
     /// The column to sum.
     pub(super) weights: Option<usize>,
+    pub(super) computed: Vec<Arc<ComputedColumn>>,
+}
+
+/// Returns a column by its number among those of a schema and the computed ones.
+pub(super) fn column_of<'c>(schema: &'c Schema, computed: &'c [Arc<ComputedColumn>], number: usize) -> &'c Column {
+    schema.columns().get(number).unwrap_or_else(|| computed[number - schema.columns().len()].column())
 }
 
 impl<'a> Columns<'a> {
@@ -44,12 +52,34 @@ impl<'a> Columns<'a> {
         y: Option<&'a (String, Bins)>,
         weights: Option<&str>,
     ) -> Result<Self> {
-        let axis = |option, (column, bins): &'a (String, Bins)| {
-            numeric_column(schema, option, column).map(|(index, order)| AxisColumn { index, order, bins })
+        let mut computed: Vec<Arc<ComputedColumn>> = Vec::new();
+        let mut find = |option, text: &str| {
+            if is_name(text) || resolve_column(text, schema).is_ok() {
+                return numeric_column(schema, option, text);
+            }
+            let column = computed_column(option, text, schema)?;
+            let data_type = column.column().data_type;
+            let order = KeyOrder::new(data_type).ok_or_else(|| Error::internal("an expression is no number"))?;
+            computed.push(column);
+            Ok((schema.columns().len() + computed.len() - 1, order))
+        };
+        let mut axis = |option, (column, bins): &'a (String, Bins)| {
+            find(option, column).map(|(index, order)| AxisColumn { index, order, bins })
         };
         let (x, y) = (axis("column", x)?, y.map(|y| axis("by", y)).transpose()?);
-        let weights = weights.map(|column| numeric_column(schema, "weights", column)).transpose()?;
-        Ok(Self { x, y, weights: weights.map(|(index, _)| index) })
+        let weights = weights.map(|column| find("weights", column)).transpose()?.map(|(index, _)| index);
+        Ok(Self { x, y, weights, computed })
+    }
+
+    /// Refuses expressions.
+    ///
+    /// # Errors
+    /// A usage error that names the first expression, and gives `reason`.
+    pub(super) fn stored_only(&self, reason: &str) -> Result<()> {
+        match self.computed.first() {
+            None => Ok(()),
+            Some(computed) => Err(no_expression("column", &computed.column().name, reason)),
+        }
     }
 
     /// Returns the axes.
@@ -110,8 +140,11 @@ impl Found {
 /// Usage errors: an unknown column, the epoch's label, a column without numbers.
 pub(super) fn numeric_column(schema: &Schema, option: &'static str, column: &str) -> Result<(usize, KeyOrder)> {
     let refuse = |what: String| UsageError::Option { option, what };
-    let found = resolve_columns(&[column.to_owned()], schema)?;
-    let [Some(index)] = found[..] else {
+    let found = resolve_column(column, schema).map_err(|error| match ComputedColumn::parse(column, schema) {
+        Ok(_) => no_expression(option, column, "quantiles follow from statistics of stored columns"),
+        Err(_) => error,
+    });
+    let Some(index) = found? else {
         return Err(refuse(format!("'{EPOCH_COLUMN}' is a label, not a stored column")).into());
     };
     let stated = &schema.columns()[index];

@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use crate::error::Result;
-use crate::query::analytics::axes::Columns;
+use crate::query::analytics::axes::{Columns, column_of};
 use crate::query::analytics::bins::Bins;
 use crate::query::analytics::level_errors::SampledRows;
 use crate::query::analytics::matching::MatchingRows;
@@ -44,8 +44,8 @@ pub struct HistogramRequest {
 }
 
 impl HistogramRequest {
-    /// Requests exact counts of the rows of a query in bins of a column. The query's columns, order and limit are
-    /// ignored.
+    /// Requests exact counts of the rows of a query in bins of a column, or of an expression ([`Query::columns`]). The
+    /// query's columns, order and limit are ignored.
     ///
     /// If the bins have no range, it is that of the finite values of the matching rows. Manifests state it for whole
     /// epochs, unless values are infinite; otherwise, exact counts read the rows twice. Bounds take the range of the
@@ -68,7 +68,7 @@ impl HistogramRequest {
         self
     }
 
-    /// Sums a column in each bin, too. Nothing bounds sums without reading rows.
+    /// Sums a column or an expression in each bin, too. Nothing bounds sums without reading rows.
     #[must_use]
     pub fn weights(mut self, column: impl Into<String>) -> Self {
         self.weights = Some(column.into());
@@ -120,13 +120,16 @@ pub(in crate::query) fn histogram(
     let schema = dataset.schema();
     let columns = Columns::resolve(schema, x, y.as_ref(), weights.as_deref())?;
     let epochs = dataset.select_epochs(&query.epochs)?;
-    let rows = MatchingRows { dataset, query, epochs: &epochs, counters };
+    let rows = MatchingRows { dataset, query, epochs: &epochs, counters, computed: &columns.computed };
+    if *source != Source::Exact {
+        columns.stored_only("only exact numbers are computed")?;
+    }
     let found = match source {
         Source::Bounds => histogram_bounds::histogram(&rows, &columns)?,
         Source::Exact => histogram_exact::histogram(&rows, &columns)?,
         Source::Level(level) => level_estimate::histogram(&rows, &columns, *level)?,
     };
-    let name = |index: usize| schema.columns()[index].name.clone();
+    let name = |index: usize| column_of(schema, &columns.computed, index).name.clone();
     let axes = columns.axes().zip(found.edges).map(|(axis, edges)| HistogramAxis { column: name(axis.index), edges });
     Ok(Histogram {
         axes: axes.collect(),

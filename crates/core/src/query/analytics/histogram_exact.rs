@@ -26,7 +26,8 @@ const MAX_BINS: usize = 1 << 24;
 /// # Errors
 /// Usage errors: an invalid query, too many bins. Missing epochs; corruption; I/O errors.
 pub(super) fn histogram(rows: &MatchingRows<'_>, columns: &Columns<'_>) -> Result<Found> {
-    if let Some(axis) = columns.only_axis().filter(|_| columns.weights.is_none() && rows.are_whole_epochs()) {
+    let is_tallied = columns.weights.is_none() && columns.computed.is_empty() && rows.are_whole_epochs();
+    if let Some(axis) = columns.only_axis().filter(|_| is_tallied) {
         return whole_epochs(rows, columns, axis);
     }
     let (ranges, is_announced) = rows.ranges(columns, 1)?;
@@ -50,6 +51,9 @@ pub(super) fn histogram(rows: &MatchingRows<'_>, columns: &Columns<'_>) -> Resul
 /// Adds the rows to the count of each place.
 fn count(rows: &MatchingRows<'_>, columns: &Columns<'_>, grid: &Arc<Grid>, counts: &mut Vec<u64>) -> Result<()> {
     let read = columns.of_axes();
+    if !columns.computed.is_empty() {
+        return rows.count_places(&read, grid, counts);
+    }
     let all = rows.epochs.iter().map(|epoch| (*epoch, None));
     let left = rows.by_bins(&read, grid)?.count(all, |rows| rows.add_to(counts))?;
     rows.of_epochs(&left).count_places(&read, grid, counts)

@@ -46,7 +46,7 @@ pub(super) fn histogram(records: &MatchingRows<'_>, columns: &Columns<'_>, level
     let MatchingRows { query, epochs, counters, .. } = *records;
     let source = EstimateSource::find(records.dataset, query, level, epochs, counters)?;
     let (dataset, weights) = (&source.catalog, columns.weights);
-    let rows = MatchingRows { dataset, query: &source.query, epochs, counters };
+    let rows = MatchingRows { dataset, query: &source.query, epochs, counters, computed: &[] };
     let stated = Stated::of(&rows, columns.only_axis().map(|axis| axis.index), weights)?;
     let (ranges, is_announced) = rows.ranges(columns, 1)?;
     let (edges, grid) = columns.edges(&ranges, MAX_BINS)?;
@@ -114,7 +114,7 @@ pub(super) fn count(
 ) -> Result<(Estimate<u64>, SampledRows)> {
     let source = EstimateSource::find(records, query, level, epochs, counters)?;
     let dataset = &source.catalog;
-    let request = MatchingRows { dataset, query: &source.query, epochs, counters };
+    let request = MatchingRows { dataset, query: &source.query, epochs, counters, computed: &[] };
     let stated = Stated::of(&request, None, None)?;
     let weight = level_weight(dataset.schema(), level);
     let read: Vec<usize> = weight.into_iter().collect();
@@ -130,7 +130,7 @@ pub(super) fn count(
     })?;
     let mut all = WeighedRows::default();
     while let Some(rows) = scan.next_piece()? {
-        all.add_all(&rows);
+        all.add_all(&rows?);
     }
     stated.confirm(dataset)?;
     source.confirm(records)?;
@@ -158,7 +158,7 @@ struct Stated {
 
 impl Stated {
     fn of(request: &MatchingRows<'_>, column: Option<usize>, summed: Option<usize>) -> Result<Self> {
-        let MatchingRows { dataset, query, epochs, counters } = request;
+        let MatchingRows { dataset, query, epochs, counters, .. } = request;
         let all = Query { least_level: 0, ..(*query).clone() }.columns::<[String; 0]>([]).ordered(false);
         let all = ResolvedQuery::resolve(&all, dataset.schema())?;
         let nan = column.filter(|_| !query.is_filtered()).map(|_| 0);

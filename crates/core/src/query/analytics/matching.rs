@@ -5,7 +5,8 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result, UsageError};
-use crate::query::analytics::axes::{AxisColumn, Columns, Range};
+use crate::expr::ComputedColumn;
+use crate::query::analytics::axes::{AxisColumn, Columns, Range, column_of};
 use crate::query::analytics::bins::BinScale;
 use crate::query::analytics::by_bins::BinnedHistogram;
 use crate::query::analytics::grid::{Grid, ordinals};
@@ -33,6 +34,8 @@ pub(super) struct MatchingRows<'a> {
     pub(super) query: &'a Query,
     pub(super) epochs: &'a [u64],
     pub(super) counters: &'a Arc<Counters>,
+    /// Columns that are computed. Their numbers follow those of the schema.
+    pub(super) computed: &'a [Arc<ComputedColumn>],
 }
 
 impl MatchingRows<'_> {
@@ -48,7 +51,7 @@ impl MatchingRows<'_> {
     ) -> Result<()> {
         let (resolved, slots) = self.resolve(columns)?;
         let (dataset, counters) = (self.dataset.clone(), self.counters.clone());
-        let finish = move |rows: PackedRows| finish(&rows, &slots);
+        let finish = completing(&resolved, slots, finish);
         let scan = Scan::in_any_order(dataset, resolved, counters, self.epochs.to_vec(), finish);
         let mut scan = scan.starting_over();
         // The total before an epoch whose pieces may turn out not to count.
@@ -59,21 +62,21 @@ impl MatchingRows<'_> {
                 Step::StartOver => {
                     *total = before.take().ok_or_else(|| Error::internal("an epoch that has not begun starts over"))?
                 }
-                Step::Piece(piece) => add(total, piece),
+                Step::Piece(piece) => add(total, piece?),
             }
         }
         Ok(())
     }
 
-    /// Starts a scan of some columns. The result states where each of them is among the columns of a piece.
+    /// Starts a scan of some columns. The threads pass `finish` the place of each of them among the columns of a piece.
     pub(super) fn scan<T: Send + 'static>(
         &self,
         columns: &[usize],
         finish: impl Fn(&PackedRows, &[usize]) -> T + Send + Sync + 'static,
-    ) -> Result<Scan<T>> {
+    ) -> Result<Scan<Result<T>>> {
         let (resolved, slots) = self.resolve(columns)?;
         let (dataset, counters) = (self.dataset.clone(), self.counters.clone());
-        let finish = move |rows: PackedRows| finish(&rows, &slots);
+        let finish = completing(&resolved, slots, finish);
         Ok(Scan::finishing(dataset, resolved, counters, self.epochs.to_vec(), finish))
     }
 
@@ -107,7 +110,7 @@ impl MatchingRows<'_> {
         mut take: impl FnMut(usize, f64, f64),
     ) -> Result<()> {
         let schema = self.dataset.schema();
-        let with_type = |column: usize| (column, schema.columns()[column].data_type);
+        let with_type = |column: usize| (column, column_of(schema, self.computed, column).data_type);
         let (summed, weight) = (columns.weights.map(with_type), level_weight(schema, level).map(with_type));
         let axes = columns.of_axes();
         let (of_axes, own_grid) = (axes.len(), grid.clone());
@@ -119,7 +122,8 @@ impl MatchingRows<'_> {
             stand_for: weight.map(|(_, data_type)| rows.stand_for(level, slots[slots.len() - 1], data_type)),
         })?;
         let even = 8f64.powi(level.into());
-        while let Some(LocatedRows { places, values, stand_for }) = scan.next_piece()? {
+        while let Some(piece) = scan.next_piece()? {
+            let LocatedRows { places, values, stand_for } = piece?;
             for (row, place) in places.into_iter().enumerate() {
                 let of_row = |numbers: &Option<Vec<f64>>| numbers.as_ref().map(|numbers| numbers[row]);
                 take(place as usize, of_row(&stand_for).unwrap_or(even), of_row(&values).unwrap_or(0.0));
@@ -141,19 +145,33 @@ impl MatchingRows<'_> {
     /// Resolves the query for some columns. The result states where each of them is among the columns of a piece.
     pub(super) fn resolve(&self, columns: &[usize]) -> Result<(Arc<ResolvedQuery>, Vec<usize>)> {
         let schema = self.dataset.schema();
-        let mut read: Vec<usize> = columns.to_vec();
-        read.sort_unstable();
-        read.dedup();
-        let names = read.iter().map(|column| schema.columns()[*column].name.clone());
+        let mut stored: Vec<usize> =
+            columns.iter().copied().filter(|column| *column < schema.columns().len()).collect();
+        stored.sort_unstable();
+        stored.dedup();
+        let names = stored.iter().map(|column| schema.columns()[*column].name.clone());
         let mut query = self.query.clone().ordered(false).columns(names);
         query.limit = None;
-        let slots = columns.iter().map(|column| read.partition_point(|other| other < column)).collect();
-        Ok((Arc::new(ResolvedQuery::resolve(&query, schema)?), slots))
+        let mut resolved = ResolvedQuery::resolve(&query, schema)?;
+        let computed = |column: &usize| column.checked_sub(schema.columns().len());
+        for column in columns.iter().filter_map(computed) {
+            resolved.add_computed(self.computed[column].clone());
+        }
+        let mut number = resolved.stored.len();
+        let slot = |column: &usize| match computed(column) {
+            None => stored.partition_point(|other| other < column),
+            Some(_) => {
+                number += 1;
+                number - 1
+            }
+        };
+        let slots = columns.iter().map(slot).collect();
+        Ok((Arc::new(resolved), slots))
     }
 
     /// Returns the request for these epochs of the same rows.
     pub(super) fn of_epochs<'b>(&'b self, epochs: &'b [u64]) -> MatchingRows<'b> {
-        MatchingRows { dataset: self.dataset, query: self.query, epochs, counters: self.counters }
+        MatchingRows { epochs, ..*self }
     }
 
     /// Adds the row groups that a count reads to the total of the request's progress.
@@ -245,7 +263,7 @@ impl MatchingRows<'_> {
 
     /// Returns the range of a column's finite values as listed in the manifests.
     fn listed(&self, column: usize, scale: BinScale) -> Result<Listed> {
-        if self.query.is_filtered() {
+        if self.query.is_filtered() || column >= self.dataset.schema().columns().len() {
             return Ok(Listed::Unknown);
         }
         let mut found: Option<(Value, Value)> = None;
@@ -275,6 +293,16 @@ impl MatchingRows<'_> {
         }
         Ok(Listed::Range(found))
     }
+}
+
+/// Returns a step of threads that computes the computed columns of a piece before it calls `finish`.
+fn completing<T>(
+    resolved: &Arc<ResolvedQuery>,
+    slots: Vec<usize>,
+    finish: impl Fn(&PackedRows, &[usize]) -> T + Send + Sync + 'static,
+) -> impl Fn(PackedRows) -> Result<T> + Send + Sync + 'static {
+    let resolved = resolved.clone();
+    move |rows| rows.with_computed(&resolved).map(|rows| finish(&rows, &slots))
 }
 
 /// The rows of a piece, in order.

@@ -97,7 +97,7 @@ pub(in crate::query) fn quantiles(
     }
     let (index, order) = numeric_column(dataset.schema(), "column", column)?;
     let epochs = dataset.select_epochs(&query.epochs)?;
-    let rows = MatchingRows { dataset, query, epochs: &epochs, counters };
+    let rows = MatchingRows { dataset, query, epochs: &epochs, counters, computed: &[] };
     if !rows.are_whole_epochs() {
         return refuse("column", "quantiles are those of all rows of epochs, without a predicate".to_owned());
     }

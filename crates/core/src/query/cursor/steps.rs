@@ -154,11 +154,13 @@ fn read_column(resolved: &ResolvedQuery, column: usize) -> Option<ReadColumn> {
 /// after those of the result and the column to which levels are in proportion.
 fn of_finest(resolved: &ResolvedQuery, weight: Option<ReadColumn>) -> ResolvedQuery {
     let position = |output: &Output| match output {
-        Output::Stored(position) => Some(position + 1),
-        Output::Epoch => None,
+        Output::Stored(position) => Some(*position),
+        Output::Computed(_) | Output::Epoch => None,
     };
-    let returned = resolved.output.iter().filter_map(position).chain(weight.map(|(position, _)| position + 1)).max();
-    let stored = resolved.stored[..returned.unwrap_or(0)].to_vec();
+    let inputs = resolved.computed.iter().flat_map(|computed| computed.slots.iter().copied());
+    let returned = resolved.output.iter().filter_map(position).chain(inputs);
+    let last = returned.chain(weight.map(|(position, _)| position)).max();
+    let stored = resolved.stored[..last.map_or(0, |last| last + 1)].to_vec();
     ResolvedQuery { by_page: true, piece: resolved.piece.clone(), ..resolved.unordered(stored) }
 }
 
@@ -480,7 +482,7 @@ impl Cursor {
                 continue;
             }
             let sampled = self.sampled(&rows, level);
-            let columns = self.columns.of(&[rows], count, &self.resolved, &self.counters.recycler);
+            let columns = self.columns.of(&mut [rows], count, &self.resolved, &self.counters.recycler)?;
             let options = RecordBatchOptions::new().with_row_count(Some(count));
             let rows = RecordBatch::try_new_with_options(self.resolved.arrow.clone(), columns, &options)
                 .map_err(|cause| Error::internal(format!("a batch does not fit its schema: {cause}")))?;

@@ -143,7 +143,7 @@ impl Work {
         for unit in &self.units {
             let count = take_rows(&mut matching, unit);
             loaded.push(UnitRows {
-                rows: rows.slice(done..done + count, resolved.stored_widths()),
+                rows: rows.slice(done..done + count, resolved),
                 bounds: bounds_of(&plan.group, resolved, &(unit.start..unit.end))?,
                 selected: unit.selected,
             });

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, UInt64Array};
 use arrow_buffer::ScalarBuffer;
 
+use crate::error::Result;
 use crate::query::memory::recycle::Recycler;
 use crate::query::request::{Output, ResolvedQuery};
 use crate::query::scan::column::array;
 use crate::query::scan::read::PackedRows;
-use crate::schema::DataType;
 
 /// Makes the columns of a query's batches.
 #[derive(Debug, Default)]
@@ -22,41 +22,44 @@ pub(in crate::query) struct BatchColumns {
 impl BatchColumns {
     /// Returns the columns of a batch of `rows` rows. The memory of a single piece is shared. Several pieces are copied
     /// into recycled memory.
+    ///
+    /// # Errors
+    /// An expression without a result in some row.
     pub(in crate::query) fn of(
         &mut self,
-        pieces: &[PackedRows],
+        pieces: &mut [PackedRows],
         rows: usize,
         resolved: &ResolvedQuery,
         recycler: &Recycler,
-    ) -> Vec<ArrayRef> {
-        let data_type = |output: &Output| match output {
-            Output::Epoch => DataType::U64,
-            Output::Stored(slot) => resolved.schema.columns()[resolved.stored[*slot]].data_type,
-        };
-        if let [only] = pieces {
+    ) -> Result<Vec<ArrayRef>> {
+        pieces.iter_mut().try_for_each(|piece| piece.complete(resolved))?;
+        let data_type = |output: &Output| resolved.type_of(*output);
+        if let [only] = &*pieces {
             let column = |output: &Output| match output {
                 Output::Epoch => self.epochs(only.epoch, rows),
                 Output::Stored(slot) => array(data_type(output), only.columns[*slot].clone()),
+                Output::Computed(slot) => array(data_type(output), only.computed[*slot].clone()),
             };
-            return resolved.output.iter().map(column).collect();
+            return Ok(resolved.output.iter().map(column).collect());
         }
         let lengths = resolved.output.iter().map(|output| rows * data_type(output).width());
         let mut block = recycler.columns(lengths);
         for (output, column) in resolved.output.iter().zip(block.columns_mut()) {
             let width = data_type(output).width();
             let mut rest = column;
-            for piece in pieces {
+            for piece in &*pieces {
                 let (now, later) = rest.split_at_mut(piece.rows * width);
                 match output {
                     Output::Epoch => now.as_chunks_mut().0.fill(piece.epoch.to_le_bytes()),
                     Output::Stored(slot) => now.copy_from_slice(&piece.columns[*slot]),
+                    Output::Computed(slot) => now.copy_from_slice(&piece.computed[*slot]),
                 }
                 rest = later;
             }
         }
         let (memory, columns) = block.freeze();
         recycler.give(memory);
-        resolved.output.iter().zip(columns).map(|(output, column)| array(data_type(output), column)).collect()
+        Ok(resolved.output.iter().zip(columns).map(|(output, column)| array(data_type(output), column)).collect())
     }
 
     fn epochs(&mut self, epoch: u64, rows: usize) -> ArrayRef {

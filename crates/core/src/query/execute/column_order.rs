@@ -15,7 +15,7 @@ use crate::query::index::indexes::IndexedCatalog;
 use crate::query::index::unreadable::{named, readable};
 use crate::query::metrics::{Counters, add};
 use crate::query::plan::order::OrderPlan;
-use crate::query::request::ResolvedQuery;
+use crate::query::request::{OrderColumn, ResolvedQuery};
 use crate::query::scan::epoch_scan::{announce_chosen, choose};
 use crate::query::scan::pieces::Pieces;
 use crate::query::scan::read::PackedRows;
@@ -25,7 +25,7 @@ use crate::schema::KeyOrder;
 pub(in crate::query) struct ColumnOrder {
     dataset: Arc<IndexedCatalog>,
     resolved: Arc<ResolvedQuery>,
-    column: usize,
+    column: OrderColumn,
     counters: Arc<Counters>,
     epochs: VecDeque<u64>,
     /// The walk whose rows are returned as they are read, and the number of row groups to count as done at its end.
@@ -38,11 +38,11 @@ pub(in crate::query) struct ColumnOrder {
 }
 
 impl ColumnOrder {
-    /// Creates the pipeline of some epochs, by a column of the schema.
+    /// Creates the pipeline of some epochs, by a column.
     pub(in crate::query) fn new(
         dataset: Arc<IndexedCatalog>,
         resolved: Arc<ResolvedQuery>,
-        column: usize,
+        column: OrderColumn,
         counters: Arc<Counters>,
         epochs: Vec<u64>,
     ) -> Self {
@@ -109,18 +109,19 @@ impl ColumnOrder {
     /// Returns the first rows of an epoch by a scan of all matching rows.
     fn first(&self, epoch: u64) -> Result<PackedRows> {
         let resolved = &self.resolved;
-        let data_type = resolved.schema.columns()[self.column].data_type;
+        let (wanted, slot, data_type) = OrderPlan::of_scan(resolved, self.column);
         let order = KeyOrder::new(data_type).ok_or_else(|| Error::internal("rows are ordered by no number"))?;
         let columns = resolved.stored.len();
-        let wanted = Arc::new(OrderPlan::of_scan(resolved, self.column));
-        let slot = wanted.stored.iter().position(|read| *read == self.column);
-        let slot = slot.ok_or_else(|| Error::internal("a scan does not read the column that orders its rows"))?;
-        let widths = wanted.stored_widths().collect();
+        let widths = wanted.stored_widths().chain(wanted.computed_widths()).collect();
+        let wanted = Arc::new(wanted);
         // The rows of the limit, or all rows of the epoch, fit into memory.
         let mut first = FirstRows::new(order, slot, widths, usize::try_from(self.open).unwrap_or(usize::MAX));
-        let mut scan = Scan::new(self.dataset.clone(), wanted, self.counters.clone(), vec![epoch]);
+        let of_threads = wanted.clone();
+        let compute = move |rows: PackedRows| rows.with_computed(&of_threads);
+        let (dataset, counters) = (self.dataset.clone(), self.counters.clone());
+        let mut scan = Scan::finishing(dataset, wanted, counters, vec![epoch], compute);
         while let Some(piece) = scan.next_piece()? {
-            first.add(&piece);
+            first.add(&piece?);
         }
         Ok(first.finish(columns, epoch, &self.counters))
     }

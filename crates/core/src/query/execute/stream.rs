@@ -55,7 +55,11 @@ pub(in crate::query) fn start(
     let source: Box<dyn Pieces> = match resolved.order {
         Some(column) => Box::new(ColumnOrder::new(dataset, shared.0, column, shared.1, epochs)),
         None if resolved.is_by_key() => by_key(&dataset, shared.0, shared.1, epochs)?,
-        None => Box::new(Scan::in_any_order(dataset, shared.0, shared.1, epochs, |rows| rows).starting_over()),
+        None => {
+            let of_threads = resolved.clone();
+            let complete = move |rows: PackedRows| rows.completed(&of_threads);
+            Box::new(Scan::in_any_order(dataset, shared.0, shared.1, epochs, complete).starting_over())
+        }
     };
     let open = resolved.limit;
     let source = (open > 0).then_some(source);
@@ -151,7 +155,7 @@ impl QueryStream {
     fn take(&mut self, mut packed: PackedRows) -> Result<()> {
         if packed.rows as u64 > self.open {
             // `open` is smaller than the piece's number of rows.
-            packed = packed.slice(0..self.open as usize, self.resolved.stored_widths());
+            packed = packed.slice(0..self.open as usize, &self.resolved);
         }
         self.open -= packed.rows as u64;
         let whole = packed.rows >= WHOLE_PIECE_ROWS;
@@ -185,9 +189,9 @@ impl QueryStream {
             }
         }
         let mut clock = Instant::now();
-        let packed_rows = std::mem::take(&mut self.pending);
+        let mut packed_rows = std::mem::take(&mut self.pending);
         let rows = std::mem::take(&mut self.pending_rows);
-        let columns = self.columns.of(&packed_rows, rows, &self.resolved, &self.counters.recycler);
+        let columns = self.columns.of(&mut packed_rows, rows, &self.resolved, &self.counters.recycler)?;
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let batch = RecordBatch::try_new_with_options(self.resolved.arrow.clone(), columns, &options)
             .map_err(|cause| Error::internal(format!("a batch does not fit its schema: {cause}")))?;

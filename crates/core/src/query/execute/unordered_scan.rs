@@ -113,18 +113,6 @@ pub(in crate::query) struct Scan<T = PackedRows> {
     sure_rows: u64,
 }
 
-impl Scan {
-    /// Creates a scan whose pieces are rows, in the order of the records.
-    pub(in crate::query) fn new(
-        dataset: Arc<IndexedCatalog>,
-        resolved: Arc<ResolvedQuery>,
-        counters: Arc<Counters>,
-        epochs: Vec<u64>,
-    ) -> Self {
-        Self::finishing(dataset, resolved, counters, epochs, |rows| rows)
-    }
-}
-
 impl<T: Send + 'static> Scan<T> {
     /// Creates a scan whose threads apply `finish` to the rows of each piece, in the order of the records.
     pub(in crate::query) fn finishing(
@@ -531,7 +519,7 @@ impl<T: Send + 'static> Scan<T> {
         let left = self.resolved.limit.saturating_sub(self.sure_rows);
         if rows.rows as u64 > left {
             // `left` is smaller than a number of rows in memory.
-            rows = rows.slice(0..left as usize, self.resolved.stored_widths());
+            rows = rows.slice(0..left as usize, &self.resolved);
         }
         self.sure_rows += rows.rows as u64;
         add(&self.counters.rows_matched, rows.rows as u64);

@@ -16,7 +16,7 @@ use crate::query::plan::alternative::Alternative;
 use crate::query::plan::covering::CoveringPlan;
 use crate::query::plan::epoch_plan::{AccessPath, EpochPlan, GroupsPlan, Planner, Sources};
 use crate::query::plan::order::OrderPlan;
-use crate::query::request::{Output, ResolvedQuery};
+use crate::query::request::{OrderColumn, ResolvedQuery};
 use crate::query::rows::pages::PageIndex;
 use crate::query::rows::pruning::GroupChoice;
 use crate::query::rows::statistics::{judge_run, select_by};
@@ -145,7 +145,7 @@ pub(in crate::query) fn explain(
     let planner = match resolved.order {
         // Epoch by epoch.
         Some(column) => {
-            Planner::new(dataset.clone(), Arc::new(OrderPlan::of_scan(&resolved, column)), counters.clone(), 1)
+            Planner::new(dataset.clone(), Arc::new(OrderPlan::of_scan(&resolved, column).0), counters.clone(), 1)
         }
         None => Planner::new(dataset.clone(), resolved.clone(), counters.clone(), epochs.len()).in_any_order(),
     };
@@ -157,15 +157,11 @@ pub(in crate::query) fn explain(
         }
         explained.push(explanation);
     }
-    let name = |output: &Output| match output {
-        Output::Epoch => EPOCH_COLUMN.to_owned(),
-        Output::Stored(slot) => resolved.schema.columns()[resolved.stored[*slot]].name.clone(),
-    };
     Ok(Explanation {
         filter: resolved.predicate.as_ref().map(Predicate::to_string),
-        columns: resolved.output.iter().map(name).collect(),
+        columns: resolved.arrow.fields().iter().map(|field| field.name().clone()).collect(),
         ordered: resolved.is_by_key(),
-        ordered_by: resolved.order.map(|column| resolved.schema.columns()[column].name.clone()),
+        ordered_by: resolved.order.map(|column| resolved.name_and_width(column).0.to_owned()),
         epochs: explained,
     })
 }
@@ -224,7 +220,7 @@ pub(in crate::query) fn explain_epoch(
 fn explain_order(
     dataset: &IndexedCatalog,
     resolved: &ResolvedQuery,
-    column: usize,
+    column: OrderColumn,
     explanation: &mut EpochExplanation,
 ) -> Result<()> {
     let manifest = dataset.scan_manifest(explanation.epoch, resolved.predicate_columns())?.manifest;

@@ -12,9 +12,10 @@ use crate::query::index::indexes::IndexedCatalog;
 use crate::query::index::unreadable::{Unreadable, readable};
 use crate::query::index::value::ValueIndex;
 use crate::query::metrics::Counters;
-use crate::query::request::ResolvedQuery;
+use crate::query::request::{OrderColumn, ResolvedQuery, slot};
 use crate::query::scan::epoch_scan::choose;
 use crate::query::use_path::Use;
+use crate::schema::DataType;
 
 /// Maximum size of the first rows of an epoch that are kept in memory, in bytes. Twice as many are collected. Unit tests
 /// have few rows.
@@ -55,7 +56,7 @@ impl<'a> OrderPlan<'a> {
     pub(in crate::query) fn new(
         dataset: &'a IndexedCatalog,
         resolved: &ResolvedQuery,
-        column: usize,
+        column: OrderColumn,
         manifest: &EpochManifest,
         limit: u64,
         counters: &Counters,
@@ -89,7 +90,7 @@ impl<'a> OrderPlan<'a> {
     pub(in crate::query) fn check(
         dataset: &IndexedCatalog,
         resolved: &ResolvedQuery,
-        column: usize,
+        column: OrderColumn,
         epochs: impl Iterator<Item = u64>,
         counters: &Counters,
     ) -> Result<()> {
@@ -122,13 +123,22 @@ impl<'a> OrderPlan<'a> {
         Ok(())
     }
 
-    /// Returns the query of all matching rows, of which the first by a column are kept.
-    pub(in crate::query) fn of_scan(resolved: &ResolvedQuery, column: usize) -> ResolvedQuery {
-        let mut stored = resolved.stored.clone();
-        if !stored.contains(&column) {
-            stored.push(column);
+    /// Returns the query of all matching rows, of which the first by a column are kept, the slot of that column among
+    /// stored and computed ones, and its type.
+    pub(in crate::query) fn of_scan(resolved: &ResolvedQuery, column: OrderColumn) -> (ResolvedQuery, usize, DataType) {
+        let mut wanted = resolved.unordered(resolved.stored.clone());
+        match column {
+            OrderColumn::Stored(column) => {
+                let slot = slot(&mut wanted.stored, column);
+                (wanted, slot, resolved.schema.columns()[column].data_type)
+            }
+            OrderColumn::Computed(place) => {
+                let computed = resolved.computed[place].clone();
+                let (slot, data_type) = (wanted.stored.len(), computed.column.column().data_type);
+                wanted.computed.push(computed);
+                (wanted, slot, data_type)
+            }
         }
-        resolved.unordered(stored)
     }
 
     /// Returns the numbers of entries of the steps of a walk that is to return `limit` rows.
@@ -143,11 +153,11 @@ impl<'a> OrderPlan<'a> {
     pub(in crate::query) fn refusal(
         dataset: &IndexedCatalog,
         resolved: &ResolvedQuery,
-        column: usize,
+        column: OrderColumn,
         manifest: &EpochManifest,
     ) -> Error {
         let (most, epoch) = (most_kept(resolved, column), manifest.epoch);
-        let name = &resolved.schema.columns()[column].name;
+        let (name, _) = resolved.name_and_width(column);
         let unreadable = ordering(dataset, resolved, column, manifest).find(|(_, bytes)| bytes.is_err());
         let (cause, remedy) = match (&resolved.access, unreadable) {
             (Use::Scan, _) => {
@@ -157,6 +167,9 @@ impl<'a> OrderPlan<'a> {
                 format!("index '{}' cannot be read", index.name()),
                 "rebuild the index with 'turbidite index drop' and 'index add'".to_owned(),
             ),
+            (_, None) if matches!(column, OrderColumn::Computed(_)) => {
+                ("no index has expressions".to_owned(), "derive a column when you ingest, and index it".to_owned())
+            }
             (Use::Index(used), None) if used != name => {
                 (format!("index '{used}' is not of this column"), format!("use an index of '{name}'"))
             }
@@ -175,14 +188,17 @@ impl<'a> OrderPlan<'a> {
 fn ordering<'a, 'q>(
     dataset: &'a IndexedCatalog,
     resolved: &'q ResolvedQuery,
-    column: usize,
+    column: OrderColumn,
     manifest: &'q EpochManifest,
 ) -> impl Iterator<Item = (&'a ValueIndex, Result<Option<u64>>)> {
     let allowed = dataset.value_indexes().filter(|index| resolved.access.allows(index.name()));
-    allowed.map(move |index| (index, index.order_bytes(column, manifest)))
+    allowed.filter_map(move |index| match column {
+        OrderColumn::Stored(column) => Some((index, index.order_bytes(column, manifest))),
+        OrderColumn::Computed(_) => None,
+    })
 }
 
 /// Returns the maximum number of first rows that are kept in memory.
-fn most_kept(resolved: &ResolvedQuery, column: usize) -> u64 {
-    KEPT_BYTES / ((resolved.row_bytes() + resolved.width(column)) as u64 + KEPT_ROW_BYTES)
+fn most_kept(resolved: &ResolvedQuery, column: OrderColumn) -> u64 {
+    KEPT_BYTES / ((resolved.row_bytes() + resolved.name_and_width(column).1) as u64 + KEPT_ROW_BYTES)
 }

@@ -224,7 +224,7 @@ impl Slab {
         let mut rest = sources.as_mut_slice();
         while !rest.is_empty() {
             let (together, later) = rest.split_at_mut(merged_together(rest));
-            packed_rows.push(self.merge_sources(together, resolved, counters, scratch));
+            packed_rows.push(self.merge_sources(together, resolved, counters, scratch).completed(resolved));
             rest = later;
         }
         lap(&counters.merge_ns, &mut clock);
@@ -239,7 +239,7 @@ impl Slab {
         scratch: &mut Scratch,
     ) -> PackedRows {
         if let [Source { rows, range, .. }] = sources {
-            return rows.packed.slice(range.clone(), resolved.stored_widths());
+            return rows.packed.slice(range.clone(), resolved);
         }
         sources.sort_unstable_by_key(|source| (source.window.rank, source.window.number));
         let keys: Vec<&[u8]> = sources.iter().map(Source::keys).collect();

@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
+use arrow_array::ArrayRef;
 use arrow_buffer::{BooleanBuffer, Buffer};
 
 use crate::error::Result;
@@ -15,7 +16,7 @@ use crate::format::{LevelIntervals, PageLocation};
 use crate::query::memory::recycle::ColumnBlock;
 use crate::query::memory::scratch::Scratch;
 use crate::query::metrics::{Counters, add, lap};
-use crate::query::request::ResolvedQuery;
+use crate::query::request::{Output, ResolvedQuery};
 use crate::query::rows::coalescing::gap_budget;
 use crate::query::rows::group::Group;
 use crate::query::rows::pages::{PageIndex, page_end, pages_of};
@@ -35,6 +36,8 @@ pub(in crate::query) struct PackedRows {
     pub(in crate::query) epoch: u64,
     pub(in crate::query) rows: usize,
     pub(in crate::query) columns: Vec<Buffer>,
+    /// Packed values of each column of [`ResolvedQuery::computed`], once they have been computed.
+    pub(in crate::query) computed: Vec<Buffer>,
     /// How the level of the rows was sampled, if they are a chunk of a level that is in proportion to a column.
     pub(in crate::query) intervals: Option<LevelIntervals>,
     counters: Arc<Counters>,
@@ -47,13 +50,22 @@ impl PackedRows {
     pub(in crate::query) fn new(epoch: u64, rows: usize, block: ColumnBlock, counters: &Arc<Counters>) -> Self {
         counters.hold(rows as u64);
         let (memory, columns) = block.freeze();
-        Self { epoch, rows, columns, intervals: None, counters: counters.clone(), memory: Some(memory) }
+        Self {
+            epoch,
+            rows,
+            columns,
+            computed: Vec::new(),
+            intervals: None,
+            counters: counters.clone(),
+            memory: Some(memory),
+        }
     }
 
     /// Creates rows of a query that requests no columns.
     pub(in crate::query) fn counted(epoch: u64, rows: usize, counters: &Arc<Counters>) -> Self {
         counters.hold(rows as u64);
-        Self { epoch, rows, columns: Vec::new(), intervals: None, counters: counters.clone(), memory: None }
+        let (columns, computed) = (Vec::new(), Vec::new());
+        Self { epoch, rows, columns, computed, intervals: None, counters: counters.clone(), memory: None }
     }
 
     /// Returns the number of rows that each row stands for among those of a level and above, of which these are some,
@@ -71,13 +83,52 @@ impl PackedRows {
         values.map(|value| Value::from_stored(data_type, value).as_f64()).collect()
     }
 
-    /// Returns a range of the rows without a copy. `widths` are the widths of the columns.
-    pub(in crate::query) fn slice(&self, rows: Range<usize>, widths: impl Iterator<Item = usize>) -> Self {
+    /// Returns a range of the rows without a copy.
+    pub(in crate::query) fn slice(&self, rows: Range<usize>, resolved: &ResolvedQuery) -> Self {
         let cut = |(column, width): (&Buffer, usize)| column.slice_with_length(rows.start * width, rows.len() * width);
-        let columns = self.columns.iter().zip(widths).map(cut).collect();
+        let columns = self.columns.iter().zip(resolved.stored_widths()).map(cut).collect();
+        let computed = self.computed.iter().zip(resolved.computed_widths()).map(cut).collect();
         self.counters.hold(rows.len() as u64);
         let (epoch, intervals) = (self.epoch, self.intervals);
-        Self { epoch, rows: rows.len(), columns, intervals, counters: self.counters.clone(), memory: None }
+        Self { epoch, rows: rows.len(), columns, computed, intervals, counters: self.counters.clone(), memory: None }
+    }
+
+    /// Computes the computed columns, unless this has been done.
+    ///
+    /// # Errors
+    /// An expression without a result in some row.
+    pub(in crate::query) fn complete(&mut self, resolved: &ResolvedQuery) -> Result<()> {
+        if self.computed.len() == resolved.computed.len() {
+            return Ok(());
+        }
+        let mut block = self.counters.recycler.columns(resolved.computed_widths().map(|width| self.rows * width));
+        for (computed, out) in resolved.computed.iter().zip(block.columns_mut()) {
+            let of_slot = |slot: &usize| array(resolved.type_of(Output::Stored(*slot)), self.columns[*slot].clone());
+            let arrays: Vec<ArrayRef> = computed.slots.iter().map(of_slot).collect();
+            computed.column.evaluate(self.epoch, self.rows, &arrays, out)?;
+        }
+        let (memory, columns) = block.freeze();
+        self.counters.recycler.give(memory);
+        self.computed = columns;
+        Ok(())
+    }
+
+    /// Returns the rows with the computed columns as the last of [`PackedRows::columns`].
+    ///
+    /// # Errors
+    /// An expression without a result in some row.
+    pub(in crate::query) fn with_computed(mut self, resolved: &ResolvedQuery) -> Result<Self> {
+        self.complete(resolved)?;
+        let mut computed = std::mem::take(&mut self.computed);
+        self.columns.append(&mut computed);
+        Ok(self)
+    }
+
+    /// Computes the computed columns on the thread that has read the rows. An error is left to the reader of the rows,
+    /// which may be beyond a limit.
+    pub(in crate::query) fn completed(mut self, resolved: &ResolvedQuery) -> Self {
+        let _ = self.complete(resolved);
+        self
     }
 }
 
@@ -85,6 +136,7 @@ impl Drop for PackedRows {
     fn drop(&mut self) {
         self.counters.let_go(self.rows as u64);
         self.columns.clear();
+        self.computed.clear();
         if let Some(memory) = self.memory.take() {
             self.counters.recycler.give(memory);
         }

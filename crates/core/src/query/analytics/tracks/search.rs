@@ -1,5 +1,6 @@
 //! The two scans of a trajectory request, and their result.
 
+use std::borrow::Borrow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -14,10 +15,11 @@ use crate::query::analytics::tracks::sorter::{Sorted, Sorter};
 use crate::query::execute::unordered_scan::Scan;
 use crate::query::index::indexes::IndexedCatalog;
 use crate::query::metrics::{Counters, QueryMetrics};
-use crate::query::request::{Query, ResolvedQuery, resolve_columns};
+use crate::query::request::{Output, Query, ResolvedQuery, resolve_column, resolve_columns};
 use crate::query::scan::column::array;
 use crate::query::scan::epoch_scan::announce;
 use crate::query::scan::pieces::Step;
+use crate::query::scan::read::PackedRows;
 use crate::query::use_path::Use;
 use crate::schema::{Column, DataType, EPOCH_COLUMN, Schema};
 
@@ -212,9 +214,9 @@ pub(in crate::query) fn follow(
 ) -> Result<Tracks> {
     let schema = &dataset.schema;
     let id = id_columns(schema, &request.id)?;
-    let others = other_columns(schema, &id, request.rows.columns.as_deref())?;
     let name = |column: &usize| schema.columns()[*column].name.clone();
-    let query = request.query(id.iter().chain(&others).map(name))?;
+    let others = other_columns(schema, &id, request.rows.columns.as_deref());
+    let query = request.query(id.iter().map(name).chain(others))?;
     let epochs = dataset.select_epochs(&query.epochs)?;
     // Which of these row groups have such particles is not known yet.
     let in_epochs =
@@ -223,7 +225,13 @@ pub(in crate::query) fn follow(
 
     let mut resolved = ResolvedQuery::resolve(&query, schema)?;
     resolved.restrict(ids.predicate(schema, &id)?);
-    let types: Vec<DataType> = resolved.stored.iter().map(|column| schema.columns()[*column].data_type).collect();
+    let types: Vec<DataType> = resolved.output.iter().map(|output| resolved.type_of(*output)).collect();
+    let place = |output: &Output| match output {
+        Output::Stored(slot) => Some(*slot),
+        Output::Computed(slot) => Some(resolved.stored.len() + slot),
+        Output::Epoch => None,
+    };
+    let places = resolved.output.iter().filter_map(place).collect();
     let arrow = with_epoch(&resolved.arrow, id.len());
     let row_bytes = types.iter().map(|data_type| data_type.width()).sum();
     let sorter = Sorter::new(row_bytes, request.sort_bytes, request.scratch.clone());
@@ -232,11 +240,15 @@ pub(in crate::query) fn follow(
         id_columns: id.len(),
         epochs: &epochs,
         types: &types,
+        places,
         sorter,
         presence: Presence::new(ids.len()),
     };
     if ids.len() > 0 {
-        let scan = Scan::new(dataset.clone(), Arc::new(resolved), counters.clone(), epochs.clone());
+        let resolved = Arc::new(resolved);
+        let of_threads = resolved.clone();
+        let compute = move |rows: PackedRows| rows.with_computed(&of_threads);
+        let scan = Scan::finishing(dataset.clone(), resolved, counters.clone(), epochs.clone(), compute);
         scan.skip_others()?;
         gathering.scan(scan, advance)?;
     } else if let Some(progress) = counters.counting() {
@@ -271,13 +283,16 @@ fn wrong_id(what: String) -> Error {
     UsageError::Option { option: "id", what }.into()
 }
 
-/// Returns the columns that follow the id and the epoch.
-fn other_columns(schema: &Schema, id: &[usize], names: Option<&[String]>) -> Result<Vec<usize>> {
-    let named = match names {
-        Some(names) => resolve_columns(names, schema)?,
-        None => (0..schema.columns().len()).map(Some).collect(),
+/// Returns the columns that follow the id and the epoch: names and expressions.
+fn other_columns(schema: &Schema, id: &[usize], stated: Option<&[String]>) -> Vec<String> {
+    let is_other = |text: &String| match resolve_column(text, schema) {
+        Ok(column) => column.is_some_and(|column| !id.contains(&column)),
+        Err(_) => true,
     };
-    Ok(named.into_iter().flatten().filter(|column| !id.contains(column)).collect())
+    let all = || schema.columns().iter().map(|column| column.name.clone()).collect();
+    let mut columns: Vec<String> = stated.map_or_else(all, <[String]>::to_vec);
+    columns.retain(is_other);
+    columns
 }
 
 /// Inserts the epoch after the columns of the id.
@@ -391,10 +406,10 @@ fn matching_ids(
 }
 
 /// Replaces the content of `id` with the values of a row in some columns, packed.
-fn pack_id(columns: &[Buffer], widths: &[usize], row: usize, id: &mut Vec<u8>) {
+fn pack_id(columns: &[impl Borrow<Buffer>], widths: &[usize], row: usize, id: &mut Vec<u8>) {
     id.clear();
     for (values, width) in columns.iter().zip(widths) {
-        id.extend_from_slice(&values[row * width..][..*width]);
+        id.extend_from_slice(&values.borrow()[row * width..][..*width]);
     }
 }
 
@@ -405,16 +420,19 @@ struct SecondScan<'a> {
     id_columns: usize,
     epochs: &'a [u64],
     types: &'a [DataType],
+    /// The place of each column among those of a piece.
+    places: Vec<usize>,
     sorter: Sorter,
     presence: Presence,
 }
 
 impl SecondScan<'_> {
-    fn scan(&mut self, mut scan: Scan, advance: &dyn Fn(TrackProgress)) -> Result<()> {
+    fn scan(&mut self, mut scan: Scan<Result<PackedRows>>, advance: &dyn Fn(TrackProgress)) -> Result<()> {
         let epochs = self.epochs.len();
         let mut current = 0;
         advance(TrackProgress { done_epochs: 0, epochs: epochs as u64 });
         while let Some(packed) = scan.next_piece()? {
+            let packed = packed?;
             if packed.rows == 0 {
                 continue;
             }
@@ -436,6 +454,7 @@ impl SecondScan<'_> {
     /// Adds the rows of requested particles to the sorter.
     fn take(&mut self, columns: &[Buffer], rows: usize, epoch: usize) -> Result<()> {
         let widths: Vec<usize> = self.types.iter().map(|data_type| data_type.width()).collect();
+        let columns: Vec<&Buffer> = self.places.iter().map(|place| &columns[*place]).collect();
         let mut id = Vec::new();
         for row in 0..rows {
             pack_id(&columns[..self.id_columns], &widths, row, &mut id);

@@ -1,0 +1,219 @@
+//! The columns of a query: stored ones, and expressions.
+
+use std::sync::{Arc, LazyLock};
+
+use arrow_schema::{DataType as ArrowType, Field, FieldRef};
+
+use crate::error::{Error, Result, UsageError};
+use crate::expr::{ComputedColumn, is_name};
+use crate::schema::{Column, EPOCH_COLUMN, Schema};
+
+/// The Arrow field of the epoch.
+static EPOCH_FIELD: LazyLock<FieldRef> = LazyLock::new(|| Arc::new(Field::new(EPOCH_COLUMN, ArrowType::UInt64, false)));
+
+/// The source of an output column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::query) enum Output {
+    /// A stored column, by its position in [`super::ResolvedQuery::stored`].
+    Stored(usize),
+    /// A computed column, by its position in [`super::ResolvedQuery::computed`].
+    Computed(usize),
+    /// The epoch's label.
+    Epoch,
+}
+
+/// A column that is computed from stored ones, and the positions of these in [`super::ResolvedQuery::stored`].
+#[derive(Debug, Clone)]
+pub(in crate::query) struct Computed {
+    pub(in crate::query) column: Arc<ComputedColumn>,
+    pub(in crate::query) slots: Vec<usize>,
+}
+
+impl Computed {
+    /// Adds the stored columns that a column is computed from to those that are read.
+    pub(super) fn reading(column: Arc<ComputedColumn>, stored: &mut Vec<usize>) -> Self {
+        let slots = column.inputs().iter().map(|input| slot(stored, *input)).collect();
+        Self { column, slots }
+    }
+}
+
+/// The column that orders rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::query) enum OrderColumn {
+    /// A stored column, by its index in the schema.
+    Stored(usize),
+    /// A computed column, by its position in [`super::ResolvedQuery::computed`].
+    Computed(usize),
+}
+
+/// A column that a query names.
+enum Named {
+    Stored(usize),
+    Epoch,
+    Computed(Arc<ComputedColumn>),
+}
+
+/// The columns of a query, as in [`super::ResolvedQuery`].
+#[derive(Default)]
+pub(super) struct Columns {
+    pub(super) stored: Vec<usize>,
+    pub(super) computed: Vec<Computed>,
+    pub(super) output: Vec<Output>,
+    pub(super) fields: Vec<FieldRef>,
+}
+
+impl Columns {
+    /// Finds the columns of a query.
+    ///
+    /// # Errors
+    /// Usage errors: unknown or repeated columns, an invalid expression.
+    pub(super) fn of(texts: Option<&[String]>, schema: &Schema) -> Result<Self> {
+        let mut columns = Self::default();
+        let mut computed = Vec::new();
+        for named in named_columns(texts, schema)? {
+            let (output, field) = match named {
+                Named::Epoch => (Output::Epoch, EPOCH_FIELD.clone()),
+                Named::Stored(column) => {
+                    (Output::Stored(slot(&mut columns.stored, column)), schema.field(column).clone())
+                }
+                Named::Computed(column) => {
+                    let Column { name, data_type, .. } = column.column();
+                    let field = Arc::new(Field::new(name, data_type.arrow(), false));
+                    computed.push(column);
+                    (Output::Computed(computed.len() - 1), field)
+                }
+            };
+            columns.output.push(output);
+            columns.fields.push(field);
+        }
+        computed.into_iter().for_each(|column| columns.compute(column));
+        Ok(columns)
+    }
+
+    fn compute(&mut self, column: Arc<ComputedColumn>) {
+        self.computed.push(Computed::reading(column, &mut self.stored));
+    }
+}
+
+/// Returns the position of a stored column among those that are read.
+pub(in crate::query) fn slot(stored: &mut Vec<usize>, column: usize) -> usize {
+    stored.iter().position(|read| *read == column).unwrap_or_else(|| {
+        stored.push(column);
+        stored.len() - 1
+    })
+}
+
+fn named_columns(texts: Option<&[String]>, schema: &Schema) -> Result<Vec<Named>> {
+    let Some(texts) = texts else {
+        return Ok((0..schema.columns().len()).map(Named::Stored).chain([Named::Epoch]).collect());
+    };
+    let (mut found, mut names): (Vec<Named>, Vec<String>) = (Vec::new(), Vec::new());
+    for text in texts {
+        let named = match resolve_column(text, schema) {
+            Ok(Some(column)) => Named::Stored(column),
+            Ok(None) => Named::Epoch,
+            Err(error) if is_name(text) => return Err(error),
+            Err(_) => Named::Computed(computed_column("columns", text, schema)?),
+        };
+        let name = match &named {
+            Named::Stored(column) => &schema.columns()[*column].name,
+            Named::Epoch => EPOCH_COLUMN,
+            Named::Computed(column) => &column.column().name,
+        };
+        if names.iter().any(|known| known == name) {
+            return Err(listed_twice(text));
+        }
+        names.push(name.to_owned());
+        found.push(named);
+    }
+    Ok(found)
+}
+
+/// Returns the error for an expression where a stored column must be named.
+pub(in crate::query) fn no_expression(option: &'static str, text: &str, reason: &str) -> Error {
+    UsageError::Option { option, what: format!("'{text}' is an expression, and {reason}; name a stored column") }.into()
+}
+
+fn listed_twice(text: &str) -> Error {
+    UsageError::Option { option: "columns", what: format!("'{text}' is listed twice") }.into()
+}
+
+/// Returns the column that an expression states.
+///
+/// # Errors
+/// Usage errors: an invalid expression, or the name of another column.
+pub(in crate::query) fn computed_column(
+    option: &'static str,
+    text: &str,
+    schema: &Schema,
+) -> Result<Arc<ComputedColumn>> {
+    let refused = |what: String| UsageError::Option { option, what }.into();
+    let column = ComputedColumn::parse(text, schema).map_err(|error| refused(format!("'{text}': {error}")))?;
+    let name = &column.column().name;
+    let taken = schema.columns().iter().position(|stored| stored.name.eq_ignore_ascii_case(name));
+    let is_itself = taken.is_some() && taken == column.stored();
+    if !is_itself && (taken.is_some() || name.eq_ignore_ascii_case(EPOCH_COLUMN)) {
+        return Err(refused(format!("'{text}': there is a column '{name}'; name the expression otherwise")));
+    }
+    Ok(Arc::new(column))
+}
+
+/// Returns the column by whose values a query orders rows: an output column, a stored column, or an expression, which
+/// is added to the computed columns.
+pub(super) fn order_column(name: &str, schema: &Schema, columns: &mut Columns) -> Result<OrderColumn> {
+    let refused = |what: String| Err(UsageError::Option { option: "order", what }.into());
+    if let Some(place) = columns.computed.iter().position(|computed| computed.column.column().name == name) {
+        return Ok(OrderColumn::Computed(place));
+    }
+    let column = match resolve_column(name, schema) {
+        Ok(Some(column)) => column,
+        Ok(None) => {
+            return refused(format!(
+                "'{EPOCH_COLUMN}' orders all queries; name a column whose values order the rows of an epoch"
+            ));
+        }
+        Err(error) if is_name(name) => return Err(error),
+        Err(_) => {
+            let column = computed_column("order", name, schema)?;
+            columns.compute(column);
+            return Ok(OrderColumn::Computed(columns.computed.len() - 1));
+        }
+    };
+    let Column { data_type, .. } = &schema.columns()[column];
+    if !data_type.is_numeric() {
+        return refused(format!("'{name}' is {data_type}; rows are ordered by numbers"));
+    }
+    Ok(OrderColumn::Stored(column))
+}
+
+/// Returns the schema indexes of named columns. The epoch column has no index. Names match exactly, or else
+/// case-insensitively.
+pub(in crate::query) fn resolve_columns(names: &[String], schema: &Schema) -> Result<Vec<Option<usize>>> {
+    let mut found = Vec::with_capacity(names.len());
+    for name in names {
+        let column = resolve_column(name, schema).map_err(|error| match ComputedColumn::parse(name, schema) {
+            Ok(_) => no_expression("id", name, "ids are values that are stored"),
+            Err(_) => error,
+        })?;
+        if found.contains(&column) {
+            return Err(listed_twice(name));
+        }
+        found.push(column);
+    }
+    Ok(found)
+}
+
+/// Returns the schema index of a named column, as [`resolve_columns`] does.
+pub(in crate::query) fn resolve_column(name: &str, schema: &Schema) -> Result<Option<usize>> {
+    if let Some(column) = schema.index_of(name) {
+        return Ok(Some(column));
+    }
+    if name.eq_ignore_ascii_case(EPOCH_COLUMN) {
+        return Ok(None);
+    }
+    schema.columns().iter().position(|column| column.name.eq_ignore_ascii_case(name)).map(Some).ok_or_else(|| {
+        let stored = schema.columns().iter().map(|column| column.name.clone());
+        let known = stored.chain([EPOCH_COLUMN.to_owned()]).collect();
+        UsageError::Column { name: name.to_owned(), known }.into()
+    })
+}
