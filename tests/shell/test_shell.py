@@ -78,7 +78,7 @@ def test_shells_can_read_it(shell):
 
 # As the tests are collected the command may not be there yet; that these are all is a test of its own.
 NAMES = ["ingest", "query", "get", "compact", "index", "tracks", "stats", "hist", "quantiles", "report", "verify", "inspect", "salvage", "truncate"]
-NAMES += ["simulate", "completions", "man"]
+NAMES += ["aggregate", "simulate", "completions", "man"]
 
 
 def test_no_command_is_forgotten_here():

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::ffi::to_ffi;
-use arrow_array::{Array, ArrayRef, RecordBatch, StructArray};
+use arrow_array::types::{ArrowPrimitiveType, Int64Type, UInt64Type};
+use arrow_array::{Array, ArrayRef, Float64Array, RecordBatch, StructArray};
 use arrow_schema::DataType;
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
@@ -34,10 +35,10 @@ impl Batch {
         self.batch.schema_ref().fields().iter().map(|field| field.name().clone()).collect()
     }
 
-    /// Returns a column, which `numpy.asarray` views without a copy.
+    /// Returns a column, which `numpy.asarray` views without a copy. Integers that lack a value become floats and NaN.
     fn column(&self, name: &str) -> PyResult<BatchColumn> {
         let column = self.batch.column_by_name(name).ok_or_else(|| PyKeyError::new_err(name.to_owned()))?;
-        Ok(BatchColumn::new(Arc::clone(column)))
+        Ok(BatchColumn::new(without_nulls(column)))
     }
 
     /// Returns a column as a NumPy array, without a copy.
@@ -63,6 +64,19 @@ impl Batch {
         // The interface lets a producer ignore the request: the caller casts.
         drop(requested_schema);
         export(py, &StructArray::from(self.batch.clone()))
+    }
+}
+
+/// Returns the column, or its integers as floats if it has nulls. Only aggregates of integers have some.
+fn without_nulls(column: &ArrayRef) -> ArrayRef {
+    fn floats<T: ArrowPrimitiveType>(column: &ArrayRef, float: impl Fn(T::Native) -> f64) -> ArrayRef {
+        let values = column.as_primitive::<T>().iter();
+        Arc::new(Float64Array::from_iter_values(values.map(|value| value.map_or(f64::NAN, &float))))
+    }
+    match column.data_type() {
+        DataType::Int64 if column.null_count() > 0 => floats::<Int64Type>(column, |value| value as f64),
+        DataType::UInt64 if column.null_count() > 0 => floats::<UInt64Type>(column, |value| value as f64),
+        _ => Arc::clone(column),
     }
 }
 

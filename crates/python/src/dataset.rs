@@ -6,9 +6,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use serde_json::json;
-use turbidite::query::{CursorRequest, ParticleId, Piece, Query, Source, TrackRequest, Use};
+use turbidite::query::{AggregateRequest, CursorRequest, ParticleId, Piece, Query, Source, TrackRequest, Use};
 use turbidite::{EpochSet, Error, Periods};
 
+use crate::aggregates::{self, Aggregates};
 use crate::clustering;
 use crate::cursor::Cursor;
 use crate::errors::{exception, usage};
@@ -336,6 +337,20 @@ impl Dataset {
         let dataset = watch.over(&opened);
         let cursor = watch.run(py, move || dataset.cursor(&request))?.map_err(|error| exception(py, &error))?;
         Ok(Cursor::new(cursor, watch, (self.corruption.clone(), opened)))
+    }
+
+    /// Aggregates of the rows of a query, by name, in groups.
+    #[pyo3(signature = (arguments, named, by, tell = None))]
+    fn aggregate(
+        &self,
+        py: Python<'_>,
+        arguments: Arguments,
+        named: Vec<(String, String)>,
+        by: Vec<String>,
+        tell: Option<Py<PyAny>>,
+    ) -> PyResult<Aggregates> {
+        let request = aggregates::request(AggregateRequest::new(arguments.query(py)?), named, by);
+        self.run(py, tell, move |dataset| dataset.aggregate(&request)).map(Aggregates::new)
     }
 
     /// A histogram of one column or of two.

@@ -2,7 +2,7 @@
 //!
 //! The module holds what must be fast or shares memory with NumPy and Arrow; the package's classes are Python
 //! (`python/turbidite`). Map: `errors` raises the package's exceptions, `dataset` reads, `batch` lends the memory of
-//! query results to NumPy and Arrow, `stream` runs queries, `cursor` runs them step by step, `histogram` counts,
+//! query results to NumPy and Arrow, `stream` runs queries, `cursor` runs them step by step, `histogram` counts, `aggregates` sums,
 //! `clustering` describes row groups, `types` lists the primitive types, `values` passes numbers and ranges, `version` the package's version,
 //! `watch` lets Ctrl-C end a call and tells its progress, `owned` keeps forked processes from its threads, `writer`
 //! writes from one process and `rank_writer` from the ranks of a parallel program, `opening` checks their arguments,
@@ -13,6 +13,7 @@
 //! - The interpreter's lock is released while the core works.
 //! - No column is copied on its way to Arrow or NumPy.
 
+mod aggregates;
 mod appends;
 mod arrays;
 mod arrow_rows;
@@ -37,6 +38,8 @@ use pyo3::prelude::*;
 
 #[pymodule]
 mod _core {
+    #[pymodule_export]
+    use crate::aggregates::Aggregates;
     #[pymodule_export]
     use crate::arrow_rows::arrow_columns;
     #[pymodule_export]

@@ -8,6 +8,7 @@
 //! two columns) and `bar`. `batch` implements `query --batch`, `sample` its `--quality` and `--rows`, and `spooled`
 //! implements `salvage --spool`.
 
+pub(crate) mod aggregate;
 mod answers;
 mod bar;
 mod batch;

@@ -48,9 +48,22 @@ impl<'a> Cells<'a> {
         })
     }
 
-    /// Appends the value of a row. Floats have a point or an exponent. Bytes are written as lower-case hexadecimal
-    /// digits.
+    /// Returns whether a row has no value.
+    fn is_null(&self, row: usize) -> bool {
+        match self {
+            Self::I64(array) => array.is_null(row),
+            Self::U64(array) => array.is_null(row),
+            // Only aggregates of integers may have no value.
+            _ => false,
+        }
+    }
+
+    /// Appends the value of a row, or nothing if it has none. Floats have a point or an exponent. Bytes are written as
+    /// lower-case hexadecimal digits.
     pub(super) fn write(&self, row: usize, out: &mut String) {
+        if self.is_null(row) {
+            return;
+        }
         // Writing to a string cannot fail.
         let _ = match self {
             Self::I8(array) => write!(out, "{}", array.value(row)),
@@ -72,12 +85,12 @@ impl<'a> Cells<'a> {
         };
     }
 
-    /// Appends the value as JSON. Floats that JSON cannot represent become the string "NaN", "Infinity" or "-Infinity".
+    /// Appends the value as JSON, `null` if there is none. Floats that JSON cannot represent become the string "NaN", "Infinity" or "-Infinity".
     pub(super) fn write_json(&self, row: usize, out: &mut String) {
         let special = match self {
             Self::F32(array) => special(f64::from(array.value(row))),
             Self::F64(array) => special(array.value(row)),
-            _ => None,
+            _ => self.is_null(row).then_some("null"),
         };
         match special {
             Some(word) => out.push_str(word),

@@ -45,11 +45,13 @@
 //! floats (`program`, `functions`) or integers (`whole_program`, `whole`), whose inputs are `chunks`. `comparison`
 //! folds a predicate over its comparisons. [`Predicate`] evaluates (`predicate_input`) and prunes (`prune`,
 //! `intervals`, `prune_whole`: interval arithmetic over column statistics; `keys`: lists of keys). [`Derivation`]
-//! computes columns that are stored (`number_bytes`), and `computed` those of queries.
+//! computes columns that are stored (`number_bytes`), and `computed` those of queries. A `calculation` is a number of a
+//! request, such as one to sum.
 
 mod bind;
 mod bind_tuple;
 mod builder;
+mod calculation;
 mod chunks;
 mod comparison;
 mod computed;
@@ -80,6 +82,7 @@ mod whole_program;
 mod tests;
 
 pub use builder::{Expr, col, lit};
+pub(crate) use calculation::{Calculation, Call, Numbers, Term};
 #[doc(hidden)]
 pub use comparison::{Comparison, Connective};
 pub(crate) use computed::{ComputedColumn, is_name};

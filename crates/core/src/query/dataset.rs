@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result, UsageError};
 use crate::format::EpochManifest;
+use crate::query::analytics::aggregate::{self, AggregateRequest, Aggregates};
 use crate::query::analytics::count::{self, Count};
 use crate::query::analytics::frequent::{self, FrequentKey};
 use crate::query::analytics::histogram::{self, Histogram, HistogramRequest};
@@ -282,6 +283,25 @@ impl Dataset {
     /// ```
     pub fn histogram(&self, request: &HistogramRequest) -> Result<Histogram> {
         histogram::histogram(&self.catalog, request, &self.counters())
+    }
+
+    /// Returns aggregates of the rows of a query by group, as a table. Reads the columns of the expressions and of the
+    /// predicate; a count without either reads manifests only.
+    ///
+    /// # Errors
+    /// Usage errors: an invalid aggregate, group or query; more than 10^6 groups; integers whose sum, extreme or
+    /// quantile exceeds 64 bits, and integer operations without a result; quantiles of too many values. Missing epochs;
+    /// corruption; I/O errors.
+    ///
+    /// ```no_run
+    /// use turbidite::query::{AggregateRequest, Dataset, Query};
+    /// let dataset = Dataset::open("particles.tbd")?;
+    /// let request = AggregateRequest::new(Query::new()).by("epoch").aggregate("E = sum(energy * weighting)");
+    /// println!("{:?}", dataset.aggregate(&request)?.table);
+    /// # Ok::<(), turbidite::Error>(())
+    /// ```
+    pub fn aggregate(&self, request: &AggregateRequest) -> Result<Aggregates> {
+        aggregate::aggregate(&self.catalog, request, &self.counters())
     }
 
     /// Returns quantiles of a column over the epochs of a query, for shares from 0 to 1: bounds from the manifests

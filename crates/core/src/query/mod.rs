@@ -60,6 +60,7 @@ pub(crate) use rows::coalescing::{Extent, READ_THROUGH_BYTES};
 pub(crate) use rows::group::Group;
 pub(crate) use rows::pages::{PageIndex, pages_of};
 
+pub use analytics::aggregate::{AggregateRequest, Aggregates};
 pub use analytics::bins::{BinScale, Bins};
 pub use analytics::count::Count;
 pub use analytics::frequent::FrequentKey;

@@ -18,6 +18,7 @@ import os
 
 from turbidite import _core
 from turbidite._progress import Progress
+from turbidite.aggregates import Aggregates
 from turbidite.cursor import Cursor, CursorBatch, CursorStep
 from turbidite.dataset import Dataset
 from turbidite.distributions import Estimate, Quantile
@@ -32,6 +33,7 @@ from turbidite.tracks import Tracks
 from turbidite.writer import Writer
 
 __all__ = [
+    "Aggregates",
     "Column",
     "CorruptionError",
     "Cursor",

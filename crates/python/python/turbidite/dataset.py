@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,7 @@ from turbidite._command import run
 from turbidite._opened import OpenDataset
 from turbidite._progress import watching
 from turbidite._tables import abridged, table
+from turbidite.aggregates import Aggregates, group_texts, named_texts
 from turbidite.cursor import Cursor
 from turbidite.distributions import Quantile, number
 from turbidite.errors import UsageError
@@ -410,6 +411,39 @@ class Dataset(OpenDataset):
             threads=threads,
             use=use,
         )
+
+    def aggregate(
+        self,
+        aggregates: Mapping[str, str],
+        by: Sequence[str] | str | None = None,
+        *,
+        where: str | None = None,
+        box: Box | None = None,
+        period: Period | None = None,
+        epochs: Epochs = None,
+        threads: int | None = None,
+        use: str | None = None,
+    ) -> Aggregates:
+        """Returns aggregates of the rows of a query, such as ``{"E": "sum(energy * weighting)"}``, for each group of `by`.
+
+        Aggregates of expressions are ``count()``, ``sum(e)``, ``mean(e)``, ``var(e)``, ``std(e)``, ``cov(a, b)``, ``min(e)``,
+        ``max(e)``, ``quantile(e, share)``, ``nan(e)``, ``n_eff(w)``, and the errors ``error(count())`` and
+        ``error(sum(e))``. From mean to cov, and in quantile, a further argument is the weight. Groups are ``"epoch"``, integers
+        such as ``"id % 8"``, and bins, ``"bins(x, 0, 100, 50)"``, half-open but for the last: epochs and bins also if they have
+        no rows. The other arguments are those of :meth:`query`.
+
+        >>> found = dataset.aggregate({"n": "count()", "E": "sum(energy)"}, by=["epoch", "bins(energy, 0, 8, 2)"])
+        >>> found["n"]
+        array([400, 401, 400, 401])
+        >>> found.outside
+        400
+        >>> found.to_arrow().column_names
+        ['epoch', 'energy_from', 'energy_to', 'n', 'E']
+        """
+        named, groups = named_texts(aggregates), group_texts(by)
+        query = self.query(where, box=box, period=period, epochs=epochs, threads=threads, use=use)
+        with watching(self.progress, "row groups") as tell:
+            return Aggregates(self._core.aggregate(query._resolved(), named, groups, tell))
 
     def row_groups(self, epoch: int) -> list[dict[str, Any]]:
         """Returns the row groups of an epoch as dicts: file, rank, kind, rows, and the least and greatest key.

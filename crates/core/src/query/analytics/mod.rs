@@ -7,8 +7,9 @@
 //! bitmap indexes or bounds them (`grid_bounds`), and `tally` counts those of whole epochs. `count` is the number of
 //! rows of a query. `quantiles` are bounded by the range counts of manifests (`survey`, `estimate`), or exact.
 //! `profile` computes the row groups that a look-up of one key touches. `frequent` finds keys that have many rows.
-//! `tracks` follows particles through all epochs.
+//! `aggregate` computes any aggregates of a query's rows by group. `tracks` follows particles through all epochs.
 
+pub(super) mod aggregate;
 mod axes;
 pub(super) mod bins;
 mod by_bins;

@@ -11,7 +11,7 @@ use crate::query::plan::epoch_plan::{AccessPath, Planner, Sources};
 use crate::query::plan::explain::explain_epoch;
 use crate::query::request::ResolvedQuery;
 use crate::query::scan::entry_limit::MAX_ENTRIES;
-use crate::query::{Bins, QueryMetrics, Use};
+use crate::query::{AggregateRequest, Bins, QueryMetrics, Use};
 use crate::schema::{ColumnView, Value};
 use crate::storage::{Fault, FaultStorage};
 use crate::store::EpochRange;
@@ -269,6 +269,14 @@ fn a_spatial_index_that_is_corrupt_after_its_first_row_is_an_error_but_counts_st
             whole.histogram(&of_column(&query.clone().using(Use::Scan), "id", &bins, Source::Exact)).unwrap();
         let found = dataset.histogram(&of_column(&query, "id", &bins, Source::Exact)).unwrap();
         assert_eq!((found.axes, found.rows), (expected.axes, expected.rows));
+        assert_eq!(found.metrics.corrupt_indexes, 1);
+        let aggregates = |query: Query| {
+            let request = AggregateRequest::new(query).by("epoch").by("bins(id, 0, 30000, 7)");
+            request.aggregate("n = count()").aggregate("s = sum(id)").aggregate("m = quantile(id, 0.5)")
+        };
+        let expected = whole.aggregate(&aggregates(query.clone().using(Use::Scan))).unwrap();
+        let found = dataset.aggregate(&aggregates(query.clone())).unwrap();
+        assert_eq!((found.table, found.rows, found.outside), (expected.table, expected.rows, expected.outside));
         assert_eq!(found.metrics.corrupt_indexes, 1);
     }
 }
