@@ -417,10 +417,37 @@ def test_the_command_prints_what_python_returns(small):
     assert f"{empty['epoch']},{empty['slice_from']},{empty['slice_to']},0," in csv
 
 
+def test_integers_without_a_value_keep_the_digits_of_the_others(tmp_path):
+    ids = numpy.array([2**64 - 1, 2**63 + 1], "u8")
+    with turbidite.Writer(tmp_path / "d.tbd", {"x": "f4", "id": "uint64"}, key="x") as writer:
+        for epoch, rows in ((0, ids), (1, ids[:0])):
+            with writer.epoch(epoch):
+                writer.append({"x": numpy.zeros(len(rows), "f4"), "id": rows})
+    found = turbidite.open(tmp_path / "d.tbd").aggregate({"most": "max(id)", "middle": "quantile(id, 0.5)"}, by="epoch")
+    for name, value in (("most", 2**64 - 1), ("middle", 2**63 + 1)):
+        assert found[name].tolist() == found.to_numpy()[name].tolist() == [value, None]
+        assert found.to_pandas()[name].tolist()[0] == value and found.to_pandas()[name].isna().tolist() == [False, True]
+
+
+def test_bins_are_called_as_they_are_written(small):
+    named = {"bins(y*2, 0, 1, 2)": "y*2", "bins( if(x>0.5,x,-x) , 0, 1, 2)": "if(x>0.5,x,-x)", "bins(X, 0, 1, 2)": "x"}
+    for by, name in named.items():
+        assert list(small.aggregate({"n": "count()"}, by).to_numpy()) == [f"{name}_from", f"{name}_to", "n"]
+    for twice in (["q", "q"], ["bins(x, 0, 1, 2)", "bins(x, 0, 1, 3)"]):
+        with pytest.raises(turbidite.UsageError, match="^by: two groups are called '[qx]'; name one of them"):
+            small.aggregate({"n": "count()"}, twice)
+    with pytest.raises(turbidite.UsageError, match=r"^by: 'bins\(x, 1, 1.0000001, 5\)': the bins are narrower"):
+        small.aggregate({"n": "count()"}, "bins(x, 1, 1.0000001, 5)")
+
+
 def test_tables_have_the_forms_of_results(small):
     found = small.aggregate({"n": "count()", "most": "max(id)"}, by="bins(x, 0, 100, 4)", epochs=10)
     assert found.to_polars()["most"].null_count() == 3 and found.to_arrow()["most"].null_count == 3
-    assert numpy.isnan(found["most"]).sum() == 3 and found.to_pandas()["most"].isna().sum() == 3
+    frame = found.to_pandas()["most"]
+    assert found["most"].dtype == "uint64" and numpy.ma.count_masked(found["most"]) == 3
+    assert frame.dtype == "UInt64" and frame.isna().sum() == 3
+    [exact] = [value for value in found.to_arrow()["most"].to_pylist() if value is not None]
+    assert int(frame[0]) == int(found["most"][0]) == exact and str(exact) in repr(found)
     assert found["n"].dtype == "int64" and found["n"][1:].tolist() == [0, 0, 0]
     shown = repr(found).splitlines()
     assert shown[0] == f"<Aggregates: 4 groups of 100 rows, {found.outside} of them outside the bins>" and len(shown) == 6
@@ -445,7 +472,7 @@ def test_tables_have_the_forms_of_results(small):
         ({"a": "max(3 * id)"}, None, "'a' is [0-9]*, which exceeds 64 bits; multiply the integer by 1.0"),
         ({"a": "count()"}, "x", "'x' is a float, which groups by bins: bins\\(x, from, to, count\\)"),
         ({"a": "count()"}, "bins(x, 0, 1)", "write bins\\(expression, from, to, count\\)"),
-        ({"a": "count()"}, "bins(x, 1, 1, 4)", "bins need a finite ascending range, not 1 to 1"),
+        ({"a": "count()"}, "bins(x, 1, 1, 4)", "by: .bins.x, 1, 1, 4.*: bins need a finite ascending range"),
         ({"a": "count()"}, "bins(x, 0, 1, 1000001)", "there may be 1 to 1000000 bins, not 1000001"),
         ({"a": "count()"}, ["bins(x, 0, 1, 1000)", "bins(y, 0, 1, 1001)"], "1001000 bins are more than 1000000"),
         ({"a": "count()"}, ["epoch", "bins(x, 0, 1, 400000)"], "more than 1000000 groups"),

@@ -341,6 +341,8 @@ def test_what_needs_stored_columns_says_so(indexed):
     ):
         with pytest.raises(turbidite.UsageError, match="' is an expression, and .*; name a stored column"):
             call()
+    with pytest.raises(turbidite.UsageError, match="^weights: 'w [*] 2' is"):
+        indexed.histogram("x", weights="w * 2", level=1)
     assert "name a stored column" in command("hist", indexed.path, "--column", "x*x", expect=USAGE).stderr
     # A column keeps its own name, and has its type under another one.
     found = indexed.query("n = 7", columns=["x = x", "v = m"]).to_numpy()

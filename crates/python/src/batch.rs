@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::ffi::to_ffi;
-use arrow_array::types::{ArrowPrimitiveType, Int64Type, UInt64Type};
-use arrow_array::{Array, ArrayRef, Float64Array, RecordBatch, StructArray};
+use arrow_array::{Array, ArrayRef, RecordBatch, StructArray, make_array};
 use arrow_schema::DataType;
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
@@ -35,15 +34,23 @@ impl Batch {
         self.batch.schema_ref().fields().iter().map(|field| field.name().clone()).collect()
     }
 
-    /// Returns a column, which `numpy.asarray` views without a copy. Integers that lack a value become floats and NaN.
+    /// Returns a column, which `numpy.asarray` views without a copy if no value is missing.
     fn column(&self, name: &str) -> PyResult<BatchColumn> {
         let column = self.batch.column_by_name(name).ok_or_else(|| PyKeyError::new_err(name.to_owned()))?;
-        Ok(BatchColumn::new(without_nulls(column)))
+        Ok(BatchColumn::new(Arc::clone(column)))
     }
 
-    /// Returns a column as a NumPy array, without a copy.
+    /// Returns a column as a NumPy array, without a copy; as a masked array if values are missing.
     fn __getitem__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-        py.import("numpy")?.call_method1("asarray", (self.column(name)?,))
+        let (numpy, BatchColumn { column }) = (py.import("numpy")?, self.column(name)?);
+        let Some(nulls) = column.nulls().filter(|nulls| nulls.null_count() > 0) else {
+            return numpy.call_method1("asarray", (BatchColumn::new(column),));
+        };
+        let mask: Vec<bool> = nulls.iter().map(|is_valid| !is_valid).collect();
+        let data = column.to_data().into_builder().nulls(None).build();
+        let values = make_array(data.map_err(|error| usage(py, error.to_string()))?);
+        let values = numpy.call_method1("array", (BatchColumn::new(values),))?;
+        numpy.getattr("ma")?.call_method1("MaskedArray", (values, mask))
     }
 
     fn __len__(&self) -> usize {
@@ -64,19 +71,6 @@ impl Batch {
         // The interface lets a producer ignore the request: the caller casts.
         drop(requested_schema);
         export(py, &StructArray::from(self.batch.clone()))
-    }
-}
-
-/// Returns the column, or its integers as floats if it has nulls. Only aggregates of integers have some.
-fn without_nulls(column: &ArrayRef) -> ArrayRef {
-    fn floats<T: ArrowPrimitiveType>(column: &ArrayRef, float: impl Fn(T::Native) -> f64) -> ArrayRef {
-        let values = column.as_primitive::<T>().iter();
-        Arc::new(Float64Array::from_iter_values(values.map(|value| value.map_or(f64::NAN, &float))))
-    }
-    match column.data_type() {
-        DataType::Int64 if column.null_count() > 0 => floats::<Int64Type>(column, |value| value as f64),
-        DataType::UInt64 if column.null_count() > 0 => floats::<UInt64Type>(column, |value| value as f64),
-        _ => Arc::clone(column),
     }
 }
 
@@ -103,7 +97,8 @@ impl BatchColumn {
     #[getter]
     fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (type_string, address) = memory(self.column.as_ref()).ok_or_else(|| {
-            usage(py, format!("a column of type {} has no counterpart in NumPy", self.column.data_type()))
+            let what = if self.column.null_count() > 0 { " with missing values" } else { "" };
+            usage(py, format!("a column of type {}{what} has no counterpart in NumPy", self.column.data_type()))
         })?;
         let interface = PyDict::new(py);
         interface.set_item("version", 3)?;

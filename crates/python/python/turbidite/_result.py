@@ -62,7 +62,7 @@ class Result:
             batches = stream.collect()
         found: dict[str, numpy.ndarray[Any, Any]] = {}
         for name, dtype in columns:
-            parts = [numpy.asarray(batch.column(name)) for batch in batches]
+            parts = [batch[name] for batch in batches]
             found[name] = parts[0] if len(parts) == 1 else numpy.concatenate(parts or [numpy.empty(0, dtype)])
         return found
 
@@ -90,9 +90,15 @@ class Result:
 
         arrays = self.to_numpy()
         # pandas has no type of fixed width for bytes.
-        opaque = {name: [one.tobytes() for one in array] for name, array in arrays.items() if array.dtype.kind == "V"}
+        others: dict[str, Any] = {
+            name: [one.tobytes() for one in array] for name, array in arrays.items() if array.dtype.kind == "V"
+        }
+        # A masked array would become floats, which are not exact beyond 2^53.
+        for name, array in arrays.items():
+            if isinstance(array, numpy.ma.MaskedArray):
+                others[name] = pandas.arrays.IntegerArray(array.data, numpy.ma.getmaskarray(array))
         index = None if arrays else range(sum(len(batch) for batch in self))
-        return pandas.DataFrame({name: opaque.get(name, array) for name, array in arrays.items()}, index=index, copy=True)
+        return pandas.DataFrame({name: others.get(name, array) for name, array in arrays.items()}, index=index, copy=True)
 
     def to_polars(self) -> polars.DataFrame:
         """Returns a `polars.DataFrame`. Needs Polars.

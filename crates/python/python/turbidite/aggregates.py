@@ -53,7 +53,7 @@ class Aggregates(Result):
         return len(self._batch())
 
     def __getitem__(self, name: str) -> numpy.ndarray[Any, Any]:
-        """Returns a column as an array. Integers without a value make it an array of floats, with NaN.
+        """Returns a column as an array: a masked one if integers have no value, such as the least of an empty group.
 
         >>> dataset.aggregate({"n": "count()"}, by="epoch")["n"]
         array([1001, 1001])

@@ -76,10 +76,17 @@ impl<'a> Columns<'a> {
     /// # Errors
     /// A usage error that names the first expression, and gives `reason`.
     pub(super) fn stored_only(&self, reason: &str) -> Result<()> {
-        match self.computed.first() {
-            None => Ok(()),
-            Some(computed) => Err(no_expression("column", &computed.column().name, reason)),
-        }
+        let Some(computed) = self.computed.first() else { return Ok(()) };
+        let y = self.y.map(|y| y.index);
+        // Computed columns have the largest indexes, in this order.
+        let most = y.max(self.weights).max(Some(self.x.index)).unwrap_or(0);
+        let first = (most + 1).saturating_sub(self.computed.len());
+        let option = match first {
+            _ if first == self.x.index => "column",
+            _ if Some(first) == y => "by",
+            _ => "weights",
+        };
+        Err(no_expression(option, &computed.column().name, reason))
     }
 
     /// Returns the axes.

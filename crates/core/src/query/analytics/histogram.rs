@@ -122,7 +122,7 @@ pub(in crate::query) fn histogram(
     let epochs = dataset.select_epochs(&query.epochs)?;
     let rows = MatchingRows { dataset, query, epochs: &epochs, counters, computed: &columns.computed };
     if *source != Source::Exact {
-        columns.stored_only("only exact numbers are computed")?;
+        columns.stored_only("only exact numbers (--exact, exact=True) are computed")?;
     }
     let found = match source {
         Source::Bounds => histogram_bounds::histogram(&rows, &columns)?,

@@ -1,6 +1,5 @@
 //! Bins of equal width: `[a, b)`, the last closed.
 
-use crate::error::{Result, UsageError};
 use crate::expr::Numbers;
 use crate::schema::DataType;
 
@@ -21,17 +20,19 @@ impl Edges {
     /// Divides the range of a number of this type into bins.
     ///
     /// # Errors
-    /// A usage error for a range that is not finite and ascending.
-    pub(super) fn new(from: f64, to: f64, count: usize, data_type: DataType) -> Result<Self> {
+    /// For a range that is not finite and ascending, and for bins that are narrower than numbers of this type.
+    pub(super) fn new(from: f64, to: f64, count: usize, data_type: DataType) -> Result<Self, &'static str> {
         let typed = |edge: f64| if data_type == DataType::F32 { f64::from(edge as f32) } else { edge };
         let width = (to - from) / count as f64;
         // Of a finite width, all edges are finite.
-        if !width.is_finite() || typed(from) >= typed(to) {
-            let what = format!("bins need a finite ascending range, not {from} to {to}");
-            return Err(UsageError::Option { option: "by", what }.into());
+        if !width.is_finite() || from >= to {
+            return Err("bins need a finite ascending range");
         }
         let edges = (0..count).map(|bin| bin as f64 * width + from).chain([to]).map(typed);
         let edges: Vec<f64> = edges.collect();
+        if edges.windows(2).any(|ends| ends[0] >= ends[1]) {
+            return Err("the bins are narrower than the column's numbers are apart; choose fewer, or a wider range");
+        }
         let mut integers: Vec<i128> = edges.iter().map(|edge| edge.ceil() as i128).collect();
         integers[count] = (edges[count].floor() as i128).saturating_add(1);
         let bins_per_unit = count as f64 / (edges[count] - edges[0]);
@@ -135,6 +136,10 @@ mod tests {
     fn ranges_must_be_finite_and_ascend() {
         for (from, to) in [(1.0, 1.0), (2.0, 1.0), (0.0, f64::INFINITY), (f64::NAN, 1.0), (-1e308, 1e308)] {
             assert!(Edges::new(from, to, 4, DataType::F64).is_err(), "{from} {to}");
+        }
+        // Floats in 32 bits are even integers there.
+        for (count, is_possible) in [(2, true), (4, false)] {
+            assert_eq!(Edges::new(16_777_216.0, 16_777_220.0, count, DataType::F32).is_ok(), is_possible);
         }
         assert!(Edges::new(1.0, 1.000_000_000_1, 4, DataType::F32).is_err());
     }

@@ -75,6 +75,22 @@ fn named(text: &str) -> (Option<String>, &str, usize) {
     (Some(unquoted.unwrap_or(name).to_owned()), rest, head.chars().count() + 1)
 }
 
+/// Returns the text of the first argument of a call.
+fn first_argument(call: &str) -> &str {
+    let (mut depth, mut is_quoted) = (0, false);
+    let inside = call.split_once('(').map_or("", |(_, inside)| inside);
+    let end = inside.find(|part| {
+        match part {
+            '"' => is_quoted = !is_quoted,
+            '(' if !is_quoted => depth += 1,
+            ')' if !is_quoted => depth -= 1,
+            _ => {}
+        }
+        part == ',' && depth == 0 && !is_quoted
+    });
+    inside[..end.unwrap_or(inside.len())].trim()
+}
+
 fn refused(option: &'static str, what: String) -> Error {
     UsageError::Option { option, what }.into()
 }
@@ -105,6 +121,13 @@ impl Plan {
             let (name, kind) = compiler.group(text)?;
             if let GroupKind::Bins { edges, .. } = &kind {
                 cells = cells.saturating_mul(edges.count());
+            }
+            let is_bins = |kind: &GroupKind| matches!(kind, GroupKind::Bins { .. });
+            if terms.iter().any(|(other, of_other)| *other == name && is_bins(of_other) == is_bins(&kind)) {
+                return Err(refused(
+                    "by",
+                    format!("two groups are called '{name}'; name one of them, as in g = {text}"),
+                ));
             }
             terms.push((name, kind));
         }
@@ -201,9 +224,14 @@ impl<'a> Compiler<'a> {
                     return Err(refused("by", format!("'{text}': there may be 1 to {MAX_GROUPS} bins, not {count}")));
                 }
                 let data_type = number.column().map_or(DataType::F64, |index| self.columns[index].data_type);
-                let edges = Edges::new(from.as_f64(), to.as_f64(), count as usize, data_type)?;
+                let edges = Edges::new(from.as_f64(), to.as_f64(), count as usize, data_type);
+                let edges = edges.map_err(|what| refused("by", format!("'{text}': {what}")))?;
                 let kind = GroupKind::Bins { expression: self.expression(number), edges };
-                Ok((name.unwrap_or_else(|| number.to_string().trim_matches('"').to_owned()), kind))
+                let as_stated = || match number.column() {
+                    Some(index) => self.columns[index].name.clone(),
+                    None => first_argument(rest).to_owned(),
+                };
+                Ok((name.unwrap_or_else(as_stated), kind))
             }
         }
     }

@@ -158,8 +158,16 @@ fn of_weighted(codes: &[u64], weights: &[f64], shares: &[f64]) -> Vec<Option<u64
     let with_weight = codes.iter().copied().zip(weights.iter().copied()).filter(|(_, weight)| *weight > 0.0);
     let mut values: Vec<(u64, f64)> = with_weight.collect();
     values.sort_unstable_by(|(one, weight), (other, its)| one.cmp(other).then(weight.total_cmp(its)));
-    let mut all = Sum::ZERO;
-    let up_to: Vec<f64> = values.iter().map(|(_, weight)| (all.add(*weight), all.value()).1).collect();
+    let sums = |unit: f64| {
+        let mut all = Sum::ZERO;
+        let up_to: Vec<f64> = values.iter().map(|(_, weight)| (all.add(*weight * unit), all.value()).1).collect();
+        (all, up_to)
+    };
+    let (mut all, mut up_to) = sums(1.0);
+    if !all.value().is_finite() {
+        // Fewer than 2^64 finite weights have a finite sum in this unit.
+        (all, up_to) = sums(1.0 / 2f64.powi(64));
+    }
     let quantile = |share: &f64| {
         // As in `position`: rounding does not take a quantile to the next value.
         let wanted = share * all.value() * (1.0 - 4.0 * f64::EPSILON);
@@ -203,6 +211,8 @@ mod tests {
         };
         assert_eq!(kept(None), [f64::NEG_INFINITY, f64::NEG_INFINITY, 0.0, 1.0, 3.0]);
         assert_eq!(kept(Some(&[1.0, 9.0, 2.0, 1.0, 9.0, 0.0])), [0.0, 0.0, 0.0, 1.0, 3.0]);
+        // The sum of the weights is beyond any float.
+        assert_eq!(kept(Some(&[5e307, 0.0, 1e308, 5e307, 0.0, 0.0])), [0.0, 0.0, 0.0, 1.0, 3.0]);
     }
 
     #[test]
