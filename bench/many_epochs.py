@@ -1,11 +1,8 @@
 """Many small epochs, as molecular dynamics write them: what ingest, counts, lookups, indexes and reports take, by the
-number of epochs. Reads are warm. The goals are those for 100,000 epochs. What writes is beside what the file system takes for the same
-files, made durable in the same order."""
+number of epochs. Reads are warm. The goals are those for 100,000 epochs."""
 
-import os
 import shutil
 import tempfile
-import time
 from pathlib import Path
 
 from common import COMMAND, Cost, measure, median, say
@@ -19,8 +16,7 @@ GOALS = {
     "count, every part read": "≤ 10 s",
     "get by scan": "≤ 10 s",
     "get": "≤ by scan",
-    "index add": "≤ 120 s, or its files",
-    "files of the index alone": "",
+    "index add": "≤ 120 s",
     "report": "≤ 10 s, ≤ 5 MB",
     "verify": "",
 }
@@ -62,46 +58,11 @@ def study(scratch: Path, numbers: tuple[int, ...], rounds: int) -> dict[int, dic
             }
             for name, command in requests(dataset, report).items():
                 times = 1 if name == "index add" else rounds
-                if name == "get":
-                    index = dataset / "_turbidite" / "index" / "id"
-                    costs["files of the index alone"] = [durable_files(Path(folder) / "files", index, epochs)]
-                    say(f"{epochs} epochs, files of the index alone: {costs['files of the index alone'][0]}")
                 costs[name] = [measure(command, output=Path(folder) / "output") for _ in range(times)]
                 say(f"{epochs} epochs, {name}: {costs[name][0]}")
             found[epochs] = {name: middle(of) for name, of in costs.items()} | {"page": report.stat().st_size}
             shutil.rmtree(dataset)
     return found
-
-
-def durable_files(folder: Path, index: Path, epochs: int) -> Cost:
-    """Writes files of the sizes of an index's, one part and one manifest an epoch, and commits each epoch as the index does."""
-
-    def write(path: Path, content: bytes) -> None:
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-        os.write(file, content)
-        os.fsync(file)
-        os.close(file)
-
-    def sync_names(path: Path) -> None:
-        names = os.open(path, os.O_RDONLY)
-        os.fsync(names)
-        os.close(names)
-
-    part, manifest = (bytes(next(index.glob(pattern)).stat().st_size) for pattern in ("data/*/*.parquet", "_turbidite/manifest/*"))
-    attempts, manifests, data = (folder / name for name in ("tmp", "manifest", "data"))
-    for parent in (attempts, manifests, data):
-        parent.mkdir(parents=True)
-    begun, before = time.perf_counter(), time.process_time()
-    for epoch in range(epochs):
-        attempt = attempts / str(epoch)
-        attempt.mkdir()
-        write(attempt / "part", part)
-        write(manifests / str(epoch), manifest)
-        sync_names(manifests)
-        sync_names(attempt)
-        attempt.rename(data / f"epoch={epoch}")
-        sync_names(data)
-    return Cost(time.perf_counter() - begun, time.process_time() - before, 0)
 
 
 def middle(costs: list[Cost]) -> Cost:

@@ -51,7 +51,7 @@ struct Add {
     /// Epochs, such as 200, 0..4000, 0..4000..100, 500,700, last or -2 [default: all]
     #[arg(long, value_name = "EPOCHS", allow_hyphen_values = true)]
     epoch: Option<EpochSet>,
-    /// Threads that read records; under mpiexec each rank has one [default: the number of cores]
+    /// Threads that read records; under mpiexec each rank has one [default: the number of cores; 8 for small epochs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
     /// Take over the index's lock if its holder cannot be checked, as on another host, and is certainly gone

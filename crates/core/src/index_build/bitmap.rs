@@ -12,8 +12,9 @@ use crate::format::PartId;
 use crate::format::bitmap::sidecar::{EncodedSection, SidecarIdentity, SidecarWriter};
 use crate::index::{BitmapColumns, BitmapDefinition};
 use crate::index_build::indexed_rows::IndexedRows;
+use crate::index_build::locking::lock;
 use crate::index_build::options::IndexOptions;
-use crate::index_build::peers::{Link, Peers, open_announced};
+use crate::index_build::peers::{BuildPeers, Link, open_announced};
 use crate::index_build::removal::remove_remains;
 use crate::query::{Dataset, EpochGroups, Group, PageIndex};
 use crate::storage::Storage;
@@ -27,12 +28,11 @@ pub(super) struct BitmapBuild {
     /// The folder of the index.
     index: DatasetPaths,
     columns: BitmapColumns,
-    threads: usize,
     /// Absent on ranks other than 0.
     lock: Option<WriterLock>,
     lock_notice: Option<LockNotice>,
-    /// The other processes that write a share, if there are any. The lock lets threads share the rest of the build.
-    others: Mutex<Option<Peers>>,
+    /// The other processes that write a share, if there are any. One epoch at a time is built with them.
+    peers: Mutex<Option<BuildPeers>>,
 }
 
 impl BitmapBuild {
@@ -48,37 +48,30 @@ impl BitmapBuild {
         options: &IndexOptions,
         link: Option<Link>,
     ) -> Result<Self> {
-        let open = |options: &IndexOptions| Self::unlocked(storage.clone(), path, definition, options);
+        let open = || Self::unlocked(storage.clone(), path, definition);
         let Some(link) = link else {
-            let mut build = open(options)?;
+            let mut build = open()?;
             build.prepare(path, definition, options)?;
             return Ok(build);
         };
-        let (mut others, mut build) = Peers::open(link, options, open)?;
+        let (mut peers, mut build) = BuildPeers::open(link, open)?;
         let lead = || build.prepare(path, definition, options).map(|()| String::new());
-        others.take(lead, |_| Ok(()))?;
-        build.others = Mutex::new(Some(others));
+        peers.take(lead, |_| Ok(()))?;
+        build.peers = Mutex::new(Some(peers));
         Ok(build)
     }
 
     /// Opens an index for reading its dataset.
-    fn unlocked(
-        storage: Arc<dyn Storage>,
-        path: &Path,
-        definition: &BitmapDefinition,
-        options: &IndexOptions,
-    ) -> Result<Self> {
+    fn unlocked(storage: Arc<dyn Storage>, path: &Path, definition: &BitmapDefinition) -> Result<Self> {
         let dataset = Dataset::open_with(Arc::clone(&storage), path)?;
-        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Self {
             columns: BitmapColumns::new(definition, dataset.schema())?,
-            threads: options.threads.unwrap_or_else(cores).max(1),
             dataset,
             storage,
             index: DatasetPaths::new(path).index(&definition.name()),
             lock: None,
             lock_notice: None,
-            others: Mutex::default(),
+            peers: Mutex::default(),
         })
     }
 
@@ -102,7 +95,7 @@ impl BitmapBuild {
     /// # Errors
     /// A corrupt manifest; I/O errors; when the connection has failed.
     pub(super) fn missing(&self) -> Result<Vec<u64>> {
-        Peers::epochs(&self.others, || self.missing_now())
+        BuildPeers::epochs(&self.peers, || self.missing_now())
     }
 
     fn missing_now(&self) -> Result<Vec<u64>> {
@@ -117,6 +110,11 @@ impl BitmapBuild {
         Ok(missing)
     }
 
+    /// Returns the size of a record in bytes.
+    pub(super) fn record_bytes(&self) -> u64 {
+        self.dataset.schema().row_bytes() as u64
+    }
+
     /// Returns the number of rows of an epoch.
     ///
     /// # Errors
@@ -125,22 +123,41 @@ impl BitmapBuild {
         Ok(self.dataset.manifest(epoch)?.rows())
     }
 
-    /// Reads the indexed columns of an epoch, and writes and commits its sidecars. Several threads write those of
-    /// different parts, and call `progress` with numbers of rows. Returns what all processes have written.
+    /// Reads the indexed columns of an epoch, and writes and commits its sidecars. Up to `threads` threads write those
+    /// of different parts, and call `progress` with numbers of rows. Returns the size of the sidecars of all processes.
+    /// Without other processes, several threads may build different epochs.
     ///
     /// # Errors
     /// A missing epoch, corruption of its records, or a failure of storage. The index is then unchanged.
-    pub(super) fn build_epoch(&mut self, epoch: u64, progress: &(dyn Fn(u64) + Sync)) -> Result<IndexedRows> {
-        let others = self.others.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(mut others) = others else { return self.build_alone(epoch, progress) };
-        let built = self.build_with(&mut others, epoch, progress);
-        self.others = Mutex::new(Some(others));
-        built
+    pub(super) fn build_epoch(
+        &self,
+        epoch: u64,
+        threads: usize,
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<IndexedRows> {
+        self.lock.as_ref().map_or(Ok(()), WriterLock::check)?;
+        let mut peers = lock(&self.peers);
+        if let Some(peers) = peers.as_mut() {
+            return self.build_with(peers, epoch, threads, progress);
+        }
+        drop(peers);
+        self.build_alone(epoch, threads, progress)
+    }
+
+    /// Returns whether no other process builds this index with this one.
+    pub(super) fn is_alone(&self) -> bool {
+        lock(&self.peers).is_none()
     }
 
     /// Writes a share of the sidecars of an epoch. Rank 0 commits them when all processes have written theirs.
-    fn build_with(&self, others: &mut Peers, epoch: u64, progress: &(dyn Fn(u64) + Sync)) -> Result<IndexedRows> {
-        let (storage, rank, ranks) = (&*self.storage, others.rank, others.ranks);
+    fn build_with(
+        &self,
+        peers: &mut BuildPeers,
+        epoch: u64,
+        threads: usize,
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<IndexedRows> {
+        let (storage, rank, ranks) = (&*self.storage, peers.rank, peers.ranks);
         let begin = || {
             let commit = self.dataset.manifest(epoch)?.commit;
             SidecarEpoch::begin(storage, &self.index, epoch, commit)?;
@@ -151,11 +168,11 @@ impl BitmapBuild {
             let groups = open_announced(&self.dataset, epoch, 0, announced)?;
             let folder = SidecarEpoch::unfinished(&self.index, epoch, groups.commit());
             let share = groups.parts().skip(rank).step_by(ranks).collect();
-            self.write_parts(epoch, &groups, share, &folder, progress)?;
+            self.write_parts(epoch, &groups, (share, threads), &folder, progress)?;
             begun = Some((groups, folder));
             Ok(())
         };
-        let written = others.take(begin, write);
+        let written = peers.take(begin, write);
         let committed = written.and_then(|_| {
             let commit = || {
                 let Some((groups, folder)) = &begun else { return Err(Error::internal("an index was not begun")) };
@@ -167,7 +184,7 @@ impl BitmapBuild {
                 SidecarEpoch::commit(storage, &self.index, folder, epoch, groups.commit())?;
                 Ok(bytes.to_string())
             };
-            others.take(commit, |_| Ok(()))
+            peers.take(commit, |_| Ok(()))
         });
         if committed.is_err() && rank == 0 {
             // The first error is returned. Files that cannot be removed now are removed by the next build.
@@ -177,20 +194,10 @@ impl BitmapBuild {
         Ok(IndexedRows { rows: self.rows(epoch)?, bytes })
     }
 
-    /// Returns whether no other process builds this index with this one.
-    pub(super) fn is_alone(&self) -> bool {
-        self.others.lock().unwrap_or_else(PoisonError::into_inner).is_none()
-    }
-
-    /// Builds an epoch like [`BitmapBuild::build_epoch`], of a build without other processes. Several threads may build
-    /// different epochs.
-    ///
-    /// # Errors
-    /// As for [`BitmapBuild::build_epoch`].
-    pub(super) fn build_alone(&self, epoch: u64, progress: &(dyn Fn(u64) + Sync)) -> Result<IndexedRows> {
+    fn build_alone(&self, epoch: u64, threads: usize, progress: &(dyn Fn(u64) + Sync)) -> Result<IndexedRows> {
         let groups = EpochGroups::open(&self.dataset, epoch)?;
         let folder = SidecarEpoch::begin(&*self.storage, &self.index, epoch, groups.commit())?;
-        let written = self.write_parts(epoch, &groups, groups.parts().collect(), &folder, progress);
+        let written = self.write_parts(epoch, &groups, (groups.parts().collect(), threads), &folder, progress);
         let committed = written.and_then(|written| {
             SidecarEpoch::commit(&*self.storage, &self.index, &folder, epoch, groups.commit())?;
             Ok(written)
@@ -215,7 +222,7 @@ impl BitmapBuild {
         &self,
         epoch: u64,
         groups: &EpochGroups,
-        parts: Vec<PartId>,
+        (parts, threads): (Vec<PartId>, usize),
         folder: &Path,
         progress: &(dyn Fn(u64) + Sync),
     ) -> Result<IndexedRows> {
@@ -240,7 +247,7 @@ impl BitmapBuild {
             }
         };
         std::thread::scope(|scope| {
-            (1..self.threads.min(parts.len())).for_each(|_| drop(scope.spawn(work)));
+            (1..threads.min(parts.len())).for_each(|_| drop(scope.spawn(work)));
             work();
         });
         let failed = failure.into_inner().unwrap_or_else(PoisonError::into_inner);

@@ -8,19 +8,23 @@ use super::bitmap::BitmapBuild;
 use super::dataset::DatasetBuild;
 use super::definition::Definition;
 use super::indexed_rows::IndexedRows;
+use super::locking::lock;
 use super::options::IndexOptions;
 use super::peers::Link;
-use crate::error::Result;
+use crate::error::{Result, UsageError};
 use crate::index::SecondaryIndex;
 use crate::shuffle::{Topology, Transport};
 use crate::storage::{FileSystem, Storage};
 use crate::store::LockNotice;
 
-/// Maximum number of rows of an epoch that is built beside others. It bounds their memory.
-const SMALL_EPOCH_ROWS: u64 = 1 << 16;
+/// Maximum size of the records of a small epoch, in bytes.
+const SMALL_EPOCH_BYTES: u64 = 4 << 20;
 
-/// Number of small epochs that are built at a time. Most of them wait for storage.
+/// Default and maximum number of small epochs that are built at a time. Most of them wait for storage.
 const SMALL_EPOCHS_AT_A_TIME: usize = 8;
+
+/// Maximum number of small epochs whose manifests are read before the first of them is built.
+const EPOCHS_AHEAD: usize = 1024;
 
 /// An index of a dataset that is being built.
 ///
@@ -34,7 +38,13 @@ const SMALL_EPOCHS_AT_A_TIME: usize = 8;
 /// # Ok::<(), turbidite::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct IndexBuild(Family);
+pub struct IndexBuild {
+    family: Family,
+    /// Number of threads that read the records of an epoch.
+    threads: usize,
+    /// Number of small epochs that are built at a time.
+    small_epochs: usize,
+}
 
 /// A build by what the index consists of.
 #[derive(Debug)]
@@ -43,6 +53,20 @@ enum Family {
     Dataset(Box<DatasetBuild>),
     /// A sidecar of each part.
     Bitmap(Box<BitmapBuild>),
+}
+
+/// Lets the other threads end if one panics, so that the panic soon reaches the caller.
+struct PanicGuard<'a> {
+    next: &'a AtomicUsize,
+    end: usize,
+}
+
+impl Drop for PanicGuard<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.next.store(self.end, Ordering::Relaxed);
+        }
+    }
 }
 
 impl IndexBuild {
@@ -109,23 +133,25 @@ impl IndexBuild {
         options: &IndexOptions,
         link: Option<Link>,
     ) -> Result<Self> {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = options.threads.unwrap_or_else(|| if link.is_some() { 1 } else { cores() }).max(1);
+        let small_epochs = options.threads.map_or(SMALL_EPOCHS_AT_A_TIME, |most| most.clamp(1, SMALL_EPOCHS_AT_A_TIME));
         let definition = match index {
             SecondaryIndex::Entries(definition) => Definition::Entries(definition),
             SecondaryIndex::Space(definition) => Definition::Space(definition),
             SecondaryIndex::Overview(_) => Definition::Overview,
             SecondaryIndex::Bitmap(definition) => {
-                return BitmapBuild::open(storage, path, definition, options, link)
-                    .map(Box::new)
-                    .map(Family::Bitmap)
-                    .map(Self);
+                let family = Family::Bitmap(Box::new(BitmapBuild::open(storage, path, definition, options, link)?));
+                return Ok(Self { family, threads, small_epochs });
             }
         };
-        DatasetBuild::open(storage, path, definition, options, link).map(Box::new).map(Family::Dataset).map(Self)
+        let family = Family::Dataset(Box::new(DatasetBuild::open(storage, path, definition, options, link)?));
+        Ok(Self { family, threads, small_epochs })
     }
 
     /// Returns the notice about a dead process's stale lock of the index, if there was one, for the user.
     pub fn lock_notice(&self) -> Option<&LockNotice> {
-        match &self.0 {
+        match &self.family {
             Family::Dataset(build) => build.lock_notice(),
             Family::Bitmap(build) => build.lock_notice(),
         }
@@ -137,7 +163,7 @@ impl IndexBuild {
     /// # Errors
     /// A corrupt manifest; I/O errors; when the connection has failed.
     pub fn missing(&self) -> Result<Vec<u64>> {
-        match &self.0 {
+        match &self.family {
             Family::Dataset(build) => build.missing(),
             Family::Bitmap(build) => build.missing(),
         }
@@ -149,7 +175,7 @@ impl IndexBuild {
     /// # Errors
     /// A missing epoch; a corrupt manifest.
     pub fn rows(&self, epoch: u64) -> Result<u64> {
-        match &self.0 {
+        match &self.family {
             Family::Dataset(build) => build.rows(epoch),
             Family::Bitmap(build) => build.rows(epoch),
         }
@@ -161,75 +187,75 @@ impl IndexBuild {
     /// # Errors
     /// A missing epoch, corruption of its records, or a failure of storage. The index is then unchanged.
     pub fn build_epoch(&mut self, epoch: u64, progress: &(dyn Fn(u64) + Sync)) -> Result<IndexedRows> {
-        match &mut self.0 {
-            Family::Dataset(build) => build.build_epoch(epoch, progress),
-            Family::Bitmap(build) => build.build_epoch(epoch, progress),
+        self.build(epoch, self.threads, progress)
+    }
+
+    fn build(&self, epoch: u64, threads: usize, progress: &(dyn Fn(u64) + Sync)) -> Result<IndexedRows> {
+        match &self.family {
+            Family::Dataset(build) => build.build_epoch(epoch, threads, progress),
+            Family::Bitmap(build) => build.build_epoch(epoch, threads, progress),
         }
     }
 
-    /// Builds epochs like [`IndexBuild::build_epoch`]. Calls `progress` with an epoch and a number of rows. A build
-    /// without other processes builds several small epochs at a time, in any order, since most of their time is spent
-    /// waiting until files are durable.
+    /// Builds epochs, in ascending order, like [`IndexBuild::build_epoch`]. Returns their size together. Calls
+    /// `progress` with an epoch and a number of rows. A build without other processes builds several small epochs at a
+    /// time, one thread each, since most of their time is spent waiting until files are durable.
     ///
     /// # Errors
-    /// As for [`IndexBuild::build_epoch`]. The index has some of the epochs.
+    /// Epochs that do not ascend; as for [`IndexBuild::build_epoch`]. The index has some of the epochs.
     pub fn build_epochs(&mut self, epochs: &[u64], progress: &(dyn Fn(u64, u64) + Sync)) -> Result<IndexedRows> {
+        if !epochs.is_sorted_by(|epoch, next| epoch < next) {
+            return Err(UsageError::Option { option: "epochs", what: "must ascend, each once".to_owned() }.into());
+        }
         let (mut written, mut rest) = (IndexedRows { rows: 0, bytes: 0 }, epochs);
         while let Some(&first) = rest.first() {
             let small = self.leading_small(rest)?;
             let (now, later) = rest.split_at(small.max(1));
-            let of_now = match small {
+            written += match small {
                 0 => self.build_epoch(first, &|rows| progress(first, rows))?,
                 _ => self.build_small(now, progress)?,
             };
-            written.rows += of_now.rows;
-            written.bytes += of_now.bytes;
             rest = later;
         }
         Ok(written)
     }
 
-    /// Returns the number of small epochs before the first large one, or 0 if other processes take part.
+    /// Returns the number of small epochs before the first large one, or 0 if other processes take part. Counts no
+    /// further than what is built next.
     fn leading_small(&self, epochs: &[u64]) -> Result<usize> {
-        let is_alone = match &self.0 {
-            Family::Dataset(build) => build.is_alone(),
-            Family::Bitmap(build) => build.is_alone(),
+        let (is_alone, row_bytes) = match &self.family {
+            Family::Dataset(build) => (build.is_alone(), build.record_bytes()),
+            Family::Bitmap(build) => (build.is_alone(), build.record_bytes()),
         };
-        let mut small = 0;
-        while let Some(&epoch) = epochs.get(small).filter(|_| is_alone)
-            && self.rows(epoch)? <= SMALL_EPOCH_ROWS
-        {
-            small += 1;
+        let epochs = if is_alone { &epochs[..epochs.len().min(EPOCHS_AHEAD)] } else { &[] };
+        for (number, epoch) in epochs.iter().enumerate() {
+            if self.rows(*epoch)?.saturating_mul(row_bytes) > SMALL_EPOCH_BYTES {
+                return Ok(number);
+            }
         }
-        Ok(small)
+        Ok(epochs.len())
     }
 
-    /// Builds small epochs, several at a time. After an error, no further epoch is begun.
+    /// Builds small epochs, several at a time. After an error or a panic, no further epoch is begun.
     fn build_small(&self, epochs: &[u64], progress: &(dyn Fn(u64, u64) + Sync)) -> Result<IndexedRows> {
         let (next, result) = (AtomicUsize::new(0), Mutex::new(Ok(IndexedRows { rows: 0, bytes: 0 })));
         let work = || {
+            let _guard = PanicGuard { next: &next, end: epochs.len() };
             while let Some(&epoch) = epochs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let progress = |rows| progress(epoch, rows);
-                let built = match &self.0 {
-                    Family::Dataset(build) => build.build_alone(epoch, &progress),
-                    Family::Bitmap(build) => build.build_alone(epoch, &progress),
-                };
-                let mut result = result.lock().unwrap_or_else(PoisonError::into_inner);
+                let built = self.build(epoch, 1, &|rows| progress(epoch, rows));
+                let mut result = lock(&result);
                 match (&mut *result, built) {
-                    (Ok(written), Ok(of_epoch)) => {
-                        written.rows += of_epoch.rows;
-                        written.bytes += of_epoch.bytes;
+                    (Ok(written), Ok(of_epoch)) => *written += of_epoch,
+                    (Ok(_), Err(error)) => {
+                        *result = Err(error);
+                        next.store(epochs.len(), Ordering::Relaxed);
                     }
-                    (Ok(_), Err(error)) => *result = Err(error),
                     (Err(_), _) => {}
-                }
-                if result.is_err() {
-                    return;
                 }
             }
         };
         std::thread::scope(|scope| {
-            (1..SMALL_EPOCHS_AT_A_TIME.min(epochs.len())).for_each(|_| drop(scope.spawn(work)));
+            (1..self.small_epochs.min(epochs.len())).for_each(|_| drop(scope.spawn(work)));
             work();
         });
         result.into_inner().unwrap_or_else(PoisonError::into_inner)
@@ -240,7 +266,7 @@ impl IndexBuild {
     /// # Errors
     /// If the lock file cannot be removed.
     pub fn close(self) -> Result<()> {
-        match self.0 {
+        match self.family {
             Family::Dataset(build) => build.close(),
             Family::Bitmap(build) => build.close(),
         }
@@ -252,7 +278,7 @@ impl IndexBuild {
     /// If it is a bitmap index.
     #[cfg(test)]
     pub(crate) fn dataset_build(&mut self) -> &mut DatasetBuild {
-        match &mut self.0 {
+        match &mut self.family {
             Family::Dataset(build) => build,
             Family::Bitmap(_) => panic!("a bitmap index is not a dataset"),
         }

@@ -1,16 +1,17 @@
 //! Builds an index that is a dataset of its own, epoch by epoch.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use uuid::Uuid;
 
 use super::definition::{Definition, Kind};
 use super::division::{Division, share};
 use super::indexed_rows::IndexedRows;
+use super::locking::lock;
 use super::options::IndexOptions;
 use super::parts::{PartSet, manifest};
-use super::peers::{Link, Peers, open_announced};
+use super::peers::{BuildPeers, Link, open_announced};
 use super::removal::remove_remains;
 use super::sample::IndexedRecords;
 use crate::error::{Error, Result};
@@ -50,14 +51,13 @@ pub(crate) struct DatasetBuild {
     descriptor: DatasetDescriptor,
     options: WriteOptions,
     most_memtables: u64,
-    threads: usize,
     /// Absent on ranks other than 0.
     lock: Option<WriterLock>,
     lock_notice: Option<LockNotice>,
     /// The commit of the next epoch's entries, if it is given.
-    commit: Option<Uuid>,
-    /// The other processes that write a share, if there are any. The lock lets threads share the rest of the build.
-    others: Mutex<Option<Peers>>,
+    commit: Mutex<Option<Uuid>>,
+    /// The other processes that write a share, if there are any. One epoch at a time is built with them.
+    peers: Mutex<Option<BuildPeers>>,
 }
 
 impl DatasetBuild {
@@ -73,13 +73,13 @@ impl DatasetBuild {
         options: &IndexOptions,
         link: Option<Link>,
     ) -> Result<Self> {
-        let open = |options: &IndexOptions| Self::unlocked(storage.clone(), path, definition, options);
+        let open = || Self::unlocked(storage.clone(), path, definition, options);
         let Some(link) = link else {
-            let mut build = open(options)?;
+            let mut build = open()?;
             build.prepare(path)?;
             return Ok(build);
         };
-        let (mut others, mut build) = Peers::open(link, options, open)?;
+        let (mut peers, mut build) = BuildPeers::open(link, open)?;
         let mut prepared = None;
         let lead = || {
             build.prepare(path)?;
@@ -87,11 +87,11 @@ impl DatasetBuild {
             prepared = Some(());
             Ok(build.descriptor.uuid.to_string())
         };
-        let uuid = others.take(lead, |_| Ok(()))?;
+        let uuid = peers.take(lead, |_| Ok(()))?;
         if prepared.is_none() {
             build.descriptor.uuid = uuid.parse().map_err(|_| Error::internal("an announcement of no dataset"))?;
         }
-        build.others = Mutex::new(Some(others));
+        build.peers = Mutex::new(Some(peers));
         Ok(build)
     }
 
@@ -106,14 +106,12 @@ impl DatasetBuild {
         let paths = DatasetPaths::new(path).index(&definition.name());
         let existing = DatasetDescriptor::read(&*storage, &paths).ok().map(|found| found.schema);
         let (schema, values) = definition.layout(dataset.descriptor(), existing.as_deref())?;
-        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let writing = definition.writing(dataset.descriptor());
         let kind = definition.kind(dataset.schema());
         Ok(Self {
             options: WriteOptions { break_lock: options.break_lock, ..writing },
             kind,
             most_memtables: if matches!(kind, Kind::Overview(_)) { MAX_MEMTABLES_OF_OVERVIEW } else { MAX_MEMTABLES },
-            threads: options.threads.unwrap_or_else(cores).max(1),
             dataset,
             storage,
             paths,
@@ -121,8 +119,8 @@ impl DatasetBuild {
             descriptor: DatasetDescriptor::new(Arc::new(schema)),
             lock: None,
             lock_notice: None,
-            commit: None,
-            others: Mutex::default(),
+            commit: Mutex::default(),
+            peers: Mutex::default(),
         })
     }
 
@@ -139,7 +137,7 @@ impl DatasetBuild {
     /// Sets the commit of the entries that are made next, for tests that compare files.
     #[cfg(test)]
     pub(crate) fn commit_next_as(&mut self, commit: Uuid) {
-        self.commit = Some(commit);
+        *lock(&self.commit) = Some(commit);
     }
 
     /// Sets the size of memtables, from which that of parts follows, for tests with few records.
@@ -171,7 +169,7 @@ impl DatasetBuild {
     /// # Errors
     /// A corrupt manifest; I/O errors; when the connection has failed.
     pub(super) fn missing(&self) -> Result<Vec<u64>> {
-        Peers::epochs(&self.others, || self.missing_now())
+        BuildPeers::epochs(&self.peers, || self.missing_now())
     }
 
     fn missing_now(&self) -> Result<Vec<u64>> {
@@ -189,6 +187,11 @@ impl DatasetBuild {
         Ok(missing)
     }
 
+    /// Returns the size of a record in bytes.
+    pub(super) fn record_bytes(&self) -> u64 {
+        self.dataset.schema().row_bytes() as u64
+    }
+
     /// Returns the number of rows of an epoch that the index has.
     ///
     /// # Errors
@@ -197,45 +200,46 @@ impl DatasetBuild {
         Ok(self.dataset.manifest(epoch)?.rows_above(self.kind.least_level()))
     }
 
-    /// Reads the records of an epoch, and writes and commits their entries. Replaces entries that exist. Several
-    /// threads call `progress` with numbers of rows.
+    /// Reads the records of an epoch by `threads` threads, and writes and commits their entries. Replaces entries that
+    /// exist. The threads call `progress` with numbers of rows. Without other processes, several threads may build
+    /// different epochs.
     ///
     /// # Errors
     /// A missing epoch, corruption of its records, or a failure of storage. The index is then unchanged.
-    pub(super) fn build_epoch(&mut self, epoch: u64, progress: &(dyn Fn(u64) + Sync)) -> Result<IndexedRows> {
-        let others = self.others.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        let commit = self.commit.take().unwrap_or_else(Uuid::new_v4);
-        let Some(mut others) = others else { return self.build_as(commit, epoch, progress) };
-        let mut attempt = None;
-        let built = self.build_with(&mut others, epoch, commit, &mut attempt, progress);
-        self.others = Mutex::new(Some(others));
+    pub(super) fn build_epoch(
+        &self,
+        epoch: u64,
+        threads: usize,
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<IndexedRows> {
+        let commit = lock(&self.commit).take().unwrap_or_else(Uuid::new_v4);
+        let (mut attempt, mut peers) = (None, lock(&self.peers));
+        let built = match peers.as_mut() {
+            Some(peers) => self.build_with(peers, (epoch, commit), threads, &mut attempt, progress),
+            None => {
+                drop(peers);
+                self.build_alone((epoch, commit), threads, &mut attempt, progress)
+            }
+        };
         self.settle(epoch, attempt, built)
     }
 
     /// Returns whether no other process builds this index with this one.
     pub(super) fn is_alone(&self) -> bool {
-        self.others.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+        lock(&self.peers).is_none()
     }
 
-    /// Builds an epoch like [`DatasetBuild::build_epoch`], of a build without other processes. Several threads may
-    /// build different epochs.
-    ///
-    /// # Errors
-    /// As for [`DatasetBuild::build_epoch`].
-    pub(super) fn build_alone(&self, epoch: u64, progress: &(dyn Fn(u64) + Sync)) -> Result<IndexedRows> {
-        self.build_as(Uuid::new_v4(), epoch, progress)
-    }
-
-    fn build_as(&self, commit: Uuid, epoch: u64, progress: &(dyn Fn(u64) + Sync)) -> Result<IndexedRows> {
-        let mut attempt = None;
-        let mut build = || {
-            let groups = EpochGroups::open_above(&self.dataset, epoch, self.kind.least_level())?;
-            let begun = self.begin(epoch, commit, groups.commit(), &mut attempt)?;
-            let reports = self.write_share(epoch, commit, &groups, (0, 1), progress)?;
-            self.commit(begun, &groups, reports)
-        };
-        let built = build();
-        self.settle(epoch, attempt, built)
+    fn build_alone(
+        &self,
+        (epoch, commit): (u64, Uuid),
+        threads: usize,
+        attempt: &mut Option<Uuid>,
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<EpochMetrics> {
+        let groups = EpochGroups::open_above(&self.dataset, epoch, self.kind.least_level())?;
+        let begun = self.begin(epoch, commit, groups.commit(), attempt)?;
+        let reports = self.write_share((epoch, commit), &groups, (0, 1), threads, progress)?;
+        self.commit(begun, &groups, reports)
     }
 
     /// Returns the size of a built epoch. Removes the parts of a failed attempt.
@@ -251,14 +255,14 @@ impl DatasetBuild {
     /// Writes a share of the parts of an epoch. Rank 0 commits them when all processes have written theirs.
     fn build_with(
         &self,
-        others: &mut Peers,
-        epoch: u64,
-        commit: Uuid,
+        peers: &mut BuildPeers,
+        (epoch, commit): (u64, Uuid),
+        threads: usize,
         attempt: &mut Option<Uuid>,
         progress: &(dyn Fn(u64) + Sync),
     ) -> Result<EpochMetrics> {
         let (mut begun, mut opened) = (None, None);
-        let place = (others.rank, others.ranks);
+        let place = (peers.rank, peers.ranks);
         let begin = || {
             let indexed = self.dataset.manifest(epoch)?.commit;
             begun = Some(self.begin(epoch, commit, indexed, attempt)?);
@@ -268,11 +272,11 @@ impl DatasetBuild {
             let (indexed, commit) = announced.split_once(' ').unwrap_or_default();
             let commit = commit.parse().map_err(|_| Error::internal("an announcement of no commit"))?;
             let groups = open_announced(&self.dataset, epoch, self.kind.least_level(), indexed)?;
-            let reports = self.write_share(epoch, commit, &groups, place, progress)?;
+            let reports = self.write_share((epoch, commit), &groups, place, threads, progress)?;
             opened = Some(groups);
             Ok(reports)
         };
-        let reports = others.collect(begin, write)?;
+        let reports = peers.collect(begin, write)?;
         let end = || {
             let (Some(begun), Some(groups)) = (begun, &opened) else {
                 return Err(Error::internal("an index was not begun"));
@@ -280,7 +284,7 @@ impl DatasetBuild {
             let metrics = self.commit(begun, groups, reports)?;
             serde_json::to_string(&metrics).map_err(|_| Error::internal("metrics are no text"))
         };
-        let metrics = others.take(end, |_| Ok(()))?;
+        let metrics = peers.take(end, |_| Ok(()))?;
         serde_json::from_str(&metrics).map_err(|_| Error::internal("an announcement of no metrics"))
     }
 
@@ -311,7 +315,7 @@ impl DatasetBuild {
     fn writing(&self, rows: u64, parts: u32) -> WriteOptions {
         let (part_bytes, row_bytes) = (self.part_bytes(), self.descriptor.schema.row_bytes());
         let usual_rows = (self.options.memtable_bytes / row_bytes).clamp(1, MAX_RUN_ROWS);
-        // Parts are cut by samples, so some are larger than the others.
+        // Parts are cut by samples, so some are larger than the peers.
         let whole_bytes = part_bytes.saturating_add(part_bytes / 4);
         let share_bytes =
             (self.options.memtable_bytes as u64).saturating_mul(self.most_memtables) / u64::from(parts.max(1));
@@ -339,10 +343,10 @@ impl DatasetBuild {
     /// Writes the share of one of several processes. Returns reports of its parts.
     fn write_share(
         &self,
-        epoch: u64,
-        commit: Uuid,
+        (epoch, commit): (u64, Uuid),
         groups: &EpochGroups,
         (rank, ranks): (usize, usize),
+        threads: usize,
         progress: &(dyn Fn(u64) + Sync),
     ) -> Result<Vec<Vec<u8>>> {
         let records = IndexedRecords { groups, values: &self.values };
@@ -351,7 +355,7 @@ impl DatasetBuild {
         let options = self.writing(rows, division.parts());
         let factory = self.factory(&options, epoch, commit);
         let own = share(division.parts(), rank, ranks);
-        PartSet::new(&records, &division, &factory, &options, own).write(self.threads, progress)
+        PartSet::new(&records, &division, &factory, &options, own).write(threads, progress)
     }
 
     /// Commits the parts of all processes.

@@ -1,6 +1,8 @@
-//! The result of building an epoch of an index.
+//! The result of building epochs of an index.
 
-/// Size of a built epoch.
+use std::ops::AddAssign;
+
+/// Size of built epochs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IndexedRows {
@@ -8,4 +10,11 @@ pub struct IndexedRows {
     pub rows: u64,
     /// Number of bytes that all processes have written.
     pub bytes: u64,
+}
+
+impl AddAssign for IndexedRows {
+    fn add_assign(&mut self, other: Self) {
+        self.rows += other.rows;
+        self.bytes += other.bytes;
+    }
 }

@@ -21,6 +21,7 @@ mod definition;
 mod division;
 mod entries;
 mod indexed_rows;
+mod locking;
 mod options;
 mod parts;
 mod peers;

@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use super::division::{Divider, Division, Piece};
+use super::locking::lock;
 use super::sample::IndexedRecords;
 use crate::error::{Error, Result};
 use crate::format::{EncodeBuffers, EpochManifest, EpochMetrics, KeyRangeCounts, MAX_RANGE_COUNTS, RunKind};
@@ -46,10 +47,6 @@ struct Lane {
     /// Number of row groups whose pieces were written.
     done: AtomicUsize,
     writer: Mutex<Option<Writer>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Lets the other threads end if one panics, so that the panic reaches the caller. They would wait for its row group.
@@ -103,8 +100,8 @@ impl<'a> PartSet<'a> {
     /// # Errors
     /// Corruption of the records, or a failure of storage.
     pub(super) fn write(self, threads: usize, progress: &(dyn Fn(u64) + Sync)) -> Result<Vec<Vec<u8>>> {
-        let threads = threads.min(self.groups.len()).max(1);
-        let ahead = GROUPS_AHEAD * threads;
+        let readers = threads.min(self.groups.len()).max(1);
+        let ahead = GROUPS_AHEAD * readers;
         let work = || {
             let _guard = PanicGuard(&self);
             let mut divider = Divider::new(self.division, self.own.clone(), self.records);
@@ -112,7 +109,7 @@ impl<'a> PartSet<'a> {
             while self.advance(&mut divider, &mut buffers, ahead, progress) {}
         };
         std::thread::scope(|scope| {
-            (1..threads).for_each(|_| drop(scope.spawn(work)));
+            (1..readers).for_each(|_| drop(scope.spawn(work)));
             work();
         });
         let next = AtomicUsize::new(0);

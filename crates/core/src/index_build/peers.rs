@@ -3,7 +3,6 @@
 use std::sync::{Mutex, PoisonError};
 
 use crate::error::{Error, Result, UsageError};
-use crate::index_build::options::IndexOptions;
 use crate::query::{Dataset, EpochGroups};
 use crate::runtime::rank::RankSteps;
 use crate::shuffle::{Topology, Transport};
@@ -21,33 +20,28 @@ pub(super) struct Link {
 
 /// The place of this process among those that build an index.
 #[derive(Debug)]
-pub(super) struct Peers {
+pub(super) struct BuildPeers {
     steps: RankSteps,
     pub(super) rank: usize,
     pub(super) ranks: usize,
 }
 
-impl Peers {
-    /// Connects this process with the others, and opens a build on every rank. A rank has one thread by default.
+impl BuildPeers {
+    /// Connects this process with the peers, and opens a build on every rank. A rank has one thread by default.
     ///
     /// # Errors
     /// If the topology does not fit the number of ranks; the errors of `open`, on every rank.
-    pub(super) fn open<B>(
-        link: Link,
-        options: &IndexOptions,
-        open: impl FnOnce(&IndexOptions) -> Result<B>,
-    ) -> Result<(Self, B)> {
-        let options = IndexOptions { threads: options.threads.or(Some(1)), ..options.clone() };
+    pub(super) fn open<B>(link: Link, open: impl FnOnce() -> Result<B>) -> Result<(Self, B)> {
         let Link { place: (rank, ranks), topology, transport } = link;
         let steps = RankSteps::new((rank, ranks), topology, transport)?;
-        let mut others = Self { steps, rank: rank as usize, ranks: ranks as usize };
+        let mut peers = Self { steps, rank: rank as usize, ranks: ranks as usize };
         let mut opened = None;
         let lead = || Ok(String::new());
-        others.take(lead, |_| {
-            opened = Some(open(&options)?);
+        peers.take(lead, |_| {
+            opened = Some(open()?);
             Ok(())
         })?;
-        Ok((others, opened.ok_or_else(|| Error::internal("an index was not opened"))?))
+        Ok((peers, opened.ok_or_else(|| Error::internal("an index was not opened"))?))
     }
 
     /// Takes a step: rank 0 calls `lead`, then all ranks call `share` with its result, which is returned.
@@ -62,10 +56,10 @@ impl Peers {
         self.steps.take(CALL, lead, share)
     }
 
-    /// Takes a step like [`Peers::take`]. Returns what all ranks have reported, in any order, on rank 0.
+    /// Takes a step like [`BuildPeers::take`]. Returns what all ranks have reported, in any order, on rank 0.
     ///
     /// # Errors
-    /// As for [`Peers::take`].
+    /// As for [`BuildPeers::take`].
     pub(super) fn collect(
         &mut self,
         lead: impl FnOnce() -> Result<String>,
@@ -78,12 +72,12 @@ impl Peers {
     /// epochs meanwhile.
     ///
     /// # Errors
-    /// As for [`Peers::take`], and the errors of `list`.
-    pub(super) fn epochs(others: &Mutex<Option<Self>>, list: impl FnOnce() -> Result<Vec<u64>>) -> Result<Vec<u64>> {
-        let mut others = others.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(others) = others.as_mut() else { return list() };
+    /// As for [`BuildPeers::take`], and the errors of `list`.
+    pub(super) fn epochs(peers: &Mutex<Option<Self>>, list: impl FnOnce() -> Result<Vec<u64>>) -> Result<Vec<u64>> {
+        let mut peers = peers.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(peers) = peers.as_mut() else { return list() };
         let lead = || Ok(list()?.iter().map(u64::to_string).collect::<Vec<_>>().join(" "));
-        let announced = others.take(lead, |_| Ok(()))?;
+        let announced = peers.take(lead, |_| Ok(()))?;
         let epochs = announced.split_whitespace().map(str::parse);
         epochs.collect::<std::result::Result<_, _>>().map_err(|_| Error::internal("an announcement of no epochs"))
     }

@@ -13,7 +13,7 @@ const LARGE: u64 = 17;
 const INDEXES: [&str; 3] = ["origin", "bitmap:origin", "space:key,origin"];
 
 fn rows(epoch: u64) -> u32 {
-    if epoch == LARGE { 70_000 } else { 100 + epoch as u32 }
+    if epoch == LARGE { 600_000 } else { 100 + epoch as u32 }
 }
 
 fn records() -> MemoryStorage {
@@ -52,6 +52,10 @@ fn epochs_that_are_built_side_by_side_are_those_built_one_by_one() {
         let mut build = open_build(&storage, index);
         let epochs = build.missing().unwrap();
         assert_eq!(epochs, (0..EPOCHS).collect::<Vec<_>>());
+        for wrong in [&[1, 1], &[2, 1]] {
+            let error = build.build_epochs(wrong, &|_, _| ()).unwrap_err().to_string();
+            assert_eq!(error, "epochs: must ascend, each once");
+        }
         let progress = Mutex::new(vec![0; EPOCHS as usize]);
         let written = build.build_epochs(&epochs, &|epoch, rows| progress.lock().unwrap()[epoch as usize] += rows);
         assert_eq!(progress.into_inner().unwrap(), epochs.iter().map(|e| u64::from(rows(*e))).collect::<Vec<_>>());
