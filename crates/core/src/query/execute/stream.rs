@@ -164,11 +164,11 @@ impl QueryStream {
         }
         self.pending_rows += packed.rows;
         self.pending.push(packed);
+        if whole || self.open == 0 || self.pending_rows >= self.resolved.batch_rows {
+            self.emit()?;
+        }
         if self.open == 0 {
             self.source = None;
-        }
-        if whole || self.pending_rows >= self.resolved.batch_rows {
-            self.emit()?;
         }
         Ok(())
     }

@@ -340,6 +340,9 @@ fn rows_that_have_not_been_handed_out_are_not_returned_rows() {
                 let (found, expected) = (stream.metrics(), of_scan.metrics());
                 let story = format!("{filter} by {index}, first {is_first}, limit {limit}, {threads} threads");
                 assert_eq!(rows, scanned, "{story}");
+                // The index is read until the limit, or the records are in place of a corrupt one.
+                assert!(found.rows_matched >= rows as u64, "{story}: {found:?}");
+                assert!(found.pages_read > 0 && found.runs_touched > 0, "{story}: {found:?}");
                 if limit == u64::MAX {
                     assert_eq!(found.corrupt_indexes, 1, "{story}");
                     assert_eq!(
