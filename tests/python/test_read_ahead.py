@@ -86,7 +86,7 @@ def test_a_later_file_ends_the_read_ahead_of_an_earlier_one(tmp_path, kernel):
 
 
 def test_the_length_is_limited(tmp_path, kernel, monkeypatch):
-    monkeypatch.setattr(read_ahead, "_MOST_BYTES", 2 * STEP)
+    monkeypatch.setattr(read_ahead, "_MAX_BYTES", 2 * STEP)
     [epoch] = files(tmp_path, 9 * STEP)
     ReadAhead([epoch, epoch]).follow(epoch.path)
     finish()

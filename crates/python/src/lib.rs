@@ -53,7 +53,7 @@ mod _core {
     #[pymodule_export]
     use crate::stream::Stream;
     #[pymodule_export]
-    use crate::values::check_epochs;
+    use crate::values::{check_epochs, split_list};
     #[pymodule_export]
     use crate::version::version;
     #[pymodule_export]

@@ -49,6 +49,12 @@ pub(crate) fn check_epochs(py: Python<'_>, epochs: &str) -> PyResult<()> {
     })
 }
 
+/// Splits a list of columns as the command does.
+#[pyfunction]
+pub(crate) fn split_list(list: &str) -> Vec<&str> {
+    turbidite::expr::split_list(list)
+}
+
 /// Returns a value as JSON: integers of 64 bits exactly, all others as text, since JSON has no infinities.
 pub(crate) fn number(value: Value) -> Json {
     match value {

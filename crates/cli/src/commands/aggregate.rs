@@ -4,15 +4,15 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
-use turbidite::query::{AggregateRequest, Aggregates, Dataset, Query, Use};
+use turbidite::query::{AggregateRequest, Aggregates, Dataset, Query};
 use turbidite::store::EpochSet;
 use turbidite::{Error, UsageError};
 
 use super::answers::{report_ignored, say_json, to_json};
 use super::boxes::{self, BoxOptions};
 use super::epochs::selection;
+use super::table::{ReadOptions, TableOptions};
 use crate::failure::{Failure, complain};
-use crate::output::{FileFormat, RowWriter, TextFormat};
 use crate::text;
 
 /// Compute sums, means, quantiles and other aggregates of rows by group
@@ -47,35 +47,19 @@ pub(crate) struct Aggregate {
     filter: Option<String>,
     #[command(flatten)]
     space: BoxOptions,
-    /// Write the table to a file; its name ends in .parquet, .arrow, .csv or .jsonl
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
-    /// Format of the printed table: table, csv or jsonl [default: table on a terminal, else csv]
-    #[arg(long, value_enum, hide_possible_values = true, conflicts_with = "output")]
-    format: Option<TextFormat>,
-    /// Find rows by the index NAME, or by 'scan' without any [default: whatever reads least]
-    #[arg(long = "use", value_name = "NAME")]
-    access: Option<String>,
-    /// Threads [default: the number of cores]
-    #[arg(long, value_name = "N")]
-    threads: Option<usize>,
+    #[command(flatten)]
+    table: TableOptions,
+    #[command(flatten)]
+    read: ReadOptions,
 }
 
 impl Aggregate {
     pub(crate) fn run(&self, as_json: bool) -> Result<(), Failure> {
-        if let Some(path) = &self.output {
-            FileFormat::of(path)?;
-        }
+        self.table.check()?;
         let dataset = Dataset::open(&self.dataset)?;
         let found = dataset.aggregate(&self.request()).map_err(|error| self.wrong(error))?;
         let schema = found.table.schema();
-        let mut writer = match &self.output {
-            Some(path) => RowWriter::file(path, &schema)?,
-            None => {
-                let default = if as_json { TextFormat::JsonLines } else { TextFormat::of_stdout() };
-                RowWriter::stdout(self.format.unwrap_or(default), &schema)
-            }
-        };
+        let mut writer = self.table.writer(&schema, as_json)?;
         writer.write(&found.table)?;
         let groups = writer.finish()?;
         if as_json {
@@ -86,7 +70,7 @@ impl Aggregate {
             let rows = text::counted(found.rows, "row", "rows");
             complain(&format!("{} of {rows} are outside the bins, or NaN", text::count(found.outside)));
         }
-        if let Some(path) = &self.output {
+        if let Some(path) = self.table.output() {
             complain(&format!("wrote {} to {}", text::counted(groups, "group", "groups"), path.display()));
         }
         Ok(())
@@ -97,13 +81,8 @@ impl Aggregate {
         if let Some(filter) = &self.filter {
             query = query.filter(filter);
         }
-        if let Some(access) = &self.access {
-            query = query.using(Use::named(access));
-        }
-        if let Some(threads) = self.threads {
-            query = query.threads(threads);
-        }
-        let request = self.by.iter().fold(AggregateRequest::new(query), AggregateRequest::by);
+        let request = AggregateRequest::new(self.read.restrict(query));
+        let request = self.by.iter().fold(request, AggregateRequest::by);
         self.aggregates.iter().fold(request, |request, aggregate| request.aggregate(aggregate))
     }
 
@@ -120,7 +99,7 @@ impl Aggregate {
     fn conclude(&self, found: &Aggregates, groups: u64) -> Result<(), Failure> {
         let mut totals =
             json!({"groups": groups, "rows": found.rows, "outside": found.outside, "metrics": found.metrics});
-        match &self.output {
+        match self.table.output() {
             Some(path) => {
                 totals["output"] = json!(path);
                 say_json(&totals)

@@ -36,6 +36,10 @@ pub(super) fn wrong(error: Error, option: &str, expression: Option<&str>) -> Fai
         (Error::Expression(error @ (ExpressionError::Box { .. } | ExpressionError::Period { .. })), _) => {
             Failure::Usage(format!("--{error}"))
         }
+        // Rows are at fault, not a text.
+        (Error::Expression(error @ (ExpressionError::Input(_) | ExpressionError::Computed { .. })), _) => {
+            Failure::Usage(error.to_string())
+        }
         // A long text would hide the reason, which names the place.
         (Error::Expression(error), Some(expression)) if expression.len() > 200 => {
             Failure::Usage(format!("{option}: {error}"))

@@ -31,7 +31,7 @@ pub(crate) struct Hist {
     /// The column, or with --exact an expression [default: the key]
     #[arg(long, value_name = "NAME")]
     column: Option<String>,
-    /// A second column: count pairs of values
+    /// A second column, or with --exact an expression: count pairs of values
     #[arg(long, value_name = "NAME")]
     by: Option<String>,
     /// Number of bins

@@ -24,6 +24,7 @@ use super::job::{Job, STALL_S, refuse_world};
 use super::level_count::{self, LevelCount};
 use super::rename::{proposal, renamed};
 use super::series::{Series, progress_bar};
+use super::table;
 use crate::failure::{Failure, complain};
 use crate::mpi::World;
 use crate::progress::ProgressLines;
@@ -86,7 +87,7 @@ pub(crate) struct Ingest {
     #[arg(long, value_name = "NAME", help_heading = SOURCE)]
     species: Option<String>,
     /// Read only these columns of files that describe their columns
-    #[arg(long, value_name = "A,B,…", value_delimiter = ',', help_heading = SOURCE)]
+    #[arg(long, value_name = "A,B,…", help_heading = SOURCE)]
     columns: Option<Vec<String>>,
     /// Columns that follow VPIC's 32 bytes of each particle, such as 'tag0:i64,tag1:i64'
     #[arg(long, value_name = "NAME:TYPE,…", help_heading = SOURCE)]
@@ -349,7 +350,7 @@ impl Ingest {
             layout: self.layout.clone(),
             dataset: self.dataset.clone(),
             format: self.format.clone(),
-            columns: self.columns.clone(),
+            columns: self.columns.as_deref().map(|lists| table::columns(lists).map(str::to_owned).collect()),
             epoch: self.epoch,
             epochs: self.epochs.clone(),
             if_repeated: self.if_repeated.clone().filter(|which| which != "error"),

@@ -1,27 +1,25 @@
 //! `turbidite query`: returns rows or counts, explains queries, and runs lists of range queries.
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use arrow_schema::SchemaRef;
 use clap::Args;
 use serde::Serialize;
 use serde_json::json;
 use turbidite::Error;
-use turbidite::query::{Dataset, Query, QueryMetrics, QueryProgress, Source, Use};
+use turbidite::query::{Dataset, Query, QueryMetrics, QueryProgress, Source};
 use turbidite::store::EpochSet;
 
 use super::answers::{report_ignored, report_unlisted, say, say_json, to_json};
 use super::batch;
 use super::boxes::{self, BoxOptions};
-use super::columns;
 use super::epochs::selection;
 use super::estimates;
 use super::sample::{SampleOptions, Sampled, WeightColumn};
+use super::table::{self, ReadOptions, TableOptions};
 use crate::failure::{Failure, complain};
-use crate::output::{FileFormat, RowWriter, TextFormat};
 use crate::progress::ProgressLines;
 use crate::text;
 
@@ -58,7 +56,7 @@ pub(crate) struct QueryCommand {
     #[command(flatten)]
     sample: SampleOptions,
     /// Print the number of matching rows instead of the rows
-    #[arg(long, conflicts_with_all = ["columns", "order", "limit", "quality", "rows", "output", "explain"])]
+    #[arg(long, conflicts_with_all = ["columns", "order", "limit", "quality", "rows", "output", "format", "explain"])]
     count: bool,
     /// With --count, print bounds from manifests and bitmap indexes, without reading records
     #[arg(long, requires = "count")]
@@ -67,14 +65,10 @@ pub(crate) struct QueryCommand {
     #[arg(long, value_name = "K", requires = "count", conflicts_with_all = ["bounds", "access"])]
     level: Option<u8>,
     /// Explain what the query would read, and why, without reading it
-    #[arg(long, conflicts_with = "output")]
+    #[arg(long, conflicts_with_all = ["output", "format"])]
     explain: bool,
-    /// Write the rows to a file; its name ends in .parquet, .arrow, .csv or .jsonl
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
-    /// Format of printed rows: table, csv or jsonl [default: table on a terminal, else csv]
-    #[arg(long, value_enum, hide_possible_values = true, conflicts_with_all = ["output", "count", "explain"])]
-    format: Option<TextFormat>,
+    #[command(flatten)]
+    table: TableOptions,
     /// Print the cost of the query on standard error [default: on a terminal]
     #[arg(long = "metrics")]
     metrics: bool,
@@ -84,12 +78,8 @@ pub(crate) struct QueryCommand {
     /// With --batch, write matches, bytes and times of each query to a file
     #[arg(long, value_name = "FILE", requires = "batch")]
     log: Option<PathBuf>,
-    /// Find rows by the index NAME, or by 'scan' without any [default: whatever reads least]
-    #[arg(long = "use", value_name = "NAME")]
-    access: Option<String>,
-    /// Threads [default: the number of cores]
-    #[arg(long, value_name = "N")]
-    threads: Option<usize>,
+    #[command(flatten)]
+    read: ReadOptions,
     /// Do not verify page checksums
     #[arg(long)]
     no_check: bool,
@@ -114,9 +104,7 @@ struct Answer {
 
 impl QueryCommand {
     pub(crate) fn run(&self, as_json: bool) -> Result<(), Failure> {
-        if let Some(path) = &self.output {
-            FileFormat::of(path)?;
-        }
+        self.table.check()?;
         let is_sample = self.sample.is_stated()?;
         let dataset = Dataset::open(&self.dataset)?;
         if let Some(queries) = &self.batch {
@@ -154,18 +142,12 @@ impl QueryCommand {
             query = query.filter(filter);
         }
         if let Some(columns) = &self.columns {
-            query = query.columns(columns::split(columns));
+            query = query.columns(table::columns(columns));
         }
         if let Some(limit) = self.limit {
             query = query.limit(limit);
         }
-        if let Some(access) = &self.access {
-            query = query.using(Use::named(access));
-        }
-        if let Some(threads) = self.threads {
-            query = query.threads(threads);
-        }
-        query
+        self.read.restrict(query)
     }
 
     /// Converts an error. If predicate or box caused it, the message contains them.
@@ -210,7 +192,7 @@ impl QueryCommand {
             (dataset.clone(), None)
         };
         let mut stream = dataset.run(query).map_err(|error| self.wrong(error))?;
-        let mut writer = self.writer(&stream.schema(), as_json)?;
+        let mut writer = self.table.writer(&stream.schema(), as_json)?;
         for batch in &mut stream {
             writer.write(&batch?)?;
         }
@@ -224,7 +206,7 @@ impl QueryCommand {
     /// Returns a sample of one epoch.
     fn sample(&self, dataset: &Dataset, mut query: Query, as_json: bool) -> Result<(), Failure> {
         let begun = Instant::now();
-        let listed = |lists: &Vec<String>| columns::split(lists).map(str::to_owned).collect();
+        let listed = |lists: &Vec<String>| table::columns(lists).map(str::to_owned).collect();
         let mut columns = self.columns.as_ref().map(listed);
         let weights = WeightColumn::find(&mut columns, |name| dataset.schema().index_of(name).is_some());
         if let Some(columns) = columns {
@@ -233,7 +215,7 @@ impl QueryCommand {
         let is_filtered = self.filter.is_some() || self.space.is_stated();
         let mut cursor = dataset.cursor(&self.sample.request(query)).map_err(|error| self.wrong(error))?;
         let schema = weights.add_to(&cursor.schema());
-        let mut writer = self.writer(&schema, as_json)?;
+        let mut writer = self.table.writer(&schema, as_json)?;
         let sampled = self
             .sample
             .take(&mut cursor, is_filtered, |rows, found| writer.write(&weights.join(rows, found, &schema)?))?;
@@ -243,17 +225,6 @@ impl QueryCommand {
             complain(&sampled.in_words(rows, dataset.schema().level_weight_name()));
         }
         Ok(())
-    }
-
-    /// Returns the writer of rows to the file or standard output.
-    fn writer(&self, schema: &SchemaRef, as_json: bool) -> Result<RowWriter, Failure> {
-        match &self.output {
-            Some(path) => RowWriter::file(path, schema),
-            None => {
-                let default = if as_json { TextFormat::JsonLines } else { TextFormat::of_stdout() };
-                Ok(RowWriter::stdout(self.format.unwrap_or(default), schema))
-            }
-        }
     }
 
     /// Prints the cost of rows that have been written, if it is wanted.
@@ -269,7 +240,7 @@ impl QueryCommand {
             report_ignored(dataset, &metrics);
         }
         let answer = || Ok::<_, Failure>(Answer { sample, ..self.answer(dataset, rows, begun, metrics)? });
-        match &self.output {
+        match self.table.output() {
             Some(_) if as_json => say_json(&answer()?)?,
             // Standard output contains the rows.
             None if as_json && self.metrics => complain(&to_json(&answer()?)?),
@@ -285,18 +256,25 @@ impl QueryCommand {
         for epoch in dataset.select(selection(self.epoch.as_ref()))? {
             bytes_of_epochs += dataset.page_bytes(epoch)?;
         }
-        Ok(Answer { rows, output: self.output.clone(), sample: None, bytes_of_epochs, wall_s, metrics })
+        Ok(Answer {
+            rows,
+            output: self.table.output().map(Path::to_owned),
+            sample: None,
+            bytes_of_epochs,
+            wall_s,
+            metrics,
+        })
     }
 
     /// Returns whether result and cost are printed: they are requested, the rows go to a file or standard output is a
     /// terminal.
     fn tells(&self) -> bool {
-        self.metrics || self.output.is_some() || std::io::stdout().is_terminal()
+        self.metrics || self.table.output().is_some() || std::io::stdout().is_terminal()
     }
 
     /// Prints result and cost on standard error.
     fn tell(&self, answer: &Answer) {
-        if let Some(path) = &self.output {
+        if let Some(path) = self.table.output() {
             complain(&format!("wrote {} to {}", text::counted(answer.rows, "row", "rows"), path.display()));
         }
         complain(&format!(

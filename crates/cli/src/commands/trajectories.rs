@@ -7,14 +7,13 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
-use turbidite::query::{Dataset, ParticleId, Query, TrackMetrics, TrackProgress, TrackRequest, Use};
+use turbidite::query::{Dataset, ParticleId, Query, TrackMetrics, TrackProgress, TrackRequest};
 use turbidite::store::EpochSet;
 use turbidite::{DataType, Schema};
 
 use super::answers::{report_ignored, say_json, to_json};
-use super::columns;
+use super::table::{self, ReadOptions, TableOptions};
 use crate::failure::{Failure, complain};
-use crate::output::{FileFormat, RowWriter, TextFormat};
 use crate::text;
 
 /// The options of commands that print trajectories.
@@ -26,24 +25,16 @@ pub(super) struct TrajectoryOptions {
     /// Epochs, such as 200, 0..4000, 0..4000..100, 500,700, last or -2 [default: all]
     #[arg(long, value_name = "EPOCHS", allow_hyphen_values = true)]
     epoch: Option<EpochSet>,
-    /// Return only these columns after id and epoch, in this order
+    /// Return only these columns and expressions after id and epoch, in this order
     #[arg(long, value_name = "A,B,…")]
     columns: Option<Vec<String>>,
     /// Stop after N rows
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
-    /// Write the rows to a file; its name ends in .parquet, .arrow, .csv or .jsonl
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
-    /// Format of printed rows: table, csv or jsonl [default: table on a terminal, else csv]
-    #[arg(long, value_enum, hide_possible_values = true, conflicts_with = "output")]
-    format: Option<TextFormat>,
-    /// Find rows by the index NAME, or by 'scan' without any [default: whatever reads least]
-    #[arg(long = "use", value_name = "NAME")]
-    access: Option<String>,
-    /// Threads [default: the number of cores]
-    #[arg(long, value_name = "N")]
-    threads: Option<usize>,
+    #[command(flatten)]
+    table: TableOptions,
+    #[command(flatten)]
+    read: ReadOptions,
     /// Do not verify page checksums
     #[arg(long)]
     no_check: bool,
@@ -70,9 +61,7 @@ impl TrajectoryOptions {
         as_json: bool,
         request: impl FnOnce(&Schema, &str) -> Result<TrackRequest, Failure>,
     ) -> Result<(), Failure> {
-        if let Some(path) = &self.output {
-            FileFormat::of(path)?;
-        }
+        self.table.check()?;
         let begun = Instant::now();
         let dataset = Dataset::open(path)?;
         let id = self.id(dataset.schema())?;
@@ -85,20 +74,15 @@ impl TrajectoryOptions {
         let mut tracks = dataset.tracks(&request, &advance)?;
         bar.finish_and_clear();
         let schema = tracks.schema();
-        let mut writer = match &self.output {
-            Some(path) => RowWriter::file(path, &schema)?,
-            None => {
-                let default = if as_json { TextFormat::JsonLines } else { TextFormat::of_stdout() };
-                RowWriter::stdout(self.format.unwrap_or(default), &schema)
-            }
-        };
+        let mut writer = self.table.writer(&schema, as_json)?;
         for batch in &mut tracks {
             writer.write(&batch?)?;
         }
         let written = writer.finish()?;
         let wall_s = begun.elapsed().as_secs_f64();
-        let summary = Summary { found: tracks.metrics(), written, output: self.output.clone(), wall_s };
-        match &self.output {
+        let summary =
+            Summary { found: tracks.metrics(), written, output: self.table.output().map(Path::to_owned), wall_s };
+        match self.table.output() {
             Some(_) if as_json => say_json(&summary)?,
             // Standard output contains the rows.
             None if as_json => complain(&to_json(&summary)?),
@@ -135,20 +119,14 @@ impl TrajectoryOptions {
             rows = rows.epochs(epochs.clone());
         }
         if let Some(columns) = &self.columns {
-            rows = rows.columns(columns::split(columns));
+            rows = rows.columns(table::columns(columns));
         }
         if let Some(limit) = self.limit {
             rows = rows.limit(limit);
         }
-        if let Some(access) = &self.access {
-            rows = rows.using(Use::named(access));
-        }
-        if let Some(threads) = self.threads {
-            rows = rows.threads(threads);
-        }
-        let request = request.rows(rows);
+        let request = request.rows(self.read.restrict(rows));
         // Scratch files are created in the output's folder, which must have room for the output anyway.
-        match self.output.as_ref().and_then(|path| path.parent()) {
+        match self.table.output().and_then(Path::parent) {
             Some(folder) if folder == Path::new("") => request.scratch_folder("."),
             Some(folder) => request.scratch_folder(folder),
             None => request,
@@ -184,10 +162,10 @@ impl TrajectoryOptions {
                 id,
             ));
         }
-        if self.output.is_none() && !std::io::stdout().is_terminal() {
+        if self.table.output().is_none() && !std::io::stdout().is_terminal() {
             return;
         }
-        if let Some(path) = &self.output {
+        if let Some(path) = self.table.output() {
             complain(&format!("wrote {} to {}", text::counted(summary.written, "row", "rows"), path.display()));
         }
         complain(&format!(

@@ -14,6 +14,7 @@ use super::parse::{Syntax, SyntaxKind, parse};
 use super::plan::{Choices, ExpressionPlanner};
 use super::predicate_input::PredicateInput;
 use super::program::{Formula, Program, Stack, Values};
+use super::prune::Pruner;
 use super::tokens::SourceText;
 use super::tree::{Number, gather};
 
@@ -88,6 +89,16 @@ impl Term {
 }
 
 impl Calculation {
+    /// Parses a number, of which `skipped` characters of the user's text precede.
+    ///
+    /// # Errors
+    /// [`ExpressionError`] for a text that is no number.
+    pub(super) fn parse(text: &str, skipped: usize, columns: &[Column]) -> Result<Self, ExpressionError> {
+        let source = SourceText::new(text, skipped);
+        let tree = Binder::new(source, columns, Names::Predicate).derivation(&parse(&source)?)?;
+        Ok(Self::compile(tree, columns, false))
+    }
+
     fn compile(tree: Number, columns: &[Column], as_float: bool) -> Self {
         let mut used = Vec::new();
         gather(&tree, &mut used, &mut false);
@@ -109,6 +120,16 @@ impl Calculation {
     /// Returns whether the result is an integer.
     pub(crate) fn is_whole(&self) -> bool {
         matches!(self.formula, Formula::Whole(_))
+    }
+
+    /// Returns the type of a column of these integers; `None` if the number is a float. Labels of epochs are far from
+    /// the ends of `i64`: `2 * epoch` has negative differences.
+    pub(crate) fn integer_type(&self) -> Option<DataType> {
+        let bounds = |epoch| Pruner { epoch, summary: &|_| None }.whole(&self.tree);
+        self.is_whole().then(|| match bounds(0).or(bounds(1 << 40)).range {
+            Some((0.., high)) if high > i64::MAX.into() => DataType::U64,
+            _ => DataType::I64,
+        })
     }
 
     /// Returns whether both compute the same number of the same type.
@@ -145,15 +166,34 @@ impl Calculation {
     /// [`ExpressionError::Input`] for arrays that do not match, and for an integer operation without a result.
     pub(crate) fn evaluate(
         &self,
-        (epoch, rows): (u64, usize),
+        of_epoch: (u64, usize),
         arrays: &[ArrayRef],
         out: &mut Numbers,
     ) -> Result<(), ExpressionError> {
-        let columns = self.inputs.iter().copied();
-        let input = PredicateInput::new((epoch, rows), arrays, columns, self.choices.clone());
+        out.clear(self.is_whole());
+        self.each_chunk(of_epoch, arrays, |values| {
+            match (values, &mut *out) {
+                (Values::Whole(values), Numbers::Whole(out)) => out.extend_from_slice(values),
+                (Values::Float(values), Numbers::Float(out)) => out.extend_from_slice(values),
+                _ => unreachable!("the results were cleared for this type"),
+            }
+            Ok(())
+        })
+    }
+
+    /// Computes the number for some rows of an epoch, and calls `take` with the results of each chunk, in order.
+    ///
+    /// # Errors
+    /// As for [`Calculation::evaluate`]; the errors of `take`.
+    pub(super) fn each_chunk(
+        &self,
+        (epoch, rows): (u64, usize),
+        arrays: &[ArrayRef],
+        mut take: impl FnMut(Values<'_>) -> Result<(), ExpressionError>,
+    ) -> Result<(), ExpressionError> {
+        let input = PredicateInput::new((epoch, rows), arrays, self.inputs.iter().copied(), self.choices.clone());
         let input = input.map_err(ExpressionError::Input)?;
         let mut stack = Stack::default();
-        out.clear(self.is_whole());
         for first_row in (0..rows).step_by(CHUNK_ROWS) {
             let chunk_rows = CHUNK_ROWS.min(rows - first_row);
             let (values, faults) = self.formula.run(&input, first_row, chunk_rows, &mut stack);
@@ -161,11 +201,7 @@ impl Calculation {
                 let what = format!("epoch {epoch}: {} {}; exclude such rows by a predicate", self.tree, fault.what());
                 return Err(ExpressionError::Input(what));
             }
-            match (values, &mut *out) {
-                (Values::Whole(values), Numbers::Whole(out)) => out.extend_from_slice(values),
-                (Values::Float(values), Numbers::Float(out)) => out.extend_from_slice(values),
-                _ => unreachable!("the results were cleared for this type"),
-            }
+            take(values)?;
         }
         Ok(())
     }

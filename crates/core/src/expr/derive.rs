@@ -14,6 +14,7 @@ use crate::schema::{Column, ColumnView, DataType, EPOCH_COLUMN, OutOfRange};
 use super::ExpressionError;
 use super::bind::{Binder, Names};
 use super::chunks::CHUNK_ROWS;
+use super::naming::number_type;
 use super::number_bytes::{store_floats, store_whole};
 use super::parse::parse;
 use super::plan::{Choices, ExpressionPlanner};
@@ -99,9 +100,7 @@ fn split(text: &str, default: DataType) -> Result<(Column, &str, usize), Express
     }
     let data_type = match type_name {
         None => default,
-        Some(type_name) => type_name.parse().ok().filter(|parsed: &DataType| parsed.is_numeric()).ok_or_else(|| {
-            ExpressionError::DerivationType { name: name.to_owned(), type_name: type_name.to_owned() }
-        })?,
+        Some(type_name) => number_type(name, type_name)?,
     };
     Ok((Column::new(name, data_type), expression, skipped))
 }

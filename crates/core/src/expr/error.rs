@@ -66,8 +66,8 @@ pub enum ExpressionError {
     ValueRange { column: String, row: usize, value: String, data_type: DataType },
     #[error("derived column '{column}', row {row}: {expression} {what}")]
     Whole { column: String, row: usize, expression: String, what: String },
-    #[error("column '{column}': {expression} {what}")]
-    Computed { column: String, expression: String, what: String },
+    #[error("column '{column}': {what}")]
+    Computed { column: String, what: String },
     #[error("box '{text}': {what}")]
     Box { text: String, what: String },
     #[error("period '{text}': {what}")]

@@ -145,9 +145,9 @@ impl Angle {
     /// of a quarter turn.
     #[inline(always)]
     fn is_exact(&self, x: f64) -> bool {
-        const MOST: f64 = (1u32 << 20) as f64;
+        const MAX: f64 = (1u32 << 20) as f64;
         const CANCELLED: f64 = 1.0 / (1u32 << 16) as f64;
-        (x.abs() < MOST) & (self.high.abs() >= x.abs() * CANCELLED)
+        (x.abs() < MAX) & (self.high.abs() >= x.abs() * CANCELLED)
     }
 
     /// Returns the sine of the angle and some quarter turns more.
@@ -302,12 +302,12 @@ fn exp2_of_parts(high: f64, low: f64) -> f64 {
 /// Returns a power, and whether it is right: for a positive base, a usual exponent, and a result in the usual range.
 #[inline(always)]
 fn usual_power(base: f64, exponent: f64) -> (f64, bool) {
-    const MOST: f64 = (1u32 << 31) as f64;
+    const MAX: f64 = (1u32 << 31) as f64;
     let (log_high, log_low) = log2_in_parts(base);
     let exponent_high = high_bits(exponent);
     let low = (exponent - exponent_high) * log_high + exponent * log_low;
     let high = exponent_high * log_high;
-    let is_usual = (f64::MIN_POSITIVE..f64::INFINITY).contains(&base) & (exponent.abs() < MOST);
+    let is_usual = (f64::MIN_POSITIVE..f64::INFINITY).contains(&base) & (exponent.abs() < MAX);
     // Powers of these are exact, or rounded once.
     let is_simple = (exponent.abs() == 1.0) | (exponent == 2.0) | (exponent == 0.5);
     (exp2_of_parts(high, low), is_usual & !is_simple & ((low + high).abs() < 1020.0))

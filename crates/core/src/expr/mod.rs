@@ -62,6 +62,7 @@ mod intervals;
 mod keys;
 mod mask;
 mod members;
+mod naming;
 mod number_bytes;
 mod parse;
 mod plan;
@@ -85,10 +86,13 @@ pub use builder::{Expr, col, lit};
 pub(crate) use calculation::{Calculation, Call, Numbers, Term};
 #[doc(hidden)]
 pub use comparison::{Comparison, Connective};
-pub(crate) use computed::{ComputedColumn, is_name};
+pub(crate) use computed::ComputedColumn;
 #[doc(hidden)]
 pub use derive::{Derivation, DerivationSet, DerivedColumns};
 pub use error::ExpressionError;
+#[doc(hidden)]
+pub use naming::split_list;
+pub(crate) use naming::{NamedText, is_name};
 #[doc(hidden)]
 pub use predicate::Predicate;
 #[doc(hidden)]

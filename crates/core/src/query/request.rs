@@ -18,7 +18,7 @@ use crate::schema::{DataType, Schema};
 
 use columns::{Columns, order_column};
 pub(super) use columns::{
-    Computed, OrderColumn, Output, computed_column, no_expression, resolve_column, resolve_columns, slot,
+    Computed, OrderColumn, Output, computed_column, listed_twice, no_expression, resolve_column, slot, stored_column,
 };
 
 /// Default for [`Query::batch_rows`]: large enough to make the cost per batch negligible, small enough that a batch of
@@ -58,6 +58,9 @@ pub struct Query {
     pub(super) least_level: u8,
     /// The schema of the records, if the query is of a copy of them.
     pub(super) records: Option<Arc<Schema>>,
+    /// Number of threads that the costs of plans assume, if it is not that of the query: for results whose last bits
+    /// depend on the plan.
+    pub(super) cost_threads: Option<usize>,
 }
 
 impl Default for Query {
@@ -78,6 +81,7 @@ impl Default for Query {
             access: Use::Automatic,
             least_level: 0,
             records: None,
+            cost_threads: None,
         }
     }
 }
@@ -299,6 +303,8 @@ pub(super) struct ResolvedQuery {
     pub(super) arrow: SchemaRef,
     pub(super) limit: u64,
     pub(super) threads: usize,
+    /// Number of threads that the costs of plans assume.
+    pub(super) cost_threads: usize,
     pub(super) batch_rows: usize,
     pub(super) check: bool,
     pub(super) piece: Option<Piece>,
@@ -380,6 +386,7 @@ impl ResolvedQuery {
             arrow: Arc::new(arrow_schema::Schema::new(fields)),
             limit: query.limit.unwrap_or(u64::MAX),
             threads,
+            cost_threads: query.cost_threads.unwrap_or(threads),
             batch_rows: query.batch_rows,
             check: query.check,
             piece: query.piece.clone(),
@@ -409,6 +416,7 @@ impl ResolvedQuery {
             arrow: self.arrow.clone(),
             limit: u64::MAX,
             threads: self.threads,
+            cost_threads: self.cost_threads,
             batch_rows: BATCH_ROWS,
             check: self.check,
             piece: None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -154,11 +153,7 @@ def column_option(columns: Sequence[str] | None) -> list[str]:
     if not columns:
         raise UsageError("columns: name at least one")
     for name in columns:
-        # The command takes commas in parentheses and quotes as parts of an expression.
-        rest = re.sub(r'"[^"]*"|`[^`]*`|\'[^\']*\'', "", name)
-        while (inner := re.sub(r"\([^()]*\)", "", rest)) != rest:
-            rest = inner
-        if "," in rest:
+        if _core.split_list(name) != [name.strip()]:
             raise UsageError(
                 f"columns: '{name}' has a comma, and the command would take it as several names; leave `columns` out"
             )

@@ -63,7 +63,8 @@ class Result:
         found: dict[str, numpy.ndarray[Any, Any]] = {}
         for name, dtype in columns:
             parts = [batch[name] for batch in batches]
-            found[name] = parts[0] if len(parts) == 1 else numpy.concatenate(parts or [numpy.empty(0, dtype)])
+            join = numpy.ma.concatenate if any(map(numpy.ma.isMaskedArray, parts)) else numpy.concatenate
+            found[name] = parts[0] if len(parts) == 1 else join(parts or [numpy.empty(0, dtype)])
         return found
 
     def __array__(self, dtype: object = None, copy: object = None) -> numpy.ndarray[Any, Any]:

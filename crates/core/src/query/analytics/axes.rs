@@ -45,12 +45,14 @@ impl<'a> Columns<'a> {
     /// Finds the columns.
     ///
     /// # Errors
-    /// Usage errors for an unknown column, the epoch's label, and a column without numbers.
+    /// Usage errors for an unknown column, the epoch's label, and a column without numbers; for an expression, unless
+    /// the numbers are exact.
     pub(super) fn resolve(
         schema: &Schema,
         x: &'a (String, Bins),
         y: Option<&'a (String, Bins)>,
         weights: Option<&str>,
+        is_exact: bool,
     ) -> Result<Self> {
         let mut computed: Vec<Arc<ComputedColumn>> = Vec::new();
         let mut find = |option, text: &str| {
@@ -58,6 +60,9 @@ impl<'a> Columns<'a> {
                 return numeric_column(schema, option, text);
             }
             let column = computed_column(option, text, schema)?;
+            if !is_exact {
+                return Err(no_expression(option, text, "only exact numbers (--exact, exact=True) are computed"));
+            }
             let data_type = column.column().data_type;
             let order = KeyOrder::new(data_type).ok_or_else(|| Error::internal("an expression is no number"))?;
             computed.push(column);
@@ -69,24 +74,6 @@ impl<'a> Columns<'a> {
         let (x, y) = (axis("column", x)?, y.map(|y| axis("by", y)).transpose()?);
         let weights = weights.map(|column| find("weights", column)).transpose()?.map(|(index, _)| index);
         Ok(Self { x, y, weights, computed })
-    }
-
-    /// Refuses expressions.
-    ///
-    /// # Errors
-    /// A usage error that names the first expression, and gives `reason`.
-    pub(super) fn stored_only(&self, reason: &str) -> Result<()> {
-        let Some(computed) = self.computed.first() else { return Ok(()) };
-        let y = self.y.map(|y| y.index);
-        // Computed columns have the largest indexes, in this order.
-        let most = y.max(self.weights).max(Some(self.x.index)).unwrap_or(0);
-        let first = (most + 1).saturating_sub(self.computed.len());
-        let option = match first {
-            _ if first == self.x.index => "column",
-            _ if Some(first) == y => "by",
-            _ => "weights",
-        };
-        Err(no_expression(option, &computed.column().name, reason))
     }
 
     /// Returns the axes.
@@ -147,10 +134,7 @@ impl Found {
 /// Usage errors: an unknown column, the epoch's label, a column without numbers.
 pub(super) fn numeric_column(schema: &Schema, option: &'static str, column: &str) -> Result<(usize, KeyOrder)> {
     let refuse = |what: String| UsageError::Option { option, what };
-    let found = resolve_column(column, schema).map_err(|error| match ComputedColumn::parse(column, schema) {
-        Ok(_) => no_expression(option, column, "quantiles follow from statistics of stored columns"),
-        Err(_) => error,
-    });
+    let found = resolve_column(column, schema);
     let Some(index) = found? else {
         return Err(refuse(format!("'{EPOCH_COLUMN}' is a label, not a stored column")).into());
     };

@@ -118,12 +118,9 @@ pub(in crate::query) fn histogram(
 ) -> Result<Histogram> {
     let HistogramRequest { query, x, y, source, weights } = request;
     let schema = dataset.schema();
-    let columns = Columns::resolve(schema, x, y.as_ref(), weights.as_deref())?;
+    let columns = Columns::resolve(schema, x, y.as_ref(), weights.as_deref(), *source == Source::Exact)?;
     let epochs = dataset.select_epochs(&query.epochs)?;
     let rows = MatchingRows { dataset, query, epochs: &epochs, counters, computed: &columns.computed };
-    if *source != Source::Exact {
-        columns.stored_only("only exact numbers (--exact, exact=True) are computed")?;
-    }
     let found = match source {
         Source::Bounds => histogram_bounds::histogram(&rows, &columns)?,
         Source::Exact => histogram_exact::histogram(&rows, &columns)?,

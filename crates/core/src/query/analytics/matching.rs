@@ -47,14 +47,14 @@ impl MatchingRows<'_> {
         columns: &[usize],
         total: &mut A,
         finish: impl Fn(&PackedRows, &[usize]) -> T + Clone + Send + Sync + 'static,
-        mut add: impl FnMut(&mut A, T),
+        mut add: impl FnMut(&mut A, T) -> Result<()>,
     ) -> Result<()> {
         let (resolved, slots) = self.resolve(columns)?;
         let (dataset, counters) = (self.dataset.clone(), self.counters.clone());
         let finish = completing(&resolved, slots, finish);
         let scan = Scan::in_any_order(dataset, resolved, counters, self.epochs.to_vec(), finish);
         let mut scan = scan.starting_over();
-        // The total before an epoch whose pieces may turn out not to count.
+        // The total before an epoch that may start over.
         let mut before = None;
         while let Some(step) = scan.next_step()? {
             match step {
@@ -62,7 +62,7 @@ impl MatchingRows<'_> {
                 Step::StartOver => {
                     *total = before.take().ok_or_else(|| Error::internal("an epoch that has not begun starts over"))?
                 }
-                Step::Piece(piece) => add(total, piece?),
+                Step::Piece(piece) => add(total, piece?)?,
             }
         }
         Ok(())
@@ -88,6 +88,7 @@ impl MatchingRows<'_> {
             let locate = move |rows: &PackedRows, slots: &[usize]| own_grid.locate(rows, slots);
             return self.fold(columns, counts, locate, |counts, places: Vec<u32>| {
                 places.into_iter().for_each(|place| counts[place as usize] += 1);
+                Ok(())
             });
         }
         let count = move |rows: &PackedRows, slots: &[usize]| {
@@ -97,6 +98,7 @@ impl MatchingRows<'_> {
         };
         self.fold(columns, counts, count, |counts, piece| {
             counts.iter_mut().zip(piece).for_each(|(sum, count)| *sum += count);
+            Ok(())
         })
     }
 
@@ -254,6 +256,7 @@ impl MatchingRows<'_> {
         let mut found: Vec<Option<(u64, u64)>> = vec![None; open.len()];
         self.fold(&read, &mut found, find, |found, piece| {
             found.iter_mut().zip(piece).for_each(|(found, piece)| *found = joined(*found, piece));
+            Ok(())
         })?;
         for ((number, axis), found) in open.iter().zip(found) {
             ranges[*number] = found.map(|(low, high)| (axis.order.value(low), axis.order.value(high)));

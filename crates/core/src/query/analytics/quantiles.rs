@@ -23,7 +23,7 @@ use crate::query::analytics::survey::Survey;
 use crate::query::analytics::tally::{CellCounts, CellSelection, tally};
 use crate::query::index::indexes::IndexedCatalog;
 use crate::query::metrics::{Counters, QueryMetrics};
-use crate::query::request::{Query, ResolvedQuery};
+use crate::query::request::{Query, ResolvedQuery, stored_column};
 use crate::schema::{KeyOrder, Value};
 
 /// Maximum number of values that an exact quantile may collect, at 8 bytes each.
@@ -95,6 +95,7 @@ pub(in crate::query) fn quantiles(
     if let Source::Level(_) = source {
         return refuse("level", "quantiles are bounded by manifests, or exact; no level estimates them".to_owned());
     }
+    stored_column("column", column, "quantiles follow from statistics of stored columns", dataset.schema())?;
     let (index, order) = numeric_column(dataset.schema(), "column", column)?;
     let epochs = dataset.select_epochs(&query.epochs)?;
     let rows = MatchingRows { dataset, query, epochs: &epochs, counters, computed: &[] };

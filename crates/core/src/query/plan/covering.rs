@@ -117,11 +117,11 @@ fn best(
         resolved.access != Use::Automatic || may_pay(rows, index.is_known(manifest))
     };
     let estimated = covering(dataset, resolved).filter(may_pay).filter_map(estimate);
-    let (position, cost) = estimated.min_by_key(|(_, cost)| cost.of_entries(resolved.threads))?;
+    let (position, cost) = estimated.min_by_key(|(_, cost)| cost.of_entries(resolved.cost_threads))?;
     let FindingCost { entries, matches_most: matches, .. } = cost;
     let others = resolved.read_columns().len() - resolved.predicate_columns().len();
     let are_few = matches.saturating_mul(ROWS_PER_ENTRY) <= rows && matches <= resolved.limit;
-    let pays = are_few && cost.pays_alone(rows, resolved.threads, others);
+    let pays = are_few && cost.pays_alone(rows, resolved.cost_threads, others);
     (matches <= most_entries(resolved) && (pays || resolved.access != Use::Automatic)).then_some((position, entries))
 }
 

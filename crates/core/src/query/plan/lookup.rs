@@ -110,7 +110,7 @@ impl<'a> IndexLookup<'a> {
         }
         // The planner reports corruption of the index.
         let cost = index.estimate(resolved.predicate.as_ref()?, &manifest).ok()??;
-        let pays = cost.pays(manifest.rows(), resolved.threads);
+        let pays = cost.pays(manifest.rows(), resolved.cost_threads);
         (pays || is_forced).then_some(Self { dataset, resolved, index, manifest })
     }
 

@@ -119,7 +119,7 @@ fn an_index_reads_less(dataset: &IndexedCatalog, resolved: &ResolvedQuery, recor
     let Some(predicate) = &resolved.predicate else { return false };
     // A plan makes the same estimates, and counts indexes that cannot be read.
     let estimates = dataset.value_indexes().filter_map(|path| path.estimate(predicate, records).ok()?);
-    estimates.map(|cost| cost.as_rows(resolved.threads)).min().is_some_and(|cost| cost <= rows)
+    estimates.map(|cost| cost.as_rows(resolved.cost_threads)).min().is_some_and(|cost| cost <= rows)
 }
 
 fn rows_of(manifest: &EpochManifest, groups: impl Iterator<Item = usize>) -> u64 {

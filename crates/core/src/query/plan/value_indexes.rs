@@ -72,7 +72,7 @@ pub(in crate::query) fn narrow(
     let may_pay = |index: &ValueIndex| forced || may_pay(rows, index.is_known(manifest));
     let allowed = indexes.into_iter().filter(|index| resolved.access.allows(index.name()) && may_pay(index));
     let mut finder =
-        Finder { dataset, predicate, manifest, counters, threads: resolved.threads, unreadable: Vec::new() };
+        Finder { dataset, predicate, manifest, counters, threads: resolved.cost_threads, unreadable: Vec::new() };
     let candidates = finder.candidates(&allowed.collect::<Vec<_>>())?;
     let alternative = |candidate: &Candidate<'_>| Alternative {
         path: candidate.name.clone(),

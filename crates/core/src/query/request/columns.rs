@@ -32,7 +32,7 @@ pub(in crate::query) struct Computed {
 impl Computed {
     /// Adds the stored columns that a column is computed from to those that are read.
     pub(super) fn reading(column: Arc<ComputedColumn>, stored: &mut Vec<usize>) -> Self {
-        let slots = column.inputs().iter().map(|input| slot(stored, *input)).collect();
+        let slots = column.inputs().map(|input| slot(stored, input)).collect();
         Self { column, slots }
     }
 }
@@ -134,7 +134,7 @@ pub(in crate::query) fn no_expression(option: &'static str, text: &str, reason: 
     UsageError::Option { option, what: format!("'{text}' is an expression, and {reason}; name a stored column") }.into()
 }
 
-fn listed_twice(text: &str) -> Error {
+pub(in crate::query) fn listed_twice(text: &str) -> Error {
     UsageError::Option { option: "columns", what: format!("'{text}' is listed twice") }.into()
 }
 
@@ -151,7 +151,7 @@ pub(in crate::query) fn computed_column(
     let column = ComputedColumn::parse(text, schema).map_err(|error| refused(format!("'{text}': {error}")))?;
     let name = &column.column().name;
     let taken = schema.columns().iter().position(|stored| stored.name.eq_ignore_ascii_case(name));
-    let is_itself = taken.is_some() && taken == column.stored();
+    let is_itself = taken.is_some() && taken == column.stored(schema);
     if !is_itself && (taken.is_some() || name.eq_ignore_ascii_case(EPOCH_COLUMN)) {
         return Err(refused(format!("'{text}': there is a column '{name}'; name the expression otherwise")));
     }
@@ -186,24 +186,21 @@ pub(super) fn order_column(name: &str, schema: &Schema, columns: &mut Columns) -
     Ok(OrderColumn::Stored(column))
 }
 
-/// Returns the schema indexes of named columns. The epoch column has no index. Names match exactly, or else
-/// case-insensitively.
-pub(in crate::query) fn resolve_columns(names: &[String], schema: &Schema) -> Result<Vec<Option<usize>>> {
-    let mut found = Vec::with_capacity(names.len());
-    for name in names {
-        let column = resolve_column(name, schema).map_err(|error| match ComputedColumn::parse(name, schema) {
-            Ok(_) => no_expression("id", name, "ids are values that are stored"),
-            Err(_) => error,
-        })?;
-        if found.contains(&column) {
-            return Err(listed_twice(name));
-        }
-        found.push(column);
-    }
-    Ok(found)
+/// Returns the schema index of a named column like [`resolve_column`], where an expression is refused for a `reason`.
+pub(in crate::query) fn stored_column(
+    option: &'static str,
+    text: &str,
+    reason: &str,
+    schema: &Schema,
+) -> Result<Option<usize>> {
+    resolve_column(text, schema).map_err(|error| match ComputedColumn::parse(text, schema) {
+        Ok(_) if !is_name(text) => no_expression(option, text, reason),
+        _ => error,
+    })
 }
 
-/// Returns the schema index of a named column, as [`resolve_columns`] does.
+/// Returns the schema index of a named column; the epoch column has none. Names match exactly, or else
+/// case-insensitively.
 pub(in crate::query) fn resolve_column(name: &str, schema: &Schema) -> Result<Option<usize>> {
     if let Some(column) = schema.index_of(name) {
         return Ok(Some(column));

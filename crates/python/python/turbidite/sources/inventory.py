@@ -28,7 +28,7 @@ LARGEST_EPOCH = 2**63 - 1
 LARGEST_RANK = 2**32 - 1
 LARGEST_FIXED_BYTES = 65536
 """The largest payload of the core's `fixed_bytes`."""
-MOST_COMPONENTS = 16
+MAX_COMPONENTS = 16
 """The largest number of columns of a two-dimensional array."""
 
 

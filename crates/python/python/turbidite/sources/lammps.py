@@ -43,7 +43,7 @@ _TEXT = ("element", "typelabel")
 _OTHER_STYLES = "index a 'dump custom' or 'dump atom', or convert the rows to .npz or Parquet files"
 """Advice for dumps of other styles."""
 _CHUNK_BYTES = 8 << 20
-_LEAST_BYTES = 4096
+_MIN_BYTES = 4096
 _LEEWAY = 1.125
 _LONGEST_LINE_BYTES = 1 << 20
 _EXACT = 2.0**53
@@ -268,7 +268,7 @@ class _Scan:
         offsets, seen, position, has_end = [begin], 0, begin, True
         while seen < records:
             # A file may have many small steps, so little is read beyond the end of one.
-            expected = int((records - seen) * self._row_bytes * _LEEWAY) + _LEAST_BYTES
+            expected = int((records - seen) * self._row_bytes * _LEEWAY) + _MIN_BYTES
             asked = min(_CHUNK_BYTES, expected) if self._row_bytes else _CHUNK_BYTES
             chunk = file.read(asked)
             ends = numpy.flatnonzero(numpy.frombuffer(chunk, numpy.uint8) == ord("\n"))

@@ -18,7 +18,7 @@ from turbidite.sources.inventory import Epoch
 _STEP_BYTES = 128 << 10
 """The kernel reads no more than its own read-ahead for a request, and ignores the rest."""
 
-_MOST_BYTES = 1 << 30
+_MAX_BYTES = 1 << 30
 """Maximum length that is read of a file. What is not used soon would only displace other files from memory."""
 
 _SHARE_OF_MEMORY = 8
@@ -59,4 +59,4 @@ def _length(descriptor: int) -> int:
     """Returns the number of bytes to read ahead: none of what is not a file, such as the folder of an ADIOS2 series."""
     found = os.fstat(descriptor)
     memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return min(found.st_size, _MOST_BYTES, memory_bytes // _SHARE_OF_MEMORY) if stat.S_ISREG(found.st_mode) else 0
+    return min(found.st_size, _MAX_BYTES, memory_bytes // _SHARE_OF_MEMORY) if stat.S_ISREG(found.st_mode) else 0

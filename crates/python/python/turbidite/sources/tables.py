@@ -17,7 +17,7 @@ from turbidite.schema import Column
 from turbidite.sources.epochs import Counts, Epochs
 from turbidite.sources.errors import failed, listing, usage
 from turbidite.sources.inventory import (
-    MOST_COMPONENTS,
+    MAX_COMPONENTS,
     Array,
     Epoch,
     Inventory,
@@ -106,7 +106,7 @@ class Table:
         """Adds the columns of an array."""
         shape = member.shape + member.dtype.shape
         if member.problem is not None:
-            has_components = len(shape) == 2 and 1 <= shape[1] <= MOST_COMPONENTS
+            has_components = len(shape) == 2 and 1 <= shape[1] <= MAX_COMPONENTS
             names = component_names(member.name, shape[1]) if has_components else [member.name]
             self.unreadable |= dict.fromkeys(names, member.problem)
         elif not member.shape:
@@ -122,8 +122,8 @@ class Table:
         axes, stored = axes_of(name, dtype)
         if stored is None:
             self.unreadable[name] = f"has the unsupported type {in_words(dtype)}"
-        elif len(shape) > 1 or (shape and not 1 <= shape[0] <= MOST_COMPONENTS):
-            self.unreadable[name] = f"has rows of shape {shape}; rows have at most {MOST_COMPONENTS} components"
+        elif len(shape) > 1 or (shape and not 1 <= shape[0] <= MAX_COMPONENTS):
+            self.unreadable[name] = f"has rows of shape {shape}; rows have at most {MAX_COMPONENTS} components"
         else:
             for axis, own in axes.items():
                 components = list(enumerate(component_names(own, shape[0]))) if shape else [(None, own)]

@@ -24,7 +24,7 @@ impl Edges {
     pub(super) fn new(from: f64, to: f64, count: usize, data_type: DataType) -> Result<Self, &'static str> {
         let typed = |edge: f64| if data_type == DataType::F32 { f64::from(edge as f32) } else { edge };
         let width = (to - from) / count as f64;
-        // Of a finite width, all edges are finite.
+        // If the width is finite, so are all edges.
         if !width.is_finite() || from >= to {
             return Err("bins need a finite ascending range");
         }

@@ -18,13 +18,13 @@ pub(super) const MAX_GROUPS: usize = 1_000_000;
 /// Marks the place of rows without a group.
 pub(super) const NO_GROUP: u32 = u32::MAX;
 
-/// Mean length from which runs of rows are processed as such.
+/// Minimum mean length of runs to process rows run by run.
 const MIN_RUN: usize = 16;
 
-/// Size up to which keys are numbered by a table of all of them.
+/// Maximum size of a direct table of keys.
 const MAX_KEYS: u64 = 1 << 18;
 
-/// Number of cells for which a piece of any size has a place each.
+/// Number of cells up to which every piece has a place for each cell.
 const FEW_CELLS: usize = 1 << 12;
 
 /// A number to group by, as an index of an expression.
@@ -44,7 +44,7 @@ pub(super) struct Groups {
     pub(super) cells: usize,
 }
 
-/// A hash of small keys, which need no protection against collisions: they are values of a dataset's owner.
+/// A hash of small keys. Collisions need no protection: keys come from the dataset's owner.
 #[derive(Debug, Default)]
 struct KeyHasher(u64);
 

@@ -1,7 +1,7 @@
 //! Aggregates of the rows of a query, by group: sums, means, variances, extremes, quantiles.
 //!
 //! `plan` compiles a `request` to expressions and states (`states`): sums (`sum`), second moments (`moments`) and kept
-//! values (`values`). Manifests state some of them (`stated`). Otherwise, threads evaluate the expressions of a piece,
+//! values (`values`). Manifests state some of them (`from_manifests`). Otherwise, threads evaluate the expressions of a piece,
 //! place its rows in groups (`groups`, `edges`) and compute the states of the piece. The caller merges them, in the order
 //! of the pieces (`total`), and makes the `table`.
 //!
@@ -14,11 +14,11 @@
 //! * Memory is bounded by the number of groups, and by the size of the values that are kept for quantiles.
 
 mod edges;
+mod from_manifests;
 mod groups;
 mod moments;
 mod plan;
 mod request;
-mod stated;
 mod states;
 mod sum;
 mod table;

@@ -1,7 +1,8 @@
 //! Second central moments: variances and covariances.
 //!
 //! Deviations are from a centre that is near to the mean, so that no digits cancel: two passes over a piece, and
-//! Chan's formula to merge pieces. Weights of both signs have a mean anywhere. Then the centre is a value.
+//! Chan's formula to merge pieces. With weights of both signs, the
+//! mean may lie far from all values; the centre is then the first value.
 
 use crate::query::analytics::aggregate::groups::Located;
 use crate::query::analytics::aggregate::sum::Sum;
@@ -25,10 +26,14 @@ impl Moments {
         Self { centre: [0.0; 2], weights: zero, first: [zero; 2], second: zero, is_signed: false, is_empty: true }
     };
 
-    /// Computes the moments of the rows at each place. `weight` returns the weight of a row.
-    pub(super) fn of(located: &Located, (a, b): (&[f64], &[f64]), weight: impl Fn(usize) -> f64) -> Vec<Self> {
+    /// Computes the moments of the rows at each place, of one number twice for a variance. `weight` returns the weight of a row.
+    pub(super) fn of(
+        located: &Located,
+        (a, b): (&[f64], &[f64]),
+        is_variance: bool,
+        weight: impl Fn(usize) -> f64,
+    ) -> Vec<Self> {
         let mut found = vec![Self::EMPTY; located.count];
-        let is_variance = std::ptr::eq(a, b);
         located.placement.each(a.iter().zip(b).enumerate(), |place, (row, (a, b))| {
             let (own, weight) = (&mut found[place], weight(row));
             if own.is_empty {
@@ -106,7 +111,7 @@ impl Moments {
         (self.second.value() - a * b / weights) / weights
     }
 
-    /// Returns the variance, if both numbers are the same. That of weights that are not negative is not, either.
+    /// Returns the variance, if both numbers are the same. It is not negative unless a weight is.
     pub(super) fn variance(self) -> f64 {
         let variance = self.covariance();
         if variance < 0.0 && !self.is_signed { 0.0 } else { variance }
@@ -119,7 +124,7 @@ mod tests {
 
     fn merged(pieces: &[(&[f64], &[f64])]) -> Moments {
         pieces.iter().fold(Moments::EMPTY, |mut all, (values, weights)| {
-            all.merge(Moments::of(&Located::in_one_group(values.len()), (values, values), |row| weights[row])[1]);
+            all.merge(Moments::of(&Located::in_one_group(values.len()), (values, values), true, |row| weights[row])[1]);
             all
         })
     }

@@ -1,7 +1,7 @@
 //! The aggregates and groups of a request: parses them, and lists the expressions and states that they need, each once.
 
 use crate::error::{Error, Result, UsageError};
-use crate::expr::{Calculation, Call, ExpressionError, Term};
+use crate::expr::{Calculation, Call, ExpressionError, NamedText, Term, split_list};
 use crate::query::analytics::aggregate::edges::Edges;
 use crate::query::analytics::aggregate::groups::{GroupKind, Groups, MAX_GROUPS};
 use crate::query::analytics::aggregate::states::StateKind;
@@ -56,48 +56,36 @@ pub(super) enum Aggregate {
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) expressions: Vec<Calculation>,
+    /// The option and the text that first need each expression, for messages.
+    pub(super) origins: Vec<(&'static str, String)>,
     pub(super) states: Vec<StateKind>,
     /// Names and aggregates, in the order of the request.
     pub(super) aggregates: Vec<(String, Aggregate)>,
     pub(super) groups: Groups,
 }
 
-/// Splits `name = text`. Returns the name if there is one, the text, and the number of characters before it.
-fn named(text: &str) -> (Option<String>, &str, usize) {
-    let whole = (None, text, 0);
-    let Some((head, rest)) = text.split_once('=') else { return whole };
-    let name = head.trim();
-    let unquoted = name.strip_prefix('"').and_then(|name| name.strip_suffix('"'));
-    let is_word = !name.is_empty() && name.chars().all(|part| part.is_alphanumeric() || part == '_');
-    if rest.starts_with('=') || unquoted.is_none_or(|name| name.contains('"')) && !is_word {
-        return whole;
-    }
-    (Some(unquoted.unwrap_or(name).to_owned()), rest, head.chars().count() + 1)
-}
-
-/// Returns the text of the first argument of a call.
-fn first_argument(call: &str) -> &str {
-    let (mut depth, mut is_quoted) = (0, false);
-    let inside = call.split_once('(').map_or("", |(_, inside)| inside);
-    let end = inside.find(|part| {
-        match part {
-            '"' => is_quoted = !is_quoted,
-            '(' if !is_quoted => depth += 1,
-            ')' if !is_quoted => depth -= 1,
-            _ => {}
-        }
-        part == ',' && depth == 0 && !is_quoted
-    });
-    inside[..end.unwrap_or(inside.len())].trim()
-}
-
 fn refused(option: &'static str, what: String) -> Error {
     UsageError::Option { option, what }.into()
+}
+
+/// Splits `name = text`. Returns the name if there is one, the text, and the number of characters before it.
+fn named<'a>(option: &'static str, text: &'a str) -> Result<(Option<String>, &'a str, usize)> {
+    let named = NamedText::of(text).map_err(|error| hinted(option, text, error))?;
+    if named.data_type.is_some() {
+        return Err(refused(option, format!("'{text}': the type of a result follows from its expression; state none")));
+    }
+    Ok((named.name, named.expression, named.skipped))
 }
 
 /// Names the aggregates if a text calls another function.
 fn hinted(option: &'static str, text: &str, error: ExpressionError) -> Error {
     match error {
+        ExpressionError::UnknownFunction { name, .. } if FUNCTIONS.contains(&name.to_ascii_lowercase().as_str()) => {
+            refused(
+                option,
+                format!("'{text}': {name} is an aggregate, not part of an expression; compute with the result"),
+            )
+        }
         ExpressionError::UnknownFunction { name, .. } if option == "aggregates" => refused(
             option,
             format!("'{text}': there is no aggregate or function '{name}'; the aggregates are {AGGREGATES}"),
@@ -115,7 +103,14 @@ impl Plan {
         if aggregates.is_empty() {
             return Err(refused("aggregates", format!("state at least one; the aggregates are {AGGREGATES}")));
         }
-        let mut compiler = Compiler { columns, text: "", expressions: Vec::new(), states: Vec::new() };
+        let mut compiler = Compiler {
+            columns,
+            text: "",
+            option: "by",
+            expressions: Vec::new(),
+            origins: Vec::new(),
+            states: Vec::new(),
+        };
         let (mut terms, mut cells) = (Vec::new(), 1usize);
         for text in by {
             let (name, kind) = compiler.group(text)?;
@@ -136,11 +131,17 @@ impl Plan {
         }
         let mut compiled: Vec<(String, Aggregate)> = Vec::new();
         for (name, text) in aggregates {
-            let aggregate = compiler.aggregate(text)?;
-            compiled.push((name.clone().unwrap_or_else(|| text.trim().to_owned()), aggregate));
+            let (name, text, skipped) = match name {
+                Some(name) => (name.clone(), text.as_str(), 0),
+                None => {
+                    let (name, aggregate, skipped) = named("aggregates", text)?;
+                    (name.unwrap_or_else(|| aggregate.trim().to_owned()), aggregate, skipped)
+                }
+            };
+            compiled.push((name, compiler.aggregate(text, skipped)?));
         }
-        let Compiler { expressions, states, .. } = compiler;
-        Ok(Self { expressions, states, aggregates: compiled, groups: Groups { terms, cells } })
+        let Compiler { expressions, origins, states, .. } = compiler;
+        Ok(Self { expressions, origins, states, aggregates: compiled, groups: Groups { terms, cells } })
     }
 
     /// Returns the columns that the expressions read, ascending.
@@ -152,17 +153,18 @@ impl Plan {
     }
 }
 
-/// Splits the text of an aggregate with or without a name: `E = sum(energy)`.
-pub(super) fn split(text: &str) -> (Option<String>, String) {
-    let (name, rest, _) = named(text);
-    (name, rest.trim().to_owned())
+/// Returns whether integers have the type `u64`, as those of a column of a query would.
+fn is_unsigned(number: &Calculation) -> bool {
+    number.integer_type() == Some(DataType::U64)
 }
 
 struct Compiler<'a> {
     columns: &'a [Column],
     /// The text that is being compiled, for messages.
     text: &'a str,
+    option: &'static str,
     expressions: Vec<Calculation>,
+    origins: Vec<(&'static str, String)>,
     states: Vec<StateKind>,
 }
 
@@ -172,6 +174,7 @@ impl<'a> Compiler<'a> {
         let found = self.expressions.iter().position(|other| other.is_same(number));
         found.unwrap_or_else(|| {
             self.expressions.push(number.clone());
+            self.origins.push((self.option, self.text.trim().to_owned()));
             self.expressions.len() - 1
         })
     }
@@ -189,22 +192,23 @@ impl<'a> Compiler<'a> {
         })
     }
 
-    fn is_unsigned(&self, number: &Calculation) -> bool {
-        number.column().is_some_and(|index| self.columns[index].data_type == DataType::U64)
-    }
-
     fn group(&mut self, text: &'a str) -> Result<(String, GroupKind)> {
-        let (name, rest, skipped) = named(text);
+        (self.option, self.text) = ("by", text);
+        let (name, rest, skipped) = named("by", text)?;
         let term = Term::parse(rest, skipped, self.columns, &["bins"]).map_err(|error| hinted("by", text, error))?;
+        let called = |number: &Calculation, text: &str| match number.column() {
+            Some(index) => self.columns[index].name.clone(),
+            None => text.trim().to_owned(),
+        };
         let form = || refused("by", format!("'{text}': write bins(expression, from, to, count)"));
         match term {
             Term::Number(number) if number.is_epoch() => {
                 Ok((name.unwrap_or_else(|| EPOCH_COLUMN.to_owned()), GroupKind::Epoch))
             }
             Term::Number(number) if number.is_whole() => {
-                let is_unsigned = self.is_unsigned(&number);
-                let kind = GroupKind::Whole { expression: self.expression(&number), is_unsigned };
-                Ok((name.unwrap_or_else(|| rest.trim().trim_matches('"').to_owned()), kind))
+                let name = name.unwrap_or_else(|| called(&number, rest));
+                let is_unsigned = is_unsigned(&number);
+                Ok((name, GroupKind::Whole { expression: self.expression(&number), is_unsigned }))
             }
             Term::Number(_) => {
                 let inner = rest.trim();
@@ -226,19 +230,17 @@ impl<'a> Compiler<'a> {
                 let data_type = number.column().map_or(DataType::F64, |index| self.columns[index].data_type);
                 let edges = Edges::new(from.as_f64(), to.as_f64(), count as usize, data_type);
                 let edges = edges.map_err(|what| refused("by", format!("'{text}': {what}")))?;
-                let kind = GroupKind::Bins { expression: self.expression(number), edges };
-                let as_stated = || match number.column() {
-                    Some(index) => self.columns[index].name.clone(),
-                    None => first_argument(rest).to_owned(),
-                };
-                Ok((name.unwrap_or_else(as_stated), kind))
+                let inside = rest.split_once('(').and_then(|(_, inside)| inside.trim_end().strip_suffix(')'));
+                let name = name.unwrap_or_else(|| called(number, split_list(inside.unwrap_or(rest))[0]));
+                Ok((name, GroupKind::Bins { expression: self.expression(number), edges }))
             }
         }
     }
 
-    fn aggregate(&mut self, text: &'a str) -> Result<Aggregate> {
+    fn aggregate(&mut self, text: &'a str, skipped: usize) -> Result<Aggregate> {
         self.text = text;
-        let term = Term::parse(text, 0, self.columns, &FUNCTIONS).map_err(|error| hinted("aggregates", text, error))?;
+        let term =
+            Term::parse(text, skipped, self.columns, &FUNCTIONS).map_err(|error| hinted("aggregates", text, error))?;
         match term {
             Term::Call(call) => self.call(&call),
             Term::Number(_) => Err(self.unfit(&format!("write an aggregate of it; the aggregates are {AGGREGATES}"))),
@@ -322,7 +324,7 @@ impl<'a> Compiler<'a> {
     }
 
     fn sum(&mut self, value: &Calculation) -> Aggregate {
-        let (is_whole, is_unsigned) = (value.is_whole(), self.is_unsigned(value));
+        let (is_whole, is_unsigned) = (value.is_whole(), is_unsigned(value));
         let value = self.expression(value);
         match is_whole {
             true => Aggregate::WholeSum { state: self.state(StateKind::Whole(value)), is_unsigned },
@@ -337,7 +339,7 @@ impl<'a> Compiler<'a> {
     }
 
     fn extreme(&mut self, value: &Calculation, kind: fn(usize) -> StateKind) -> Aggregate {
-        let (is_whole, is_unsigned) = (value.is_whole(), self.is_unsigned(value));
+        let (is_whole, is_unsigned) = (value.is_whole(), is_unsigned(value));
         let value = self.expression(value);
         let state = self.state(kind(value));
         if is_whole { Aggregate::WholeExtreme { state, is_unsigned } } else { Aggregate::Extreme(state) }
@@ -347,7 +349,7 @@ impl<'a> Compiler<'a> {
         let Some(share) = share.literal().map(Value::as_f64).filter(|share| (0.0..=1.0).contains(share)) else {
             return Err(self.unfit("the share of a quantile is a number from 0 to 1"));
         };
-        let is_unsigned = self.is_unsigned(value);
+        let is_unsigned = is_unsigned(value);
         let whole = value.is_whole().then_some(is_unsigned);
         let value = self.expression(value);
         let weight = weights.first().map(|weight| self.float(weight));

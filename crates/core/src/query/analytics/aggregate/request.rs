@@ -4,19 +4,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::{ArrayRef, RecordBatch};
 
-use crate::error::Result;
+use crate::error::{Result, UsageError};
 use crate::expr::Numbers;
-use crate::query::analytics::aggregate::plan::{self, Plan};
-use crate::query::analytics::aggregate::stated;
+use crate::query::analytics::aggregate::from_manifests;
+use crate::query::analytics::aggregate::plan::Plan;
 use crate::query::analytics::aggregate::states::Piece;
 use crate::query::analytics::aggregate::total::Total;
 use crate::query::analytics::matching::MatchingRows;
-use crate::query::execute::unordered_scan::Scan;
 use crate::query::index::indexes::IndexedCatalog;
 use crate::query::metrics::{Counters, QueryMetrics};
-use crate::query::request::{Query, ResolvedQuery};
+use crate::query::request::{BATCH_ROWS, Query};
 use crate::query::scan::column::array;
 use crate::query::scan::read::PackedRows;
+use crate::schema::Schema;
 
 /// A builder of a request for aggregates of the rows of a query.
 ///
@@ -53,7 +53,7 @@ impl AggregateRequest {
     /// Adds an aggregate, `name = sum(energy)`. Without a name, it is called by its text.
     #[must_use]
     pub fn aggregate(mut self, text: &str) -> Self {
-        self.aggregates.push(plan::split(text));
+        self.aggregates.push((None, text.to_owned()));
         self
     }
 
@@ -66,7 +66,7 @@ impl AggregateRequest {
 
     /// Groups by `epoch`, by an integer, `id % 8`, or by bins of a number, `bins(x, from, to, count)`, each with or
     /// without a name: `slice = bins(x, 0, 100, 50)`. All epochs of the query and all bins are groups, also those
-    /// without rows; integers are if rows have them. With several terms, groups are in the order of the first.
+    /// without rows; an integer is a group only if a row has it. Groups are sorted by the first term, then the next.
     #[must_use]
     pub fn by(mut self, term: impl Into<String>) -> Self {
         self.by.push(term.into());
@@ -98,15 +98,18 @@ pub(in crate::query) fn aggregate(
 ) -> Result<Aggregates> {
     let plan = Arc::new(Plan::new(dataset.schema().columns(), &request.aggregates, &request.by)?);
     let epochs = dataset.select_epochs(&request.query.epochs)?;
-    let rows = MatchingRows { dataset, query: &request.query, epochs: &epochs, counters, computed: &[] };
+    // The number of threads must not decide on the plan, nor a batch's size on that of a piece.
+    let query = Query { cost_threads: Some(1), batch_rows: BATCH_ROWS, ..request.query.clone() };
+    let rows = MatchingRows { dataset, query: &query, epochs: &epochs, counters, computed: &[] };
     let read = plan.columns();
-    let (resolved, _) = rows.resolve(&read)?;
-    let total = match stated::total(&rows, &plan)? {
+    let total = match from_manifests::total(&rows, &plan)? {
         Some(total) => total,
         None => {
             rows.announce(&read)?;
-            let mut total = Total::new(&plan, epochs.len())?;
-            total.add_all(&plan, &epochs, scan(&rows, &plan, resolved))?;
+            let evaluation = Arc::new(Evaluation { plan: plan.clone(), read: read.clone(), spare: Mutex::default() });
+            let (mut total, schema) = (Total::new(&plan, epochs.len())?, Arc::clone(&dataset.schema));
+            let finish = move |rows: &PackedRows, slots: &[usize]| evaluation.piece(&schema, rows, slots);
+            rows.fold(&read, &mut total, finish, |total: &mut Total, piece| total.add(&plan, &epochs, piece?))?;
             total
         }
     };
@@ -114,33 +117,32 @@ pub(in crate::query) fn aggregate(
     Ok(Aggregates { table, rows: total.rows, outside: total.outside, metrics: counters.metrics() })
 }
 
-/// Starts a scan whose threads compute the states of each piece.
-fn scan(rows: &MatchingRows<'_>, plan: &Arc<Plan>, resolved: Arc<ResolvedQuery>) -> Scan<Result<Piece>> {
-    let (dataset, counters) = (rows.dataset.clone(), rows.counters.clone());
-    let (evaluation, of_rows) = (Evaluation { plan: plan.clone(), spare: Mutex::default() }, resolved.clone());
-    let finish = move |rows: PackedRows| evaluation.piece(&of_rows, &rows);
-    Scan::in_any_order(dataset, resolved, counters, rows.epochs.to_vec(), finish).starting_over()
-}
-
 /// Evaluates a request on pieces.
 struct Evaluation {
     plan: Arc<Plan>,
+    /// The columns of the expressions, ascending.
+    read: Vec<usize>,
     /// Memory of earlier pieces.
     spare: Mutex<Vec<Vec<Numbers>>>,
 }
 
 impl Evaluation {
-    fn piece(&self, resolved: &ResolvedQuery, rows: &PackedRows) -> Result<Piece> {
+    /// Computes the states of a piece, in which `slots` are the places of the columns.
+    fn piece(&self, schema: &Schema, rows: &PackedRows, slots: &[usize]) -> Result<Piece> {
         let spare = || self.spare.lock().unwrap_or_else(PoisonError::into_inner);
         let mut numbers = spare().pop().unwrap_or_default();
         numbers.resize_with(self.plan.expressions.len(), || Numbers::Float(Vec::new()));
         let of_epoch = (rows.epoch, rows.rows);
-        for (expression, numbers) in self.plan.expressions.iter().zip(&mut numbers) {
-            let arrays = expression.inputs().filter_map(|column| {
-                let slot = resolved.stored.iter().position(|stored| *stored == column)?;
-                Some(array(resolved.schema.columns()[column].data_type, rows.columns[slot].clone()))
-            });
-            expression.evaluate(of_epoch, &arrays.collect::<Vec<ArrayRef>>(), numbers)?;
+        let values = |column: usize| {
+            let slot = slots[self.read.partition_point(|read| *read < column)];
+            array(schema.columns()[column].data_type, rows.columns[slot].clone())
+        };
+        for (number, (expression, numbers)) in self.plan.expressions.iter().zip(&mut numbers).enumerate() {
+            let arrays: Vec<ArrayRef> = expression.inputs().map(values).collect();
+            expression.evaluate(of_epoch, &arrays, numbers).map_err(|error| {
+                let (option, text) = &self.plan.origins[number];
+                UsageError::Option { option, what: format!("'{text}': {error}") }
+            })?;
         }
         let located = self.plan.groups.locate(&numbers, rows.rows)?;
         let piece = Piece::of(of_epoch, located, &self.plan.states, &numbers);

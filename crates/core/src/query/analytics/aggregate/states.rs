@@ -83,7 +83,7 @@ fn is_greater<T: PartialOrd>(value: T, greatest: T) -> bool {
     value > greatest
 }
 
-/// Returns the extreme of each place: a value that `is_beyond` no other.
+/// Returns the extreme of each place: a value that no other is beyond.
 #[inline(always)]
 fn extremes(
     located: &Located,
@@ -141,10 +141,10 @@ impl StateKind {
             }
             Self::Whole(value) => State::Integers(sum_integers(located, numbers[value].integers())?),
             Self::Moments { a, b, weight } => {
-                let both = (floats(a), floats(b));
+                let (both, is_variance) = ((floats(a), floats(b)), a == b);
                 State::Moments(match weight.map(floats) {
-                    Some(weights) => Moments::of(located, both, |row| weights[row]),
-                    None => Moments::of(located, both, |_| 1.0),
+                    Some(weights) => Moments::of(located, both, is_variance, |row| weights[row]),
+                    None => Moments::of(located, both, is_variance, |_| 1.0),
                 })
             }
             Self::Least(value) => extremes(located, &numbers[value], (is_less, is_less), i128::MAX),

@@ -5,8 +5,6 @@ use crate::query::analytics::aggregate::groups::FoundGroups;
 use crate::query::analytics::aggregate::plan::Plan;
 use crate::query::analytics::aggregate::states::{Piece, State};
 use crate::query::analytics::aggregate::values;
-use crate::query::execute::unordered_scan::Scan;
-use crate::query::scan::pieces::Step;
 
 /// All groups and their states.
 #[derive(Debug, Clone)]
@@ -46,30 +44,17 @@ impl Total {
         }
     }
 
-    /// Adds all pieces of a scan.
+    /// Adds a piece.
     ///
     /// # Errors
-    /// The errors of the scan and of its pieces; a usage error for too many groups, and for values that are too large.
-    pub(super) fn add_all(&mut self, plan: &Plan, epochs: &[u64], mut scan: Scan<Result<Piece>>) -> Result<()> {
-        // The total before an epoch whose pieces may turn out not to count.
-        let mut before = None;
-        while let Some(step) = scan.next_step()? {
-            match step {
-                Step::Begin => before = Some(self.clone()),
-                Step::StartOver => {
-                    *self = before.take().ok_or_else(|| Error::internal("an epoch that has not begun starts over"))?;
-                }
-                Step::Piece(piece) => self.add(plan, epochs, piece?)?,
-            }
-        }
-        Ok(())
-    }
-
-    fn add(&mut self, plan: &Plan, epochs: &[u64], piece: Piece) -> Result<()> {
-        let number = if plan.groups.has_epoch() { epochs.binary_search(&piece.epoch).unwrap_or_default() } else { 0 };
+    /// A usage error for too many groups, and for values that are too large.
+    pub(super) fn add(&mut self, plan: &Plan, epochs: &[u64], piece: Piece) -> Result<()> {
         if piece.rows == 0 {
             return Ok(());
         }
+        let unknown = |_| Error::internal("a piece of an epoch that was not requested");
+        let of_epoch = || epochs.binary_search(&piece.epoch).map_err(unknown);
+        let number = if plan.groups.has_epoch() { of_epoch()? } else { 0 };
         let groups = self.groups.add(number, &piece.located)?;
         self.grow(plan);
         self.rows += piece.rows as u64;

@@ -15,7 +15,7 @@ use crate::query::analytics::tracks::sorter::{Sorted, Sorter};
 use crate::query::execute::unordered_scan::Scan;
 use crate::query::index::indexes::IndexedCatalog;
 use crate::query::metrics::{Counters, QueryMetrics};
-use crate::query::request::{Output, Query, ResolvedQuery, resolve_column, resolve_columns};
+use crate::query::request::{Output, Query, ResolvedQuery, listed_twice, resolve_column, stored_column};
 use crate::query::scan::column::array;
 use crate::query::scan::epoch_scan::announce;
 use crate::query::scan::pieces::Step;
@@ -275,8 +275,16 @@ fn id_columns(schema: &Schema, name: &str) -> Result<Vec<usize>> {
         Some(_) => vec![name.to_owned()],
         None => name.split(',').map(|name| name.trim().to_owned()).collect(),
     };
-    let found: Option<Vec<usize>> = resolve_columns(&names, schema)?.into_iter().collect();
-    found.ok_or_else(|| wrong_id(format!("'{EPOCH_COLUMN}' identifies timesteps, not particles")))
+    let mut columns = Vec::with_capacity(names.len());
+    for name in &names {
+        let column = stored_column("id", name, "ids are values that are stored", schema)?;
+        let column = column.ok_or_else(|| wrong_id(format!("'{EPOCH_COLUMN}' identifies timesteps, not particles")))?;
+        if columns.contains(&column) {
+            return Err(listed_twice(name));
+        }
+        columns.push(column);
+    }
+    Ok(columns)
 }
 
 fn wrong_id(what: String) -> Error {
