@@ -45,6 +45,8 @@ pub(super) struct Endpoint {
     /// The reports of the ranks in the last session without records. On rank 0 only.
     reports: Payloads,
     failures: Failures,
+    /// Whether a thread has panicked while it drove this endpoint outside of a session's records.
+    has_panicked: bool,
 }
 
 /// Hears on rank 0 of a session's failure, before the other ranks do.
@@ -82,6 +84,7 @@ impl Endpoint {
             holds_commits: false,
             reports: Payloads::new(),
             failures: Failures::default(),
+            has_panicked: false,
         }
     }
 
@@ -140,11 +143,19 @@ impl Endpoint {
         }
     }
 
-    /// Makes the session fail, since a thread panicked while it drove this endpoint, which may have lost records.
+    /// Makes the session fail, since a thread panicked while it drove this endpoint, which may have lost records. If
+    /// this rank's part of the session is over, other ranks may miss a message: the endpoint exchanges no more.
     pub(super) fn object_to_panic(&mut self) {
-        let rank = self.engine.options().rank;
+        let cause = self.panicked();
+        match &self.session {
+            SessionState::Storing(_) | SessionState::Agreement(_) => self.object(cause),
+            SessionState::Idle | SessionState::Reported { .. } | SessionState::Over(_) => self.has_panicked = true,
+        }
+    }
+
+    fn panicked(&self) -> Error {
         // `Error::internal` panics in debug builds, and nothing would catch that panic.
-        self.object(Error::Internal { what: format!("a thread panicked while it drove rank {rank}") });
+        Error::Internal { what: format!("a thread panicked while it drove rank {}", self.engine.options().rank) }
     }
 
     /// Reports to rank 0 at the end of a session without records ([`Endpoint::take_reports`]).
@@ -258,6 +269,9 @@ impl Endpoint {
     pub(super) fn process_messages(&mut self, transport: &mut dyn Transport) -> Result<bool> {
         let rank = self.engine.options().rank;
         let mut moved = false;
+        if self.has_panicked {
+            return Err(self.panicked());
+        }
         loop {
             self.limit_to_share();
             let mut arrivals = Arrivals(self.session.storing());

@@ -70,7 +70,7 @@ impl PartFactory {
                 let mut metrics = StageSeconds::default();
                 let result = self
                     .catch("appends a run to", || self.append(&mut parts, &rows, context, &mut *buffers, &mut metrics));
-                if matches!(result, Err(Error::Internal { .. })) {
+                if result.is_err() {
                     // A panic may have left them inconsistent.
                     *buffers = EncodeBuffers::new();
                 }
@@ -91,7 +91,7 @@ impl PartFactory {
         }
     }
 
-    /// Runs a task that `does` something to parts. Returns a panic as an error. The writer discards all parts after an
+    /// Runs a task and converts a panic to an error. The writer discards all parts after an
     /// error, so those that a panic left inconsistent are not used.
     fn catch<T>(&self, does: &str, run: impl FnOnce() -> Result<T>) -> Result<T> {
         catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {

@@ -105,3 +105,15 @@ fn a_table_that_is_there_before_the_writer_counts() {
     let bounds: Vec<_> = runs.iter().filter(|run| run.kind == RunKind::Regular).map(|run| run.bounds).collect();
     assert_eq!(bounds.first().and_then(|bounds| bounds.map(|(low, _)| low)), Some(first.0), "{runs:?}");
 }
+
+/// Other ranks may lack a message of it.
+#[test]
+fn an_endpoint_that_panicked_outside_of_a_session_exchanges_no_more() {
+    let schema = Arc::new(Schema::new(vec![Column::new("key", DataType::U32)], "key").unwrap());
+    let engine = Engine::new(EngineOptions::new(0, 2), Arc::clone(&schema));
+    let mut endpoint = Endpoint::new(engine, schema, Arc::new(MemtableMemory::default()), TIMEOUTS);
+    assert!(!endpoint.process_messages(&mut Post::default()).unwrap());
+    endpoint.object_to_panic();
+    let error = endpoint.process_messages(&mut Post::default()).unwrap_err();
+    assert!(error.to_string().starts_with("internal error: a thread panicked while it drove rank 0;"), "{error}");
+}

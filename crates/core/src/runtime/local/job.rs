@@ -114,7 +114,7 @@ impl LocalJob {
         Ok(job)
     }
 
-    /// Makes the next epoch follow the greatest one of the dataset.
+    /// Makes the next epoch follow the last one of the dataset.
     fn resume(&self) {
         let rows = self.dataset.rows_of_last_epoch();
         self.ranks.with_root(|endpoint| endpoint.engine.resume_after(rows));

@@ -39,20 +39,20 @@ pub(super) struct LocalRanks {
 
 /// Locks a rank. If a thread panicked while it drove the rank, the epoch fails.
 fn lock(rank: &Mutex<Rank>) -> MutexGuard<'_, Rank> {
-    rank.lock().unwrap_or_else(|poisoned| failed(rank, poisoned))
+    rank.lock().unwrap_or_else(|poisoned| recovered(rank, poisoned))
 }
 
 /// Locks a rank like [`lock`], unless another thread is driving it.
 fn try_lock(rank: &Mutex<Rank>) -> Option<MutexGuard<'_, Rank>> {
     match rank.try_lock() {
         Ok(state) => Some(state),
-        Err(TryLockError::Poisoned(poisoned)) => Some(failed(rank, poisoned)),
+        Err(TryLockError::Poisoned(poisoned)) => Some(recovered(rank, poisoned)),
         Err(TryLockError::WouldBlock) => None,
     }
 }
 
-/// Returns a rank whose epoch fails.
-fn failed<'a>(rank: &Mutex<Rank>, poisoned: PoisonError<MutexGuard<'a, Rank>>) -> MutexGuard<'a, Rank> {
+/// Clears the poison, and makes the rank's epoch fail.
+fn recovered<'a>(rank: &Mutex<Rank>, poisoned: PoisonError<MutexGuard<'a, Rank>>) -> MutexGuard<'a, Rank> {
     rank.clear_poison();
     let mut state = poisoned.into_inner();
     state.endpoint.object_to_panic();

@@ -147,7 +147,7 @@ impl Drop for Pool {
         self.queue.lock().stopping = true;
         self.queue.work.notify_all();
         for thread in self.threads.drain(..) {
-            // The panic of a task was reported when it occurred, and cannot be handled here.
+            // Tasks and their completions are caught; a panic elsewhere cannot be handled here.
             drop(thread.join());
         }
     }

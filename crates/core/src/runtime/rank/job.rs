@@ -396,7 +396,7 @@ impl RankJob {
         removed
     }
 
-    /// Makes the next epoch follow the greatest one of the dataset. Called on rank 0.
+    /// Makes the next epoch follow the last one of the dataset. Called on rank 0.
     pub(super) fn resume(&self) {
         let rows = self.dataset.rows_of_last_epoch();
         self.driver.endpoint().engine.resume_after(rows);

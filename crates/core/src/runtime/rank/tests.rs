@@ -559,7 +559,7 @@ fn datasets_of_one_process_stay_within_the_memory_of_one() {
 #[test]
 fn ranks_busy_with_different_datasets_do_not_wait_for_each_other() {
     let memory: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
-    let offices: Vec<_> = (0..2).map(|_| Arc::new(Mailboxes::new(2, 4))).collect();
+    let mailboxes: Vec<_> = (0..2).map(|_| Arc::new(Mailboxes::new(2, 4))).collect();
     let program = &|rank: u32| -> Result<u64> {
         let process = Arc::new(Process::new());
         let open = |name: &str, mailboxes: &Arc<Mailboxes>| {
@@ -567,7 +567,7 @@ fn ranks_busy_with_different_datasets_do_not_wait_for_each_other() {
             let options = WriteOptions { credit_timeout: 2 * AMPLE, ..options(2) };
             RankJob::open_on(process.clone(), Arc::clone(&memory), name, schema(), options, rank, link)
         };
-        let (mut one, mut other) = (open("one", &offices[0])?, open("ds", &offices[1])?);
+        let (mut one, mut other) = (open("one", &mailboxes[0])?, open("ds", &mailboxes[1])?);
         one.begin_epoch(0)?;
         other.begin_epoch(0)?;
         if rank == 1 {

@@ -34,11 +34,11 @@ pub(super) fn run_indexed<T: Send>(
     indexes: usize,
     program: impl Fn(u32, Box<dyn Transport + Send>) -> T + Sync,
 ) -> Vec<T> {
-    let offices: Vec<_> = (0..indexes).map(|_| Arc::new(Mailboxes::new(ranks, 4))).collect();
+    let mailboxes: Vec<_> = (0..indexes).map(|_| Arc::new(Mailboxes::new(ranks, 4))).collect();
     run(ranks, |rank, transport| {
         let further =
             |mailboxes: &Arc<Mailboxes>| Box::new(MailboxTransport { rank, mailboxes: Arc::clone(mailboxes) }) as _;
-        program(rank, Box::new(Bundle { transport, further: offices.iter().map(further).collect() }))
+        program(rank, Box::new(Bundle { transport, further: mailboxes.iter().map(further).collect() }))
     })
 }
 
