@@ -38,4 +38,4 @@ miri: ## Interpret the C interface and the adapter of C transports with Miri
 	$(call with_nightly,manifest-miri-preview-$(FUZZ_TRIPLE))
 run-miri:
 	$(INTERPRETED) --package turbidite-capi
-	$(INTERPRETED) --package turbidite --lib -- runtime::rank::foreign
+	$(INTERPRETED) --package turbidite --lib -- runtime::rank::c_transport

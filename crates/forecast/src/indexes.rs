@@ -204,20 +204,20 @@ impl Entries<'_> {
         let row_bytes = schema.row_bytes();
         let scale = plan.records as f64 / plan.simulated_records(ranks) as f64;
         let most = (0..ranks).map(|rank| self.rows(rank)).max().unwrap_or(0);
-        let mut machine = plan.options(ranks, row_bytes);
+        let mut machine_options = plan.options(ranks, row_bytes);
         let by_hash = schema.clustering() == Clustering::Hash;
-        machine.costs = Costs::of_entries(row_bytes, by_hash).faster(plan.speed);
-        machine.memtable_bytes = options.entry_memtable_bytes();
-        machine.receivers = ranks;
-        machine.part_bytes = options.entry_part_bytes();
-        machine.outbox_bytes = ENTRY_OUTBOX_BYTES;
-        machine.stated_rows = Some(plan.records.saturating_mul(u64::from(ranks)));
-        machine.pivots = WriteOptions::new(ranks).pivots;
-        machine.renegotiation = turbidite::Renegotiation::Adaptive;
+        machine_options.costs = Costs::of_entries(row_bytes, by_hash).faster(plan.speed);
+        machine_options.memtable_bytes = options.entry_memtable_bytes();
+        machine_options.receivers = ranks;
+        machine_options.part_bytes = options.entry_part_bytes();
+        machine_options.outbox_bytes = ENTRY_OUTBOX_BYTES;
+        machine_options.stated_rows = Some(plan.records.saturating_mul(u64::from(ranks)));
+        machine_options.pivots = WriteOptions::new(ranks).pivots;
+        machine_options.renegotiation = turbidite::Renegotiation::Adaptive;
         // Entries come as the records are stored.
-        machine.rows_per_s = most as f64 / self.records.arrived_s.max(1e-9);
-        (machine.append_rows, machine.append_share) = (PIECE_ROWS, 0);
-        let mut job = MachineJob::new(machine, Arc::clone(&schema));
+        machine_options.rows_per_s = most as f64 / self.records.arrived_s.max(1e-9);
+        (machine_options.append_rows, machine_options.append_share) = (PIECE_ROWS, 0);
+        let mut job = MachineJob::new(machine_options, Arc::clone(&schema));
         let report = job.run(&mut self, &mut |_, _, _| {}, &mut |_| {})?;
         let entries = plan.records * u64::from(ranks);
         let pages = entries.div_ceil(PAGE_ROWS[usize::from(by_hash)]) * schema.columns().len() as u64;
@@ -229,7 +229,7 @@ impl Entries<'_> {
             entries,
             bytes: entries * row_bytes as u64 + filters + pages * PAGE_BYTES,
             files: report.stored.files,
-            runs: runs_of(&report, &machine, row_bytes, entries, scale),
+            runs: runs_of(&report, &machine_options, row_bytes, entries, scale),
             messages: control + (batches as f64 * scale) as u64,
             tables: report.tables(),
             load_imbalance: EpochMetrics { rows_per_receiver: report.loads(), ..Default::default() }.load_imbalance(),

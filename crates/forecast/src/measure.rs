@@ -150,7 +150,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // The names of files that cannot be removed explain them.
+        // A folder that cannot be removed has a name that explains it.
         drop(std::fs::remove_dir_all(&self.0));
     }
 }

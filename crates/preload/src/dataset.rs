@@ -13,7 +13,7 @@ use turbidite_source::Named;
 
 use crate::advice;
 use crate::config::DatasetPlan;
-use crate::indexed_epochs::Past;
+use crate::indexed_epochs::IndexedEpochs;
 use crate::intake;
 use crate::notices::{complain, complain_of_place, display, ingest_command, quoted};
 use crate::pending::{EpochFiles, Finished, Pending};
@@ -54,7 +54,7 @@ pub(crate) struct Indexed {
 pub(crate) struct Dataset {
     pub(crate) plan: DatasetPlan,
     pub(crate) pending: Pending,
-    past: Past,
+    past: IndexedEpochs,
     pub(crate) largest_seen: Option<u64>,
     job: Option<RankJob>,
     /// State shared by all datasets.
@@ -86,7 +86,7 @@ impl Dataset {
             plan,
             process,
             pending: Pending::new(),
-            past: Past::default(),
+            past: IndexedEpochs::default(),
             largest_seen: None,
             job: None,
             corrupt: HashMap::new(),

@@ -91,11 +91,11 @@ impl Indexed {
 
 /// The most recent epochs of one dataset, in the order in which they were indexed.
 #[derive(Debug, Default)]
-pub(crate) struct Past {
+pub(crate) struct IndexedEpochs {
     entries: VecDeque<Entry>,
 }
 
-impl Past {
+impl IndexedEpochs {
     /// Records an epoch and its files. `committed` says whether the epoch was stored.
     pub(crate) fn remember(&mut self, epoch: u64, files: &[Finished], committed: bool) {
         let mut entry = Entry { epoch, committed, files: Vec::new() };
@@ -145,7 +145,7 @@ mod tests {
     }
 
     /// Returns the files of a rewritten epoch, or the reason why it fails.
-    fn again(past: &Past, epoch: u64, written: Vec<Finished>) -> Result<Vec<PathBuf>, String> {
+    fn again(past: &IndexedEpochs, epoch: u64, written: Vec<Finished>) -> Result<Vec<PathBuf>, String> {
         let mut files = EpochFiles { finished: written, ..EpochFiles::default() };
         past.recall(epoch, false, &mut files);
         let paths = files.finished.into_iter().map(|file| file.path).collect();
@@ -158,7 +158,7 @@ mod tests {
         let [one, other] = ["one", "other"].map(|name| folder.path().join(name));
         std::fs::write(&one, "one").unwrap();
         std::fs::write(&other, "other").unwrap();
-        let mut past = Past::default();
+        let mut past = IndexedEpochs::default();
         past.remember(5, &[file(&one, true), file(&other, true)], true);
         assert!(past.has(5) && !past.has(6));
         assert_eq!(again(&past, 5, vec![file(&other, false)]), Ok(vec![other.clone(), one.clone()]));
@@ -173,7 +173,7 @@ mod tests {
     fn files_that_were_removed_have_to_be_begun_anew() {
         let folder = tempfile::tempdir().unwrap();
         let [one, other] = ["one", "other"].map(|name| folder.path().join(name));
-        let mut past = Past::default();
+        let mut past = IndexedEpochs::default();
         past.remember(5, &[file(&one, true), file(&other, true)], true);
         assert_eq!(again(&past, 5, vec![file(&one, true), file(&other, true)]).unwrap().len(), 2);
         let said = again(&past, 5, vec![file(&one, true)]).unwrap_err();
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_second_attempt_that_fails_leaves_the_first() {
-        let mut past = Past::default();
+        let mut past = IndexedEpochs::default();
         past.remember(5, &[], true);
         past.remember(5, &[], false);
         assert!(past.has(5) && past.entries.len() == 1);

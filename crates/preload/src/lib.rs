@@ -17,15 +17,16 @@
 //! - Ranks communicate only inside calls that all of them make together.
 //!
 //! Map, from the top: `interpose` replaces the C library's functions, and `mpi`, with `starting`, is the interface to
-//! the MPI shim. `session` decides when an epoch is indexed, and `dataset` indexes it. `poll_interval` decides how often ranks
-//! ask each other. `intake` reads files back (`turbidite_source` decodes their formats), and `conversion` converts
-//! LAMMPS' doubles to the configured types. `pending` holds the open and closed files of each epoch, `indexed_epochs` holds the
-//! epochs that are already indexed, and `growing` follows files of several epochs. `spool` holds files until they are
-//! indexed, if the index replaces them. `config` reads the configuration, and `process` holds it from the first call
-//! on. `world` is the set of ranks. `notices`, `nearest`, `summary` and `advice` produce messages, and `printed_messages` knows
-//! those of other ranks. `guard` distinguishes the program's calls from ours. `locking` lets a process end while
-//! another thread waits, `leaving` empties the spool before other ends, and `progress` counts its steps. `role`
-//! distinguishes this process from its children, and `own_descriptors` our descriptors from the program's.
+//! the MPI shim. `session` decides when an epoch is indexed, and `dataset` indexes it. `poll_interval` decides how
+//! often ranks ask each other. `intake` reads files back (`turbidite_source` decodes their formats), and `conversion`
+//! converts LAMMPS' doubles to the configured types. `pending` holds the open and closed files of each epoch,
+//! `indexed_epochs` holds the epochs that are already indexed, and `growing` follows files of several epochs. `spool`
+//! holds files until they are indexed, if the index replaces them. `config` reads the configuration, and `process`
+//! holds it from the first call on. `world` is the set of ranks. `notices`, `nearest`, `summary` and `advice` produce
+//! messages, and `printed_messages` knows those of other ranks. `guard` distinguishes the program's calls from ours.
+//! `locking` lets a process end while another thread waits, `leaving` empties the spool before other ends, and
+//! `progress` counts its steps. `role` distinguishes this process from its children, and `own_descriptors` our
+//! descriptors from the program's.
 
 mod advice;
 mod config;

@@ -13,7 +13,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::descriptor_set::DescriptorSet;
 
 /// Maximum number of the first of our descriptors. The kernel's table is as long as the largest number demands.
-const MOST: u64 = 1 << 14;
+const MAX: u64 = 1 << 14;
 
 /// Number of descriptors that are free for ours above the program's limit, or below it if the limit cannot be raised.
 const OURS: u64 = 1 << 10;
@@ -29,9 +29,9 @@ pub(crate) fn duplicate(descriptor: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     static RAISED: Mutex<()> = Mutex::new(());
     let _raised = RAISED.lock();
     let limits = getrlimit(Resource::Nofile);
-    let (current, most) = (limits.current.unwrap_or(MOST), limits.maximum.unwrap_or(u64::MAX));
-    let needs_more = current <= MOST && current < most;
-    let first = if needs_more || current > MOST { current.min(MOST) } else { current - current.min(OURS) / 3 };
+    let (current, most) = (limits.current.unwrap_or(MAX), limits.maximum.unwrap_or(u64::MAX));
+    let needs_more = current <= MAX && current < most;
+    let first = if needs_more || current > MAX { current.min(MAX) } else { current - current.min(OURS) / 3 };
     if needs_more {
         setrlimit(Resource::Nofile, Rlimit { current: Some(most.min(current + OURS)), ..limits })?;
     }

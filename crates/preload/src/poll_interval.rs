@@ -22,12 +22,12 @@ const ALLOWANCE: Duration = Duration::from_millis(50);
 const MAX_CALLS: u64 = 256;
 
 #[derive(Debug)]
-pub(crate) struct Pace {
+pub(crate) struct PollInterval {
     interval: u64,
     allowed: Duration,
 }
 
-impl Pace {
+impl PollInterval {
     pub(crate) fn new() -> Self {
         Self { interval: 1, allowed: ALLOWANCE }
     }
@@ -58,7 +58,7 @@ mod tests {
 
     /// Returns the number of questions and their share of the time, for a program that makes `calls` calls at intervals
     /// of `call`.
-    fn ask(pace: &mut Pace, calls: u64, call: Duration, question: Duration) -> (u64, f64) {
+    fn ask(pace: &mut PollInterval, calls: u64, call: Duration, question: Duration) -> (u64, f64) {
         let (mut passed, mut questions, mut interval) = (0, 0, 1);
         while passed < calls {
             passed += interval;
@@ -71,13 +71,13 @@ mod tests {
 
     #[test]
     fn calls_that_never_end_are_hardly_asked_in() {
-        let (_, share) = ask(&mut Pace::new(), 20_000_000, 5 * MICROSECOND, 10 * MICROSECOND);
+        let (_, share) = ask(&mut PollInterval::new(), 20_000_000, 5 * MICROSECOND, 10 * MICROSECOND);
         assert!(share < 0.02, "{share}");
     }
 
     #[test]
     fn few_calls_are_all_asked_in_after_many() {
-        let mut pace = Pace::new();
+        let mut pace = PollInterval::new();
         // LAMMPS makes about as many calls before its first step.
         let (questions, _) = ask(&mut pace, 90, 100 * MICROSECOND, 20 * MICROSECOND);
         assert_eq!(questions, 90);
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn questions_that_take_long_are_asked_at_least_as_often_as_calls_are_long() {
-        let (questions, _) = ask(&mut Pace::new(), 1000, Duration::from_millis(25), Duration::from_millis(5));
+        let (questions, _) = ask(&mut PollInterval::new(), 1000, Duration::from_millis(25), Duration::from_millis(5));
         assert_eq!(questions, 1000);
     }
 }

@@ -89,7 +89,7 @@ impl Process {
 }
 
 /// Returns the status of the configuration.
-pub(crate) fn standing() -> ConfigurationState {
+pub(crate) fn state() -> ConfigurationState {
     match configured() {
         Configured::Unset => ConfigurationState::Unset,
         Configured::Broken(_) => ConfigurationState::Broken,
@@ -99,7 +99,7 @@ pub(crate) fn standing() -> ConfigurationState {
 
 /// Returns whether the configuration is valid.
 pub(crate) fn is_ready() -> bool {
-    standing() == ConfigurationState::Ready
+    state() == ConfigurationState::Ready
 }
 
 /// Returns whether the configuration has been read and is valid. Neither allocates nor waits.

@@ -21,7 +21,7 @@ const CHILD: i64 = -3;
 /// has been initialised. Collective.
 pub(crate) fn mpi_started(world: World) {
     let rank = i64::from(world.rank());
-    let state = match (process::standing(), session()) {
+    let state = match (process::state(), session()) {
         (ConfigurationState::Ready, Some(_)) if role::is_child() => CHILD,
         (ConfigurationState::Ready, Some(session)) => session.fingerprint(),
         (ConfigurationState::Broken, _) => BROKEN,

@@ -9,7 +9,7 @@ use turbidite::{Column, DataType};
 use crate::configuration::DatasetEntry;
 use crate::error::SourceError;
 
-/// Values read for absent ones.
+/// The replacement for absent values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Nulls {
     /// NaN for nulls of float columns in Parquet and Arrow files, which pandas stores for NaN.
@@ -49,7 +49,7 @@ pub struct SourceOptions {
     /// Which of several occurrences of an epoch is read, `first` or `last`, of files that the Python package reads.
     /// Several are an error by default.
     pub if_repeated: Option<String>,
-    /// Values read for absent ones, which are an error by default.
+    /// The replacement for absent values, which are an error by default.
     pub nulls: Option<Nulls>,
     /// The epochs that are read. Others are not checked. All epochs by default.
     pub epochs: Option<EpochSet>,

@@ -340,7 +340,7 @@ impl KeyDistribution {
     }
 }
 
-/// Returns the saturating sum of a statistic over all epochs.
+/// Returns the saturating sum of a metric over all epochs.
 pub(super) fn sum(epochs: &[Epoch], metric: fn(&Epoch) -> u64) -> u64 {
     epochs.iter().fold(0, |sum, epoch| sum.saturating_add(metric(epoch)))
 }

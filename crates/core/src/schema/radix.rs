@@ -9,7 +9,7 @@ const DIGIT_BITS: u32 = 11;
 const DIGITS: usize = 1 << DIGIT_BITS;
 
 /// Length below which a comparison sort is faster than radix passes.
-const LEAST: usize = 512;
+const MIN: usize = 512;
 
 /// Denominator of the maximum share of numbers with the same uppermost digit, for a sort by the upper digits.
 const CROWD: usize = 64;
@@ -20,7 +20,7 @@ const CROWD: usize = 64;
 /// Bits at and above `from + bits` must be the same in all values.
 pub(crate) fn sort(values: &mut Vec<u64>, scratch: &mut Vec<u64>, from: u32, bits: u32) {
     let count = values.len();
-    if count < LEAST {
+    if count < MIN {
         values.sort_unstable();
         return;
     }

@@ -25,8 +25,8 @@
 //! ranks), `negotiation` (tables), `prior` (the table that an epoch begins with), `receivers` (how many ranks store an
 //! epoch), `quiescence` (the end of an epoch), `order` (valid control messages per phase), `session` (the state of one
 //! epoch) and `state` (queries of runtimes). `backpressure` decides when an append waits and when it spills, and
-//! `rebalancing` whether a table pays. `receiver` is the interface for delivered records. `last_epoch` holds what is kept
-//! of an epoch, `round` and `counts` sums over a subtree. `message` and `wire` define the messages, `outbox` the
+//! `rebalancing` whether a table pays. `receiver` is the interface for delivered records. `last_epoch` holds what is
+//! kept of an epoch, `round` and `counts` sums over a subtree. `message` and `wire` define the messages, `outbox` the
 //! batches, and `options` the job's parameters. `placement` assigns partitions to ranks. `topology` computes the routes
 //! of records and `tree` those of control messages. `peers` counts the ranks that records were exchanged with.
 

@@ -16,13 +16,13 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
 /// Maximum number of descriptors, whatever the limit of the process.
-const MOST: usize = 512;
+const MAX: usize = 512;
 
 /// The part of the process's descriptors that a storage uses: one in so many.
 const SHARE: usize = 4;
 
 /// Minimum number of descriptors.
-const LEAST: usize = 8;
+const MIN: usize = 8;
 
 /// The descriptors of a storage.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub(super) struct Descriptors {
 impl Default for Descriptors {
     fn default() -> Self {
         let limit = getrlimit(Resource::Nofile).current.map_or(usize::MAX, |limit| limit as usize);
-        Self::new((limit / SHARE).clamp(LEAST, MOST))
+        Self::new((limit / SHARE).clamp(MIN, MAX))
     }
 }
 

@@ -133,8 +133,8 @@ fn acquire(storage: &dyn Storage, path: &Path, me: &LockHolder, force: bool, dep
             Found::Nothing if place(storage, path, me)? => return Ok(notice),
             Found::Nothing => continue,
             Found::Held(holder) => {
-                let standing = if depth == 0 { holder.standing(me) } else { holder.standing_of_process(me) };
-                match standing {
+                let status = if depth == 0 { holder.status(me) } else { holder.status_of_process(me) };
+                match status {
                     HolderStatus::Gone if holder.is_same_process(me) => Some(LockNotice::LeftOver(holder.clone())),
                     HolderStatus::Gone => Some(LockNotice::TakenOver(holder.clone())),
                     HolderStatus::Unknown(_) if force => Some(LockNotice::Broken(Some(holder.clone()))),

@@ -1,6 +1,6 @@
 //! The holder of a writer lock: a process, and whether another process may take its lock.
 //!
-//! [`LockHolder::standing`] decides for every lock and every option:
+//! [`LockHolder::status`] decides for every lock and every option:
 //!
 //! - The lock of a process that has ended is taken over. So is a lock that this process could not remove when it
 //!   released it.
@@ -66,7 +66,7 @@ pub struct LockHolder {
     pub(super) taken: Option<u64>,
 }
 
-/// The standing of a lock's holder.
+/// The status of a lock's holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HolderStatus {
     /// The process has ended, or has released the lock without being able to remove its file.
@@ -158,25 +158,25 @@ impl LockHolder {
 
     /// Returns whether the next writer takes over the lock, as far as this process can determine.
     pub fn has_ended(&self) -> bool {
-        self.standing(&Self::this_process()) == HolderStatus::Gone
+        self.status(&Self::this_process()) == HolderStatus::Gone
     }
 
-    /// Returns the standing of the holder of a dataset's lock, as far as the process `observer` can determine.
-    pub(super) fn standing(&self, observer: &Self) -> HolderStatus {
+    /// Returns the status of the holder of a dataset's lock, as far as the process `observer` can determine.
+    pub(super) fn status(&self, observer: &Self) -> HolderStatus {
         let same = |one: &Option<String>, other: &Option<String>| one.is_some() && one == other;
         let is_launched = || same(&self.launch, &observer.launch) && self.machine() == observer.machine();
-        match self.standing_of_process(observer) {
+        match self.status_of_process(observer) {
             HolderStatus::Running | HolderStatus::Unknown(_) if same(&self.job, &observer.job) || is_launched() => {
                 HolderStatus::OwnJob
             }
-            standing => standing,
+            status => status,
         }
     }
 
-    /// Returns the standing of the holder apart from its job.
+    /// Returns the status of the holder apart from its job.
     ///
     /// A running process is recognized by its start time, since process numbers are reused.
-    pub(super) fn standing_of_process(&self, observer: &Self) -> HolderStatus {
+    pub(super) fn status_of_process(&self, observer: &Self) -> HolderStatus {
         if self.is_same_process(observer) {
             // Another copy of the library does not tell which locks it holds.
             let is_released = self.copy == observer.copy && !held().contains(&self.token);
@@ -221,7 +221,7 @@ impl LockHolder {
     /// Returns the error of the process `observer`, which may not take the lock at `path`.
     pub(super) fn refuse(&self, path: &Path, observer: &Self) -> Error {
         let since = self.taken.map(|taken| format!(", since {}", utc(taken))).unwrap_or_default();
-        let (holder, may_be_broken) = match self.standing(observer) {
+        let (holder, may_be_broken) = match self.status(observer) {
             HolderStatus::OwnJob => (
                 format!(
                     "{self}, of this job; if two datasets have the same folder, give each its own; if ranks write one \

@@ -16,8 +16,8 @@
 //! Modules:
 //!
 //! - `paths` defines the paths, `listing` lists epochs and parts, and `files` creates files and folders durably.
-//! - `descriptor` reads and writes dataset.json, `target_folder` checks where a dataset may be created, `lock` admits one
-//!   writer, and `lock_holder` describes it.
+//! - `descriptor` reads and writes dataset.json, `target_folder` checks where a dataset may be created, `lock` admits
+//!   one writer, and `lock_holder` describes it.
 //! - `epochs` finds epochs and their manifests.
 //! - `commit` writes an epoch in an attempt, and `commit_protocol` defines the steps of its commit.
 //! - `recovery` runs before a new writer starts, `truncate` returns to a checkpoint, and `salvage` recovers unfinished

@@ -114,7 +114,7 @@ impl MachineReport {
         self.ranks.first().map_or(0, |rank| rank.tables)
     }
 
-    /// Returns the sum of a statistic over all ranks.
+    /// Returns the sum of a metric over all ranks.
     pub fn sum(&self, metric: impl Fn(&EngineMetrics) -> u64) -> u64 {
         self.ranks.iter().map(metric).sum()
     }

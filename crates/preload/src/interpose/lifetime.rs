@@ -50,7 +50,7 @@ extern "C" fn at_load() {
     keep_original();
     if let Some(_guard) = Guard::enter() {
         // The configuration is read before the program changes its folder, or makes system calls of its own.
-        process::standing();
+        process::state();
     }
     // The handler is registered before the program's own handlers, so that it runs after them. If registration fails,
     // nothing is indexed at exit; leftover files in the spool show that. SAFETY: the function is valid as long as this

@@ -46,7 +46,7 @@ impl Access {
 /// `path` is NULL or a C string.
 unsafe fn look(folder: c_int, path: *const c_char, access: Access) -> Option<Placement> {
     let _guard = Guard::enter()?;
-    if preserving_errno(process::standing) == process::ConfigurationState::Unset {
+    if preserving_errno(process::state) == process::ConfigurationState::Unset {
         return None;
     }
     let errno = errno();

@@ -11,7 +11,7 @@ use turbidite_source::Named;
 use super::placement::Open;
 use crate::config::DatasetPlan;
 use crate::dataset::Dataset;
-use crate::poll_interval::Pace;
+use crate::poll_interval::PollInterval;
 use crate::process;
 use crate::world::World;
 
@@ -27,7 +27,7 @@ pub(crate) struct Session {
     pub(super) world: World,
     pub(super) calls: u64,
     pub(super) next_question: u64,
-    pub(super) pace: Pace,
+    pub(super) pace: PollInterval,
     pub(super) asked: Instant,
     /// The duration of the last question on this rank.
     pub(super) question: Duration,
@@ -47,7 +47,7 @@ impl Session {
             world,
             calls: 0,
             next_question: 0,
-            pace: Pace::new(),
+            pace: PollInterval::new(),
             asked: Instant::now(),
             question: Duration::ZERO,
             has_looked_for_leftovers: false,

@@ -1,10 +1,10 @@
 //! Negotiates partition tables.
 //!
 //! A request travels up the tree, and rank 0 replies with `Begin`. In a round of loads, every rank reports the records
-//! it has received, and rank 0 decides whether another table pays (`rebalancing`). If not, the table is kept. Otherwise, or
-//! if the request is urgent, a round with pivots follows: every rank summarizes the keys it has seen since the last
-//! summary, merges its children's summaries into its own, and sends the result up. Rank 0 plans the table and sends it
-//! down. At most one round is in progress. Meanwhile, records are routed by the old table.
+//! it has received, and rank 0 decides whether another table pays (`rebalancing`). If not, the table is kept.
+//! Otherwise, or if the request is urgent, a round with pivots follows: every rank summarizes the keys it has seen
+//! since the last summary, merges its children's summaries into its own, and sends the result up. Rank 0 plans the
+//! table and sends it down. At most one round is in progress. Meanwhile, records are routed by the old table.
 
 use super::session::{Comparison, EMPTY_RANGE, Installed, Phase, Requested, Resemblance};
 use super::{Engine, Renegotiation, planner_options};
