@@ -17,6 +17,7 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
+import analysis
 import bitmaps
 import capped
 import data
@@ -36,7 +37,7 @@ import space
 from common import EPOCHS, HERE, RANKS, median, say
 
 WIDTHS = (36, 64)
-PARTS = ("ingest", "query", "epochs", "capped", "large", "scaling", "python", "lookups", "space", "bitmaps", "indexes", "epochs-many")
+PARTS = ("ingest", "query", "epochs", "capped", "large", "scaling", "python", "lookups", "space", "bitmaps", "indexes", "epochs-many", "analysis")
 QUICK_PARTS = ("ingest", "query", "epochs")
 QUICK = HERE / "quick.json"
 # A ratio may be this much worse than the committed one before it counts: machines are shared.
@@ -158,6 +159,10 @@ class Bench:
         self.section(f"Many epochs of {many_epochs.ROWS:,} records of 12 bytes", many_epochs.table(found))
         self.figures["epochs-many"] = {epochs: {name: cost if isinstance(cost, int) else asdict(cost) for name, cost in of.items()} for epochs, of in found.items()}
 
+    def analysis(self, scratch: Path) -> None:
+        lines, self.figures["analysis"] = analysis.study(scratch, max(self.options.rounds, 5), self.options.quick)
+        self.section(f"Analysis: {analysis.EPOCHS} epochs of {analysis.QUICK_ROWS if self.options.quick else analysis.ROWS:,} records of 28 bytes", lines)
+
     def python(self, scratch: Path) -> None:
         measured = package.Package(scratch, self.options.bytes, self.options.large_bytes, self.options.rounds)
         self.section(f"The Python package: files of {self.options.bytes / 1e9:g} GB", measured.table())
@@ -232,7 +237,7 @@ def main() -> int:
         if {"ingest", "query"} & set(chosen.parts):
             with tempfile.TemporaryDirectory(prefix="turbidite-bench-", dir=chosen.scratch) as folder:
                 bench.width(Path(folder), width)
-    works = {"epochs": bench.epochs, "capped": bench.capped, "large": bench.large, "scaling": bench.scale, "python": bench.python, "lookups": bench.lookups, "space": bench.space, "bitmaps": bench.bitmaps, "indexes": bench.indexes, "epochs-many": bench.many_epochs}
+    works = {"epochs": bench.epochs, "capped": bench.capped, "large": bench.large, "scaling": bench.scale, "python": bench.python, "lookups": bench.lookups, "space": bench.space, "bitmaps": bench.bitmaps, "indexes": bench.indexes, "epochs-many": bench.many_epochs, "analysis": bench.analysis}
     for part, work in works.items():
         if part in chosen.parts:
             with tempfile.TemporaryDirectory(prefix="turbidite-bench-", dir=chosen.scratch) as folder:

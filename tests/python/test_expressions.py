@@ -169,21 +169,42 @@ def test_columns_are_those_of_numpy(dataset, everything, seed):
             assert_same(numpy.asarray(table[name], values.dtype), values[places], f"{label}, {way}, {name}")
 
 
-@pytest.mark.parametrize("seed", range(12))
+def in_order(values, is_descending):
+    """Returns sorted values. NaN is last, as in numpy.sort."""
+    ascending = numpy.sort(values)
+    count = numpy.count_nonzero(ascending == ascending)
+    return numpy.concatenate([ascending[:count][::-1], ascending[count:]]) if is_descending else ascending
+
+
+@pytest.mark.parametrize("seed", range(24))
 def test_orders_are_those_of_numpy(dataset, everything, seed):
     draw = random.Random(seed)
     by = drawn(draw, 3)
+    is_descending, per_epoch = draw.random() < 0.5, draw.random() < 0.5
     options, mask = selections(draw)
     limit = draw.choice([1, 50, 100_000])
     columns, order = draw.choice([(["id", f"by = {by.text}"], "by"), (["n", "id"], by.text)])
-    found = dataset.query(columns=columns, order=order, limit=limit, **options).to_numpy()
+    order += " desc" if is_descending else ""
+    found = dataset.query(columns=columns, order=order, per_epoch=per_epoch, limit=limit, **options).to_numpy()
     with numpy.errstate(all="ignore"):
         values, chosen = by.value(everything), mask(everything)
-    expected = [numpy.sort(values[chosen & (everything["epoch"] == epoch)]) for epoch in EPOCHS]
+    sets = [everything["epoch"] == epoch for epoch in EPOCHS] if per_epoch else [numpy.ones(len(chosen), bool)]
+    expected = [in_order(values[chosen & of_set], is_descending) for of_set in sets]
     places = numpy.searchsorted(everything["id"], found["id"])
-    # NaN is last, as numpy.sort has it.
     assert_same(values[places], numpy.concatenate(expected)[:limit], f"{options}, {order}")
     assert len(numpy.unique(found["id"])) == len(found["id"]) and chosen[places].all()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_orders_of_several_columns_are_those_of_numpy(dataset, everything, seed):
+    draw = random.Random(seed)
+    signs = {name: draw.choice([1, -1]) for name in [*draw.sample(["n", "m"], draw.choice([1, 2])), "id"]}
+    order = [name + (" desc" if sign < 0 else " asc") for name, sign in signs.items()]
+    found = dataset.query(order=order, limit=500, columns=["id"]).to_numpy()["id"]
+    # All rows are in the order of their ids, which f64 cannot tell apart.
+    numbers = {**everything, "id": numpy.arange(len(everything["id"]))}
+    keys = [sign * numbers[name].astype(float) for name, sign in signs.items()]
+    assert numpy.array_equal(found, everything["id"][numpy.lexsort(keys[::-1])][:500]), order
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -376,8 +376,8 @@ typedef struct turbidite_request {
     const char *period;         /* "128," for this box; NULL for the periods that the dataset states */
     uint64_t share;             /* 0 to shares - 1 */
     uint64_t shares;            /* number of shares; 0 for all records in one stream */
-    const char *order_by;       /* a column in whose order the records of an epoch come, instead of `ordered`: with a
-                                 * limit, or with an index of the column; NULL for none. Such a query has no shares */
+    const char *order_by;       /* columns or expressions by which the records of all epochs are sorted, instead of
+                                 * `ordered`: "energy desc, id"; NULL for none. Such a query has no shares */
 } turbidite_request;
 
 /* Runs a query and returns its rows as a stream of Arrow record batches, which the caller releases. The stream may

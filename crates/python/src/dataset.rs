@@ -48,6 +48,8 @@ struct Arguments {
     #[pyo3(item)]
     order_by: Option<String>,
     #[pyo3(item)]
+    per_epoch: bool,
+    #[pyo3(item)]
     limit: Option<u64>,
     #[pyo3(item)]
     threads: Option<usize>,
@@ -143,8 +145,8 @@ impl Arguments {
     fn query(self, py: Python<'_>) -> PyResult<Query> {
         let query = Query::new().ordered(self.ordered).check(self.check).epochs(selection(self.epochs));
         let mut query = query.restricted(self.filter, self.sides, self.periods);
-        if let Some(column) = self.order_by {
-            query = query.ordered_by(column);
+        if let Some(columns) = self.order_by {
+            query = query.ordered_by(columns).per_epoch(self.per_epoch);
         }
         if let Some(columns) = self.columns {
             query = query.columns(columns);

@@ -47,9 +47,12 @@ pub(crate) struct QueryCommand {
     /// Return only these columns and expressions, in this order: id, 'p = sqrt(ux*ux + uy*uy)'
     #[arg(long, value_name = "A,B,…")]
     columns: Option<Vec<String>>,
-    /// Sort within each epoch by the key, or by COLUMN, which needs an index of it or --limit
-    #[arg(long, value_name = "COLUMN", num_args = 0..=1)]
+    /// Sort by columns over all epochs, as in 'energy desc, id', or, without a value, by the key within each epoch
+    #[arg(long, value_name = "COLUMNS", num_args = 0..=1)]
     order: Option<Option<String>>,
+    /// With --order, sort each epoch by itself
+    #[arg(long, requires = "order")]
+    per_epoch: bool,
     /// Stop after N rows
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
@@ -132,7 +135,7 @@ impl QueryCommand {
         let ordered = match &self.order {
             None => Query::new(),
             Some(None) => Query::new().ordered(true),
-            Some(Some(column)) => Query::new().ordered_by(column),
+            Some(Some(columns)) => Query::new().ordered_by(columns).per_epoch(self.per_epoch),
         };
         let mut query = self.space.restrict(ordered.check(!self.no_check));
         if let Some(epochs) = &self.epoch {

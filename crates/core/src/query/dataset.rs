@@ -137,9 +137,19 @@ impl Dataset {
     /// # Errors
     /// Usage errors and missing epochs are returned immediately. The stream returns the errors of reads.
     pub fn run(&self, query: &Query) -> Result<QueryStream> {
-        let resolved = ResolvedQuery::resolve(query, &self.catalog.schema)?;
-        let epochs = self.catalog.select_epochs(&query.epochs)?;
+        let (resolved, epochs) = self.resolve(query)?;
         stream::start(self.catalog.clone(), resolved, epochs, self.counters())
+    }
+
+    /// Resolves a query and its epochs. The order of one epoch is that of the epoch by itself.
+    fn resolve(&self, query: &Query) -> Result<(ResolvedQuery, Vec<u64>)> {
+        if query.order_by.is_none() || query.is_per_epoch {
+            let resolved = ResolvedQuery::resolve(query, &self.catalog.schema)?;
+            return Ok((resolved, self.catalog.select_epochs(&query.epochs)?));
+        }
+        let epochs = self.catalog.select_epochs(&query.epochs)?;
+        let query = query.clone().per_epoch(epochs.len() <= 1);
+        Ok((ResolvedQuery::resolve(&query, &self.catalog.schema)?, epochs))
     }
 
     /// Counts the matching rows. Rows are not read if the statistics prove that they match. The query's columns, order
@@ -253,8 +263,7 @@ impl Dataset {
     /// # Errors
     /// The errors of [`Dataset::run`], and errors for corrupt manifests and footers.
     pub fn explain(&self, query: &Query) -> Result<Explanation> {
-        let resolved = ResolvedQuery::resolve(query, &self.catalog.schema)?;
-        let epochs = self.catalog.select_epochs(&query.epochs)?;
+        let (resolved, epochs) = self.resolve(query)?;
         explain(&self.catalog, resolved, &epochs)
     }
 

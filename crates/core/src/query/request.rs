@@ -1,6 +1,7 @@
 //! A query as requested ([`Query`]), and as resolved against a dataset's schema ([`ResolvedQuery`]).
 
 mod columns;
+mod order;
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -8,18 +9,20 @@ use std::sync::{Arc, OnceLock};
 use arrow_schema::SchemaRef;
 use uuid::Uuid;
 
-use crate::error::{Result, UsageError};
+use crate::error::{Error, Result, UsageError};
 use crate::expr::{ComputedColumn, Predicate, SpaceText};
 use crate::query::catalog::epoch_selection::EpochSelection;
 use crate::query::catalog::partition_groups::RequiredKeys;
 use crate::query::piece::Piece;
 use crate::query::use_path::Use;
-use crate::schema::{DataType, Schema};
+use crate::schema::{DataType, KeyOrder, Schema};
 
-use columns::{Columns, order_column};
+use columns::Columns;
 pub(super) use columns::{
-    Computed, OrderColumn, Output, computed_column, listed_twice, no_expression, resolve_column, slot, stored_column,
+    Computed, Output, computed_column, listed_twice, no_expression, resolve_column, slot, stored_column,
 };
+pub(super) use order::{Order, OrderColumn, SortColumn};
+use order::{Requested, Restrictions};
 
 /// Default for [`Query::batch_rows`]: large enough to make the cost per batch negligible, small enough that a batch of
 /// a few columns fits the processor's cache.
@@ -48,6 +51,7 @@ pub struct Query {
     pub(super) columns: Option<Vec<String>>,
     pub(super) ordered: bool,
     pub(super) order_by: Option<String>,
+    pub(super) is_per_epoch: bool,
     pub(super) limit: Option<u64>,
     pub(super) threads: Option<usize>,
     pub(super) batch_rows: usize,
@@ -73,6 +77,7 @@ impl Default for Query {
             columns: None,
             ordered: false,
             order_by: None,
+            is_per_epoch: false,
             limit: None,
             threads: None,
             batch_rows: BATCH_ROWS,
@@ -182,23 +187,35 @@ impl Query {
         self
     }
 
-    /// Sorts rows by a column or an expression within each epoch, ascending. NaN is last. Rows with equal values are in no particular
-    /// order. If the column is not the key, rows are read in the order of its index, or all matching rows are read and
-    /// the first of them kept in memory, up to the limit. The name of an expression in [`Query::columns`] stands for it.
+    /// Sorts rows by columns and expressions, separated by commas, over all selected epochs: `energy desc, id`. A column
+    /// is ascending unless `desc` follows it. NaN is last in both directions. Rows with equal values are in no
+    /// particular order. The name of an expression in [`Query::columns`] stands for it.
+    ///
+    /// The first rows are found by the statistics of the first column, or of its index, and by a scan if these do not
+    /// help. As many rows as fit into 64 MiB are sorted. More are sorted only where statistics separate them, or by an
+    /// index of one ascending column, epoch by epoch.
     ///
     /// ```no_run
     /// use turbidite::query::{Dataset, Query};
     /// let dataset = Dataset::open("particles.tbd")?;
-    /// let slowest = Query::new().epochs(4000).ordered_by("uy").limit(100);
-    /// for batch in dataset.run(&slowest)? {
+    /// let hottest = Query::new().ordered_by("energy desc").limit(100);
+    /// for batch in dataset.run(&hottest)? {
     ///     println!("{} rows", batch?.num_rows());
     /// }
     /// # Ok::<(), turbidite::Error>(())
     /// ```
     #[must_use]
-    pub fn ordered_by(mut self, column: impl Into<String>) -> Self {
+    pub fn ordered_by(mut self, columns: impl Into<String>) -> Self {
         self.ordered = false;
-        self.order_by = Some(column.into());
+        self.order_by = Some(columns.into());
+        self
+    }
+
+    /// Sets whether the rows of each epoch are sorted by themselves, epoch by epoch. The limit is still that of all
+    /// rows.
+    #[must_use]
+    pub fn per_epoch(mut self, per_epoch: bool) -> Self {
+        self.is_per_epoch = per_epoch;
         self
     }
 
@@ -297,8 +314,8 @@ pub(super) struct ResolvedQuery {
     pub(super) key: Option<usize>,
     /// Whether rows are merged by a key that is not one number.
     pub(super) by_tuple: bool,
-    /// The column that orders rows, if it is not the key.
-    pub(super) order: Option<OrderColumn>,
+    /// The order of rows, if it is not that of the key.
+    pub(super) order: Option<Order>,
     pub(super) output: Vec<Output>,
     pub(super) arrow: SchemaRef,
     pub(super) limit: u64,
@@ -357,13 +374,24 @@ impl ResolvedQuery {
             return Err(UsageError::Option { option: "order", what }.into());
         }
         let mut columns = Columns::of(query.columns.as_deref(), schema)?;
-        let order = query.order_by.as_deref().map(|name| order_column(name, schema, &mut columns)).transpose()?;
+        let restrictions = || Restrictions {
+            filter: query.filter.clone(),
+            space: query.space.clone(),
+            periods: query.periods.clone(),
+            records: Arc::new(records.clone()),
+        };
+        let resolve_order =
+            |text: &String| Order::resolve((text, query.is_per_epoch), schema, &mut columns, restrictions());
+        let order = query.order_by.as_ref().map(resolve_order).transpose()?;
         if order.is_some() && query.piece.is_some() {
             let what = "a piece is a part of the rows as stored, and has no order of another column".to_owned();
             return Err(UsageError::Option { option: "order", what }.into());
         }
-        let by_key = order == Some(OrderColumn::Stored(schema.key_index())) && schema.has_numeric_key();
-        let (is_ordered, order) = (query.ordered || by_key, order.filter(|_| !by_key));
+        let (is_ordered, order) = match order {
+            Some(Requested::Key) => (true, None),
+            Some(Requested::Columns(order)) => (false, Some(order)),
+            None => (query.ordered, None),
+        };
         let predicate = Predicate::parse_within(query.filter.as_deref(), query.space_text(records)?, schema)?;
         let Columns { mut stored, computed, output, fields } = columns;
         let by_tuple = is_ordered && !schema.has_numeric_key();
@@ -433,13 +461,32 @@ impl ResolvedQuery {
         self.computed.push(Computed::reading(column, &mut self.stored));
     }
 
-    /// Returns the name and the width in bytes of the column that orders rows.
-    pub(super) fn name_and_width(&self, order: OrderColumn) -> (&str, usize) {
+    /// Returns the name and the type of a column that orders rows.
+    pub(super) fn name_and_type(&self, order: OrderColumn) -> (&str, DataType) {
         let column = match order {
             OrderColumn::Stored(column) => &self.schema.columns()[column],
             OrderColumn::Computed(place) => self.computed[place].column.column(),
         };
-        (&column.name, column.data_type.width())
+        (&column.name, column.data_type)
+    }
+
+    /// Returns the order of the values of a column that orders rows.
+    ///
+    /// # Errors
+    /// An internal error if it is no number.
+    pub(super) fn values_order(&self, order: OrderColumn) -> Result<KeyOrder> {
+        let (_, data_type) = self.name_and_type(order);
+        KeyOrder::new(data_type).ok_or_else(|| Error::internal("rows are ordered by no number"))
+    }
+
+    /// Returns the text of the order, if it is not that of the key.
+    pub(super) fn order_text(&self) -> Option<String> {
+        let text = |sorted: &SortColumn| {
+            let (name, _) = self.name_and_type(sorted.column);
+            format!("{name}{}", if sorted.is_descending { " desc" } else { "" })
+        };
+        let columns: Vec<String> = self.order.as_ref()?.columns.iter().map(text).collect();
+        Some(columns.join(", "))
     }
 
     /// Returns the same query of a copy of the records of a commit, whose columns are those of the records. Rows are in

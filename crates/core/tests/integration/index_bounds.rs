@@ -155,7 +155,7 @@ fn orders_beyond_memory_are_refused_before_the_first_row() {
     append(&storage, true, &["uy"], &epochs[1..2]);
     append(&storage, true, &[], &epochs[2..]);
     let dataset = Dataset::open_with(storage.clone(), "/ds").unwrap();
-    let query = Query::new().ordered_by("uy");
+    let query = Query::new().ordered_by("uy").per_epoch(true);
     for epoch in [3, 4] {
         let (rows, _) = run(&dataset, &query.clone().epochs(epoch), true).unwrap();
         let of_epoch = &epochs[epoch as usize - 3].1;

@@ -128,7 +128,8 @@ fn answers_are_those_of_a_sort() {
         let dataset = Dataset::open_with(write(indexes, &epochs), "/ds").unwrap();
         for condition in conditions {
             let matches = condition.map_or((|_: &Record| true) as fn(&Record) -> bool, |(_, matches)| matches);
-            let query = condition.map_or_else(Query::new, |(text, _)| Query::new().filter(text)).ordered_by("uy");
+            let query = condition.map_or_else(Query::new, |(text, _)| Query::new().filter(text));
+            let query = query.ordered_by("uy").per_epoch(true);
             let of_epochs = if condition.is_some_and(|(text, _)| text.contains("epoch")) { 1 } else { 0 };
             for limit in [None, Some(0), Some(1), Some(5), Some(700), Some(29_000), Some(45_000), Some(1 << 40)] {
                 for access in [Use::Automatic, Use::Index("uy".into()), Use::Scan] {
@@ -186,6 +187,35 @@ fn few_rows_are_read_by_the_index() {
     }
 }
 
+/// NaN is last in both directions, of all epochs together.
+#[test]
+fn epochs_are_sorted_together() {
+    let epochs: Vec<(u64, Vec<Record>)> = [3, 5, 8].iter().map(|epoch| (*epoch, records(*epoch, 20_000))).collect();
+    let mut all: Vec<f32> = epochs.iter().flat_map(|(_, records)| records.iter().map(|record| record.1)).collect();
+    for indexes in [&["uy"][..], &["uy,with=number"], &[]] {
+        let dataset = Dataset::open_with(write(indexes, &epochs), "/ds").unwrap();
+        for is_descending in [false, true] {
+            all.sort_by(|one, other| match one.is_nan() || other.is_nan() {
+                false if is_descending => compare(*other, *one),
+                _ => compare(*one, *other),
+            });
+            let order = if is_descending { "uy desc" } else { "uy" };
+            for limit in [None, Some(1), Some(700), Some(20_000), Some(59_500)] {
+                for access in [Use::Automatic, Use::Scan] {
+                    let story = format!("{indexes:?}, {order}, {limit:?}, {access:?}");
+                    let query = Query::new().ordered_by(order).using(access);
+                    let (rows, _) = run(&dataset, &limited(query, limit)).unwrap();
+                    let wanted = &all[..limit.map_or(all.len(), |limit| limit as usize)];
+                    assert_eq!(rows.len(), wanted.len(), "{story}");
+                    assert!(rows.iter().zip(wanted).all(|(row, value)| is_same(row.1, *value)), "{story}");
+                    let distinct: BTreeSet<(u64, u64)> = rows.iter().map(|row| (row.0, row.2)).collect();
+                    assert_eq!(distinct.len(), rows.len(), "{story}");
+                }
+            }
+        }
+    }
+}
+
 /// A corrupt index, or one that lacks an epoch, changes no answer.
 #[test]
 fn corruption_changes_no_answer() {
@@ -213,7 +243,7 @@ fn corruption_changes_no_answer() {
         let (rows, read) = run(&dataset, &query.clone().epochs(5)).unwrap();
         check(&rows, &epochs[1..], |_| true, 9, "not indexed");
         assert_eq!(read.entries_read, 0);
-        let (rows, _) = run(&dataset, &query.limit(ROWS as u64 + 7)).unwrap();
+        let (rows, _) = run(&dataset, &query.per_epoch(true).limit(ROWS as u64 + 7)).unwrap();
         check(&rows, &epochs, |_| true, ROWS as usize + 7, "one epoch is indexed");
     }
 }
@@ -223,7 +253,7 @@ fn requests_that_make_no_sense_are_refused() {
     let dataset = Dataset::open_with(write(&[], &[(3, records(3, 5_000))]), "/ds").unwrap();
     for (query, words) in [
         (Query::new().ordered_by("speed"), "no column 'speed'"),
-        (Query::new().ordered_by("epoch"), "'epoch' orders all queries"),
+        (Query::new().ordered_by("epoch"), "'epoch' orders no rows"),
     ] {
         let error = run(&dataset, &query).unwrap_err();
         assert!(error.to_string().contains(words), "{error}");

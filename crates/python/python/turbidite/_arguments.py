@@ -15,6 +15,7 @@ class Arguments(TypedDict):
     columns: list[str] | None
     ordered: bool
     order_by: str | None
+    per_epoch: bool
     limit: int | None
     threads: int | None
     check: bool

@@ -96,7 +96,8 @@ class Dataset(OpenDataset):
         period: Period | None = None,
         epochs: Epochs = None,
         columns: Sequence[str] | None = None,
-        order: str | None = None,
+        order: str | Sequence[str] | None = None,
+        per_epoch: bool = False,
         limit: int | None = None,
         threads: int | None = None,
         check: bool = True,
@@ -109,9 +110,11 @@ class Dataset(OpenDataset):
         default, those of ``schema.periods``, except for columns whose period is None.
 
         `columns` are those to return (default: all, and the epoch): names, or expressions such as
-        ``"r = sqrt(x*x + y*y)"``. `limit` ends the result early. `order="key"` orders rows by epoch and key, `order="ux"` by
-        epoch and that column or expression: by its index if it has one, or, up to the limit, by reading all rows. `check=False` does not compare checksums of pages. `use` is the name of the index that finds
-        the rows, or ``"scan"`` for none; by default, whatever reads least is used.
+        ``"r = sqrt(x*x + y*y)"``. `limit` ends the result early. `order="energy desc, id"` sorts the rows of all
+        epochs by columns or expressions, `per_epoch` those of each epoch, and NaN is last; without a limit, they must fit
+        into 64 MiB, or have an index. `order="key"` sorts each epoch by the key. `check=False` does not compare checksums of
+        pages. `use` is the name of the index that finds the rows, or ``"scan"`` for none; by default, whatever reads least
+        is used.
 
         >>> dataset.query("energy between 1 and 2", epochs=200).count()
         101
@@ -119,9 +122,11 @@ class Dataset(OpenDataset):
         50
         >>> dataset.query("energy < 0.02", epochs=200, columns=["twice = 2 * id", "energy / 2"]).to_numpy()["twice"]
         array([0, 2], dtype=uint64)
+        >>> dataset.query(order="energy desc", limit=2).to_numpy()["epoch"]
+        array([100, 200], dtype=uint64)
         """
-        order = optional_text("order", order, "key")
-        by_key = order == "key" or (order == self.schema.key and self._core.has_key_order())
+        order = optional_text("order", order, "key") if order is None or isinstance(order, str) else ", ".join(names("order", order))
+        by_key = order == "key"
         sides, periods = box_texts(box, period)
         arguments: Arguments = {
             "where": predicate("where", where),
@@ -131,6 +136,7 @@ class Dataset(OpenDataset):
             "columns": names("columns", columns),
             "ordered": by_key,
             "order_by": None if by_key else order,
+            "per_epoch": flag("per_epoch", per_epoch) and order is not None and not by_key,
             "limit": optional("limit", limit),
             "threads": optional("threads", threads),
             "check": flag("check", check),

@@ -114,6 +114,7 @@ class Query(Result):
         options += [] if arguments["use"] is None else [f"--use={arguments['use']}"]
         options += ["--order"] * arguments["ordered"] + ["--no-check"] * (not arguments["check"])
         options += [] if arguments["order_by"] is None else [f"--order={arguments['order_by']}"]
+        options += ["--per-epoch"] * arguments["per_epoch"]
         with watching(self._progress, "row groups") as tell:
             return run([*options, "--", self._dataset.path], tell)
 
@@ -121,7 +122,7 @@ class Query(Result):
         return Query, (self._dataset, self._selection, self._arguments)
 
     def __repr__(self) -> str:
-        usual = {"check": True, "ordered": False}
+        usual = {"check": True, "ordered": False, "per_epoch": False}
         stated = {name: value for name, value in self._arguments.items() if value != usual.get(name)}
         if self._selection is not None:
             stated["epochs"] = self._selection
@@ -135,9 +136,8 @@ class Query(Result):
             epochs = chosen
         elif chosen is not None:
             epochs = ", ".join("…" if label is None else str(label) for label in abridged(chosen))
-        order = (
-            "epoch, key" if arguments["ordered"] else "as stored" if (by := arguments["order_by"]) is None else f"epoch, {by}"
-        )
+        order = "epoch, key" if arguments["ordered"] else arguments["order_by"] or "as stored"
+        order = f"epoch, {order}" if arguments["per_epoch"] else order
         rows = [
             ("dataset", self._dataset.path),
             ("where", arguments["where"] or "all rows"),

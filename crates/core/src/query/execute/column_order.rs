@@ -1,4 +1,4 @@
-//! Rows in the order of a column that is not the key, epoch by epoch.
+//! Rows in the ascending order of one column that is not the key, epoch by epoch.
 //!
 //! A walk may find that the predicate excludes nearly all records that come first, or that the index is corrupt. The
 //! rows of an epoch are therefore held back until its walk has ended, if a scan can take its place. Otherwise
@@ -7,19 +7,17 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::error::{Error, Result};
-use crate::query::execute::first_rows::FirstRows;
-use crate::query::execute::unordered_scan::Scan;
+use crate::error::Result;
+use crate::query::execute::first_rows::first_rows;
 use crate::query::execute::walk::Walk;
 use crate::query::index::indexes::IndexedCatalog;
 use crate::query::index::unreadable::{named, readable};
 use crate::query::metrics::{Counters, add};
 use crate::query::plan::order::OrderPlan;
-use crate::query::request::{OrderColumn, ResolvedQuery};
+use crate::query::request::{OrderColumn, ResolvedQuery, SortColumn};
 use crate::query::scan::epoch_scan::{announce_chosen, choose};
 use crate::query::scan::pieces::Pieces;
 use crate::query::scan::read::PackedRows;
-use crate::schema::KeyOrder;
 
 /// The pipeline of a query in the order of a column.
 pub(in crate::query) struct ColumnOrder {
@@ -76,8 +74,7 @@ impl ColumnOrder {
                 return Ok(());
             }
         }
-        let rows = self.first(epoch)?;
-        self.ready.push_back(rows);
+        self.ready = self.first(epoch)?;
         Ok(())
     }
 
@@ -107,23 +104,11 @@ impl ColumnOrder {
     }
 
     /// Returns the first rows of an epoch by a scan of all matching rows.
-    fn first(&self, epoch: u64) -> Result<PackedRows> {
-        let resolved = &self.resolved;
-        let (wanted, slot, data_type) = OrderPlan::of_scan(resolved, self.column);
-        let order = KeyOrder::new(data_type).ok_or_else(|| Error::internal("rows are ordered by no number"))?;
-        let columns = resolved.stored.len();
-        let widths = wanted.stored_widths().chain(wanted.computed_widths()).collect();
-        let wanted = Arc::new(wanted);
+    fn first(&self, epoch: u64) -> Result<VecDeque<PackedRows>> {
         // The rows of the limit, or all rows of the epoch, fit into memory.
-        let mut first = FirstRows::new(order, slot, widths, usize::try_from(self.open).unwrap_or(usize::MAX));
-        let of_threads = wanted.clone();
-        let compute = move |rows: PackedRows| rows.with_computed(&of_threads);
-        let (dataset, counters) = (self.dataset.clone(), self.counters.clone());
-        let mut scan = Scan::finishing(dataset, wanted, counters, vec![epoch], compute);
-        while let Some(piece) = scan.next_piece()? {
-            first.add(&piece?);
-        }
-        Ok(first.finish(columns, epoch, &self.counters))
+        let sorted = (&[SortColumn::ascending(self.column)][..], None, self.open);
+        let (scan, first) = first_rows(&self.dataset, &self.resolved, sorted, vec![epoch], &self.counters)?;
+        first.collect(scan, self.resolved.stored.len(), &self.counters)
     }
 }
 

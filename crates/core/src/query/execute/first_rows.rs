@@ -1,96 +1,176 @@
-//! The first rows of many by a column, in bounded memory.
+//! The first rows of many in an order, in bounded memory.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::error::Result;
+use crate::expr::Predicate;
+use crate::query::execute::unordered_scan::Scan;
+use crate::query::index::indexes::IndexedCatalog;
 use crate::query::metrics::Counters;
+use crate::query::plan::sort::{SortKey, SortPlan};
+use crate::query::request::{ResolvedQuery, SortColumn};
 use crate::query::scan::read::PackedRows;
-use crate::schema::KeyOrder;
 
 /// Number of rows beyond the wanted ones that are kept before the last of them are discarded.
 const SPARE_ROWS: usize = 1 << 13;
 
-/// Collects the rows with the smallest values of a column. Rows with equal values stay in their order.
+/// Collects the first rows in the order of sort keys. Rows with equal keys stay in their order.
 pub(in crate::query) struct FirstRows {
-    order: KeyOrder,
-    /// Position of the column among those of a piece.
-    slot: usize,
+    keys: Vec<SortKey>,
     /// Widths of the columns of a piece.
     widths: Vec<usize>,
     most: usize,
-    ordinals: Vec<u64>,
-    /// The kept rows, each packed.
+    kept: KeptRows,
+}
+
+#[derive(Default)]
+struct KeptRows {
+    /// The places of each row: one for each sort key.
+    places: Vec<u64>,
+    epochs: Vec<u64>,
+    /// The rows, each packed.
     rows: Vec<u8>,
-    /// The ordinal that a row must be below to be among the first, once there are enough rows.
-    bound: Option<u64>,
+    /// The places that a row must be before to be among the first, once there are enough rows.
+    bound: Option<Vec<u64>>,
+}
+
+/// A scan of all matching rows. Their computed columns follow the stored ones.
+type SortedScan = Scan<Result<PackedRows>>;
+
+/// Returns the scan of some epochs for the first rows in an order, and the collection of at most `most` of them. A
+/// predicate replaces that of the query.
+///
+/// # Errors
+/// The errors of [`SortPlan::new`].
+pub(in crate::query) fn first_rows(
+    dataset: &Arc<IndexedCatalog>,
+    resolved: &ResolvedQuery,
+    (columns, predicate, most): (&[SortColumn], Option<Predicate>, u64),
+    epochs: Vec<u64>,
+    counters: &Arc<Counters>,
+) -> Result<(SortedScan, FirstRows)> {
+    let SortPlan { mut wanted, keys, .. } = SortPlan::new(resolved, columns)?;
+    if let Some(predicate) = predicate {
+        wanted.restrict(predicate);
+    }
+    let widths = wanted.stored_widths().chain(wanted.computed_widths()).collect();
+    let first = FirstRows::new(keys, widths, usize::try_from(most).unwrap_or(usize::MAX));
+    let wanted = Arc::new(wanted);
+    let of_threads = wanted.clone();
+    let compute = move |rows: PackedRows| rows.with_computed(&of_threads);
+    Ok((Scan::finishing(dataset.clone(), wanted, counters.clone(), epochs, compute), first))
 }
 
 impl FirstRows {
-    /// Creates a collection of at most `most` rows, by the column at `slot` of their pieces.
-    pub(in crate::query) fn new(order: KeyOrder, slot: usize, widths: Vec<usize>, most: usize) -> Self {
-        Self { order, slot, widths, most, ordinals: Vec::new(), rows: Vec::new(), bound: None }
+    /// Creates a collection of at most `most` rows.
+    fn new(keys: Vec<SortKey>, widths: Vec<usize>, most: usize) -> Self {
+        Self { keys, widths, most, kept: KeptRows::default() }
+    }
+
+    /// Returns the first rows of a scan in order, with the first `columns` columns. Each piece is of one epoch.
+    ///
+    /// # Errors
+    /// The errors of the scan; an expression without a result in some row.
+    pub(in crate::query) fn collect(
+        mut self,
+        mut scan: SortedScan,
+        columns: usize,
+        counters: &Arc<Counters>,
+    ) -> Result<VecDeque<PackedRows>> {
+        while let Some(piece) = scan.next_piece()? {
+            self.add(&piece?);
+        }
+        Ok(self.finish(columns, counters))
     }
 
     /// Adds the rows of a piece that may be among the first.
-    pub(in crate::query) fn add(&mut self, piece: &PackedRows) {
-        let width = self.widths[self.slot];
+    fn add(&mut self, piece: &PackedRows) {
+        let Self { keys, widths, most, kept } = self;
+        let place = |key: &SortKey, row: usize| {
+            let width = widths[key.slot];
+            key.place(&piece.columns[key.slot][row * width..][..width])
+        };
+        let Some((first_key, other_keys)) = keys.split_first().filter(|_| *most > 0) else { return };
         for row in 0..piece.rows {
-            let ordinal = self.order.ordinal(&piece.columns[self.slot][row * width..][..width]);
-            if self.most == 0 || self.bound.is_some_and(|bound| ordinal >= bound) {
+            let (first, start) = (place(first_key, row), kept.places.len());
+            if kept.bound.as_ref().is_some_and(|bound| first > bound[0]) {
                 continue;
             }
-            self.ordinals.push(ordinal);
-            for (column, width) in piece.columns.iter().zip(&self.widths) {
-                self.rows.extend_from_slice(&column[row * width..][..*width]);
+            kept.places.push(first);
+            kept.places.extend(other_keys.iter().map(|key| place(key, row)));
+            if kept.bound.as_ref().is_some_and(|bound| kept.places[start..] >= bound[..]) {
+                kept.places.truncate(start);
+                continue;
             }
-            if self.ordinals.len() >= self.most.saturating_mul(2).saturating_add(SPARE_ROWS) {
-                self.discard();
+            kept.epochs.push(piece.epoch);
+            for (column, width) in piece.columns.iter().zip(&*widths) {
+                kept.rows.extend_from_slice(&column[row * width..][..*width]);
+            }
+            if kept.epochs.len() >= most.saturating_mul(2).saturating_add(SPARE_ROWS) {
+                kept.discard(*most, keys.len());
             }
         }
     }
 
+    fn finish(self, columns: usize, counters: &Arc<Counters>) -> VecDeque<PackedRows> {
+        let Self { keys, widths, most, kept } = self;
+        let first = kept.first(most, keys.len());
+        let row_bytes: usize = widths.iter().sum();
+        let of_one_epoch = first.chunk_by(|one, next| kept.epochs[*one] == kept.epochs[*next]);
+        let piece = |rows: &[usize]| {
+            let epoch = kept.epochs[rows[0]];
+            if columns == 0 {
+                return PackedRows::counted(epoch, rows.len(), counters);
+            }
+            let widths = &widths[..columns];
+            let mut block = counters.recycler.columns(widths.iter().map(|width| rows.len() * width));
+            let mut offset = 0;
+            for (width, out) in widths.iter().zip(block.columns_mut()) {
+                for (row, out) in rows.iter().zip(out.chunks_exact_mut(*width)) {
+                    out.copy_from_slice(&kept.rows[row * row_bytes + offset..][..*width]);
+                }
+                offset += width;
+            }
+            PackedRows::new(epoch, rows.len(), block, counters)
+        };
+        of_one_epoch.map(piece).collect()
+    }
+}
+
+impl KeptRows {
     /// Returns the positions of the first rows, in order.
-    fn first(&self) -> Vec<usize> {
-        let mut positions: Vec<usize> = (0..self.ordinals.len()).collect();
-        let key = |position: &usize| (self.ordinals[*position], *position);
-        if self.most < positions.len() {
-            positions.select_nth_unstable_by_key(self.most, key);
-            positions.truncate(self.most);
+    fn first(&self, most: usize, keys: usize) -> Vec<usize> {
+        let mut positions: Vec<usize> = (0..self.epochs.len()).collect();
+        let order = |one: &usize, other: &usize| (self.of(*one, keys), one).cmp(&(self.of(*other, keys), other));
+        if most < positions.len() {
+            positions.select_nth_unstable_by(most, order);
+            positions.truncate(most);
         }
-        positions.sort_unstable_by_key(key);
+        positions.sort_unstable_by(order);
         positions
     }
 
-    fn discard(&mut self) {
-        let mut kept = self.first();
-        self.bound = kept.last().map(|last| self.ordinals[*last]);
-        // Rows with equal values stay in their order.
-        kept.sort_unstable();
-        let row_bytes: usize = self.widths.iter().sum();
-        for (to, &from) in kept.iter().enumerate() {
-            self.ordinals[to] = self.ordinals[from];
-            self.rows.copy_within(from * row_bytes..(from + 1) * row_bytes, to * row_bytes);
-        }
-        self.ordinals.truncate(kept.len());
-        self.rows.truncate(kept.len() * row_bytes);
+    /// Returns the places of a row.
+    fn of(&self, row: usize, keys: usize) -> &[u64] {
+        &self.places[row * keys..][..keys]
     }
 
-    /// Returns the first rows in order, with the first `columns` columns of the pieces.
-    pub(in crate::query) fn finish(self, columns: usize, epoch: u64, counters: &Arc<Counters>) -> PackedRows {
-        let first = self.first();
-        let row_bytes: usize = self.widths.iter().sum();
-        let widths = &self.widths[..columns];
-        if columns == 0 {
-            return PackedRows::counted(epoch, first.len(), counters);
+    /// Discards all but the first `most` rows.
+    fn discard(&mut self, most: usize, keys: usize) {
+        let mut first = self.first(most, keys);
+        self.bound = first.last().map(|last| self.of(*last, keys).to_vec());
+        // Rows with equal keys stay in their order.
+        first.sort_unstable();
+        let row_bytes = self.rows.len() / self.epochs.len();
+        for (to, &from) in first.iter().enumerate() {
+            self.places.copy_within(from * keys..(from + 1) * keys, to * keys);
+            self.epochs[to] = self.epochs[from];
+            self.rows.copy_within(from * row_bytes..(from + 1) * row_bytes, to * row_bytes);
         }
-        let mut block = counters.recycler.columns(widths.iter().map(|width| first.len() * width));
-        let mut offset = 0;
-        for (width, out) in widths.iter().zip(block.columns_mut()) {
-            for (row, out) in first.iter().zip(out.chunks_exact_mut(*width)) {
-                out.copy_from_slice(&self.rows[row * row_bytes + offset..][..*width]);
-            }
-            offset += width;
-        }
-        PackedRows::new(epoch, first.len(), block, counters)
+        self.places.truncate(first.len() * keys);
+        self.epochs.truncate(first.len());
+        self.rows.truncate(first.len() * row_bytes);
     }
 }
 
@@ -99,35 +179,60 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::schema::DataType;
+    use crate::schema::{DataType, KeyOrder};
+
+    /// The row's epoch, its numbers, and its position among all rows.
+    type Row = (u64, f32, i16, u64);
+
+    fn piece(rows: &[Row], counters: &Arc<Counters>) -> PackedRows {
+        let mut block = counters.recycler.columns([8, 4, 2].map(|width| width * rows.len()).into_iter());
+        let [number, first, second] = block.columns_mut().try_into().unwrap();
+        for (row, (_, x, y, place)) in rows.iter().enumerate() {
+            number[8 * row..][..8].copy_from_slice(&place.to_le_bytes());
+            first[4 * row..][..4].copy_from_slice(&x.to_le_bytes());
+            second[2 * row..][..2].copy_from_slice(&y.to_le_bytes());
+        }
+        PackedRows::new(rows[0].0, rows.len(), block, counters)
+    }
 
     proptest! {
         #[test]
         fn the_first_rows_are_those_of_a_stable_sort(
-            pieces in prop::collection::vec(prop::collection::vec(0u32..50, 0..200), 0..200),
+            pieces in prop::collection::vec((0u64..3, prop::collection::vec((0u8..20, -2i16..3), 1..200)), 0..200),
+            directions in any::<(bool, bool)>(),
+            key_count in 1usize..3,
             most in prop::sample::select(vec![0usize, 1, 7, 100, 3_000, 100_000]),
         ) {
             let counters = Arc::new(Counters::default());
-            let mut first = FirstRows::new(KeyOrder::new(DataType::U32).unwrap(), 1, vec![8, 4], most);
-            let mut all: Vec<(u32, u64)> = Vec::new();
-            for values in pieces {
-                let mut block = counters.recycler.columns([8 * values.len(), 4 * values.len()].into_iter());
-                let numbers: Vec<u64> = (all.len() as u64..).take(values.len()).collect();
-                let [number, value] = block.columns_mut().try_into().unwrap();
-                for (out, from) in number.chunks_exact_mut(8).zip(&numbers) {
-                    out.copy_from_slice(&from.to_le_bytes());
-                }
-                for (out, from) in value.chunks_exact_mut(4).zip(&values) {
-                    out.copy_from_slice(&from.to_le_bytes());
-                }
-                first.add(&PackedRows::new(3, values.len(), block, &counters));
-                all.extend(values.into_iter().zip(numbers));
+            let key = |data_type, slot, is_descending| {
+                SortKey { order: KeyOrder::new(data_type).unwrap(), slot, is_descending }
+            };
+            let mut keys = vec![key(DataType::F32, 1, directions.0), key(DataType::I16, 2, directions.1)];
+            keys.truncate(key_count);
+            let mut first = FirstRows::new(keys, vec![8, 4, 2], most);
+            let mut all: Vec<Row> = Vec::new();
+            for (epoch, values) in pieces {
+                let places = all.len() as u64..;
+                let x = |x: u8| if x == 0 { f32::NAN } else { f32::from(x) - 10.0 };
+                let rows: Vec<Row> = values.iter().zip(places).map(|((one, y), place)| (epoch, x(*one), *y, place)).collect();
+                first.add(&piece(&rows, &counters));
+                all.extend(rows);
             }
-            all.sort_by_key(|(value, _)| *value);
+            let turned = |order: std::cmp::Ordering, is_descending| if is_descending { order.reverse() } else { order };
+            all.sort_by(|one, other| {
+                let numbers = one.1.partial_cmp(&other.1).map(|order| turned(order, directions.0));
+                let by_first = numbers.unwrap_or_else(|| one.1.is_nan().cmp(&other.1.is_nan()));
+                match key_count {
+                    1 => by_first,
+                    _ => by_first.then(turned(one.2.cmp(&other.2), directions.1)),
+                }
+            });
             all.truncate(most);
-            let rows = first.finish(1, 3, &counters);
-            let expected: Vec<u64> = all.into_iter().map(|(_, number)| number).collect();
-            prop_assert_eq!((rows.rows, rows.columns[0].typed_data::<u64>()), (expected.len(), expected.as_slice()));
+            let expected: Vec<(u64, u64)> = all.iter().map(|(epoch, .., place)| (*epoch, *place)).collect();
+            let found = first.finish(1, &counters).into_iter().flat_map(|piece| {
+                piece.columns[0].typed_data::<u64>().iter().map(|place| (piece.epoch, *place)).collect::<Vec<_>>()
+            });
+            prop_assert_eq!(found.collect::<Vec<_>>(), expected);
         }
     }
 }

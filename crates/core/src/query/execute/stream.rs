@@ -13,6 +13,7 @@ use arrow_schema::SchemaRef;
 use crate::error::{Error, Result};
 use crate::query::execute::batch_columns::BatchColumns;
 use crate::query::execute::column_order::ColumnOrder;
+use crate::query::execute::top_rows::TopRows;
 use crate::query::execute::unordered_scan::Scan;
 use crate::query::index::indexes::IndexedCatalog;
 use crate::query::metrics::{Counters, QueryMetrics, lap};
@@ -52,8 +53,11 @@ pub(in crate::query) fn start(
 ) -> Result<QueryStream> {
     let resolved = Arc::new(resolved);
     let shared = (resolved.clone(), counters.clone());
-    let source: Box<dyn Pieces> = match resolved.order {
-        Some(column) => Box::new(ColumnOrder::new(dataset, shared.0, column, shared.1, epochs)),
+    let source: Box<dyn Pieces> = match &resolved.order {
+        Some(order) => match order.ascending() {
+            Some(column) => Box::new(ColumnOrder::new(dataset, shared.0, column, shared.1, epochs)),
+            None => Box::new(TopRows::new(dataset, shared.0, order.clone(), shared.1, epochs)),
+        },
         None if resolved.is_by_key() => by_key(&dataset, shared.0, shared.1, epochs)?,
         None => {
             let of_threads = resolved.clone();

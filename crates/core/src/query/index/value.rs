@@ -373,6 +373,17 @@ impl ValueIndex {
         })
     }
 
+    /// Returns the dataset of the entries, and the position of their values, if these are those of a numeric column.
+    ///
+    /// # Errors
+    /// Corruption of the index; I/O errors.
+    pub(in crate::query) fn entries_of(&self, column: usize) -> Result<Option<(Arc<Catalog>, usize)>> {
+        if column != self.column || !self.is_numeric() {
+            return Ok(None);
+        }
+        self.ask(|catalog| Ok(Some((catalog.clone(), EntryLayout::VALUE))))
+    }
+
     /// Returns the records that may match, with their values of `columns`, in the order of the indexed column. At most
     /// `most` are wanted. `None` if the index does not have this commit of the epoch, or these columns.
     ///

@@ -15,8 +15,10 @@ use crate::query::metrics::Counters;
 use crate::query::plan::alternative::Alternative;
 use crate::query::plan::covering::CoveringPlan;
 use crate::query::plan::epoch_plan::{AccessPath, EpochPlan, GroupsPlan, Planner, Sources};
+use crate::query::plan::intervals::Intervals;
 use crate::query::plan::order::OrderPlan;
-use crate::query::request::{OrderColumn, ResolvedQuery};
+use crate::query::plan::sort::SortPlan;
+use crate::query::request::{Order, OrderColumn, ResolvedQuery};
 use crate::query::rows::pages::PageIndex;
 use crate::query::rows::pruning::GroupChoice;
 use crate::query::rows::statistics::{judge_run, select_by};
@@ -36,7 +38,7 @@ pub struct Explanation {
     pub columns: Vec<String>,
     /// Whether rows are merged by key.
     pub ordered: bool,
-    /// The column that orders rows, if it is not the key.
+    /// The columns that order rows, unless these are merged by key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ordered_by: Option<String>,
     /// One entry per epoch.
@@ -66,7 +68,7 @@ pub struct EpochExplanation {
     /// spatial index, the other fields count what is read of the copy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub covered_by: Option<String>,
-    /// How rows are brought into the order of a column that is not the key, if they are.
+    /// How rows are sorted, unless they are merged by key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub order: Option<String>,
     /// Part files.
@@ -142,26 +144,27 @@ pub(in crate::query) fn explain(
     epochs: &[u64],
 ) -> Result<Explanation> {
     let (resolved, counters) = (Arc::new(resolved), Arc::new(Counters::default()));
-    let planner = match resolved.order {
-        // Epoch by epoch.
-        Some(column) => {
-            Planner::new(dataset.clone(), Arc::new(OrderPlan::of_scan(&resolved, column).0), counters.clone(), 1)
-        }
-        None => Planner::new(dataset.clone(), resolved.clone(), counters.clone(), epochs.len()).in_any_order(),
-    };
     let mut explained = Vec::with_capacity(epochs.len());
-    for &epoch in epochs {
-        let mut explanation = explain_epoch(dataset, &planner, epoch, &counters, Sources::ALL)?;
-        if let Some(column) = resolved.order {
-            explain_order(dataset, &resolved, column, &mut explanation)?;
+    match &resolved.order {
+        None => {
+            let planner =
+                Planner::new(dataset.clone(), resolved.clone(), counters.clone(), epochs.len()).in_any_order();
+            for &epoch in epochs {
+                explained.push(explain_epoch(dataset, &planner, epoch, &counters, Sources::ALL)?);
+            }
         }
-        explained.push(explanation);
+        Some(order) => {
+            let together = if order.is_per_epoch { 1 } else { epochs.len().max(1) };
+            for epochs in epochs.chunks(together) {
+                explain_sorted(dataset, &resolved, order, (epochs, &counters), &mut explained)?;
+            }
+        }
     }
     Ok(Explanation {
         filter: resolved.predicate.as_ref().map(Predicate::to_string),
         columns: resolved.arrow.fields().iter().map(|field| field.name().clone()).collect(),
         ordered: resolved.is_by_key(),
-        ordered_by: resolved.order.map(|column| resolved.name_and_width(column).0.to_owned()),
+        ordered_by: resolved.order_text(),
         epochs: explained,
     })
 }
@@ -213,6 +216,37 @@ pub(in crate::query) fn explain_epoch(
             return Ok(explanation);
         }
     }
+}
+
+/// Explains how rows of epochs are sorted together.
+fn explain_sorted(
+    dataset: &Arc<IndexedCatalog>,
+    resolved: &Arc<ResolvedQuery>,
+    order: &Order,
+    (epochs, counters): (&[u64], &Arc<Counters>),
+    explained: &mut Vec<EpochExplanation>,
+) -> Result<()> {
+    let plan = SortPlan::new(resolved, &order.columns)?;
+    let wanted = plan.interval_rows(resolved.limit);
+    let mut scan = plan.wanted;
+    let mut how = "a scan of all matching rows, of which the first are kept".to_owned();
+    if order.ascending().is_none() {
+        let mut intervals = Intervals::new(dataset, resolved, &order.columns, epochs, counters)?;
+        if let Some(condition) = intervals.next(dataset, wanted, counters)?.flatten() {
+            scan.restrict(order.restricted(&condition, &resolved.schema)?);
+            how = format!("a scan of the rows with {condition}, and of others if these are too few");
+        }
+    }
+    let planner = Planner::new(dataset.clone(), Arc::new(scan), counters.clone(), epochs.len());
+    for &epoch in epochs {
+        let mut explanation = explain_epoch(dataset, &planner, epoch, counters, Sources::ALL)?;
+        match order.ascending() {
+            Some(column) => explain_order(dataset, resolved, column, &mut explanation)?,
+            None => explanation.order = Some(how.clone()),
+        }
+        explained.push(explanation);
+    }
+    Ok(())
 }
 
 /// Completes the explanation of an epoch's scan by how its rows are brought into the order of a column. A walk that no

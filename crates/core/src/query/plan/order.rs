@@ -1,4 +1,4 @@
-//! The plan of an epoch's rows in the order of a column that is not the key.
+//! The plan of an epoch's rows in the ascending order of one column that is not the key.
 //!
 //! The entries of an index are in the order of their values. A walk takes them in this order, reads the records that
 //! they name (unless entries carry all columns), tests them, and stops at the limit. Each record lies in another page,
@@ -12,17 +12,10 @@ use crate::query::index::indexes::IndexedCatalog;
 use crate::query::index::unreadable::{Unreadable, readable};
 use crate::query::index::value::ValueIndex;
 use crate::query::metrics::Counters;
-use crate::query::request::{OrderColumn, ResolvedQuery, slot};
+use crate::query::plan::sort::SortPlan;
+use crate::query::request::{OrderColumn, ResolvedQuery, SortColumn};
 use crate::query::scan::epoch_scan::choose;
 use crate::query::use_path::Use;
-use crate::schema::DataType;
-
-/// Maximum size of the first rows of an epoch that are kept in memory, in bytes. Twice as many are collected. Unit tests
-/// have few rows.
-const KEPT_BYTES: u64 = if cfg!(test) { 256 << 10 } else { 64 << 20 };
-
-/// Size of a kept row beside its columns, in bytes: the ordinal of its value and its position.
-const KEPT_ROW_BYTES: u64 = 16;
 
 /// Number of rows of an epoch for each entry of a walk that reads records. They then lie in at most half of the pages.
 const ROWS_PER_ENTRY: u64 = 4096;
@@ -67,7 +60,7 @@ impl<'a> OrderPlan<'a> {
             found = found.or(bytes.map(|bytes| (index, bytes)));
         }
         let wanted = limit.min(manifest.rows());
-        let fits = wanted <= most_kept(resolved, column);
+        let fits = wanted <= SortPlan::most_kept(resolved, &[SortColumn::ascending(column)]);
         let Some((index, bytes)) = found else {
             return if fits { Ok(Self::Scan) } else { Err(Self::refusal(dataset, resolved, column, manifest)) };
         };
@@ -94,7 +87,7 @@ impl<'a> OrderPlan<'a> {
         epochs: impl Iterator<Item = u64>,
         counters: &Counters,
     ) -> Result<()> {
-        let most = most_kept(resolved, column);
+        let most = SortPlan::most_kept(resolved, &[SortColumn::ascending(column)]);
         let mut open = resolved.limit;
         for epoch in epochs {
             // The rows of the other epochs fit into memory. Few rows may need no other epoch.
@@ -123,24 +116,6 @@ impl<'a> OrderPlan<'a> {
         Ok(())
     }
 
-    /// Returns the query of all matching rows, of which the first by a column are kept, the slot of that column among
-    /// stored and computed ones, and its type.
-    pub(in crate::query) fn of_scan(resolved: &ResolvedQuery, column: OrderColumn) -> (ResolvedQuery, usize, DataType) {
-        let mut wanted = resolved.unordered(resolved.stored.clone());
-        match column {
-            OrderColumn::Stored(column) => {
-                let slot = slot(&mut wanted.stored, column);
-                (wanted, slot, resolved.schema.columns()[column].data_type)
-            }
-            OrderColumn::Computed(place) => {
-                let computed = resolved.computed[place].clone();
-                let (slot, data_type) = (wanted.stored.len(), computed.column.column().data_type);
-                wanted.computed.push(computed);
-                (wanted, slot, data_type)
-            }
-        }
-    }
-
     /// Returns the numbers of entries of the steps of a walk that is to return `limit` rows.
     pub(in crate::query) fn steps(resolved: &ResolvedQuery, limit: u64) -> impl Iterator<Item = u64> + use<> {
         let most = (STEP_BYTES / resolved.row_bytes().max(1)).max(1) as u64;
@@ -156,8 +131,8 @@ impl<'a> OrderPlan<'a> {
         column: OrderColumn,
         manifest: &EpochManifest,
     ) -> Error {
-        let (most, epoch) = (most_kept(resolved, column), manifest.epoch);
-        let (name, _) = resolved.name_and_width(column);
+        let (most, epoch) = (SortPlan::most_kept(resolved, &[SortColumn::ascending(column)]), manifest.epoch);
+        let (name, _) = resolved.name_and_type(column);
         let unreadable = ordering(dataset, resolved, column, manifest).find(|(_, bytes)| bytes.is_err());
         let (cause, remedy) = match (&resolved.access, unreadable) {
             (Use::Scan, _) => {
@@ -196,9 +171,4 @@ fn ordering<'a, 'q>(
         OrderColumn::Stored(column) => Some((index, index.order_bytes(column, manifest))),
         OrderColumn::Computed(_) => None,
     })
-}
-
-/// Returns the maximum number of first rows that are kept in memory.
-fn most_kept(resolved: &ResolvedQuery, column: OrderColumn) -> u64 {
-    KEPT_BYTES / ((resolved.row_bytes() + resolved.name_and_width(column).1) as u64 + KEPT_ROW_BYTES)
 }

@@ -37,15 +37,6 @@ impl Computed {
     }
 }
 
-/// The column that orders rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::query) enum OrderColumn {
-    /// A stored column, by its index in the schema.
-    Stored(usize),
-    /// A computed column, by its position in [`super::ResolvedQuery::computed`].
-    Computed(usize),
-}
-
 /// A column that a query names.
 enum Named {
     Stored(usize),
@@ -90,7 +81,7 @@ impl Columns {
         Ok(columns)
     }
 
-    fn compute(&mut self, column: Arc<ComputedColumn>) {
+    pub(super) fn compute(&mut self, column: Arc<ComputedColumn>) {
         self.computed.push(Computed::reading(column, &mut self.stored));
     }
 }
@@ -156,34 +147,6 @@ pub(in crate::query) fn computed_column(
         return Err(refused(format!("'{text}': there is a column '{name}'; name the expression otherwise")));
     }
     Ok(Arc::new(column))
-}
-
-/// Returns the column by whose values a query orders rows: an output column, a stored column, or an expression, which
-/// is added to the computed columns.
-pub(super) fn order_column(name: &str, schema: &Schema, columns: &mut Columns) -> Result<OrderColumn> {
-    let refused = |what: String| Err(UsageError::Option { option: "order", what }.into());
-    if let Some(place) = columns.computed.iter().position(|computed| computed.column.column().name == name) {
-        return Ok(OrderColumn::Computed(place));
-    }
-    let column = match resolve_column(name, schema) {
-        Ok(Some(column)) => column,
-        Ok(None) => {
-            return refused(format!(
-                "'{EPOCH_COLUMN}' orders all queries; name a column whose values order the rows of an epoch"
-            ));
-        }
-        Err(error) if is_name(name) => return Err(error),
-        Err(_) => {
-            let column = computed_column("order", name, schema)?;
-            columns.compute(column);
-            return Ok(OrderColumn::Computed(columns.computed.len() - 1));
-        }
-    };
-    let Column { data_type, .. } = &schema.columns()[column];
-    if !data_type.is_numeric() {
-        return refused(format!("'{name}' is {data_type}; rows are ordered by numbers"));
-    }
-    Ok(OrderColumn::Stored(column))
 }
 
 /// Returns the schema index of a named column like [`resolve_column`], where an expression is refused for a `reason`.

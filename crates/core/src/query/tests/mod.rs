@@ -19,6 +19,7 @@ mod paths;
 mod planned_ahead;
 mod progress;
 mod shares;
+mod sorted;
 mod tracks;
 mod unreadable;
 

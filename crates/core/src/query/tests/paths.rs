@@ -17,13 +17,13 @@ use crate::storage::{Fault, FaultStorage};
 use crate::store::EpochRange;
 use crate::{LocalJob, WriteOptions};
 
-const EPOCHS: u64 = 2;
-const ROWS: u64 = 30_000;
+pub(super) const EPOCHS: u64 = 2;
+pub(super) const ROWS: u64 = 30_000;
 pub(super) const SPATIAL: &str = "space:x,y";
 pub(super) const BITMAP: &str = "bitmap:small";
 
 /// The columns of a record, in the order of the schema.
-fn record(epoch: u64, id: u64) -> (u32, u64, f32, f32, u8) {
+pub(super) fn record(epoch: u64, id: u64) -> (u32, u64, f32, f32, u8) {
     let value = (id.wrapping_mul(0x9E37_79B9).wrapping_add(epoch)) as u32;
     (value, id, (id % 173) as f32, (id / 173) as f32, (id % 40) as u8)
 }
@@ -207,7 +207,21 @@ pub(super) fn page_of(storage: &Arc<dyn Storage>, paths: &DatasetPaths, epoch: u
         false => (&groups[groups.len() - 1], groups[groups.len() - 1].offset + groups[groups.len() - 1].bytes - 10),
     };
     let entry = manifest.parts.iter().find(|entry| entry.part == group.part).unwrap();
-    (paths.part(epoch, entry, copy.schema()), offset)
+    let path = paths.part(epoch, entry, copy.schema());
+    let offset = checked_byte(storage, paths, &path, offset);
+    (path, offset)
+}
+
+/// Returns the offset of a byte whose corruption a read of a copy or an index finds: this one, or one before. A page of
+/// few rows ends with more bytes of its header than of values, and not all of these matter.
+pub(super) fn checked_byte(storage: &Arc<dyn Storage>, paths: &DatasetPaths, path: &Path, offset: u64) -> u64 {
+    let is_found = |offset: &u64| {
+        let fault = Fault::Flip { path: path.to_owned(), offset: *offset, mask: 4 };
+        let faults = Arc::new(FaultStorage::with_fault(storage.clone(), fault));
+        let copy = Dataset::open_with(faults, paths.root()).unwrap();
+        copy.run(&Query::new()).unwrap().any(|batch| batch.is_err())
+    };
+    (0..=offset).rev().step_by(8).find(is_found).unwrap()
 }
 
 /// All rows, each of which has to be tested: statistics do not tell that both products are the same.

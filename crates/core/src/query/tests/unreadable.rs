@@ -4,7 +4,7 @@ use std::io;
 
 use super::cursors::{memory, points, write_points};
 use super::overviews::{add_overview, files, overview_paths};
-use super::paths::{BITMAP, SPATIAL, page_of, write_by};
+use super::paths::{BITMAP, SPATIAL, checked_byte, page_of, write_by};
 use super::*;
 use crate::error::{Error, ErrorClass};
 use crate::query::{CursorRequest, QueryMetrics, Step, TrackRequest, Use};
@@ -216,7 +216,8 @@ fn spots_of(storage: &Arc<dyn Storage>, family: &Family) -> Vec<Spot> {
             // The last page is of a carried column. That of the places is before it.
             let events = events_of(storage, family, Request::Rows, 1).1;
             let pages = events.iter().filter(|event| event.path == last.0 && event.range.end <= last.1);
-            last.1 = pages.map(|event| event.range.end).max().unwrap() - 10;
+            let end = pages.map(|event| event.range.end).max().unwrap();
+            last.1 = checked_byte(storage, &paths, &last.0, end - 10);
         }
         return spots(paths.root(), [first, last]);
     }
