@@ -33,7 +33,7 @@ static const char *or_null(const char *argument) { return strcmp(argument, "-") 
 static size_t width(const char *format) {
     switch (format[0]) {
     case 'i': case 'f': return 4;
-    case 'L': case 'g': return 8;
+    case 'L': case 'l': case 'g': return 8;
     default: CHECK(!"a format of this program"); return 0;
     }
 }

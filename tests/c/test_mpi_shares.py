@@ -34,7 +34,7 @@ def records() -> numpy.ndarray:
     """All records of the dumps, as the program writes rows."""
     epochs = vpic.read_dumps(vpic.sample_dumps())
     first = next(iter(epochs.values()))
-    rows = numpy.empty(sum(map(len, epochs.values())), numpy.dtype([*first.dtype.descr, ("epoch", "<u8")]))
+    rows = numpy.empty(sum(map(len, epochs.values())), numpy.dtype([*first.dtype.descr, ("epoch", "<i8")]))
     begin = 0
     for epoch, some in epochs.items():
         of_epoch = rows[begin : begin + len(some)]

@@ -25,7 +25,7 @@ RECORD = numpy.dtype([("id", "<u8"), ("short", "<u4"), ("signed", "<i8"), ("valu
 def trajectories(epochs: dict[int, numpy.ndarray], columns: list[str]) -> dict[str, bytes]:
     """The columns of all rows, sorted by id and epoch. No two rows of an epoch share an id."""
     ids = numpy.concatenate([rows["id"] for rows in epochs.values()])
-    labels = numpy.repeat(numpy.array(list(epochs), "u8"), [len(rows) for rows in epochs.values()])
+    labels = numpy.repeat(numpy.array(list(epochs), "i8"), [len(rows) for rows in epochs.values()])
     order = numpy.lexsort((labels, ids))
     found = {name: numpy.concatenate([rows[name] for rows in epochs.values()])[order] for name in columns}
     return {name: values.tobytes() for name, values in (found | {"epoch": labels[order]}).items()}

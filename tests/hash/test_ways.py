@@ -92,7 +92,7 @@ def test_all_trajectories_are_those_of_numpy(epochs, source, tmp_path, way, key)
     summary = answer("tracks", out, "--ids", f"@{listed}", "-o", found, "--columns", ",".join(VALUES))
     assert summary["absent_ids"] == summary["missing"] == summary["duplicates"] == 0
     records = numpy.concatenate(list(epochs.values()))
-    labels = numpy.repeat(numpy.array(list(epochs), "u8"), [len(rows) for rows in epochs.values()])
+    labels = numpy.repeat(numpy.array(list(epochs), "i8"), [len(rows) for rows in epochs.values()])
     order = numpy.lexsort([labels, *reversed(words(records, key))])
     table = pyarrow.parquet.read_table(found)
     assert numpy.array_equal(table.column("epoch").to_numpy(), labels[order])

@@ -77,7 +77,7 @@ def write_hostile(root: Path, key: str) -> None:
         rows["key"] = rows["key"].dtype.type(3)
     none = [records(key, 0, 0)] * RANKS
     one = [records(key, 1 if rank == 3 else 0, 7) for rank in range(RANKS)]
-    raw.write_source(root, {0: many, 1: drifting, 2: none, 3: one, 4: equal, 2**63: many[:1] + none[1:]})
+    raw.write_source(root, {0: many, 1: drifting, 2: none, 3: one, 4: equal, 2**63 - 1: many[:1] + none[1:]})
 
 
 @pytest.fixture(scope="module")

@@ -43,7 +43,7 @@ def indexed(by_energy, scratch) -> Path:
 def trajectories(epochs: dict[int, numpy.ndarray]) -> dict[str, bytes]:
     """The columns of all rows, sorted by id and epoch. No two rows of an epoch share an id."""
     ids = numpy.concatenate([rows["id"] for rows in epochs.values()])
-    labels = numpy.repeat(numpy.array(list(epochs), "u8"), [len(rows) for rows in epochs.values()])
+    labels = numpy.repeat(numpy.array(list(epochs), "i8"), [len(rows) for rows in epochs.values()])
     order = numpy.lexsort((labels, ids))
     found = {name: numpy.concatenate([rows[name] for rows in epochs.values()])[order] for name in COLUMNS}
     return {name: values.tobytes() for name, values in (found | {"epoch": labels[order]}).items()}

@@ -19,7 +19,7 @@ def expected(epochs: dict[int, numpy.ndarray], at: int, mask, through=None, iden
     parts = []
     for epoch in sorted(through or epochs):
         rows = epochs[epoch][numpy.isin(epochs[epoch][ident], ids)]
-        part = numpy.empty(len(rows), numpy.dtype(rows.dtype.descr + [("epoch", "<u8")]))
+        part = numpy.empty(len(rows), numpy.dtype(rows.dtype.descr + [("epoch", "<i8")]))
         for name in rows.dtype.names:
             part[name] = rows[name]
         part["epoch"] = epoch
@@ -131,7 +131,7 @@ def test_lost_and_doubled_ids_are_counted(disorder, tmp_path, ident):
     assert numpy.array_equal(found["id"], rows["id"]) and numpy.array_equal(found["epoch"], rows["epoch"])
     order = numpy.lexsort((found["energy"], found["epoch"], found["id"]))
     assert numpy.array_equal(found["energy"][order], rows["energy"][numpy.lexsort((rows["energy"], rows["epoch"], rows["id"]))])
-    pairs = len(numpy.unique(numpy.stack([rows["id"], rows["epoch"]]), axis=1).T)
+    pairs = len(numpy.unique(numpy.stack([rows["id"], rows["epoch"].astype("u8")]), axis=1).T)
     ids = len(numpy.unique(rows["id"]))
     whole = sum(len(numpy.unique(rows["epoch"][rows["id"] == one])) == 3 for one in numpy.unique(rows["id"]))
     assert summary["ids"] == ids and summary["missing"] == 3 * ids - pairs > 0

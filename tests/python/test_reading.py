@@ -31,7 +31,7 @@ def in_order(found: dict[str, numpy.ndarray]) -> list[numpy.ndarray]:
 def check(dataset: turbidite.Dataset, epochs: dict[int, numpy.ndarray], predicate, labels: list[int]) -> None:
     chosen = [epochs[label][predicate.mask(epochs[label])] for label in labels]
     expected = {name: numpy.concatenate([rows[name] for rows in chosen]) for name in ROWS}
-    expected["epoch"] = numpy.concatenate([numpy.full(len(rows), label, "u8") for rows, label in zip(chosen, labels, strict=True)])
+    expected["epoch"] = numpy.concatenate([numpy.full(len(rows), label, "i8") for rows, label in zip(chosen, labels, strict=True)])
     query = dataset.query(predicate.text, epochs=labels, columns=[*ROWS, "epoch"])
     found = query.to_numpy()
     assert {name: array.dtype for name, array in found.items()} == {name: array.dtype for name, array in expected.items()}

@@ -55,7 +55,7 @@ def test_all_trajectories(dataset, dumps):
     found = tracks.to_numpy()
     print(f"{particles.pop():,} trajectories, {len(found['id']):,} rows, in {time.monotonic() - began:.2f} s")
     joined = numpy.concatenate([epochs[label] for label in sorted(epochs)])
-    labels = numpy.concatenate([numpy.full(len(epochs[label]), label, "u8") for label in sorted(epochs)])
+    labels = numpy.concatenate([numpy.full(len(epochs[label]), label, "i8") for label in sorted(epochs)])
     order = numpy.lexsort((labels, joined["id"]))
     assert_same(found, {name: joined[name][order] for name in joined.dtype.names} | {"epoch": labels[order]})
     grid = tracks.to_xarray()

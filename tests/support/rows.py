@@ -15,7 +15,7 @@ def read_answer(path: Path) -> pyarrow.Table:
 
 def as_records(table: pyarrow.Table, like: numpy.dtype) -> numpy.ndarray:
     """The answer's rows with the fields of `like` and the epoch."""
-    rows = numpy.empty(table.num_rows, numpy.dtype(like.descr + [("epoch", "<u8")]))
+    rows = numpy.empty(table.num_rows, numpy.dtype(like.descr + [("epoch", "<i8")]))
     for name in rows.dtype.names:
         rows[name] = table.column(name).to_numpy()
     return rows

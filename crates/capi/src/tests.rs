@@ -8,7 +8,7 @@ use std::ptr::{null, null_mut};
 use std::sync::Arc;
 
 use arrow_array::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
-use arrow_array::{Float32Array, RecordBatch, UInt64Array};
+use arrow_array::{Float32Array, Int64Array, RecordBatch, UInt64Array};
 use turbidite::runtime::Process;
 use turbidite::storage::{Fault, FaultStorage, MemoryStorage, Storage};
 use turbidite::{ColumnView, Dataset, LocalJob, RankJob, Renegotiation, Schema, WriteOptions};

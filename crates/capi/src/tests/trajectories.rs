@@ -66,10 +66,10 @@ fn ids_and_metrics_of_exact_sizes() {
         ArrowArrayStreamReader::from_raw(&raw mut stream).unwrap()
     };
     let rows = |batch: RecordBatch| {
-        let column =
-            |index: usize| batch.column(index).as_any().downcast_ref::<UInt64Array>().unwrap().values().to_vec();
+        let ids = batch.column(0).as_any().downcast_ref::<UInt64Array>().unwrap().values().to_vec();
+        let epochs = batch.column(1).as_any().downcast_ref::<Int64Array>().unwrap().values().to_vec();
         let energies = batch.column(2).as_any().downcast_ref::<Float32Array>().unwrap().values().to_vec();
-        column(0).into_iter().zip(column(1)).zip(energies).collect::<Vec<_>>()
+        ids.into_iter().zip(epochs).zip(energies).collect::<Vec<_>>()
     };
     let found: Vec<_> = batches.flat_map(|batch| rows(batch.unwrap())).collect();
     assert_eq!(found, [((7, 1), record(7).0), ((7, 2), record(7).0), ((42, 1), record(42).0)]);

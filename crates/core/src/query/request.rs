@@ -19,7 +19,7 @@ use crate::schema::{DataType, KeyOrder, Schema};
 
 use columns::Columns;
 pub(super) use columns::{
-    Computed, Output, computed_column, listed_twice, no_expression, resolve_column, slot, stored_column,
+    Computed, Output, computed_column, epoch_value, listed_twice, no_expression, resolve_column, slot, stored_column,
 };
 pub(super) use order::{Order, OrderColumn, SortColumn};
 use order::{Requested, Restrictions};
@@ -553,7 +553,7 @@ impl ResolvedQuery {
         match output {
             Output::Stored(slot) => self.schema.columns()[self.stored[slot]].data_type,
             Output::Computed(slot) => self.computed[slot].column.column().data_type,
-            Output::Epoch => DataType::U64,
+            Output::Epoch => DataType::I64,
         }
     }
 

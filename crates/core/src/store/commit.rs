@@ -12,7 +12,7 @@ use super::listing::{ManifestNames, epoch_exists, list_files};
 use super::paths::{DatasetPaths, Leftover, level_folders};
 use super::recovery::is_superseded;
 use super::sidecar_index::SidecarEpoch;
-use crate::error::{Error, IoContext, Result};
+use crate::error::{Error, IoContext, Result, UsageError};
 use crate::format::{EpochManifest, PartEntry, PartIdentity};
 use crate::schema::Schema;
 use crate::storage::Storage;
@@ -76,7 +76,8 @@ impl EpochCommit {
     /// [`IfExists::Skip`].
     ///
     /// # Errors
-    /// [`Error::EpochExists`]; I/O errors.
+    /// [`Error::EpochExists`]; a usage error for a label that does not fit `i64`, the type of epochs in results; I/O
+    /// errors.
     pub fn begin(
         storage: &Arc<dyn Storage>,
         paths: &DatasetPaths,
@@ -99,6 +100,10 @@ impl EpochCommit {
         epoch: u64,
         if_exists: IfExists,
     ) -> Result<Option<Self>> {
+        if i64::try_from(epoch).is_err() {
+            let what = format!("{epoch} is above 2^63 - 1: was it negative?");
+            return Err(UsageError::Option { option: "epoch", what }.into());
+        }
         let target = paths.epoch(epoch);
         if storage.kind(&target).at("look up", &target)?.is_some() {
             match if_exists {

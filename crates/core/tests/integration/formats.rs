@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float32Type, Float64Type, Int16Type, UInt64Type};
+use arrow_array::types::{Float32Type, Float64Type, Int16Type, Int64Type, UInt64Type};
 use sample::{Record, records, schema};
 use turbidite::query::Source;
 use turbidite::storage::{FileSystem, Storage};
@@ -24,7 +24,7 @@ fn bits(record: &Record) -> Bits {
 
 fn rows_of(batch: &RecordBatch) -> Vec<Bits> {
     let column = |name| batch.column_by_name(name).unwrap();
-    let epochs = column("epoch").as_primitive::<UInt64Type>();
+    let epochs = column("epoch").as_primitive::<Int64Type>();
     let ids = column("id").as_primitive::<UInt64Type>();
     let energies = column("energy").as_primitive::<Float32Type>();
     let a = column("a").as_primitive::<Float64Type>();
@@ -32,7 +32,7 @@ fn rows_of(batch: &RecordBatch) -> Vec<Bits> {
     let tags = column("tag").as_fixed_size_binary();
     let row = |at: usize| {
         let tag = tags.value(at).to_vec();
-        (epochs.value(at), ids.value(at), energies.value(at).to_bits(), a.value(at).to_bits(), b.value(at), tag)
+        (epochs.value(at) as u64, ids.value(at), energies.value(at).to_bits(), a.value(at).to_bits(), b.value(at), tag)
     };
     (0..batch.num_rows()).map(row).collect()
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::UInt32Type;
+use arrow_array::types::{Int64Type, UInt32Type};
 use bytes::Bytes;
 use parquet::file::properties::ReaderProperties;
 use parquet::file::reader::FileReader;
@@ -193,13 +193,13 @@ fn trajectories_are_those_of_their_keys() {
             let text = records.literals(row).join(":");
             ParticleId::parse_tuple(&text, &types).unwrap()
         });
-        let mut found: HashMap<u64, Vec<u32>> = HashMap::new();
+        let mut found: HashMap<i64, Vec<u32>> = HashMap::new();
         let tracks = dataset.tracks(&TrackRequest::of_ids(ids, id.join(",")), &|_| ()).unwrap();
         assert_eq!(tracks.metrics().absent_ids, 0);
         assert_eq!(tracks.schema().field(types.len()).name(), "epoch");
         for batch in tracks {
             let batch = batch.unwrap();
-            let epochs = batch.column(types.len()).as_primitive::<arrow_array::types::UInt64Type>().values().to_vec();
+            let epochs = batch.column(types.len()).as_primitive::<Int64Type>().values().to_vec();
             let numbers = batch.column(types.len() + 1).as_primitive::<UInt32Type>().values().to_vec();
             epochs.into_iter().zip(numbers).for_each(|(epoch, number)| found.entry(epoch).or_default().push(number));
         }
@@ -511,7 +511,7 @@ fn ordered_queries_sort_by_whole_keys() {
         for batch in dataset.run(&query).unwrap() {
             let batch = batch.unwrap();
             rows += batch.num_rows();
-            epochs.extend_from_slice(batch.column(0).as_primitive::<arrow_array::types::UInt64Type>().values());
+            epochs.extend_from_slice(batch.column(0).as_primitive::<Int64Type>().values());
         }
         assert!(rows == 24_000 && epochs.is_sorted(), "{types:?}");
         assert!(dataset.explain(&query).unwrap().to_string().contains("merged in key order"));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::support::indexed::{EPOCHS, RANKS, Record, add, expected, read, records, threads, write};
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float32Type, UInt32Type, UInt64Type};
+use arrow_array::types::{Float32Type, Int64Type, UInt32Type};
 use turbidite::query::{TrackRequest, Use};
 use turbidite::random::Random;
 use turbidite::storage::{MemoryStorage, Storage};
@@ -182,7 +182,7 @@ fn tracks_follow_particles_by_the_index() {
         for batch in &mut tracks {
             let batch = batch.unwrap();
             let ids = batch.column(0).as_primitive::<UInt32Type>();
-            let (epochs, energies) = (batch.column(1).as_primitive::<UInt64Type>(), batch.column(2));
+            let (epochs, energies) = (batch.column(1).as_primitive::<Int64Type>(), batch.column(2));
             let energies = energies.as_primitive::<Float32Type>();
             rows.extend((0..batch.num_rows()).map(|row| (ids.value(row), epochs.value(row), energies.value(row))));
         }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float32Type, UInt64Type};
+use arrow_array::types::{Float32Type, Int64Type, UInt64Type};
 use turbidite::query::{QueryMetrics, Use};
 use turbidite::random::Random;
 use turbidite::storage::MemoryStorage;
@@ -75,9 +75,9 @@ fn run(dataset: &Dataset, query: &Query, blob: bool) -> turbidite::Result<(Vec<R
     for batch in &mut stream {
         let batch = batch?;
         let velocities = batch.column(1).as_primitive::<Float32Type>();
-        let [epochs, numbers] = [0, 2].map(|column| batch.column(column).as_primitive::<UInt64Type>());
+        let (epochs, numbers) = (batch.column(0).as_primitive::<Int64Type>(), batch.column(2).as_primitive::<UInt64Type>());
         for row in 0..batch.num_rows() {
-            rows.push((epochs.value(row), velocities.value(row), numbers.value(row)));
+            rows.push((epochs.value(row) as u64, velocities.value(row), numbers.value(row)));
             if blob {
                 let blob = batch.column(3).as_fixed_size_binary().value(row);
                 assert_eq!(blob[..8], numbers.value(row).to_le_bytes());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float32Type, UInt32Type, UInt64Type};
+use arrow_array::types::{Float32Type, Int64Type, UInt32Type, UInt64Type};
 use turbidite::query::{EpochSelection, Explanation, QueryMetrics, TrackRequest, Use};
 use turbidite::random::Random;
 use turbidite::storage::{MemoryStorage, Storage};
@@ -110,6 +110,7 @@ fn rows_of(batch: &RecordBatch) -> Vec<Row> {
         let column = batch.column(column);
         match column.data_type().to_string().as_str() {
             "Float32" => format!("{:?}", column.as_primitive::<Float32Type>().value(row)),
+            "Int64" => column.as_primitive::<Int64Type>().value(row).to_string(),
             "UInt32" => column.as_primitive::<UInt32Type>().value(row).to_string(),
             _ => column.as_primitive::<UInt64Type>().value(row).to_string(),
         }

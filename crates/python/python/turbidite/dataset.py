@@ -254,7 +254,7 @@ class Dataset(OpenDataset):
         found by their names.
 
         >>> dataset.get(17, id="id", columns=["energy"]).to_numpy()["epoch"]
-        array([100, 200], dtype=uint64)
+        array([100, 200])
         """
         return self.tracks(ids=ids, id=id, epochs=epochs, columns=columns, threads=threads)
 
@@ -280,7 +280,7 @@ class Dataset(OpenDataset):
 
         >>> tracks = dataset.tracks(of="energy >= 9.99", at=200, id="id")
         >>> tracks.to_numpy()["epoch"]
-        array([100, 200, 100, 200], dtype=uint64)
+        array([100, 200, 100, 200])
         """
         identity = self._identity() if id is None else column_name("id", id)
         sides, periods = box_texts(box, period)

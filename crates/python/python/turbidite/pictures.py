@@ -178,7 +178,7 @@ def draw_tracks(
     ax = axes_of(ax, 6.8 if "color" in rows else 6.0, 4.6)
     positions = numpy.stack([rows["x"].astype("f8"), rows["y"].astype("f8")], axis=-1)
     finite = numpy.isfinite(positions).all(axis=1)
-    joined = _joined(rows["id"], numpy.searchsorted(numpy.array(epochs, "u8"), rows["epoch"]), finite)
+    joined = _joined(rows["id"], numpy.searchsorted(numpy.array(epochs, "i8"), rows["epoch"]), finite)
     for along, period in enumerate(periods):
         if period is not None:
             joined &= ~(numpy.abs(numpy.diff(positions[:, along])) > period / 2)

@@ -134,7 +134,7 @@ class Tracks(Result):
         rows = self.to_numpy()
         id_name = self._id_name()
         ids, row = numpy.unique(rows.pop(id_name), return_inverse=True)
-        epochs = numpy.array(self._epochs(), "u8")
+        epochs = numpy.array(self._epochs(), "i8")
         column = numpy.searchsorted(epochs, rows["epoch"])
         present = numpy.zeros((len(ids), len(epochs)), bool)
         present[row, column] = True

@@ -2,21 +2,21 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, UInt64Array};
+use arrow_array::{ArrayRef, Int64Array};
 use arrow_buffer::ScalarBuffer;
 
 use crate::error::Result;
 use crate::query::memory::recycle::Recycler;
-use crate::query::request::{Output, ResolvedQuery};
+use crate::query::request::{Output, ResolvedQuery, epoch_value};
 use crate::query::scan::column::array;
 use crate::query::scan::read::PackedRows;
 
 /// Makes the columns of a query's batches.
 #[derive(Debug, Default)]
 pub(in crate::query) struct BatchColumns {
-    epoch: u64,
-    /// `epoch` as often as a batch has needed it. All batches of an epoch that have one piece share this memory.
-    epochs: ScalarBuffer<u64>,
+    /// The epoch's label, as often as a batch has needed it. All batches of an epoch that have one piece share this
+    /// memory.
+    epochs: ScalarBuffer<i64>,
 }
 
 impl BatchColumns {
@@ -24,7 +24,7 @@ impl BatchColumns {
     /// into recycled memory.
     ///
     /// # Errors
-    /// An expression without a result in some row.
+    /// An expression without a result in some row; usage errors: a label that does not fit `i64`.
     pub(in crate::query) fn of(
         &mut self,
         pieces: &mut [PackedRows],
@@ -37,10 +37,10 @@ impl BatchColumns {
         if let [only] = &*pieces {
             let column = |output: &Output| match output {
                 Output::Epoch => self.epochs(only.epoch, rows),
-                Output::Stored(slot) => array(data_type(output), only.columns[*slot].clone()),
-                Output::Computed(slot) => array(data_type(output), only.computed[*slot].clone()),
+                Output::Stored(slot) => Ok(array(data_type(output), only.columns[*slot].clone())),
+                Output::Computed(slot) => Ok(array(data_type(output), only.computed[*slot].clone())),
             };
-            return Ok(resolved.output.iter().map(column).collect());
+            return resolved.output.iter().map(column).collect();
         }
         let lengths = resolved.output.iter().map(|output| rows * data_type(output).width());
         let mut block = recycler.columns(lengths);
@@ -50,7 +50,7 @@ impl BatchColumns {
             for piece in &*pieces {
                 let (now, later) = rest.split_at_mut(piece.rows * width);
                 match output {
-                    Output::Epoch => now.as_chunks_mut().0.fill(piece.epoch.to_le_bytes()),
+                    Output::Epoch => now.as_chunks_mut().0.fill(epoch_value(piece.epoch)?.to_le_bytes()),
                     Output::Stored(slot) => now.copy_from_slice(&piece.columns[*slot]),
                     Output::Computed(slot) => now.copy_from_slice(&piece.computed[*slot]),
                 }
@@ -62,10 +62,11 @@ impl BatchColumns {
         Ok(resolved.output.iter().zip(columns).map(|(output, column)| array(data_type(output), column)).collect())
     }
 
-    fn epochs(&mut self, epoch: u64, rows: usize) -> ArrayRef {
-        if self.epoch != epoch || self.epochs.len() < rows {
-            (self.epoch, self.epochs) = (epoch, vec![epoch; rows].into());
+    fn epochs(&mut self, epoch: u64, rows: usize) -> Result<ArrayRef> {
+        let epoch = epoch_value(epoch)?;
+        if self.epochs.first() != Some(&epoch) || self.epochs.len() < rows {
+            self.epochs = vec![epoch; rows].into();
         }
-        Arc::new(UInt64Array::new(self.epochs.slice(0, rows), None))
+        Ok(Arc::new(Int64Array::new(self.epochs.slice(0, rows), None)))
     }
 }

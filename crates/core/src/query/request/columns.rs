@@ -9,7 +9,7 @@ use crate::expr::{ComputedColumn, is_name};
 use crate::schema::{Column, EPOCH_COLUMN, Schema};
 
 /// The Arrow field of the epoch.
-static EPOCH_FIELD: LazyLock<FieldRef> = LazyLock::new(|| Arc::new(Field::new(EPOCH_COLUMN, ArrowType::UInt64, false)));
+static EPOCH_FIELD: LazyLock<FieldRef> = LazyLock::new(|| Arc::new(Field::new(EPOCH_COLUMN, ArrowType::Int64, false)));
 
 /// The source of an output column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,6 +84,17 @@ impl Columns {
     pub(super) fn compute(&mut self, column: Arc<ComputedColumn>) {
         self.computed.push(Computed::reading(column, &mut self.stored));
     }
+}
+
+/// Returns the value of the column of the epoch.
+///
+/// # Errors
+/// Usage errors: a label that does not fit `i64`, which only earlier releases have written.
+pub(in crate::query) fn epoch_value(epoch: u64) -> Result<i64> {
+    i64::try_from(epoch).map_err(|_| {
+        let what = format!("epoch {epoch} is above 2^63 - 1, and has no value of '{EPOCH_COLUMN}'; leave the column out");
+        UsageError::Option { option: "columns", what }.into()
+    })
 }
 
 /// Returns the position of a stored column among those that are read.
@@ -176,4 +187,17 @@ pub(in crate::query) fn resolve_column(name: &str, schema: &Schema) -> Result<Op
         let known = stored.chain([EPOCH_COLUMN.to_owned()]).collect();
         UsageError::Column { name: name.to_owned(), known }.into()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_that_do_not_fit_are_refused_by_name() {
+        assert_eq!(epoch_value(i64::MAX as u64).unwrap(), i64::MAX);
+        let refused = epoch_value(1 << 63).unwrap_err().to_string();
+        let named = "columns: epoch 9223372036854775808 is above 2^63 - 1, and has no value of 'epoch'; leave the column out";
+        assert_eq!(refused, named);
+    }
 }

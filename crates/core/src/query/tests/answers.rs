@@ -246,8 +246,8 @@ fn check(dataset: &Dataset, epochs: &[TestEpoch], asked: &Asked) {
         .flat_map(|batch| {
             let batch = batch.unwrap();
             assert_eq!(batch.num_columns(), 2);
-            let column = |index: usize| batch.column(index).as_primitive::<UInt64Type>().values().to_vec();
-            column(0).into_iter().zip(column(1)).collect::<Vec<_>>()
+            let epochs = batch.column(0).as_primitive::<Int64Type>().values().iter().map(|epoch| *epoch as u64);
+            epochs.zip(batch.column(1).as_primitive::<UInt64Type>().values().iter().copied()).collect::<Vec<_>>()
         })
         .collect();
     assert_eq!(ids, expected.iter().map(|(epoch, row)| (*epoch, row.id)).collect::<Vec<_>>());

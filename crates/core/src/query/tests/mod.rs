@@ -247,13 +247,13 @@ fn records(batch: &RecordBatch) -> Vec<(u64, Record)> {
     let column = |name: &str| batch.column_by_name(name).unwrap().as_ref();
     let keys = numbers(column("energy"));
     let (a, b) = (column("a").as_primitive::<Float32Type>(), column("b").as_primitive::<Int16Type>());
-    let (id, epoch) = (column("id").as_primitive::<UInt64Type>(), column("epoch").as_primitive::<UInt64Type>());
+    let (id, epoch) = (column("id").as_primitive::<UInt64Type>(), column("epoch").as_primitive::<Int64Type>());
     let tags = column("tag").as_fixed_size_binary();
     (0..batch.num_rows())
         .map(|row| {
             let record = Record { key: keys[row], a: a.value(row), b: b.value(row), id: id.value(row) };
             assert_eq!(tags.value(row), record.tag(), "columns of one row belong together");
-            (epoch.value(row), record)
+            (epoch.value(row) as u64, record)
         })
         .collect()
 }

@@ -86,10 +86,11 @@ fn answers_do_not_depend_on_what_is_planned_ahead() {
             let mut stream = dataset.run(&query).unwrap();
             for batch in &mut stream {
                 let batch = batch.unwrap();
-                let [epochs, numbers] = [0, 1].map(|column| batch.column(column).as_primitive::<UInt64Type>());
+                let (epochs, numbers) =
+                    (batch.column(0).as_primitive::<Int64Type>(), batch.column(1).as_primitive::<UInt64Type>());
                 let values = batch.column(2).as_primitive::<UInt32Type>();
                 rows.extend(
-                    (0..batch.num_rows()).map(|row| (epochs.value(row), values.value(row), numbers.value(row))),
+                    (0..batch.num_rows()).map(|row| (epochs.value(row) as u64, values.value(row), numbers.value(row))),
                 );
             }
             assert!(stream.metrics().entries_read >= wanted.len() as u64, "{story}");

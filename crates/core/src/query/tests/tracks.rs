@@ -36,9 +36,9 @@ fn found(dataset: &Dataset, request: &TrackRequest) -> (Vec<(u64, u64, i16)>, Tr
         let batch = batch.unwrap();
         assert_eq!(batch.schema().field(1).name(), "epoch");
         let column = |name: &str| batch.column_by_name(name).unwrap().as_ref();
-        let (ids, epochs) = (column("id").as_primitive::<UInt64Type>(), column("epoch").as_primitive::<UInt64Type>());
+        let (ids, epochs) = (column("id").as_primitive::<UInt64Type>(), column("epoch").as_primitive::<Int64Type>());
         let b = column("b").as_primitive::<Int16Type>();
-        rows.extend((0..batch.num_rows()).map(|row| (ids.value(row), epochs.value(row), b.value(row))));
+        rows.extend((0..batch.num_rows()).map(|row| (ids.value(row), epochs.value(row) as u64, b.value(row))));
     }
     (rows, tracks.metrics())
 }

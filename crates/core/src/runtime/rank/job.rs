@@ -182,7 +182,7 @@ impl RankJob {
         self.driver.expect_between("begin_epoch")?;
         let (rank, begun_at) = (self.driver.rank, self.driver.host.now());
         let mut begun_commit = None;
-        let announcement = (rank == 0).then(|| match self.begin_as_root(epoch, if_exists) {
+        let announcement = (rank == 0).then(|| match self.dataset.begin_commit(epoch, if_exists) {
             Ok(Some(begun)) => {
                 let commit = begun.identity().commit.into_bytes();
                 begun_commit = Some(begun.indexing(indexed));
@@ -212,14 +212,6 @@ impl RankJob {
         self.driver.background.enter_epoch();
         self.driver.state = State::InEpoch(OpenEpoch { number: begun, commit, begun: begun_at });
         Ok(EpochStart::Started)
-    }
-
-    fn begin_as_root(&self, epoch: u64, if_exists: IfExists) -> Result<Option<EpochCommit>> {
-        if i64::try_from(epoch).is_err() {
-            let what = format!("{epoch} is above 2^63 - 1: was it negative?");
-            return Err(UsageError::Option { option: "epoch", what }.into());
-        }
-        self.dataset.begin_commit(epoch, if_exists)
     }
 
     /// Appends rows.

@@ -44,6 +44,18 @@ fn an_existing_epoch_is_an_error_skipped_or_replaced() {
 }
 
 #[test]
+fn labels_that_results_could_not_have_are_refused() {
+    let memory = dataset(true, &[]);
+    let storage = shared(&memory);
+    job(&storage, i64::MAX as u64, IfExists::Error, 1).unwrap();
+    for if_exists in [IfExists::Error, IfExists::Skip, IfExists::Replace] {
+        let refused = job(&storage, 1 << 63, if_exists, 1).unwrap_err();
+        assert_eq!(refused.to_string(), "epoch: 9223372036854775808 is above 2^63 - 1: was it negative?");
+    }
+    assert_eq!(list_epochs(&memory, &paths()).unwrap(), [i64::MAX as u64]);
+}
+
+#[test]
 fn an_epoch_that_appeared_meanwhile_is_not_overwritten() {
     let memory = dataset(true, &[]);
     let storage = shared(&memory);
@@ -151,10 +163,10 @@ fn a_replacement_whose_second_rename_fails_takes_the_old_data_back() {
 
 #[test]
 fn truncation_removes_what_follows_and_nothing_else() {
-    let memory = dataset(true, &[(1, 1), (2, 2), (10, 3), (u64::MAX, 4)]);
+    let memory = dataset(true, &[(1, 1), (2, 2), (10, 3), (i64::MAX as u64, 4)]);
     let storage = shared(&memory);
     let (_lock, descriptor) = open(&storage).unwrap();
-    assert_eq!(truncate_after(&storage, &paths(), &descriptor, 2, false).unwrap().removed, [10, u64::MAX]);
+    assert_eq!(truncate_after(&storage, &paths(), &descriptor, 2, false).unwrap().removed, [10, i64::MAX as u64]);
     assert_eq!(contents(&memory).into_keys().collect::<Vec<_>>(), [1, 2]);
     assert_eq!(memory.list(&paths().manifests()).unwrap().len(), 2);
     assert!(memory.list(&paths().unfinished()).unwrap().is_empty());

@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch, UInt64Array};
+use arrow_array::{ArrayRef, RecordBatch, Int64Array};
 use arrow_buffer::Buffer;
 use arrow_schema::{DataType as ArrowType, Field, SchemaRef};
 use serde::Serialize;
@@ -15,7 +15,7 @@ use crate::query::analytics::tracks::sorter::{Sorted, Sorter};
 use crate::query::execute::unordered_scan::Scan;
 use crate::query::index::indexes::IndexedCatalog;
 use crate::query::metrics::{Counters, QueryMetrics};
-use crate::query::request::{Output, Query, ResolvedQuery, listed_twice, resolve_column, stored_column};
+use crate::query::request::{Output, Query, ResolvedQuery, epoch_value, listed_twice, resolve_column, stored_column};
 use crate::query::scan::column::array;
 use crate::query::scan::epoch_scan::announce;
 use crate::query::scan::pieces::Step;
@@ -197,7 +197,8 @@ pub struct Tracks {
     types: Vec<DataType>,
     /// Number of columns of the id.
     id_columns: usize,
-    epochs: Vec<u64>,
+    /// The values of the column of the epoch.
+    epochs: Vec<i64>,
     rows: Option<Sorted>,
     batch_rows: usize,
     /// Number of rows that the limit still allows.
@@ -266,6 +267,7 @@ pub(in crate::query) fn follow(
     let batch_rows = (BATCH_BYTES / usize::max(row_bytes, 1)).clamp(1, query.batch_rows);
     let open = request.rows.limit.unwrap_or(u64::MAX);
     let rows = Some(sorter.finish()?);
+    let epochs = epochs.into_iter().map(epoch_value).collect::<Result<_>>()?;
     Ok(Tracks { schema: arrow, types, id_columns: id.len(), epochs, rows, batch_rows, open, metrics })
 }
 
@@ -306,7 +308,7 @@ fn other_columns(schema: &Schema, id: &[usize], stated: Option<&[String]>) -> Ve
 /// Inserts the epoch after the columns of the id.
 fn with_epoch(schema: &SchemaRef, id_columns: usize) -> SchemaRef {
     let mut fields: Vec<_> = schema.fields().iter().cloned().collect();
-    fields.insert(id_columns, Arc::new(Field::new(EPOCH_COLUMN, ArrowType::UInt64, false)));
+    fields.insert(id_columns, Arc::new(Field::new(EPOCH_COLUMN, ArrowType::Int64, false)));
     Arc::new(arrow_schema::Schema::new(fields))
 }
 
@@ -534,7 +536,7 @@ impl Tracks {
         let most = usize::try_from(self.open).unwrap_or(usize::MAX).min(self.batch_rows);
         let Some(sorted) = self.rows.as_mut().filter(|_| most > 0) else { return Ok(None) };
         let mut columns: Vec<Vec<u8>> = vec![Vec::new(); self.types.len()];
-        let mut epochs: Vec<u64> = Vec::new();
+        let mut epochs: Vec<i64> = Vec::new();
         while epochs.len() < most {
             let taken = sorted.next(|key, row| {
                 // The lower half of a key is the index of the epoch.
@@ -558,7 +560,7 @@ impl Tracks {
         let stored =
             self.types.iter().zip(columns).map(|(data_type, bytes)| array(*data_type, Buffer::from_vec(bytes)));
         let mut arrays: Vec<ArrayRef> = stored.collect();
-        arrays.insert(self.id_columns, Arc::new(UInt64Array::from(epochs)));
+        arrays.insert(self.id_columns, Arc::new(Int64Array::from(epochs)));
         let batch = RecordBatch::try_new(self.schema.clone(), arrays);
         batch.map(Some).map_err(|cause| Error::internal(format!("a batch does not fit its schema: {cause}")))
     }
