@@ -114,7 +114,7 @@ def test_limits_slices_and_orders(default_dataset):
     assert chosen == set(labels[:2])
     assert dataset.query(epochs=labels[-1]).count() == len(default_dataset.epochs[labels[-1]])
     none = dataset.query("energy < -1", columns=["id", "epoch"]).to_numpy()
-    assert {name: (len(array), array.dtype.str) for name, array in none.items()} == {"id": (0, "<i4"), "epoch": (0, "<u8")}
+    assert {name: (len(array), array.dtype.str) for name, array in none.items()} == {"id": (0, "<i4"), "epoch": (0, "<i8")}
 
 
 def test_distributions_are_those_of_the_command(default_dataset):

@@ -78,7 +78,7 @@ pub mod writer;
 
 pub use compact::{CompactOptions, CompactedEpoch, Compaction};
 pub use error::{Error, ErrorClass, Refusal, Result, UsageError};
-pub use format::{EpochMetrics, PartOptions, RunKind};
+pub use format::{Attribute, EpochAttributes, EpochMetrics, PartOptions, RunKind, TIME_ATTRIBUTE};
 pub use index::{BitmapDefinition, IndexDefinition, Overview, SecondaryIndex, SpaceDefinition};
 pub use index_build::{
     IndexBuild, IndexOptions, IndexSummary, IndexedEpoch, IndexedRows, drop_index, drop_index_with, indexes,

@@ -1,5 +1,6 @@
 //! Reads a dataset: queries, counts, explanations, distributions and trajectories.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -276,6 +277,19 @@ impl Dataset {
             "written": metrics,
         });
         Ok(found.to_string())
+    }
+
+    /// The physical times of all epochs, ascending by label; NaN for those that have none.
+    fn times(&self, py: Python<'_>) -> PyResult<Vec<f64>> {
+        self.run(py, None, |dataset| {
+            dataset.epochs()?.into_iter().map(|epoch| Ok(dataset.attributes(epoch)?.time())).collect()
+        })
+    }
+
+    /// The attributes of an epoch: their values and units, by name.
+    fn attributes(&self, py: Python<'_>, epoch: u64) -> PyResult<BTreeMap<String, (f64, Option<String>)>> {
+        let found = self.run(py, None, move |dataset| dataset.attributes(epoch))?;
+        Ok(found.iter().map(|(name, stated)| (name.to_owned(), (stated.value, stated.unit.clone()))).collect())
     }
 
     /// Starts a query. `tell` is called with the row groups that are done, and their total, as the stream is read.

@@ -174,6 +174,11 @@ impl RankWriter {
         Ok(begun == EpochStart::Started)
     }
 
+    /// Sets an attribute of the open epoch. Those of rank 0 are kept.
+    fn attribute(&self, py: Python<'_>, name: &str, value: f64, unit: Option<&str>) -> PyResult<()> {
+        self.call(py, |job| job.set_attribute(name, value, unit))
+    }
+
     /// Appends rows of this rank.
     fn append(&self, py: Python<'_>, rows: &Bound<'_, PyAny>) -> PyResult<usize> {
         // A writer that is closed says so.

@@ -85,6 +85,12 @@ impl Writer {
         Ok(begun == EpochStart::Started)
     }
 
+    /// Sets an attribute of the open epoch.
+    fn attribute(&self, py: Python<'_>, name: &str, value: f64, unit: Option<&str>) -> PyResult<()> {
+        let (job, _) = self.job(py)?;
+        py.detach(|| job.set_attribute(name, value, unit)).map_err(|error| exception(py, &error))
+    }
+
     /// Appends rows as one of the ranks. Threads may append at once, each as a rank of its own.
     fn append(&self, py: Python<'_>, rows: &Bound<'_, PyAny>, rank: u32) -> PyResult<usize> {
         if rank >= self.ranks {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use turbidite::Column;
+use turbidite::{Attribute, Column};
 
 use crate::epochs::LeftOut;
 use crate::field::Field;
@@ -185,6 +185,15 @@ impl Source {
         match &self.form {
             #[cfg(feature = "package")]
             Form::Blocks(form) => form.periods.get(&epoch).filter(|periods| !periods.is_empty()),
+            _ => None,
+        }
+    }
+
+    /// Returns the attributes of an epoch, by name. Returns `None` if the files state none.
+    pub fn attributes(&self, epoch: u64) -> Option<&BTreeMap<String, Attribute>> {
+        match &self.form {
+            #[cfg(feature = "package")]
+            Form::Blocks(form) => form.attributes.get(&epoch),
             _ => None,
         }
     }

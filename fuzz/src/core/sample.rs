@@ -202,6 +202,7 @@ impl Sample {
             let metrics = epoch_metrics(&runs, parts.len() as u32);
             let manifest = EpochManifest {
                 indexed_commit: None,
+                attributes: Default::default(),
                 partitions: None,
                 epoch: *epoch,
                 commit: identity(*epoch).commit,

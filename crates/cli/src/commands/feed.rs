@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use indicatif::ProgressBar;
-use turbidite::expr::DerivationSet;
-use turbidite::{Column, ColumnView, LocalJob, OutOfRange, RankJob};
+use turbidite::expr::{DerivationSet, EpochNumber};
+use turbidite::{Column, ColumnView, LocalJob, OutOfRange, RankJob, TIME_ATTRIBUTE};
 
 use crate::failure::Failure;
 use crate::interrupt;
@@ -35,6 +35,8 @@ pub(super) struct RecordMapping<'a> {
     /// The source's columns, under the names that the dataset has for them.
     pub(super) sources: Vec<Column>,
     pub(super) derivations: DerivationSet,
+    /// The physical time of an epoch in seconds, in place of the one that its files state.
+    pub(super) time: Option<EpochNumber>,
     /// The stored columns, as indexes into the source's columns followed by the derived columns.
     pub(super) stored: Vec<usize>,
 }
@@ -50,6 +52,22 @@ impl RecordMapping<'_> {
     /// Returns all columns that can be stored.
     pub(super) fn columns(&self) -> Vec<Column> {
         self.sources.iter().chain(self.derivations.columns()).cloned().collect()
+    }
+
+    /// Calls `set` with the attributes of an epoch.
+    pub(super) fn describe(
+        &self,
+        epoch: u64,
+        mut set: impl FnMut(&str, f64, Option<&str>) -> turbidite::Result<()>,
+    ) -> Result<(), Failure> {
+        for (name, stated) in self.source.attributes(epoch).into_iter().flatten() {
+            set(name, stated.value, stated.unit.as_deref())?;
+        }
+        if let Some(time) = &self.time {
+            let stated = time.value(epoch).map_err(|error| Failure::Usage(format!("--time: {error}")))?;
+            set(TIME_ATTRIBUTE, stated, Some("s"))?;
+        }
+        Ok(())
     }
 
     /// Appends all records of an epoch to the job. After an error, the epoch is incomplete and must not be committed.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use turbidite::expr::DerivationSet;
+use turbidite::expr::{DerivationSet, EpochNumber};
 use turbidite::format::EpochMetrics;
 use turbidite::store::EpochSet;
 use turbidite::writer::THREADS_PER_CORE;
@@ -119,6 +119,9 @@ pub(crate) struct Ingest {
     /// The unit of a column (may be repeated)
     #[arg(long, value_name = "NAME=UNIT", help_heading = STORED)]
     unit: Vec<String>,
+    /// The physical time of an epoch in seconds, such as 'epoch * 1.5e-15' [default: as stated by files]
+    #[arg(long, value_name = "EXPR", allow_hyphen_values = true, help_heading = STORED)]
+    time: Option<String>,
     /// Derive from values in SI units, into f64 unless a type is given
     #[arg(long, help_heading = STORED)]
     si: bool,
@@ -396,7 +399,9 @@ impl Ingest {
             DerivationSet::parse(&self.derive, &sources, &known)
         };
         let derivations = parsed.map_err(|error| Failure::Usage(format!("--derive: {error}")))?;
-        let mut recipe = RecordMapping { source, sources, derivations, stored: Vec::new() };
+        let time = self.time.as_deref().map(EpochNumber::parse).transpose();
+        let time = time.map_err(|error| Failure::Usage(format!("--time: {error}")))?;
+        let mut recipe = RecordMapping { source, sources, derivations, time, stored: Vec::new() };
         let columns = recipe.columns();
         let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
         for name in &self.drop {

@@ -9,7 +9,7 @@ use serde_json::json;
 use turbidite::format::{EpochManifest, FORMAT_VERSION, PartId, RowGroupEntry, RunKind};
 use turbidite::query::{Dataset, EpochSelection};
 use turbidite::store::{EpochSet, parse_epoch};
-use turbidite::{Clustering, DataType, Periods, Schema, Value, indexes};
+use turbidite::{Attribute, Clustering, DataType, EpochAttributes, Periods, Schema, TIME_ATTRIBUTE, Value, indexes};
 
 use super::answers::{aligned, say, say_json};
 use super::index;
@@ -25,6 +25,9 @@ pub(crate) struct Inspect {
     #[arg(long, value_name = "EPOCHS", allow_hyphen_values = true)]
     epoch: Option<EpochSet>,
 }
+
+/// Number of digits of an attribute: enough to tell steps apart, and fewer than rounding errors have.
+const SHOWN_DIGITS: usize = 9;
 
 /// The dataset, epoch or part file that a path denotes.
 #[derive(Debug, PartialEq, Eq)]
@@ -74,6 +77,9 @@ struct EpochEntry {
     bytes: u64,
     key_min: Option<f64>,
     key_max: Option<f64>,
+    /// The physical time. Null if there is none.
+    time: Option<f64>,
+    attributes: EpochAttributes,
     #[serde(skip_serializing_if = "Option::is_none")]
     runs: Option<Vec<serde_json::Value>>,
 }
@@ -116,10 +122,16 @@ impl Inspect {
         let mut rows =
             vec![["epoch", "rows", "files", "row groups", "size", "key from", "to"].map(str::to_owned).to_vec()];
         rows.extend(manifests.iter().map(|manifest| epoch_line(manifest, dataset.schema())));
+        if manifests.iter().any(|manifest| manifest.attributes.get(TIME_ATTRIBUTE).is_some()) {
+            let times = manifests.iter().map(|manifest| manifest.attributes.get(TIME_ATTRIBUTE).map(attribute));
+            let times = times.map(|time| time.unwrap_or_else(|| "-".to_owned()));
+            rows.iter_mut().zip(std::iter::once("time".to_owned()).chain(times)).for_each(|(row, time)| row.push(time));
+        }
         blocks.push(if manifests.is_empty() { "no epochs".to_owned() } else { aligned(&rows) });
         if shows_runs {
             for manifest in &manifests {
                 let runs: Vec<&RowGroupEntry> = manifest.row_groups.iter().filter(|run| is_shown(run)).collect();
+                blocks.extend(attributes_line(manifest));
                 blocks.push(runs_table(manifest.epoch, &runs, dataset.schema()));
             }
         } else if !manifests.is_empty() {
@@ -261,6 +273,8 @@ fn entry(manifest: &EpochManifest, schema: &Schema, shown: Option<&dyn Fn(&RowGr
         bytes: data_bytes(manifest),
         key_min: range.map(|(low, _)| low.as_f64()),
         key_max: range.map(|(_, high)| high.as_f64()),
+        time: manifest.attributes.get(TIME_ATTRIBUTE).map(|time| time.value),
+        attributes: manifest.attributes.clone(),
         runs: shown.map(|shown| manifest.row_groups.iter().filter(|entry| shown(entry)).map(run).collect()),
     }
 }
@@ -276,6 +290,18 @@ fn epoch_line(manifest: &EpochManifest, schema: &Schema) -> Vec<String> {
         low,
         high,
     ]
+}
+
+/// Returns an attribute as text.
+fn attribute(Attribute { value, unit }: &Attribute) -> String {
+    [text::number(*value, SHOWN_DIGITS)].into_iter().chain(unit.clone()).collect::<Vec<_>>().join(" ")
+}
+
+/// Returns the attributes of an epoch as text, if there are any besides its time.
+fn attributes_line(manifest: &EpochManifest) -> Option<String> {
+    let others = manifest.attributes.iter().filter(|(name, _)| *name != TIME_ATTRIBUTE);
+    let stated: Vec<String> = others.map(|(name, found)| format!("{name} = {}", attribute(found))).collect();
+    (!stated.is_empty()).then(|| format!("attributes of epoch {}: {}", manifest.epoch, stated.join(", ")))
 }
 
 /// Returns the bounds of a key range as text, with the digits of the key's type.

@@ -55,7 +55,9 @@ impl Series<'_> {
             if job.begin_epoch(epoch)? == EpochStart::Skipped {
                 return Ok(self.skip(epoch));
             }
-            if let Err(failure) = self.recipe.feed_rank(job, epoch, place, self.progress) {
+            let described = self.recipe.describe(epoch, |name, value, unit| job.set_attribute(name, value, unit));
+            let fed = described.and_then(|()| self.recipe.feed_rank(job, epoch, place, self.progress));
+            if let Err(failure) = fed {
                 // The other ranks learn of the failure at the end of the epoch, which then fails on all ranks.
                 job.refuse(failure.to_string())?;
             }
@@ -97,7 +99,10 @@ impl Series<'_> {
             job.expect_rows(self.recipe.source.records(epoch));
             let begun = job.begin_epoch(epoch);
             let fed = match &begun {
-                Ok(EpochStart::Started) => self.recipe.feed(job, epoch, self.workers, self.progress),
+                Ok(EpochStart::Started) => self
+                    .recipe
+                    .describe(epoch, |name, value, unit| job.set_attribute(name, value, unit))
+                    .and_then(|()| self.recipe.feed(job, epoch, self.workers, self.progress)),
                 _ => Ok(()),
             };
             if let Err(failure @ Failure::Internal(_)) = fed {

@@ -196,7 +196,9 @@ impl Compaction {
         let attempt = (epoch, commit.identity().commit);
         let factory = PartFactory::new(&self.storage, &self.paths, &self.descriptor, self.options.part, attempt);
         let work = EpochWork::plan(&groups, &self.descriptor.schema, &self.options, &factory)?;
-        work.run(&mut self.workplaces, progress)
+        let (manifest, done) = work.run(&mut self.workplaces, progress)?;
+        let attributes = self.source.attributes(epoch)?;
+        Ok((EpochManifest { attributes, ..manifest }, done))
     }
 
     /// Removes the parts of killed attempts to copy an epoch. A copy of this source contains no data that the source

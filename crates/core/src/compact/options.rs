@@ -131,6 +131,7 @@ mod tests {
         let epoch = EpochManifest {
             partitions: None,
             indexed_commit: None,
+            attributes: Default::default(),
             epoch: 0,
             commit: Uuid::nil(),
             parts: Vec::new(),

@@ -46,7 +46,7 @@
 //! folds a predicate over its comparisons. [`Predicate`] evaluates (`predicate_input`) and prunes (`prune`,
 //! `intervals`, `prune_whole`: interval arithmetic over column statistics; `keys`: lists of keys). [`Derivation`]
 //! computes columns that are stored (`number_bytes`), and `computed` those of queries. A `calculation` is a number of a
-//! request, such as one to sum.
+//! request, such as one to sum; `of_epoch` has those of an epoch.
 
 mod bind;
 mod bind_tuple;
@@ -64,6 +64,7 @@ mod mask;
 mod members;
 mod naming;
 mod number_bytes;
+mod of_epoch;
 mod parse;
 mod plan;
 mod precedence;
@@ -93,6 +94,8 @@ pub use error::ExpressionError;
 #[doc(hidden)]
 pub use naming::split_list;
 pub(crate) use naming::{NamedText, is_name};
+#[doc(hidden)]
+pub use of_epoch::EpochNumber;
 #[doc(hidden)]
 pub use predicate::Predicate;
 #[doc(hidden)]

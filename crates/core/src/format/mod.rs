@@ -29,6 +29,7 @@ mod row_group;
 mod tests;
 mod version;
 
+pub use manifest::attributes::{Attribute, EpochAttributes, TIME_ATTRIBUTE};
 pub use manifest::entries::{ColumnStatistics, PartEntry, PartId, RunKind};
 pub use manifest::epoch_manifest::{EpochManifest, EpochMetrics};
 pub use manifest::page_directory::PageDirectory;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::{Error, Result, UsageError};
-use crate::format::EpochManifest;
+use crate::format::{EpochAttributes, EpochManifest};
 use crate::query::analytics::aggregate::{self, AggregateRequest, Aggregates};
 use crate::query::analytics::count::{self, Count};
 use crate::query::analytics::frequent::{self, FrequentKey};
@@ -112,6 +112,22 @@ impl Dataset {
     /// ```
     pub fn select(&self, epochs: impl Into<EpochSelection>) -> Result<Vec<u64>> {
         self.catalog.select_epochs(&epochs.into())
+    }
+
+    /// Returns the attributes of an epoch, among them its physical time.
+    ///
+    /// # Errors
+    /// A missing epoch; a corrupt manifest.
+    ///
+    /// ```no_run
+    /// use turbidite::query::Dataset;
+    /// let dataset = Dataset::open("particles.tbd")?;
+    /// println!("epoch 4000 is at {} s", dataset.attributes(4000)?.time());
+    /// # Ok::<(), turbidite::Error>(())
+    /// ```
+    pub fn attributes(&self, epoch: u64) -> Result<EpochAttributes> {
+        self.catalog.select_epochs(&epoch.into())?;
+        self.catalog.attributes(epoch)
     }
 
     /// Returns the manifest of an epoch.

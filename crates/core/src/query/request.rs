@@ -20,6 +20,7 @@ use crate::schema::{DataType, KeyOrder, Schema};
 use columns::Columns;
 pub(super) use columns::{
     Computed, Output, computed_column, epoch_value, listed_twice, no_expression, resolve_column, slot, stored_column,
+    time_column,
 };
 pub(super) use order::{Order, OrderColumn, SortColumn};
 use order::{Requested, Restrictions};
@@ -152,8 +153,9 @@ impl Query {
         self
     }
 
-    /// Selects columns, in this order: stored columns, `epoch`, and expressions ([`crate::expr`]). The text of an
-    /// expression is its name, unless it has one. By default, a query returns all stored columns, then `epoch`.
+    /// Selects columns, in this order: stored columns, `epoch`, `time` (the physical time of the epoch; `epoch_time` if a
+    /// stored column is called `time`), and expressions ([`crate::expr`]). The text of an expression is its name, unless
+    /// it has one. By default, a query returns all stored columns, then `epoch`.
     ///
     /// Integer expressions are `i64`, or `u64` if the types of their columns exclude negative values and admit values
     /// beyond `i64`. All others are `f64`. `name:type = expression` states another type. Integers that do not fit
@@ -554,6 +556,7 @@ impl ResolvedQuery {
             Output::Stored(slot) => self.schema.columns()[self.stored[slot]].data_type,
             Output::Computed(slot) => self.computed[slot].column.column().data_type,
             Output::Epoch => DataType::I64,
+            Output::Time => DataType::F64,
         }
     }
 

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use super::epoch_report;
 use super::exchange_metrics::ExchangeMetrics;
 use crate::error::{Error, Result};
-use crate::format::{BucketBounds, EpochMetrics, Memtable, PartIdentity};
+use crate::format::{BucketBounds, EpochAttributes, EpochMetrics, Memtable, PartIdentity};
 use crate::runtime::process::memory::{MemtableMemory, Share};
 use crate::schema::{OutOfRange, Schema};
 use crate::shuffle::{
@@ -132,6 +132,17 @@ impl Endpoint {
     /// Adds counts of values that are out of the range of their columns.
     pub(super) fn count_out_of_range(&mut self, counts: &[OutOfRange]) {
         OutOfRange::add(&mut self.metrics.out_of_range, counts);
+    }
+
+    /// Sets an attribute of the epoch. Those of rank 0 are kept, so the ranks need not agree: others are checked only.
+    ///
+    /// # Errors
+    /// Those of [`EpochAttributes::set`].
+    pub(super) fn set_attribute(&mut self, name: &str, value: f64, unit: Option<&str>) -> Result<()> {
+        match self.session.storing().and_then(|storing| storing.epoch.commit.as_mut()) {
+            Some((commit, _)) => commit.set_attribute(name, value, unit),
+            None => EpochAttributes::default().set(name, value, unit),
+        }
     }
 
     /// Makes the session fail on this rank, and thereby on all ranks.

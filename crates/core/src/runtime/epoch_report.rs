@@ -97,7 +97,7 @@ pub(super) fn report(
     let partitions = by_hash.then(|| engine.partitions());
     keys.condense_for(engine.options().ranks);
     let row_groups = runs.into();
-    let manifest = EpochManifest { epoch, commit, parts, partitions, indexed_commit: None, row_groups, keys, metrics };
+    let manifest = EpochManifest { parts, partitions, row_groups, keys, metrics, ..EpochManifest::new(epoch, commit) };
     Report { loads: load.into_iter().collect(), manifest }.encode(schema)
 }
 
@@ -126,7 +126,7 @@ pub(super) fn join(schema: &Schema, epoch: u64, commit: Uuid, payloads: Payloads
     parts.sort_unstable_by_key(|part| part.part);
     row_groups.to_mut().sort_by_key(|entry| (entry.part, entry.offset));
     let metrics = EpochMetrics { rows_per_receiver, ..metrics };
-    let whole = EpochManifest { epoch, commit, parts, partitions, indexed_commit: None, row_groups, keys, metrics };
+    let whole = EpochManifest { parts, partitions, row_groups, keys, metrics, ..EpochManifest::new(epoch, commit) };
     whole.check().map_err(|what| Error::corruption(origin, what))?;
     Ok(whole)
 }

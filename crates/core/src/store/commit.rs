@@ -13,7 +13,7 @@ use super::paths::{DatasetPaths, Leftover, level_folders};
 use super::recovery::is_superseded;
 use super::sidecar_index::SidecarEpoch;
 use crate::error::{Error, IoContext, Result, UsageError};
-use crate::format::{EpochManifest, PartEntry, PartIdentity};
+use crate::format::{EpochAttributes, EpochManifest, PartEntry, PartIdentity};
 use crate::schema::Schema;
 use crate::storage::Storage;
 
@@ -67,6 +67,8 @@ pub struct EpochCommit {
     identity: PartIdentity,
     replace: bool,
     indexed_commit: Option<Uuid>,
+    /// Numbers that describe the epoch.
+    attributes: EpochAttributes,
     /// Indexes whose sidecars are committed before the records.
     sidecars: Vec<DatasetPaths>,
 }
@@ -127,6 +129,7 @@ impl EpochCommit {
             identity: PartIdentity { dataset: descriptor.uuid, commit, epoch },
             replace: if_exists == IfExists::Replace,
             indexed_commit: None,
+            attributes: EpochAttributes::default(),
             sidecars: Vec::new(),
         }))
     }
@@ -135,6 +138,14 @@ impl EpochCommit {
     #[must_use]
     pub(crate) fn indexing(self, indexed_commit: Option<Uuid>) -> Self {
         Self { indexed_commit, ..self }
+    }
+
+    /// Sets a number that describes the epoch. The manifest will state it.
+    ///
+    /// # Errors
+    /// Those of [`EpochAttributes::set`].
+    pub(crate) fn set_attribute(&mut self, name: &str, value: f64, unit: Option<&str>) -> Result<()> {
+        self.attributes.set(name, value, unit)
     }
 
     /// Creates the folders for the sidecars of the parts, in these indexes. They are committed with the epoch. Only the
@@ -177,7 +188,8 @@ impl EpochCommit {
     /// undo the commit. If a replacement without exchange fails and cannot be undone, the epoch is missing until the
     /// next writer completes the replacement.
     pub fn commit(self, manifest: EpochManifest) -> Result<()> {
-        let manifest = EpochManifest { indexed_commit: self.indexed_commit, ..manifest };
+        let (indexed_commit, attributes) = (self.indexed_commit, self.attributes.clone());
+        let manifest = EpochManifest { indexed_commit, attributes, ..manifest };
         let mut replaced = Vec::new();
         let committed = self.replaced().and_then(|old| {
             let mut protocol = self.protocol_replacing(&manifest, &old)?;

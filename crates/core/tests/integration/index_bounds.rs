@@ -75,7 +75,8 @@ fn run(dataset: &Dataset, query: &Query, blob: bool) -> turbidite::Result<(Vec<R
     for batch in &mut stream {
         let batch = batch?;
         let velocities = batch.column(1).as_primitive::<Float32Type>();
-        let (epochs, numbers) = (batch.column(0).as_primitive::<Int64Type>(), batch.column(2).as_primitive::<UInt64Type>());
+        let (epochs, numbers) =
+            (batch.column(0).as_primitive::<Int64Type>(), batch.column(2).as_primitive::<UInt64Type>());
         for row in 0..batch.num_rows() {
             rows.push((epochs.value(row) as u64, velocities.value(row), numbers.value(row)));
             if blob {

@@ -81,8 +81,11 @@ fn run(dataset: &Dataset, query: &Query) -> turbidite::Result<(Vec<Row>, QueryMe
     for batch in &mut stream {
         let batch = batch?;
         let velocities = batch.column(0).as_primitive::<Float32Type>();
-        let (epochs, numbers) = (batch.column(1).as_primitive::<Int64Type>(), batch.column(2).as_primitive::<UInt64Type>());
-        rows.extend((0..batch.num_rows()).map(|row| (epochs.value(row) as u64, velocities.value(row), numbers.value(row))));
+        let (epochs, numbers) =
+            (batch.column(1).as_primitive::<Int64Type>(), batch.column(2).as_primitive::<UInt64Type>());
+        rows.extend(
+            (0..batch.num_rows()).map(|row| (epochs.value(row) as u64, velocities.value(row), numbers.value(row))),
+        );
     }
     Ok((rows, stream.metrics()))
 }

@@ -66,6 +66,7 @@ fn encoded_bytes(schema: &Schema, parts: u32, row_groups: u32) -> Result<u64> {
         epoch: 1,
         commit: Uuid::nil(),
         indexed_commit: None,
+        attributes: Default::default(),
         parts: (0..parts).map(entry).collect(),
         row_groups: (0..row_groups).map(run).collect(),
         keys: Default::default(),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import numpy
+
 from turbidite import _core
 from turbidite._checks import Selection, natural, whole
 from turbidite._progress import Progress, checked
@@ -41,10 +43,23 @@ class OpenDataset:
         return self._core.epochs()
 
     @property
+    def times(self) -> numpy.ndarray[Any, Any]:
+        """The physical times of the epochs, in their order: in seconds if their units were known, NaN where there is none."""
+        return numpy.array(self._core.times(), "f8")
+
+    @property
     def schema(self) -> Schema:
         """The columns, the key and, if records are clustered by space, the periods."""
         columns, key, periods = self._core.schema()
         return Schema(tuple(Column(*column) for column in columns), key, dict(periods), tuple(self._core.key_columns()))
+
+    def attributes(self, epoch: int) -> dict[str, tuple[float, str | None]]:
+        """Returns the numbers that describe an epoch, such as its ``"time"``: their values and units, by name.
+
+        >>> dataset.attributes(200)
+        {}
+        """
+        return self._core.attributes(self._label("epoch", epoch))
 
     def _reopen(self) -> None:
         self._core = _core.Dataset(self.path)

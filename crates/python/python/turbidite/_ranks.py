@@ -273,6 +273,10 @@ class RankWriter:
             raise UsageError(f"rank={rank}: with comm, each process appends its own rows as its own rank")
         return self._core.append(rows)
 
+    def attribute(self, name: str, value: float, unit: str | None) -> None:
+        """Sets an attribute of the epoch. Those of rank 0 are kept."""
+        self._core.attribute(name, value, unit)
+
     def finish_appends(self) -> None:
         """Waits for the appends of this rank's other threads."""
         self._core.finish_appends()

@@ -32,6 +32,7 @@ def ingest(
     drop: Sequence[str] = (),
     derive: Sequence[str] = (),
     si: bool = False,
+    time: str | None = None,
     epoch: int | None = None,
     epochs: Epochs = None,
     if_repeated: Literal["first", "last", "error"] | None = None,
@@ -54,6 +55,9 @@ def ingest(
     `layout` may also be a configuration of the preload library. The dataset with this `out`, or else the one whose files are
     in `source`, then has the `key`, and the other settings that are not given. Without it, `key` is required, and `if_exists`
     is ``"error"``.
+
+    `time` is the physical time of an epoch in seconds, an expression of its label: ``"epoch * 1.5e-15"``. Without it, epochs have
+    the time and further attributes that their files state.
 
     An epoch that occurs several times, as in a LAMMPS dump after a restart, is an error unless `if_repeated` states which
     occurrence is read. With `nulls` ``"nan"``, nulls of float columns in Parquet and Arrow files are read as NaN, which pandas stores
@@ -99,6 +103,7 @@ def ingest(
         "epochs": _range(epochs),
         "if-repeated": if_repeated,
         "nulls": nulls,
+        "time": None if time is None else text("time", time, "epoch * 1.5e-15"),
     }
     periods = period_text(period, key or "")
     if periods is not None and not periods.strip(","):

@@ -77,7 +77,7 @@ class Tracks(Result):
     ) -> Axes:
         """Draws the trajectories as lines, from epoch to epoch, and returns the axes.
 
-        `x`, `y` and `color` are columns, or ``"epoch"``. A line has a gap where the particle is missing at an epoch; a
+        `x`, `y` and `color` are columns, ``"epoch"`` or its ``"time"``. A line has a gap where the particle is missing at an epoch; a
         particle of one epoch is a point. A line also has a gap where the particle leaves a periodic domain at one side and
         enters it at the other. Rows of an id that repeats within an epoch are points, too. The first `limit`
         particles are drawn. `options` are those of matplotlib's ``LineCollection``, such as ``cmap`` and ``norm``.
@@ -109,9 +109,15 @@ class Tracks(Result):
         labels: dict[str, str] = {}
         for role, name in names.items():
             column = stated.get(name)
-            labels[role] = label(name, None if column is None else column.unit)
+            labels[role] = label(name, self._time_unit(name) if column is None else column.unit)
         periods = [schema.periods.get(names[role]) for role in ("x", "y")]
         return pictures.draw_tracks(rows, labels, self._epochs(), ax, is_cut=is_cut, periods=periods, **options)
+
+    def _time_unit(self, name: str) -> str | None:
+        """Returns the unit of the physical time of the first epoch, if a name is not that of a stored column but of the time."""
+        epochs = self._epochs() if name.lower() in ("time", "epoch_time") else []
+        stated = self._dataset.attributes(epochs[0]) if epochs else {}
+        return stated["time"][1] if "time" in stated else None
 
     def _id_name(self) -> str:
         """Returns the name of the id column as the dataset has it."""

@@ -13,7 +13,7 @@ import numpy
 
 from turbidite import _core
 from turbidite._boxes import Period, period_text
-from turbidite._checks import column_name, natural, optional_column, text, texts
+from turbidite._checks import column_name, natural, optional_column, optional_text, real, text, texts
 from turbidite._ranges import warn
 from turbidite.errors import UsageError
 
@@ -226,6 +226,23 @@ class Writer:
                 new = [one for one in counts if one["column"] not in self._warned]
                 self._warned.update(one["column"] for one in new)
                 warn(new, stacklevel=3)
+
+    def attribute(self, name: str, value: float, unit: str | None = None) -> None:
+        """Sets a number that describes the epoch in whose block this is called, such as its physical time.
+
+        A ``"time"`` in s, ms, us, ns, ps, fs or as is kept in seconds (`Dataset.times`), one in another unit as it is. With
+        MPI, those of rank 0 are kept.
+
+        >>> with turbidite.Writer("timed.tbd", {"x": "f8"}, key="x") as writer:
+        ...     with writer.epoch(1):
+        ...         writer.attribute("time", 2.5, "fs")
+        >>> turbidite.open("timed.tbd").times
+        array([2.5e-15])
+        """
+        found = real(value)
+        if found is None:
+            raise UsageError(f"value: a number is needed, not {value!r}")
+        self._core.attribute(text("name", name, "time"), float(found), optional_text("unit", unit, "fs"))
 
     @contextmanager
     def _meeting(self) -> Iterator[None]:

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use turbidite::Attribute;
 
 use crate::periods::StatedPeriod;
 
@@ -99,6 +100,9 @@ pub(super) struct StatedEpoch {
     /// The periods of coordinates, by column.
     #[serde(default)]
     pub(super) periods: BTreeMap<String, StatedPeriod>,
+    /// Numbers that describe the epoch, by name.
+    #[serde(default)]
+    pub(super) attributes: BTreeMap<String, Attribute>,
     #[serde(default)]
     pub(super) rank: u32,
     /// The path with `{rank}` in place of the part's number, if parts have numbers.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use turbidite::{Column, DataType, SchemaError};
+use turbidite::{Attribute, Column, DataType, SchemaError};
 
 use super::messages::{Inventory, StatedColumn, StatedEpoch, StatedLeftOut};
 use super::pool::{BlockForm, open_request};
@@ -39,9 +39,14 @@ pub(crate) fn open(path: &Path, options: &SourceOptions) -> Result<Source, Sourc
     }
     let mut parts: BTreeMap<u64, Vec<StatedEpoch>> = BTreeMap::new();
     let mut periods: BTreeMap<u64, BTreeMap<String, StatedPeriod>> = BTreeMap::new();
+    let mut attributes: BTreeMap<u64, BTreeMap<String, Attribute>> = BTreeMap::new();
     let known = epochs.iter().map(|stated| stated.epoch).chain(labels).collect::<BTreeSet<u64>>();
     for mut stated in epochs.into_iter().filter(|stated| options.selects(stated.epoch)) {
         add_periods(periods.entry(stated.epoch).or_default(), std::mem::take(&mut stated.periods));
+        for (name, attribute) in std::mem::take(&mut stated.attributes) {
+            // Those of the first part, which others repeat.
+            attributes.entry(stated.epoch).or_default().entry(name).or_insert(attribute);
+        }
         parts.entry(stated.epoch).or_default().push(stated);
     }
     let mut choice = EpochChoice::among(&path, known, options)?;
@@ -62,7 +67,7 @@ pub(crate) fn open(path: &Path, options: &SourceOptions) -> Result<Source, Sourc
         epochs.insert(epoch, files);
     }
     let options = options.clone();
-    let form = BlockForm { columns, periods, path, options, index, idle: Mutex::new(vec![reader]) };
+    let form = BlockForm { columns, periods, attributes, path, options, index, idle: Mutex::new(vec![reader]) };
     let EpochChoice { labels, left_out, .. } = choice;
     Ok(Source { epochs, form: Form::Blocks(Box::new(form)), record_bytes, notes, labels, left_out })
 }

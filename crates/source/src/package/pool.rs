@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use turbidite::Column;
 use turbidite::store::{EpochSet, EpochSpan};
+use turbidite::{Attribute, Column};
 
 use super::messages::{Inventory, Open, Read, Request, VERSION};
 use super::process::ReaderProcess;
@@ -21,6 +21,8 @@ pub(crate) struct BlockForm {
     pub(crate) columns: Vec<Column>,
     /// The periods of each epoch's coordinates, by column.
     pub(crate) periods: BTreeMap<u64, BTreeMap<String, StatedPeriod>>,
+    /// The attributes of each epoch, by name.
+    pub(crate) attributes: BTreeMap<u64, BTreeMap<String, Attribute>>,
     pub(super) path: PathBuf,
     pub(super) options: SourceOptions,
     /// The index from the inventory, as the reader has written it.

@@ -405,7 +405,7 @@ impl Trace {
         let sources = source.columns();
         let derivations = DerivationSet::parse(&self.derive, &sources, &known)
             .map_err(|error| Failure::Usage(format!("--derive: {error}")))?;
-        let mut recipe = RecordMapping { source, sources, derivations, stored: Vec::new() };
+        let mut recipe = RecordMapping { source, sources, derivations, time: None, stored: Vec::new() };
         let columns = recipe.columns();
         let mut types = Vec::with_capacity(names.len());
         for name in names {

@@ -19,6 +19,7 @@ use uuid::Uuid;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::{Error, IoContext, Result};
+use crate::format::manifest::attributes::EpochAttributes;
 use crate::format::version::{FORMAT_VERSION, check_version};
 use crate::storage::ReadableFile;
 
@@ -54,17 +55,21 @@ pub(in crate::format) struct Directory {
     /// Commit of the records from which the entries of an index were made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     indexed_commit: Option<String>,
+    /// Numbers that describe the epoch.
+    #[serde(default, skip_serializing_if = "EpochAttributes::is_empty")]
+    attributes: EpochAttributes,
     /// Offset and length of each section.
     sections: BTreeMap<String, (u64, u64)>,
 }
 
 /// The epoch's fields of the directory.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(in crate::format) struct StatedEpoch {
     pub(in crate::format) epoch: u64,
     pub(in crate::format) commit: Uuid,
     pub(in crate::format) partitions: Option<u32>,
     pub(in crate::format) indexed_commit: Option<Uuid>,
+    pub(in crate::format) attributes: EpochAttributes,
 }
 
 /// Builds the file.
@@ -85,7 +90,7 @@ impl ContainerBuilder {
     /// Appends directory, checksums and trailer. Returns the content of the file.
     pub(in crate::format) fn finish(self, stated: &StatedEpoch) -> Vec<u8> {
         let Self { mut bytes, sections } = self;
-        let StatedEpoch { epoch, commit, partitions, indexed_commit } = stated;
+        let StatedEpoch { epoch, commit, partitions, indexed_commit, attributes } = stated;
         let directory_offset = bytes.len() as u64;
         let mut directory = serde_json::json!({
             "format_version": FORMAT_VERSION, "epoch": epoch, "commit": commit.to_string(), "requires": [],
@@ -96,6 +101,9 @@ impl ContainerBuilder {
         }
         if let Some(indexed) = indexed_commit {
             directory["indexed_commit"] = indexed.to_string().into();
+        }
+        if !attributes.is_empty() {
+            directory["attributes"] = serde_json::json!(attributes);
         }
         bytes.extend_from_slice(directory.to_string().as_bytes());
         sealed(bytes, directory_offset)
@@ -181,12 +189,13 @@ impl Container {
 
     /// Returns what the directory states of the epoch. Returns `None` if a commit cannot be decoded.
     pub(in crate::format) fn stated(&self) -> Option<StatedEpoch> {
-        let Directory { epoch, commit, partitions, indexed_commit, .. } = &self.directory;
+        let Directory { epoch, commit, partitions, indexed_commit, attributes, .. } = &self.directory;
         let indexed_commit = match indexed_commit {
             Some(indexed) => Some(indexed.parse().ok()?),
             None => None,
         };
-        Some(StatedEpoch { epoch: *epoch, commit: commit.parse().ok()?, partitions: *partitions, indexed_commit })
+        let (epoch, commit, attributes) = (*epoch, commit.parse().ok()?, attributes.clone());
+        Some(StatedEpoch { epoch, commit, partitions: *partitions, indexed_commit, attributes })
     }
 
     /// Returns the range of a section.

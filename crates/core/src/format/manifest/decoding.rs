@@ -150,12 +150,13 @@ fn decode(mut container: Container, path: &Path, schema: &Schema, wanted: Wanted
         return Err(corruption("a row group has more NaN values than rows"));
     }
     let stated = container.stated().ok_or_else(|| corruption("its commit cannot be decoded"))?;
-    let StatedEpoch { epoch, commit, partitions, indexed_commit } = stated;
+    let StatedEpoch { epoch, commit, partitions, indexed_commit, attributes } = stated;
     let manifest = EpochManifest {
         epoch,
         commit,
         partitions,
         indexed_commit,
+        attributes,
         parts: part_places.take(&container, parts.rows()).ok_or_else(|| corruption("a part cannot be decoded"))?,
         row_groups: RowGroupEntries::stored(stored),
         keys: text(texts.get(1)).map(KeyRangeCounts::stored).unwrap_or_default(),

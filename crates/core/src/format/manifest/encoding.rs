@@ -85,8 +85,9 @@ fn encode(manifest: &EpochManifest, schema: &Schema) -> Result<Vec<u8>> {
     if let Some(text) = manifest.keys.text(manifest.row_groups.len()) {
         builder.append(KEY_COUNTS, text.as_bytes());
     }
-    let &EpochManifest { epoch, commit, partitions, indexed_commit, .. } = manifest;
-    Ok(builder.finish(&StatedEpoch { epoch, commit, partitions, indexed_commit }))
+    let &EpochManifest { epoch, commit, partitions, indexed_commit, ref attributes, .. } = manifest;
+    let attributes = attributes.clone();
+    Ok(builder.finish(&StatedEpoch { epoch, commit, partitions, indexed_commit, attributes }))
 }
 
 /// Returns an array without nulls.

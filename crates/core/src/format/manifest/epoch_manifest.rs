@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::format::manifest::attributes::EpochAttributes;
 use crate::format::manifest::entries::PartEntry;
 use crate::format::manifest::range_counts::{KeyRangeCounts, RangeCount};
 use crate::format::manifest::row_group_entries::RowGroupEntries;
@@ -106,6 +107,8 @@ pub struct EpochManifest {
     pub partitions: Option<u32>,
     /// Commit of the records from which the entries were made, if this is an epoch of an index.
     pub indexed_commit: Option<Uuid>,
+    /// Numbers that describe the epoch, such as its physical time.
+    pub attributes: EpochAttributes,
     /// Row groups, in the order of parts and offsets.
     pub row_groups: RowGroupEntries,
     /// Distribution of the keys, finer than the row groups' statistics. Empty if unknown.
@@ -123,6 +126,7 @@ impl EpochManifest {
             parts: Vec::new(),
             partitions: None,
             indexed_commit: None,
+            attributes: EpochAttributes::default(),
             row_groups: RowGroupEntries::default(),
             keys: KeyRangeCounts::default(),
             metrics: EpochMetrics::default(),

@@ -3,6 +3,7 @@
 
 mod arrow_columns;
 pub(super) mod arrow_values;
+pub(super) mod attributes;
 pub(super) mod container;
 mod decoding;
 mod encoding;

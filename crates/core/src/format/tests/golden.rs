@@ -25,6 +25,7 @@ const EXAMPLE_ROWS: [(f32, u16); 3] = [(1.5, 7), (-0.0, 8), (0.25, 9)];
 /// The example's files in `testdata/golden`.
 const PART: &str = "range/part-00000.parquet";
 const MANIFEST: &str = "range/manifest.arrow";
+const ATTRIBUTES: &str = "range/manifest-attributes.arrow";
 
 fn example_identity() -> PartIdentity {
     let uuid = |last: u8| Uuid::from_u128(0x0011_2233_4455_4677_8899_aabb_ccdd_ee00 + u128::from(last));
@@ -58,6 +59,7 @@ fn example_manifest() -> EpochManifest {
     EpochManifest {
         partitions: None,
         indexed_commit: None,
+        attributes: Default::default(),
         epoch: 200,
         commit: example_identity().commit,
         parts: vec![entry],
@@ -116,6 +118,20 @@ fn the_golden_manifest_says_what_it_said() {
     let manifest = example_manifest();
     let bytes = stored(MANIFEST, &manifest.encode(&example_schema()).unwrap());
     assert_eq!(EpochManifest::decode(bytes, &golden(MANIFEST), &example_schema()).unwrap(), manifest);
+}
+
+/// The manifest of the example, which has no attributes, shows that they are optional.
+#[test]
+fn the_golden_manifest_with_attributes_is_read() {
+    let mut manifest = example_manifest();
+    manifest.attributes.set("time", 1.5, Some("fs")).unwrap();
+    manifest.attributes.set("beam_charge", -2.5e-12, Some("C")).unwrap();
+    manifest.attributes.set("seed", 7.0, None).unwrap();
+    let bytes = stored(ATTRIBUTES, &manifest.encode(&example_schema()).unwrap());
+    let document = std::fs::read_to_string(golden("../../FORMAT.md")).unwrap();
+    let shown = document.lines().find(|line| line.starts_with("\"attributes\":")).unwrap();
+    assert!(bytes.windows(shown.len()).any(|part| part == shown.as_bytes()), "FORMAT.md differs from the file");
+    assert_eq!(EpochManifest::decode(bytes, &golden(ATTRIBUTES), &example_schema()).unwrap(), manifest);
 }
 
 /// Parses a hex dump of the document. A line has an offset, two spaces, bytes in hexadecimal, and optionally `;` and a

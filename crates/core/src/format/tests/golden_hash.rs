@@ -45,6 +45,7 @@ fn example() -> (Vec<u8>, EpochManifest) {
     let manifest = EpochManifest {
         partitions: Some(PARTITIONS),
         indexed_commit: None,
+        attributes: Default::default(),
         epoch: 200,
         commit: identity().commit,
         parts: vec![entry],

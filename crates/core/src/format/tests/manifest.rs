@@ -7,7 +7,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::error::Error;
 use crate::format::manifest::container::sealed;
-use crate::format::{ColumnStatistics, EpochManifest, EpochMetrics, PageDirectory, RangeCount, RowGroupStatistics};
+use crate::format::{
+    ColumnStatistics, EpochAttributes, EpochManifest, EpochMetrics, PageDirectory, RangeCount, RowGroupStatistics,
+};
 use crate::schema::Value;
 
 const PATH: &str = "/ds/_turbidite/manifest/200.arrow";
@@ -78,7 +80,14 @@ fn manifest(schema: &Schema, runs: usize, seed: u64) -> EpochManifest {
     };
     let keys: Vec<RangeCount> = if seed.is_multiple_of(2) { (0..150).map(range_count).collect() } else { Vec::new() };
     let keys = keys.into();
+    let mut attributes = EpochAttributes::default();
+    for number in 0..seed % 4 {
+        attributes
+            .set(&format!("ä {number}"), 0.1 / (seed + number + 1) as f64, (number > 0).then_some("m s^-1"))
+            .unwrap();
+    }
     EpochManifest {
+        attributes,
         partitions: None,
         indexed_commit: seed.is_multiple_of(3).then(|| Uuid::from_u128(!u128::from(seed))),
         epoch: u64::MAX,

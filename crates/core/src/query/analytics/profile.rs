@@ -182,6 +182,7 @@ mod tests {
         let manifest = EpochManifest {
             partitions: None,
             indexed_commit: None,
+            attributes: Default::default(),
             epoch: 7,
             commit: Uuid::nil(),
             parts: Vec::new(),

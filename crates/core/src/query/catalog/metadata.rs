@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use uuid::Uuid;
 
 use crate::error::{Error, IoContext, Result};
-use crate::format::{EpochManifest, PartFilters, PartId, PartIdentity, PartReader};
+use crate::format::{EpochAttributes, EpochManifest, PartFilters, PartId, PartIdentity, PartReader};
 use crate::query::catalog::cache::Cache;
 use crate::query::catalog::epoch_selection::EpochSelection;
 use crate::query::catalog::key_ranges::KeyRanges;
@@ -300,6 +300,18 @@ impl Catalog {
         }
         self.remember(KnownManifest { is_confirmed: true, ..known.clone() });
         Ok(())
+    }
+
+    /// Returns the attributes of an epoch.
+    pub(in crate::query) fn attributes(&self, epoch: u64) -> Result<EpochAttributes> {
+        let known = self.scan_manifest(epoch, &[])?;
+        self.confirm(&known, false)?;
+        Ok(known.manifest.attributes.clone())
+    }
+
+    /// Returns the physical time of an epoch; NaN if it has none.
+    pub(in crate::query) fn time(&self, epoch: u64) -> Result<f64> {
+        Ok(self.attributes(epoch)?.time())
     }
 
     /// Returns the manifest of an epoch as it is in storage now, which may be another one than when the request began.

@@ -129,6 +129,7 @@ mod tests {
         EpochManifest {
             partitions,
             indexed_commit: None,
+            attributes: Default::default(),
             epoch: 5,
             commit: uuid::Uuid::nil(),
             parts: parts.to_vec(),

@@ -136,7 +136,7 @@ pub(in crate::query) fn open(
         pending_rows: 0,
         units: 0,
         tested_rows: (0, 0),
-        columns: BatchColumns::default(),
+        columns: BatchColumns::new(dataset.catalog()),
         weight,
         coordinates,
         placed_rows,
@@ -155,7 +155,7 @@ fn read_column(resolved: &ResolvedQuery, column: usize) -> Option<ReadColumn> {
 fn of_finest(resolved: &ResolvedQuery, weight: Option<ReadColumn>) -> ResolvedQuery {
     let position = |output: &Output| match output {
         Output::Stored(position) => Some(*position),
-        Output::Computed(_) | Output::Epoch => None,
+        Output::Computed(_) | Output::Epoch | Output::Time => None,
     };
     let inputs = resolved.computed.iter().flat_map(|computed| computed.slots.iter().copied());
     let returned = resolved.output.iter().filter_map(position).chain(inputs);

@@ -2,29 +2,53 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Int64Array};
-use arrow_buffer::ScalarBuffer;
+use arrow_array::{ArrayRef, Float64Array, Int64Array};
+use arrow_buffer::{ArrowNativeType, ScalarBuffer};
 
 use crate::error::Result;
+use crate::query::catalog::Catalog;
 use crate::query::memory::recycle::Recycler;
 use crate::query::request::{Output, ResolvedQuery, epoch_value};
 use crate::query::scan::column::array;
 use crate::query::scan::read::PackedRows;
 
 /// Makes the columns of a query's batches.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(in crate::query) struct BatchColumns {
-    /// The epoch's label, as often as a batch has needed it. All batches of an epoch that have one piece share this
-    /// memory.
-    epochs: ScalarBuffer<i64>,
+    /// The catalog of the records, whose manifests state the times of epochs.
+    catalog: Arc<Catalog>,
+    epochs: Repeated<i64>,
+    times: Repeated<f64>,
+}
+
+/// A value that all rows of an epoch have, as often as a batch has needed it. All batches of an epoch that have one
+/// piece share this memory.
+#[derive(Debug, Default)]
+struct Repeated<T: ArrowNativeType> {
+    epoch: u64,
+    values: ScalarBuffer<T>,
+}
+
+impl<T: ArrowNativeType> Repeated<T> {
+    /// Returns the `value` of an epoch, `rows` times.
+    fn of(&mut self, epoch: u64, rows: usize, value: impl FnOnce() -> Result<T>) -> Result<ScalarBuffer<T>> {
+        if self.epoch != epoch || self.values.len() < rows {
+            (self.epoch, self.values) = (epoch, vec![value()?; rows].into());
+        }
+        Ok(self.values.slice(0, rows))
+    }
 }
 
 impl BatchColumns {
+    pub(in crate::query) fn new(catalog: &Arc<Catalog>) -> Self {
+        Self { catalog: catalog.clone(), epochs: Repeated::default(), times: Repeated::default() }
+    }
+
     /// Returns the columns of a batch of `rows` rows. The memory of a single piece is shared. Several pieces are copied
     /// into recycled memory.
     ///
     /// # Errors
-    /// An expression without a result in some row; usage errors: a label that does not fit `i64`.
+    /// An expression without a result in some row; a label that does not fit `i64`; a corrupt manifest.
     pub(in crate::query) fn of(
         &mut self,
         pieces: &mut [PackedRows],
@@ -36,7 +60,14 @@ impl BatchColumns {
         let data_type = |output: &Output| resolved.type_of(*output);
         if let [only] = &*pieces {
             let column = |output: &Output| match output {
-                Output::Epoch => self.epochs(only.epoch, rows),
+                Output::Epoch => {
+                    let epochs = self.epochs.of(only.epoch, rows, || epoch_value(only.epoch))?;
+                    Ok(Arc::new(Int64Array::new(epochs, None)) as ArrayRef)
+                }
+                Output::Time => {
+                    let times = self.times.of(only.epoch, rows, || self.catalog.time(only.epoch))?;
+                    Ok(Arc::new(Float64Array::new(times, None)) as ArrayRef)
+                }
                 Output::Stored(slot) => Ok(array(data_type(output), only.columns[*slot].clone())),
                 Output::Computed(slot) => Ok(array(data_type(output), only.computed[*slot].clone())),
             };
@@ -51,6 +82,7 @@ impl BatchColumns {
                 let (now, later) = rest.split_at_mut(piece.rows * width);
                 match output {
                     Output::Epoch => now.as_chunks_mut().0.fill(epoch_value(piece.epoch)?.to_le_bytes()),
+                    Output::Time => now.as_chunks_mut().0.fill(self.catalog.time(piece.epoch)?.to_le_bytes()),
                     Output::Stored(slot) => now.copy_from_slice(&piece.columns[*slot]),
                     Output::Computed(slot) => now.copy_from_slice(&piece.computed[*slot]),
                 }
@@ -60,13 +92,5 @@ impl BatchColumns {
         let (memory, columns) = block.freeze();
         recycler.give(memory);
         Ok(resolved.output.iter().zip(columns).map(|(output, column)| array(data_type(output), column)).collect())
-    }
-
-    fn epochs(&mut self, epoch: u64, rows: usize) -> Result<ArrayRef> {
-        let epoch = epoch_value(epoch)?;
-        if self.epochs.first() != Some(&epoch) || self.epochs.len() < rows {
-            self.epochs = vec![epoch; rows].into();
-        }
-        Ok(Arc::new(Int64Array::new(self.epochs.slice(0, rows), None)))
     }
 }

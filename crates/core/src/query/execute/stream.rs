@@ -53,6 +53,7 @@ pub(in crate::query) fn start(
 ) -> Result<QueryStream> {
     let resolved = Arc::new(resolved);
     let shared = (resolved.clone(), counters.clone());
+    let of_times = dataset.catalog().clone();
     let source: Box<dyn Pieces> = match &resolved.order {
         Some(order) => match order.ascending() {
             Some(column) => Box::new(ColumnOrder::new(dataset, shared.0, column, shared.1, epochs)),
@@ -68,7 +69,7 @@ pub(in crate::query) fn start(
     let open = resolved.limit;
     let source = (open > 0).then_some(source);
     let (pending, before, ready) = (Vec::new(), None, VecDeque::new());
-    let columns = BatchColumns::default();
+    let columns = BatchColumns::new(&of_times);
     let is_announced = false;
     Ok(QueryStream { source, is_announced, resolved, counters, pending, pending_rows: 0, before, ready, columns, open })
 }

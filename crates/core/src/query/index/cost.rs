@@ -171,6 +171,7 @@ mod tests {
         let manifest = EpochManifest {
             partitions: None,
             indexed_commit: None,
+            attributes: Default::default(),
             epoch: 1,
             commit: uuid::Uuid::nil(),
             parts: Vec::new(),

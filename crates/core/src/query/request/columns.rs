@@ -6,7 +6,11 @@ use arrow_schema::{DataType as ArrowType, Field, FieldRef};
 
 use crate::error::{Error, Result, UsageError};
 use crate::expr::{ComputedColumn, is_name};
+use crate::format::TIME_ATTRIBUTE;
 use crate::schema::{Column, EPOCH_COLUMN, Schema};
+
+/// Name of the column of the epoch's physical time if a stored column is called `time`.
+const EPOCH_TIME_COLUMN: &str = "epoch_time";
 
 /// The Arrow field of the epoch.
 static EPOCH_FIELD: LazyLock<FieldRef> = LazyLock::new(|| Arc::new(Field::new(EPOCH_COLUMN, ArrowType::Int64, false)));
@@ -20,6 +24,8 @@ pub(in crate::query) enum Output {
     Computed(usize),
     /// The epoch's label.
     Epoch,
+    /// The epoch's physical time.
+    Time,
 }
 
 /// A column that is computed from stored ones, and the positions of these in [`super::ResolvedQuery::stored`].
@@ -41,6 +47,8 @@ impl Computed {
 enum Named {
     Stored(usize),
     Epoch,
+    /// The time, by the name that it has in this dataset.
+    Time(&'static str),
     Computed(Arc<ComputedColumn>),
 }
 
@@ -64,6 +72,7 @@ impl Columns {
         for named in named_columns(texts, schema)? {
             let (output, field) = match named {
                 Named::Epoch => (Output::Epoch, EPOCH_FIELD.clone()),
+                Named::Time(name) => (Output::Time, Arc::new(Field::new(name, ArrowType::Float64, false))),
                 Named::Stored(column) => {
                     (Output::Stored(slot(&mut columns.stored, column)), schema.field(column).clone())
                 }
@@ -92,9 +101,16 @@ impl Columns {
 /// Usage errors: a label that does not fit `i64`, which only earlier releases have written.
 pub(in crate::query) fn epoch_value(epoch: u64) -> Result<i64> {
     i64::try_from(epoch).map_err(|_| {
-        let what = format!("epoch {epoch} is above 2^63 - 1, and has no value of '{EPOCH_COLUMN}'; leave the column out");
+        let what =
+            format!("epoch {epoch} is above 2^63 - 1, and has no value of '{EPOCH_COLUMN}'; leave the column out");
         UsageError::Option { option: "columns", what }.into()
     })
+}
+
+/// Returns the name of the column of the epoch's physical time, unless stored columns have both of its names.
+pub(in crate::query) fn time_column(stored: &[Column]) -> Option<&'static str> {
+    let is_free = |name: &&str| stored.iter().all(|column| !column.name.eq_ignore_ascii_case(name));
+    [TIME_ATTRIBUTE, EPOCH_TIME_COLUMN].into_iter().find(is_free)
 }
 
 /// Returns the position of a stored column among those that are read.
@@ -111,15 +127,20 @@ fn named_columns(texts: Option<&[String]>, schema: &Schema) -> Result<Vec<Named>
     };
     let (mut found, mut names): (Vec<Named>, Vec<String>) = (Vec::new(), Vec::new());
     for text in texts {
+        let time = time_column(schema.columns()).filter(|time| text.eq_ignore_ascii_case(time));
         let named = match resolve_column(text, schema) {
             Ok(Some(column)) => Named::Stored(column),
             Ok(None) => Named::Epoch,
-            Err(error) if is_name(text) => return Err(error),
-            Err(_) => Named::Computed(computed_column("columns", text, schema)?),
+            Err(error) => match time {
+                Some(time) => Named::Time(time),
+                None if is_name(text) => return Err(error),
+                None => Named::Computed(computed_column("columns", text, schema)?),
+            },
         };
         let name = match &named {
             Named::Stored(column) => &schema.columns()[*column].name,
             Named::Epoch => EPOCH_COLUMN,
+            Named::Time(name) => name,
             Named::Computed(column) => &column.column().name,
         };
         if names.iter().any(|known| known == name) {
@@ -197,7 +218,8 @@ mod tests {
     fn labels_that_do_not_fit_are_refused_by_name() {
         assert_eq!(epoch_value(i64::MAX as u64).unwrap(), i64::MAX);
         let refused = epoch_value(1 << 63).unwrap_err().to_string();
-        let named = "columns: epoch 9223372036854775808 is above 2^63 - 1, and has no value of 'epoch'; leave the column out";
+        let named =
+            "columns: epoch 9223372036854775808 is above 2^63 - 1, and has no value of 'epoch'; leave the column out";
         assert_eq!(refused, named);
     }
 }

@@ -70,6 +70,7 @@ mod tests {
         let manifest = EpochManifest {
             partitions: None,
             indexed_commit: None,
+            attributes: Default::default(),
             epoch: 5,
             commit: uuid::Uuid::nil(),
             parts: Vec::new(),

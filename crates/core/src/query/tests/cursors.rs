@@ -93,6 +93,7 @@ pub(super) fn write_pages(storage: &Arc<dyn Storage>, levels: Option<Levels>, ru
     let manifest = EpochManifest {
         partitions: None,
         indexed_commit: None,
+        attributes: Default::default(),
         epoch: 1,
         commit: commit.identity().commit,
         parts,

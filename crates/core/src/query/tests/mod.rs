@@ -204,6 +204,7 @@ impl Fixture {
         let mut manifest = EpochManifest {
             partitions: None,
             indexed_commit: None,
+            attributes: Default::default(),
             epoch: epoch.epoch,
             commit: commit.identity().commit,
             parts,

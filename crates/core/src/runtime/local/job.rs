@@ -294,6 +294,19 @@ impl LocalJob {
         self.dataset.conclude(ended, outcome, 0, self.ranks.now())
     }
 
+    /// Sets a number that describes the open epoch. `time` is its physical time, in seconds: the units s, ms, us, ns,
+    /// ps, fs and as are converted, and a time in another unit, or without one, is kept as it is.
+    ///
+    /// # Errors
+    /// Outside an epoch; usage errors: a value that is not finite, an empty or long name or unit, more than 256
+    /// attributes.
+    pub fn set_attribute(&self, name: &str, value: f64, unit: Option<&str>) -> Result<()> {
+        if self.epoch().is_none() {
+            return Err(UsageError::State { call: "set_attribute", state: "outside an epoch" }.into());
+        }
+        self.ranks.with_root(|endpoint| endpoint.set_attribute(name, value, unit))
+    }
+
     /// Makes the epoch fail at its end, because records that belong to it cannot be appended.
     ///
     /// # Errors

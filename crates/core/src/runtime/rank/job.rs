@@ -18,7 +18,7 @@ use crate::runtime::process::host::{Host, Process};
 use crate::schema::{ColumnView, OutOfRange, Schema};
 use crate::shuffle::{EngineMetrics, Transport};
 use crate::storage::{FileSystem, Storage};
-use crate::store::{EpochCommit, IfExists};
+use crate::store::IfExists;
 
 /// One rank's handle of a dataset that several ranks write, with the indexes that are made of its records.
 pub struct RankJob {
@@ -221,6 +221,16 @@ impl RankJob {
     /// epoch, on all ranks.
     pub fn append(&mut self, columns: &[ColumnView<'_>]) -> Result<()> {
         self.drive_all(|job| job.driver.append(columns))
+    }
+
+    /// Sets a number that describes the open epoch, like [`crate::LocalJob::set_attribute`]. Those that rank 0 sets are
+    /// kept. Other ranks may call this as well, and need not.
+    ///
+    /// # Errors
+    /// Those of [`crate::LocalJob::set_attribute`].
+    pub fn set_attribute(&mut self, name: &str, value: f64, unit: Option<&str>) -> Result<()> {
+        self.driver.expect_epoch("set_attribute")?;
+        self.driver.endpoint().set_attribute(name, value, unit)
     }
 
     /// Makes the epoch fail on all ranks at its end, because records of this rank that belong to it cannot be appended.

@@ -1,5 +1,6 @@
 //! Tests of ranks on separate threads, like the processes of an MPI job, over mailboxes and storage in memory.
 
+mod attributes;
 mod bitmaps;
 mod failures;
 mod index_add;

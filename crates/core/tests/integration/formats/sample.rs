@@ -178,6 +178,7 @@ fn write_parts(
         parts,
         partitions: None,
         indexed_commit: None,
+        attributes: Default::default(),
         row_groups: row_groups.into(),
         keys,
         metrics,

@@ -16,13 +16,14 @@ from typing import Any
 import numpy
 
 from turbidite.sources import gadget
+from turbidite.sources.attributes import Attributes, attribute, of_mappings
 from turbidite.sources.errors import failed, listing, usage
 from turbidite.sources.hdf5_content import Gaps, Leaf, contents, followed, leaf_of_steps, member, tree
 from turbidite.sources.hdf5_files import Hdf5Source, constant, errors, opened
 from turbidite.sources.inventory import Options
 from turbidite.sources.patterns import File
 from turbidite.sources.tables import Found, Member, is_about_steps
-from turbidite.sources.units import number
+from turbidite.sources.units import number, text
 
 _PLACEHOLDER = re.compile(r"%\d*T|\{epoch\}")
 _H5PART = "Step#{epoch}"
@@ -44,7 +45,7 @@ class HDF5(Hdf5Source):
             if pattern is not None and _PLACEHOLDER.search(pattern):
                 yield from _of_groups(file, content, pattern, options, notes)
             elif pattern is not None and gadget.is_empty(content, pattern):
-                yield Found(file, [], {}, counts=gadget.counts(content, pattern))
+                yield Found(file, [], {}, counts=gadget.counts(content, pattern), attributes=_of_file(content))
             else:
                 yield from _of_group(file, content, options, notes)
 
@@ -67,7 +68,8 @@ def _of_groups(file: File, content: Any, pattern: str, options: Options, notes: 
         leaves, groups = contents(group, place)
         if groups and pattern == _H5PART:
             notes.append(f"groups of '{pattern}' are left out: {listing(groups)}")
-        yield Found(file, *_arrays(file, content, place, leaves), label, f"--species '{pattern}'")
+        arrays = _arrays(file, content, place, leaves)
+        yield Found(file, *arrays, label, f"--species '{pattern}'", of_mappings(content.attrs, group.attrs))
 
 
 def _matching(place: str, group: Any, label: int | None, part: str) -> Iterator[tuple[str, Any, int | None]]:
@@ -91,7 +93,7 @@ def _of_group(file: File, content: Any, options: Options, notes: list[str]) -> I
     members, places = _arrays(file, content, place, leaves)
     timed = {name: leaf for name, leaf in leaves.items() if leaf.steps is not None}
     if not timed:
-        yield Found(file, members, places, counts=gadget.counts(content, place))
+        yield Found(file, members, places, counts=gadget.counts(content, place), attributes=_of_file(content))
         return
     labels = {name: _steps(leaf, notes) for name, leaf in timed.items()}
     # The steps are those of the first array that is read.
@@ -113,7 +115,28 @@ def _of_group(file: File, content: Any, options: Options, notes: list[str]) -> I
             replace(one, lacks=partial(_lacks, gaps[one.name], frame, absent)) if one.name in timed else one for one in members
         ]
         these = {name: {**where, "frame": frame} if name in timed else where for name, where in places.items()}
-        yield Found(file, of_step, these, label, f"the 'step' of '{reference}'")
+        stated = _of_file(content) | _time(timed[reference], frame, len(steps))
+        yield Found(file, of_step, these, label, f"the 'step' of '{reference}'", stated)
+
+
+def _of_file(content: Any) -> Attributes:
+    """Returns the attributes of a file and of GADGET's header."""
+    header = content.get("Header")
+    return of_mappings(content.attrs, header.attrs if hasattr(header, "attrs") else {})
+
+
+def _time(leaf: Leaf, frame: int, frames: int) -> Attributes:
+    """Returns the time of a frame of H5MD, if it has one. A single number is the distance of times."""
+    stored: Any = leaf.steps.get("time") if leaf.steps is not None else None
+    if not hasattr(stored, "shape"):
+        return {}
+    if stored.shape == ():
+        value = number(stored.attrs.get("offset")) + number(stored[()]) * frame
+    elif stored.shape == (frames,):
+        value = stored[frame]
+    else:
+        return {}
+    return attribute("time", value, text(stored.attrs.get("unit")))
 
 
 def _lacks(gaps: Gaps, frame: int, absent: Callable[[int], str | None] | None) -> str | None:

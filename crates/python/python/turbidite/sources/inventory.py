@@ -13,6 +13,7 @@ import numpy
 from numpy.typing import NDArray
 
 from turbidite.schema import Column
+from turbidite.sources.attributes import Attributes
 from turbidite.sources.errors import failed, listing, usage
 from turbidite.sources.patterns import pattern_of_parts
 
@@ -76,6 +77,8 @@ class Epoch:
     """A JSON value for the format's own use."""
     periods: dict[str, float | str] = field(default_factory=dict)
     """The periods of coordinates, by column, or the reason why one has none."""
+    attributes: Attributes = field(default_factory=dict)
+    """Numbers that describe the epoch. Those of the first part count."""
     rank: int = 0
     """The number of the part."""
     numbered: str | None = None

@@ -19,6 +19,7 @@ import numpy
 
 from turbidite.schema import Column
 from turbidite.sources import scratch
+from turbidite.sources.attributes import attribute
 from turbidite.sources.compressed import decompressed
 from turbidite.sources.epochs import Epochs
 from turbidite.sources.errors import SourceError, corrupt, failed, usage
@@ -40,6 +41,7 @@ _I64 = ("id", "mol")
 _I32 = ("type", "proc", "procp1", "ix", "iy", "iz")
 _I32_PREFIXES = ("i_", "i2_")
 _TEXT = ("element", "typelabel")
+_TIME_UNITS = {"real": "fs", "metal": "ps", "si": "s", "cgs": "s", "electron": "fs", "micro": "us", "nano": "ns"}
 _OTHER_STYLES = "index a 'dump custom' or 'dump atom', or convert the rows to .npz or Parquet files"
 """Advice for dumps of other styles."""
 _CHUNK_BYTES = 8 << 20
@@ -109,6 +111,9 @@ class _Scan:
         self._stated = file.stated_epoch
         self._line = 0
         self._of_text = ""
+        self._units = ""
+        self._time: float | None = None
+        """The time of the next step, if the file states it."""
         self._row_bytes = 0.0
         self._step: int | None = None
         """The step that is being read, as soon as its number is known."""
@@ -153,18 +158,18 @@ class _Scan:
 
     def place(self) -> dict[str, Any]:
         """Returns the last place before which nothing is to be read again, once all steps up to it have been read."""
-        return {self._path: [*self._latest, self._passed]} if self._passed and self._of_text == "" else {}
+        return {self._path: [*self._latest, self._passed, self._units]} if self._passed and self._of_text == "" else {}
 
     def _resume(self, file: Any) -> None:
         """Goes to the place of an earlier scan, if all steps before it have been read and the last one is still there."""
-        offset, line, steps = self._options.resume.get(self._path, (0, 0, []))
+        offset, line, steps, units = self._options.resume.get(self._path, (0, 0, [], ""))
         if not steps or self._of_text or any(self._options.selects(step) for step in steps):
             return
         file.seek(offset)
         with suppress(SourceError):
             if self._begins(file) and self._number(file, "time step") == steps[-1]:
                 file.seek(offset)
-                self._line, self._passed = line, steps[:-1]
+                self._line, self._passed, self._units = line, steps[:-1], units
                 for step in steps:
                     self._epochs.selects(step)
                 return
@@ -187,9 +192,7 @@ class _Scan:
                 return False
             if line.strip() == b"---":
                 raise usage(f"this is a 'dump yaml' of LAMMPS; {_OTHER_STYLES}", self._path)
-            # LAMMPS writes the units once, and the time before each step.
-            if line.startswith((b"ITEM: UNITS", b"ITEM: TIME")) and line.strip() != b"ITEM: TIMESTEP":
-                self._next(file)
+            if line.strip() != b"ITEM: TIMESTEP" and self._note(line, file):
                 is_cut = True
                 continue
             if line.strip() != b"ITEM: TIMESTEP":
@@ -201,10 +204,21 @@ class _Scan:
             raise failed("the file is empty", self._path)
         return False
 
+    def _note(self, line: bytes, file: Any) -> bool:
+        """Notes the units, which LAMMPS writes once, or the time, which precedes each step. Returns whether a line is either."""
+        if line.startswith(b"ITEM: UNITS"):
+            self._units = self._next(file).decode(errors="replace").strip()
+        elif line.startswith(b"ITEM: TIME"):
+            with suppress(ValueError):
+                self._time = float(self._next(file))
+        else:
+            return False
+        return True
+
     def _seek_next(self, file: BinaryIO, offset: int, line: int) -> None:
         """Goes to the first step after an offset, or to the end of the file."""
         file.seek(offset)
-        self._line = line
+        self._line, self._time = line, None
         while text := file.readline(_LONGEST_LINE_BYTES):
             if text.strip() == b"ITEM: TIMESTEP" and text.endswith(b"\n"):
                 file.seek(-len(text), os.SEEK_CUR)
@@ -223,8 +237,8 @@ class _Scan:
                 records = self._number(file, "number of atoms")
             elif line.startswith(b"ITEM: BOX BOUNDS"):
                 box = line, [self._next(file) for _ in range(3)]
-            elif line.startswith((b"ITEM: UNITS", b"ITEM: TIME")):
-                self._next(file)
+            elif self._note(line, file):
+                pass
             elif line.startswith((b"ITEM: NUMBER OF ENTRIES", b"ITEM: DIMENSION", b"ITEM: GRID")):
                 style = "local" if b"ENTRIES" in line else "grid"
                 raise usage(
@@ -236,6 +250,7 @@ class _Scan:
             else:
                 raise self._unexpected(line, "ITEM: ATOMS")
         names = line.decode(errors="replace").split()[2:]
+        time, self._time = self._time, None
         if records < 0:
             raise corrupt(f"line {self._line}{self._of_text}: step {step} does not state its number of atoms", self._path)
         if not is_read:
@@ -259,7 +274,8 @@ class _Scan:
         if self._options.complete_only and not has_end:
             raise failed(f"the last line of step {step} has no line end", self._path)
         periods = {} if box is None else box_periods(*box, chosen)
-        epoch = Epoch(step, self._path, records, rows, details, periods=periods)
+        stated = {} if time is None else attribute("time", time, _TIME_UNITS.get(self._units))
+        epoch = Epoch(step, self._path, records, rows, details, periods=periods, attributes=stated)
         return _Section(epoch, columns, left_out, [] if has_end else [note])
 
     def _skip(self, file: BinaryIO, records: int, block: int, step: int) -> tuple[list[int], bool]:

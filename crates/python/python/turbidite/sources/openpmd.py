@@ -14,6 +14,7 @@ from typing import Any
 import numpy
 
 from turbidite.schema import Column
+from turbidite.sources.attributes import Attributes, of_openpmd
 from turbidite.sources.epochs import Epochs
 from turbidite.sources.errors import INCOMPLETE, SourceError, corrupt, failed, listing, missing, usage
 from turbidite.sources.inventory import (
@@ -60,6 +61,7 @@ class _Iteration:
     file: File
     species: dict[str, tuple[int, list[_Component], dict[str, str]]]
     """Of each species: records, components, and the reasons why others cannot be read."""
+    attributes: Attributes
 
     @property
     def path(self) -> str:
@@ -176,7 +178,8 @@ def _iterations(file: File, species: str | None, epochs: Epochs) -> list[_Iterat
                 name: (0, [], {}) for name in iteration.particles if name not in names
             }
             read = {name: _components(iteration.particles[name], series, path, int(label)) for name in names}
-            found.append(_Iteration(int(label), file, {**others, **read}))
+            stated = {name: iteration.get_attribute(name) for name in iteration.attributes}
+            found.append(_Iteration(int(label), file, {**others, **read}, of_openpmd(stated)))
         series.close()
     return found
 
@@ -272,7 +275,8 @@ def _inventory(iterations: list[_Iteration], species: str, options: Options, not
     row_bytes = sum(numpy.dtype(_dtype(column.type)).itemsize for column in columns)
     for iteration in iterations:
         records = _records(iteration, species)
-        epochs.add(iteration.file, Epoch(iteration.label, iteration.path, records, block_rows(row_bytes)), [])
+        epoch = Epoch(iteration.label, iteration.path, records, block_rows(row_bytes), attributes=iteration.attributes)
+        epochs.add(iteration.file, epoch, [])
     reference = {one.column.name: one for one in chosen[id(filled[0])]}
     parts = [reference[column.name] for column in columns]
     places = [[part.record, part.component, part.axis] for part in parts]

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy
 
+from turbidite.sources.attributes import Attributes, of_openpmd
 from turbidite.sources.epochs import Epochs
 from turbidite.sources.errors import failed, usage
 from turbidite.sources.hdf5_content import Leaf, followed, member
@@ -34,6 +35,7 @@ class _Particles:
     """The iteration, or `None` in a file without iterations."""
     species: dict[str, tuple[str, Any]]
     """The path and the group of each species."""
+    attributes: Attributes
 
 
 @dataclass(frozen=True)
@@ -106,9 +108,10 @@ def _iterations(file: File) -> Iterator[_Particles]:
         if is_series:
             labels = {int(name): name for name in folder or () if name.isdecimal()}
         for label in sorted(labels, key=lambda one: one or 0):
-            place = posixpath.normpath("/" + f"{before}{labels[label]}{after}/{particles or _NOWHERE}".lstrip("/"))
-            group = content.get(place)
-            yield _Particles(label, {} if group is None else _species_of(group, place))
+            iteration = posixpath.normpath("/" + f"{before}{labels[label]}{after}".lstrip("/"))
+            place = posixpath.normpath(f"{iteration}/{particles or _NOWHERE}")
+            group, stated = content.get(place), of_openpmd(content[iteration].attrs if iteration in content else {})
+            yield _Particles(label, {} if group is None else _species_of(group, place), stated)
 
 
 def _species_of(group: Any, place: str) -> dict[str, tuple[str, Any]]:
@@ -160,7 +163,7 @@ def _table(file: File, particles: _Particles, species: str, widened: set[str]) -
             where = where | _offset(group, place, axis, file.path)
         members.append(one)
         places[one.name] = where
-    return Found(file, members if any(lengths) else [], places, particles.label)
+    return Found(file, members if any(lengths) else [], places, particles.label, attributes=particles.attributes)
 
 
 def _components(group: Any, name: str, place: str, path: str) -> list[tuple[Member, dict[str, Any]]]:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy
 
 from turbidite.schema import Column
+from turbidite.sources.attributes import Attributes
 from turbidite.sources.epochs import Counts, Epochs
 from turbidite.sources.errors import failed, listing, usage
 from turbidite.sources.inventory import (
@@ -65,6 +66,8 @@ class Found:
     """The epoch, if the file states it."""
     named: str = "the file"
     """The object that states it."""
+    attributes: Attributes = field(default_factory=dict)
+    """Numbers that describe the epoch."""
     counts: Counts | None = None
     """The numbers of records that the file's header states, if it has one."""
 
@@ -253,7 +256,7 @@ class TableSource(Source):
                 columns, epoch = cls._epoch(found, label, options, notes)
             else:
                 columns, epoch = [], Epoch(label, path, 0, 1, {"place": None, "parts": {}})
-            epochs.add(found.file, epoch, columns, found.counts)
+            epochs.add(found.file, replace(epoch, attributes=found.attributes), columns, found.counts)
 
     @classmethod
     def _epoch(cls, found: Found, label: int, options: Options, notes: list[str]) -> tuple[list[Column], Epoch]:

@@ -17,7 +17,7 @@ fn columns(rows: &MatchingRows<'_>, plan: &Plan) -> Option<Vec<usize>> {
         _ => None,
     };
     let columns: Option<Vec<usize>> = plan.states.iter().map(of_state).collect();
-    let by_epoch = plan.groups.terms.iter().all(|(_, kind)| matches!(kind, GroupKind::Epoch));
+    let by_epoch = plan.groups.terms.iter().all(|(_, kind)| matches!(kind, GroupKind::Epoch | GroupKind::Time));
     // Without states, the scan reads no record, either.
     columns.filter(|columns| by_epoch && !columns.is_empty() && rows.are_whole_epochs())
 }

@@ -31,8 +31,16 @@ const FEW_CELLS: usize = 1 << 12;
 #[derive(Debug)]
 pub(super) enum GroupKind {
     Epoch,
-    Whole { expression: usize, is_unsigned: bool },
-    Bins { expression: usize, edges: Edges },
+    /// The physical time of the epoch. Epochs of one time are groups of their own.
+    Time,
+    Whole {
+        expression: usize,
+        is_unsigned: bool,
+    },
+    Bins {
+        expression: usize,
+        edges: Edges,
+    },
 }
 
 /// The groups of a request.
@@ -191,7 +199,7 @@ impl Groups {
 
     /// Returns whether the groups are epochs, or have one.
     pub(super) fn has_epoch(&self) -> bool {
-        self.terms.iter().any(|(_, kind)| matches!(kind, GroupKind::Epoch))
+        self.terms.iter().any(|(_, kind)| matches!(kind, GroupKind::Epoch | GroupKind::Time))
     }
 
     /// Returns the groups of `rows` rows.

@@ -5,6 +5,7 @@ use crate::expr::{Calculation, Call, ExpressionError, NamedText, Term, split_lis
 use crate::query::analytics::aggregate::edges::Edges;
 use crate::query::analytics::aggregate::groups::{GroupKind, Groups, MAX_GROUPS};
 use crate::query::analytics::aggregate::states::StateKind;
+use crate::query::request::time_column;
 use crate::schema::{Column, DataType, EPOCH_COLUMN, Value};
 
 /// The aggregates, for messages.
@@ -195,6 +196,9 @@ impl<'a> Compiler<'a> {
     fn group(&mut self, text: &'a str) -> Result<(String, GroupKind)> {
         (self.option, self.text) = ("by", text);
         let (name, rest, skipped) = named("by", text)?;
+        if let Some(time) = time_column(self.columns).filter(|time| rest.trim().eq_ignore_ascii_case(time)) {
+            return Ok((name.unwrap_or_else(|| time.to_owned()), GroupKind::Time));
+        }
         let term = Term::parse(rest, skipped, self.columns, &["bins"]).map_err(|error| hinted("by", text, error))?;
         let called = |number: &Calculation, text: &str| match number.column() {
             Some(index) => self.columns[index].name.clone(),

@@ -7,6 +7,7 @@ use arrow_array::{ArrayRef, RecordBatch};
 use crate::error::{Result, UsageError};
 use crate::expr::Numbers;
 use crate::query::analytics::aggregate::from_manifests;
+use crate::query::analytics::aggregate::groups::GroupKind;
 use crate::query::analytics::aggregate::plan::Plan;
 use crate::query::analytics::aggregate::states::Piece;
 use crate::query::analytics::aggregate::total::Total;
@@ -64,9 +65,10 @@ impl AggregateRequest {
         self
     }
 
-    /// Groups by `epoch`, by an integer, `id % 8`, or by bins of a number, `bins(x, from, to, count)`, each with or
-    /// without a name: `slice = bins(x, 0, 100, 50)`. All epochs of the query and all bins are groups, also those
-    /// without rows; an integer is a group only if a row has it. Groups are sorted by the first term, then the next.
+    /// Groups by `epoch`, by its `time`, by an integer, `id % 8`, or by bins of a number, `bins(x, from, to, count)`,
+    /// each with or without a name: `slice = bins(x, 0, 100, 50)`. All epochs of the query and all bins are groups, also
+    /// those without rows; an integer is a group only if a row has it. Groups are sorted by the first term, then the
+    /// next; times by their epochs.
     #[must_use]
     pub fn by(mut self, term: impl Into<String>) -> Self {
         self.by.push(term.into());
@@ -78,9 +80,9 @@ impl AggregateRequest {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Aggregates {
-    /// A row for each group, in ascending order: its epoch (`i64`), integers (`u64` of a `u64` column, else `i64`) and
-    /// ends of bins (`NAME_from`, `NAME_to`), then its aggregates. Counts are `i64`. Sums, extremes and quantiles of
-    /// integers are integers; extremes and quantiles without values are null, those of floats NaN.
+    /// A row for each group, in ascending order: its epoch (`i64`) and time (`f64`), integers (`u64` of a `u64` column,
+    /// else `i64`) and ends of bins (`NAME_from`, `NAME_to`), then its aggregates. Counts are `i64`. Sums, extremes and
+    /// quantiles of integers are integers; extremes and quantiles without values are null, those of floats NaN.
     pub table: RecordBatch,
     /// Number of rows that match.
     pub rows: u64,
@@ -113,7 +115,10 @@ pub(in crate::query) fn aggregate(
             total
         }
     };
-    let table = total.table(&plan, &epochs)?;
+    let has_times = plan.groups.terms.iter().any(|(_, kind)| matches!(kind, GroupKind::Time));
+    let of_times = epochs.iter().filter(|_| has_times);
+    let times = of_times.map(|epoch| dataset.time(*epoch)).collect::<Result<Vec<f64>>>()?;
+    let table = total.table(&plan, &epochs, &times)?;
     Ok(Aggregates { table, rows: total.rows, outside: total.outside, metrics: counters.metrics() })
 }
 

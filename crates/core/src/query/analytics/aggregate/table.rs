@@ -76,11 +76,12 @@ fn fitting<T: TryFrom<i128>>(
 }
 
 impl Total {
-    /// Returns the table: columns of the groups, then of the aggregates. Groups are in ascending order.
+    /// Returns the table: columns of the groups, then of the aggregates. Groups are in ascending order. `times` are those
+    /// of the `epochs`, if they are a group.
     ///
     /// # Errors
     /// Usage errors: integers of more than 64 bits, equal names.
-    pub(super) fn table(&self, plan: &Plan, epochs: &[u64]) -> Result<RecordBatch> {
+    pub(super) fn table(&self, plan: &Plan, epochs: &[u64], times: &[f64]) -> Result<RecordBatch> {
         let keys = self.keys(plan);
         let mut order: Vec<usize> = (0..self.counts.len()).collect();
         let compare = |one: &usize, other: &usize| {
@@ -95,6 +96,7 @@ impl Total {
             let keys = order.iter().map(|group| keys[*group]);
             match kind {
                 GroupKind::Epoch => columns.counts(name, keys.map(|epoch| epochs[epoch as usize]))?,
+                GroupKind::Time => columns.floats(name, keys.map(|epoch| times[epoch as usize]))?,
                 GroupKind::Whole { is_unsigned, .. } => {
                     columns.whole(name, *is_unsigned, keys.map(|code| integer(code, *is_unsigned)))?;
                 }
@@ -121,7 +123,7 @@ impl Total {
             let (epoch, mut integers, mut cell) = self.groups.codes(group);
             for ((_, kind), keys) in terms.iter().zip(&mut keys).rev() {
                 keys.push(match kind {
-                    GroupKind::Epoch => epoch as u64,
+                    GroupKind::Epoch | GroupKind::Time => epoch as u64,
                     GroupKind::Whole { .. } => integers.pop().unwrap_or_default(),
                     GroupKind::Bins { edges, .. } => {
                         let bin = cell % edges.count();

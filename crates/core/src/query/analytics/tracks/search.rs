@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch, Int64Array};
+use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch};
 use arrow_buffer::Buffer;
 use arrow_schema::{DataType as ArrowType, Field, SchemaRef};
 use serde::Serialize;
@@ -199,6 +199,8 @@ pub struct Tracks {
     id_columns: usize,
     /// The values of the column of the epoch.
     epochs: Vec<i64>,
+    /// The place of the column of the epoch's time before that of the epoch is inserted, and its values.
+    times: Option<(usize, Vec<f64>)>,
     rows: Option<Sorted>,
     batch_rows: usize,
     /// Number of rows that the limit still allows.
@@ -226,13 +228,17 @@ pub(in crate::query) fn follow(
 
     let mut resolved = ResolvedQuery::resolve(&query, schema)?;
     resolved.restrict(ids.predicate(schema, &id)?);
-    let types: Vec<DataType> = resolved.output.iter().map(|output| resolved.type_of(*output)).collect();
-    let place = |output: &Output| match output {
-        Output::Stored(slot) => Some(*slot),
-        Output::Computed(slot) => Some(resolved.stored.len() + slot),
-        Output::Epoch => None,
+    // The time is that of the epoch, which each row names.
+    let times = match resolved.output.iter().position(|output| *output == Output::Time) {
+        Some(place) => Some((place, epochs.iter().map(|epoch| dataset.time(*epoch)).collect::<Result<Vec<f64>>>()?)),
+        None => None,
     };
-    let places = resolved.output.iter().filter_map(place).collect();
+    let place = |output: &Output| match output {
+        Output::Stored(slot) => Some((*slot, resolved.type_of(*output))),
+        Output::Computed(slot) => Some((resolved.stored.len() + slot, resolved.type_of(*output))),
+        Output::Epoch | Output::Time => None,
+    };
+    let (places, types): (Vec<usize>, Vec<DataType>) = resolved.output.iter().filter_map(place).unzip();
     let arrow = with_epoch(&resolved.arrow, id.len());
     let row_bytes = types.iter().map(|data_type| data_type.width()).sum();
     let sorter = Sorter::new(row_bytes, request.sort_bytes, request.scratch.clone());
@@ -268,7 +274,7 @@ pub(in crate::query) fn follow(
     let open = request.rows.limit.unwrap_or(u64::MAX);
     let rows = Some(sorter.finish()?);
     let epochs = epochs.into_iter().map(epoch_value).collect::<Result<_>>()?;
-    Ok(Tracks { schema: arrow, types, id_columns: id.len(), epochs, rows, batch_rows, open, metrics })
+    Ok(Tracks { schema: arrow, types, id_columns: id.len(), epochs, times, rows, batch_rows, open, metrics })
 }
 
 /// Returns the columns that identify particles: the one with this name, or those of a list with commas.
@@ -536,11 +542,11 @@ impl Tracks {
         let most = usize::try_from(self.open).unwrap_or(usize::MAX).min(self.batch_rows);
         let Some(sorted) = self.rows.as_mut().filter(|_| most > 0) else { return Ok(None) };
         let mut columns: Vec<Vec<u8>> = vec![Vec::new(); self.types.len()];
-        let mut epochs: Vec<i64> = Vec::new();
+        let mut epochs: Vec<usize> = Vec::new();
         while epochs.len() < most {
             let taken = sorted.next(|key, row| {
                 // The lower half of a key is the index of the epoch.
-                epochs.push(self.epochs[(key & u64::from(u32::MAX)) as usize]);
+                epochs.push((key & u64::from(u32::MAX)) as usize);
                 let mut rest = row;
                 for (column, data_type) in columns.iter_mut().zip(&self.types) {
                     let (value, after) = rest.split_at(data_type.width());
@@ -560,7 +566,12 @@ impl Tracks {
         let stored =
             self.types.iter().zip(columns).map(|(data_type, bytes)| array(*data_type, Buffer::from_vec(bytes)));
         let mut arrays: Vec<ArrayRef> = stored.collect();
-        arrays.insert(self.id_columns, Arc::new(Int64Array::from(epochs)));
+        if let Some((place, times)) = &self.times {
+            let of_rows = epochs.iter().map(|epoch| times[*epoch]);
+            arrays.insert(*place, Arc::new(Float64Array::from_iter_values(of_rows)));
+        }
+        let labels = epochs.iter().map(|epoch| self.epochs[*epoch]);
+        arrays.insert(self.id_columns, Arc::new(Int64Array::from_iter_values(labels)));
         let batch = RecordBatch::try_new(self.schema.clone(), arrays);
         batch.map(Some).map_err(|cause| Error::internal(format!("a batch does not fit its schema: {cause}")))
     }
