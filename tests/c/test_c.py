@@ -39,6 +39,9 @@ def test_write_and_read(write_and_read, tmp_path):
     turbidite("verify", dataset)
     turbidite("verify", f"{dataset}-hashed")
     assert {epoch["epoch"]: epoch["rows"] for epoch in answer("stats", dataset)} == {0: 100000, 1: 2}
+    found = {epoch["epoch"]: epoch for epoch in answer("inspect", dataset)["epochs"]}
+    assert (found[0]["time"], found[0]["attributes"]) == (None, {})
+    assert found[1]["attributes"] == {"beam charge": {"value": -3.0}, "time": {"value": 2.5e-15, "unit": "s"}}
 
 
 def test_memory_of_write_and_read(write_and_read, tmp_path):
@@ -94,7 +97,7 @@ def test_the_installed_headers_are_those_of_the_checkout():
 def test_exported_names_of_the_c_library():
     """Those of the header, and those that refuse programs of ABI version 1."""
     names = declared(HEADER) - INLINE
-    assert VERSIONED | {"turbidite_query", "turbidite_get", "turbidite_tracks"} <= names and len(names) == 39
+    assert VERSIONED | {"turbidite_query", "turbidite_get", "turbidite_tracks"} <= names and len(names) == 40
     assert exported(library("libturbidite.so")) == names | {f"{name}_abi2" for name in VERSIONED}
 
 

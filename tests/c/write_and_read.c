@@ -109,8 +109,15 @@ static void restart(const char *path) {
     CHECK(turbidite_close(dataset) == TURBIDITE_USAGE);
     CHECK(strstr(turbidite_last_error(), "epoch 1, rank 0: it has not ended"));
     CHECK(turbidite_open(path, COLUMNS, 2, "energy", &options, NULL, &dataset) == TURBIDITE_OK);
+    CHECK(turbidite_epoch_attribute(dataset, "time", 1, "s") == TURBIDITE_USAGE);
+    CHECK(strstr(turbidite_last_error(), "none has begun"));
     CHECK(turbidite_begin_epoch(dataset, 1) == TURBIDITE_OK);
     CHECK(turbidite_append_rows(dataset, rows, sizeof rows[0], 2) == TURBIDITE_OK);
+    CHECK(turbidite_epoch_attribute(dataset, "time", 0.0 / 0.0, "fs") == TURBIDITE_USAGE);
+    CHECK(strstr(turbidite_last_error(), "attribute: 'time': NaN is not finite"));
+    CHECK(turbidite_epoch_attribute(dataset, NULL, 1, NULL) == TURBIDITE_USAGE);
+    CHECK(turbidite_epoch_attribute(dataset, "time", 2.5, "fs") == TURBIDITE_OK);
+    CHECK(turbidite_epoch_attribute(dataset, "beam charge", -3, NULL) == TURBIDITE_OK);
     CHECK(turbidite_end_epoch(dataset, NULL) == TURBIDITE_OK);
     CHECK(turbidite_close(dataset) == TURBIDITE_OK);
 }

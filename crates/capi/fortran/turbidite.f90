@@ -76,7 +76,7 @@ module turbidite
   end interface
 
   public :: turbidite_values, turbidite_options_init, turbidite_open, turbidite_open_indexed, &
-      turbidite_begin_epoch, turbidite_append, turbidite_renegotiate, turbidite_progress, &
+      turbidite_begin_epoch, turbidite_append, turbidite_epoch_attribute, turbidite_renegotiate, turbidite_progress, &
       turbidite_end_epoch, turbidite_end_epoch_start, turbidite_end_epoch_wait, turbidite_truncate_after, &
       turbidite_close, turbidite_print_errors, turbidite_text
 
@@ -147,6 +147,14 @@ module turbidite
       import :: c_int32_t, c_ptr
       type(c_ptr), value :: dataset
       integer(c_int32_t) :: c_renegotiate
+    end function
+
+    function c_epoch_attribute(dataset, name, value, unit) bind(c, name='turbidite_epoch_attribute')
+      import :: c_char, c_double, c_int32_t, c_ptr
+      type(c_ptr), value :: dataset
+      character(kind=c_char), intent(in) :: name(*), unit(*)
+      real(c_double), value :: value
+      integer(c_int32_t) :: c_epoch_attribute
     end function
 
     function c_progress(dataset) bind(c, name='turbidite_progress')
@@ -392,6 +400,18 @@ contains
                   (given == turbidite_i64 .and. wanted == turbidite_u64)
     fitting = merge(wanted, given, is_unsigned)
   end function
+
+  !> Sets a number that describes the open epoch, such as its physical time, 'time'. In s, ms, us, ns, ps, fs or as, a time
+  !> is kept in seconds. Those of rank 0 are kept. The unit may be blank.
+  subroutine turbidite_epoch_attribute(dataset, name, value, unit, status, message)
+    type(turbidite_dataset), intent(in) :: dataset
+    character(len=*), intent(in) :: name, unit
+    real(c_double), intent(in) :: value
+    integer(c_int32_t), intent(out) :: status
+    character(len=*), intent(out), optional :: message
+    status = c_epoch_attribute(dataset%handle, trim(name)//c_null_char, value, trim(unit)//c_null_char)
+    call tell(status, message)
+  end subroutine
 
   !> Requests a new partition table, for example after a mesh refinement.
   subroutine turbidite_renegotiate(dataset, status, message)

@@ -289,6 +289,13 @@ TURBIDITE_CHECKED turbidite_status turbidite_append_rows(turbidite_dataset *data
 /* For bindings: fails as turbidite_append does, for a reason that the binding has found. */
 turbidite_status turbidite_refuse_append(turbidite_dataset *dataset, const char *why);
 
+/* Sets a number that describes the open epoch, such as its physical time: "time". A time in the `unit` "s", "ms", "us",
+ * "ns", "ps", "fs" or "as" is kept in seconds, one in another unit, or without one (NULL), as it is. Not collective:
+ * what rank 0 sets is kept, and other ranks may call this as well. A value that is not finite is refused; the epoch does
+ * not fail. */
+TURBIDITE_CHECKED turbidite_status turbidite_epoch_attribute(turbidite_dataset *dataset, const char *name, double value,
+                                                             const char *unit);
+
 /* Requests a new partition table. For programs that know that their key distribution has changed, for example after a
  * mesh refinement. */
 TURBIDITE_CHECKED turbidite_status turbidite_renegotiate(turbidite_dataset *dataset);

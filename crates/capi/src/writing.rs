@@ -283,6 +283,27 @@ pub unsafe extern "C" fn turbidite_refuse_append(dataset: *mut CDataset, why: *c
     unsafe { on_dataset("turbidite_append", dataset, in_append, refuse) }
 }
 
+/// Sets a number that describes the epoch.
+///
+/// # Safety
+/// `dataset` is as in turbidite.h, `name` is NULL or a C string, and so is `unit`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn turbidite_epoch_attribute(
+    dataset: *mut CDataset,
+    name: *const c_char,
+    value: f64,
+    unit: *const c_char,
+) -> i32 {
+    let set = |dataset: &mut CDataset| {
+        dataset.expect(Phase::Begun)?;
+        // SAFETY: guaranteed by the caller.
+        let (name, unit) = unsafe { (text::required("name", name)?, text::optional("unit", unit)?) };
+        dataset.job.set_attribute(name, value, unit).map(|()| OK)
+    };
+    // SAFETY: required by the header.
+    unsafe { on_dataset("turbidite_epoch_attribute", dataset, in_epoch, set) }
+}
+
 /// Requests a new partition table.
 ///
 /// # Safety
