@@ -93,7 +93,7 @@ class Bitmaps:
         dataset = turbidite.open(self.scratch / "dataset")
         for title, options in (("no predicate", {}), ("uz > 0.1", {"where": "uz > 0.1"})):
             for exact in (False, True):
-                ask = lambda: dataset.histogram("ux", "uy", epochs=self.epoch, exact=exact, **GRID, **options).counts.sum()
+                ask = lambda: dataset.histogram("ux", "uy", epochs=self.epoch, source="exact" if exact else "bounds", **GRID, **options).counts.sum()
                 self.histograms_ms[f"{title}, {'exact' if exact else 'bounds'}"] = self.timed({"ours": ask})[0]["ours"]
         say(f"{self.shown(self.counts_ms)}; {self.shown(self.histograms_ms)}")
 

@@ -155,6 +155,7 @@ static void histograms(void) {
     FIELD(turbidite_bins, errors);
     FIELD(turbidite_bins, level);
     FIELD(turbidite_bins, reserved);
+    FIELD(turbidite_bins, budget_bytes);
     STRUCT(turbidite_histogram_metrics);
     FIELD(turbidite_histogram_metrics, struct_size);
     FIELD(turbidite_histogram_metrics, epochs);

@@ -114,6 +114,10 @@ static void mistakes(turbidite_reader *reader) {
     CHECK(turbidite_histogram(reader, NULL, &x, &flat, least, NULL, NULL) == TURBIDITE_USAGE);
     CHECK(turbidite_histogram(reader, NULL, &no_room, NULL, least, NULL, NULL) == TURBIDITE_USAGE);
     CHECK(strstr(turbidite_last_error(), "no room for errors"));
+    turbidite_bins poor = {sizeof poor, .column = "uz", .budget_bytes = 1}, rich = {sizeof rich, .column = "uz", .budget_bytes = 1000000000};
+    CHECK(turbidite_histogram(reader, NULL, &poor, NULL, least, NULL, NULL) == TURBIDITE_USAGE);
+    CHECK(strstr(turbidite_last_error(), "budget: exact numbers would read up to "));
+    CHECK(turbidite_histogram(reader, NULL, &rich, NULL, least, NULL, NULL) == TURBIDITE_OK);
     /* All defaults, without metrics. */
     CHECK(turbidite_histogram(reader, NULL, &x, NULL, least, NULL, NULL) == TURBIDITE_OK);
 }

@@ -43,8 +43,8 @@ def test_pairs_are_those_of_numpy(dumps, indexed, where, ends):
         rows = numpy.concatenate([epochs[label] for label in (epochs if epoch is None else [epoch])])
         rows = rows[CONDITIONS[where](rows)]
         options = {"where": where, "epochs": epoch, "bins": (20, 10), "range": (ends, (-0.5, 0.5))}
-        bounded = dataset.histogram("ux", "uy", **options)
-        exact = dataset.histogram("ux", "uy", exact=True, **options)
+        bounded = dataset.histogram("ux", "uy", source="bounds", **options)
+        exact = dataset.histogram("ux", "uy", **options)
         drawn = dataset.phase_space("ux", "uy", **options)
         scanned = dataset.phase_space("ux", "uy", use="scan", **options)
         expected = counted(rows, exact.x.edges, exact.y.edges)
@@ -58,11 +58,11 @@ def test_pairs_are_those_of_numpy(dumps, indexed, where, ends):
             least, most = bounded.bounds[name]
             assert least <= getattr(exact, name) <= most
         bounded.plot()
-        one = dataset.histogram("ux", where=where, epochs=epoch, bins=20, range=ends)
+        one = dataset.histogram("ux", where=where, epochs=epoch, bins=20, range=ends, source="bounds")
         along = numpy.histogram(rows["ux"].astype("f8"), one.x.edges)[0]
         assert (one.least <= along).all() and (along <= one.most).all()
         assert one.bounds["rows"][0] <= len(rows) <= one.bounds["rows"][1] and one.bounds["nan"] == (0, 0)
-        one = dataset.histogram("ux", where=where, epochs=epoch, bins=20, range=ends, exact=True)
+        one = dataset.histogram("ux", where=where, epochs=epoch, bins=20, range=ends)
         assert numpy.array_equal(one.counts, along) and one.rows == len(rows) and one.bounds["rows"] == (len(rows),) * 2
 
 
@@ -72,18 +72,19 @@ def test_the_command_counts_pairs(dumps, indexed):
     rows = rows[rows["uz"] > -1]
     arguments = ["hist", indexed, "--epoch", max(epochs), "--column", "ux", "--by", "uy", "--bins", 4, "--range", "-2..2"]
     arguments += ["--by-bins", 2, "--by-range", "-1..1", "--where", "uz > -1"]
-    bounded, exact = answer(*arguments), answer(*arguments, "--exact")
+    bounds = ["--source", "bounds"]
+    bounded, exact = answer(*arguments, *bounds), answer(*arguments)
     assert exact["edges"] == [[-2, -1, 0, 1, 2], [-1, 0, 1]] and exact["columns"] == ["ux", "uy"]
     expected = counted(rows, *exact["edges"]).tolist()
     # Whole numbers are edges of every index, so that nothing is in doubt.
     assert expected == exact["least"] == exact["most"] == bounded["least"] == bounded["most"] == bounded["estimate"]
     assert bounded["rows"] == exact["rows"] == {"least": len(rows), "estimate": len(rows), "most": len(rows)}
     assert bounded["cost"]["pages_read"] == exact["cost"]["pages_read"] == 0
-    lines = turbidite(*arguments).stdout.splitlines()
+    lines = turbidite(*arguments, *bounds).stdout.splitlines()
     assert lines[0].startswith(f"ux (mc) by uy (mc) of epoch {max(epochs)}: {len(rows):,} rows, estimated from")
     assert "0 of 8 bins in doubt" in lines[-1]
     assert any("@" in line for line in lines)
-    wide = turbidite("hist", indexed, "--column", "ux", "--by", "uz", "--bins", 200, "--exact").stdout
+    wide = turbidite("hist", indexed, "--column", "ux", "--by", "uz", "--bins", 200).stdout
     assert "a character is 3 x 9 bins" in wide
     turbidite("hist", indexed, "--by-bins", 3, expect=USAGE)
     refused = turbidite("hist", indexed, "--column", "ux", "--by", "uy", "--bins", 5000, expect=USAGE).stderr
@@ -92,11 +93,11 @@ def test_the_command_counts_pairs(dumps, indexed):
     assert "there is no index 'nothing'" in refused
 
 
-def test_a_predicate_is_bounded_without_exact(dumps, indexed):
+def test_a_predicate_is_bounded(dumps, indexed):
     epochs = vpic.read_dumps(dumps)
     rows = numpy.concatenate(list(epochs.values()))
     rows = rows[rows["uy"] > numpy.float32(0.05)]
-    arguments = ["hist", indexed, "--column", "ux", "--bins", 8, "--range", "-0.77..0.77", "--where", "uy > 0.05"]
+    arguments = ["hist", indexed, "--column", "ux", "--bins", 8, "--range", "-0.77..0.77", "--where", "uy > 0.05", "--source", "bounds"]
     found = answer(*arguments)
     edges = [bin["from"] for bin in found["bins"]] + [found["bins"][-1]["to"]]
     for bin, count in zip(found["bins"], numpy.histogram(rows["ux"].astype("f8"), edges)[0], strict=True):
@@ -115,6 +116,6 @@ def test_a_corrupt_sidecar_is_ignored_with_a_warning(dumps, indexed, tmp_path):
         content[-9] ^= 4
         sidecar.write_bytes(content)
     rows = numpy.concatenate(list(epochs.values()))
-    found = answer("hist", path, "--column", "ux", "--by", "uy", "--bins", 3, "--exact")
+    found = answer("hist", path, "--column", "ux", "--by", "uy", "--bins", 3)
     assert found["least"] == counted(rows, *found["edges"]).tolist() and found["cost"]["corrupt_indexes"] > 0
-    assert "ignored" in turbidite("hist", path, "--column", "ux", "--by", "uy", "--exact").stderr
+    assert "ignored" in turbidite("hist", path, "--column", "ux", "--by", "uy").stderr

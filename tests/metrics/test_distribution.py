@@ -38,7 +38,7 @@ def counted(values: numpy.ndarray, edges: numpy.ndarray) -> dict:
 
 
 def check(told: dict, expected: dict, rows: int, exact: bool) -> None:
-    assert (told["rows"], told["nan"], told["exact"]) == (rows, expected["nan"], exact)
+    assert (told["rows"], told["nan"], told["source"]) == (rows, expected["nan"], "exact" if exact else "bounds")
     pairs = [(told[name], expected[name]) for name in ("negative_infinity", "positive_infinity", "below", "above")]
     pairs += zip(told["bins"], expected["bins"], strict=True)
     for bounds, truth in pairs:
@@ -55,7 +55,7 @@ def test_histograms(indexed, column, more):
         arguments = ["hist", indexed.path, "--column", column, "--bins", 30, *more]
         arguments += [] if epoch is None else ["--epoch", epoch]
         values = chosen(indexed, epoch)[column].astype("f8")
-        bounded, exact = answer(*arguments), answer(*arguments, "--exact")
+        bounded, exact = answer(*arguments, "--source", "bounds"), answer(*arguments)
         for told, is_exact in ((bounded, False), (exact, True)):
             edges = edges_of(told)
             assert (numpy.diff(edges[:-1]) > 0).all()
@@ -78,7 +78,7 @@ def test_quantiles(indexed, column):
         arguments += [] if epoch is None else ["--epoch", epoch]
         values = chosen(indexed, epoch)[column].astype("f8")
         ordered = numpy.sort(values[~numpy.isnan(values)])
-        bounded, exact = answer(*arguments), answer(*arguments, "--exact")
+        bounded, exact = answer(*arguments, "--source", "bounds"), answer(*arguments)
         infinite = {"Infinity": numpy.inf, "-Infinity": -numpy.inf}
         for share, about, sure in zip(SHARES, bounded["quantiles"], exact["quantiles"], strict=True):
             truth = value_at(ordered, share)
@@ -91,9 +91,9 @@ def test_quantiles(indexed, column):
 def test_the_key_is_told_well_and_counted_cheaply(default_dataset):
     """What clustering is for: the manifest's bounds are close for the key, and exact counts read little of it."""
     rows = sum(map(len, default_dataset.epochs.values()))
-    bounded = answer("quantiles", default_dataset.path, "--at", "0.5")["quantiles"][0]
+    bounded = answer("quantiles", default_dataset.path, "--at", "0.5", "--source", "bounds")["quantiles"][0]
     assert bounded["most"] < 2 * bounded["least"]
-    exact = answer("hist", default_dataset.path, "--bins", 10, "--log", "--exact")
+    exact = answer("hist", default_dataset.path, "--bins", 10, "--log")
     assert 0 < exact["cost"]["bytes_read"] < 4 * rows / 2
 
 
@@ -106,13 +106,13 @@ def test_integers_beyond_what_floats_hold(scratch):
         raw.write_source(root, {0: rows})
         turbidite(*raw.ingest_arguments(root, target, "key"))
         values = numpy.sort(numpy.concatenate(keys))
-        told = answer("hist", target, "--bins", 4, "--exact")
+        told = answer("hist", target, "--bins", 4)
         starts = [int(bin["from"]) for bin in told["bins"]]
         places = numpy.searchsorted(values, numpy.array(starts[1:], values.dtype)).tolist()
         expected = numpy.diff([0, *places, len(values)]).tolist()
         assert [bin["estimate"] for bin in told["bins"]] == expected
         assert starts[0] == int(values[0]) and told["bins"][-1]["to"] == int(values[-1])
-        quantiles = answer("quantiles", target, "--at", "0.3,0.6,0.75", "--exact")["quantiles"]
+        quantiles = answer("quantiles", target, "--at", "0.3,0.6,0.75")["quantiles"]
         assert [one["estimate"] for one in quantiles] == [int(values[one["position"] - 1]) for one in quantiles]
 
 
@@ -120,7 +120,8 @@ def test_no_part_is_needed_beyond_its_footer(default_dataset, scratch):
     """The pages of every part are zeroed: manifests answer as before, exact answers name the corruption."""
     corrupted = scratch / "zeroed"
     shutil.copytree(default_dataset.path, corrupted)
-    questions = [("hist", corrupted, "--column", "ux"), ("hist", corrupted), ("quantiles", corrupted), ("stats", corrupted)]
+    bounded = [("hist", corrupted, "--column", "ux"), ("hist", corrupted), ("quantiles", corrupted)]
+    questions = [(*question, "--source", "bounds") for question in bounded] + [("stats", corrupted)]
     expected = [answer(*question) for question in questions]
     for part in (corrupted / "data").glob("*/*.parquet"):
         metadata = parquet.ParquetFile(part).metadata
@@ -131,14 +132,14 @@ def test_no_part_is_needed_beyond_its_footer(default_dataset, scratch):
                 file.write(bytes(column.total_compressed_size))
     assert [answer(*question) for question in questions] == expected
     turbidite("report", corrupted, "-o", scratch / "zeroed.html")
-    error = turbidite("hist", corrupted, "--column", "ux", "--exact", expect=CORRUPTION).stderr
+    error = turbidite("hist", corrupted, "--column", "ux", expect=CORRUPTION).stderr
     assert ".parquet" in error and "ux" in error
     shutil.rmtree(corrupted)
 
 
 def test_what_is_printed_and_refused(default_dataset):
     path = default_dataset.path
-    lines = turbidite("hist", path, "--column", "i", "--bins", 5, "--exact").stdout.splitlines()
+    lines = turbidite("hist", path, "--column", "i", "--bins", 5).stdout.splitlines()
     assert lines[2].split() == ["from", "to", "rows"] and len([line for line in lines if "█" in line]) >= 4
     assert turbidite("quantiles", path, "--at", "0.5").stdout.splitlines()[2].split()[0] == "share"
     for wrong in [

@@ -93,7 +93,7 @@ def test_every_quantile_of_a_large_epoch(large, tmp_path):
     is_sample = len(energies) < 1_000_000
     assert (200 if is_sample else 800) <= epoch["row_groups"] <= 2500, epoch["row_groups"]
     shares = [per_mille / 1000 for per_mille in range(1, 1000)]
-    told = answer("quantiles", dataset, "--at", ",".join(map(str, shares)))
+    told = answer("quantiles", dataset, "--source", "bounds", "--at", ",".join(map(str, shares)))
     check_bounds(told["quantiles"], shares, energies)
     errors = rank_errors(told["quantiles"], shares, energies, "estimate")
     worst = {name: rank_errors(told["quantiles"], shares, energies, name).max() for name in ("least", "most")}
@@ -111,7 +111,7 @@ def test_stats_say_what_quantiles_say(indexed):
         energies = indexed.epochs[epoch["epoch"]]["energy"]
         points = epoch["profile"]["points"]
         shares = [point["percentile"] / 100 for point in points]
-        told = answer("quantiles", indexed.path, "--epoch", epoch["epoch"], "--at", ",".join(map(str, shares)))["quantiles"]
+        told = answer("quantiles", indexed.path, "--epoch", epoch["epoch"], "--source", "bounds", "--at", ",".join(map(str, shares)))["quantiles"]
         assert [(one["least"], one["estimate"], one["most"]) for one in told] == [
             (point["key_least"], point["key"], point["key_most"]) for point in points
         ]
@@ -136,7 +136,7 @@ def test_bounds_are_printed_and_rounded_outwards(default_dataset):
     for share, one in zip(shares, told, strict=True):
         truth = float(value_at(energies, share))
         assert one["least"] <= truth <= one["most"], (share, truth, one)
-    assert turbidite("hist", default_dataset.path).stdout.splitlines()[2].split() == ["from", "below", "about", "least", "most"]
+    assert turbidite("hist", default_dataset.path, "--source", "bounds").stdout.splitlines()[2].split() == ["from", "below", "about", "least", "most"]
 
 
 def test_the_reports_largest_are_as_many_as_it_says(indexed, tmp_path):
@@ -179,7 +179,7 @@ def test_bounds_hold_for_hostile_keys(name, more, scratch, tmp_path):
     raw.write_source(root, {3: numpy.array_split(rows, 8)})
     turbidite(*raw.ingest_arguments(root, target, "key", *more))
     shares = [percent / 100 for percent in range(101)]
-    told = answer("quantiles", target, "--at", ",".join(map(str, shares)))["quantiles"]
+    told = answer("quantiles", target, "--source", "bounds", "--at", ",".join(map(str, shares)))["quantiles"]
     turbidite("stats", target)
     if name == "nothing":
         assert told == []

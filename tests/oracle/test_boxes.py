@@ -136,14 +136,14 @@ def test_the_command_and_every_request_agree(dataset, epochs, scratch):
     assert answer("query", dataset.path, *selected, "--count")["count"] == len(inside)
     plan = answer("query", dataset.path, *selected, "--explain")
     assert plan["filter"].startswith("energy > 1.0 AND (x % 128 >= 120 OR"), plan["filter"]
-    counted = answer("hist", dataset.path, "--column", "uz", "--bins", 7, "--exact", *selected)
+    counted = answer("hist", dataset.path, "--column", "uz", "--bins", 7, *selected)
     assert counted["rows"] == len(inside)
     expected, _ = numpy.histogram(inside["uz"], 7)
     # NumPy rounds its edges.
     assert numpy.abs(numpy.array([one["least"] for one in counted["bins"]]) - expected).max() <= 1
 
     place = {"box": drawn.box, "period": drawn.period}
-    again = dataset.histogram("uz", bins=7, where="energy > 1", epochs=label, exact=True, **place)
+    again = dataset.histogram("uz", bins=7, where="energy > 1", epochs=label, **place)
     assert again.counts.tolist() == [one["least"] for one in counted["bins"]]
     space = dataset.phase_space("x", "z", where="energy > 1", epochs=label, bins=4, **place)
     assert space.counts.sum() == len(inside)
@@ -175,7 +175,7 @@ def test_the_command_and_every_request_agree(dataset, epochs, scratch):
     ],
 )
 def test_mistakes_name_the_option(dataset, options, message):
-    for subcommand in (["query"], ["hist", "--exact"]):
+    for subcommand in (["query"], ["hist"]):
         failed = command(subcommand[0], dataset.path, *subcommand[1:], *options, expect=USAGE)
         assert message in failed.stderr, failed.stderr
 
@@ -199,8 +199,8 @@ def test_mistakes_of_arguments_are_refused(dataset):
         with pytest.raises(turbidite.UsageError) as raised:
             dataset.query(**arguments).count()
         assert message in str(raised.value), arguments
-    bounded = dataset.histogram("x", box={"x": (0, 1)}, bins=3, range=(-1, 2))
-    exact = dataset.histogram("x", box={"x": (0, 1)}, bins=3, range=(-1, 2), exact=True)
+    bounded = dataset.histogram("x", box={"x": (0, 1)}, bins=3, range=(-1, 2), source="bounds")
+    exact = dataset.histogram("x", box={"x": (0, 1)}, bins=3, range=(-1, 2))
     assert (bounded.least <= exact.counts).all() and (exact.counts <= bounded.most).all()
     with pytest.raises(turbidite.UsageError, match="state either ids, or at with of or box"):
         dataset.tracks(box={"x": (0, 1)}, ids=[1], id="id")

@@ -39,16 +39,22 @@ WRONG = {
     "half a range": (lambda dataset: dataset.histogram("x", range=(0, None)), "range: a pair of numbers"),
     "three ends": (lambda dataset: dataset.histogram("x", range=(0, 1, 2)), "range: a pair of numbers"),
     "huge ends": (lambda dataset: dataset.histogram("x", range=(0, 10**400)), "range: a pair of numbers"),
-    "edges": (lambda dataset: dataset.histogram("x", bins=numpy.arange(3)), r"bins: a number of bins is needed, and range=\(from, to\)"),
+    "edges and a range": (lambda dataset: dataset.histogram("x", bins=numpy.arange(3), range=(0, 2)), "range: bins states the edges"),
+    "one edge": (lambda dataset: dataset.histogram("x", bins=[1]), r"bins: a number of bins or their edges is needed, not \[1\]"),
+    "edges as texts": (lambda dataset: dataset.histogram("x", bins=["0", "1"]), "bins: a number of bins or their edges"),
+    "edges backwards": (lambda dataset: dataset.histogram("x", bins=[1, 0]), "bins: the edges must be finite and ascend"),
+    "endless edges": (lambda dataset: dataset.histogram("x", bins=[0, numpy.inf]), "bins: the edges must be finite and ascend"),
     "no bins": (lambda dataset: dataset.histogram("x", bins=0), "bins: a number of bins .* not 0"),
-    "edges of two": (lambda dataset: dataset.histogram("x", "y", bins=[0, 1, 2]), "bins: a number of bins, or a pair .* range"),
+    "edges of two": (lambda dataset: dataset.histogram("x", "y", bins=(4, "5")), "bins: a number of bins or their edges, or a pair .* '5'"),
     "log": (lambda dataset: dataset.histogram("x", log="yes"), "log: True or False is needed, not 'yes'"),
-    "exact": (lambda dataset: dataset.histogram("x", exact=1), "exact: True or False"),
-    "exact pairs": (lambda dataset: dataset.histogram("x", "y", exact=1), "exact: True or False"),
+    "source": (lambda dataset: dataset.histogram("x", source="sample"), "source: 'exact', 'bounds', 'levels' are possible, not 'sample'"),
+    "level and source": (lambda dataset: dataset.histogram("x", level=1, source="exact"), "level: estimates exclude source='exact'"),
+    "budget": (lambda dataset: dataset.histogram("x", "y", budget="1GB"), "budget: a number of bytes is needed, such as 4e9, not '1GB'"),
+    "negative budget": (lambda dataset: dataset.histogram("x", budget=-1), "budget: a number of bytes is needed"),
     "histogram's where": (lambda dataset: dataset.histogram("x", where=1), "where: a text"),
     "histogram's use": (lambda dataset: dataset.histogram("x", use=1), "use: a text"),
     "one column's weights": (lambda dataset: dataset.histogram("x", level=0, weights=1), "weights: the name of a column is needed, not 1"),
-    "bounds of sums": (lambda dataset: dataset.histogram("x", weights="y"), "weights: sums need rows .* exact=True, or a level"),
+    "bounds of sums": (lambda dataset: dataset.histogram("x", weights="y", source="bounds"), "weights: are summed over rows"),
     "x": (lambda dataset: dataset.phase_space(1, "y"), "x: the name of a column is needed, not 1"),
     "y": (lambda dataset: dataset.phase_space("x", None), "y: the name of a column is needed, not None"),
     "weights": (lambda dataset: dataset.phase_space("x", "y", weights=1), "weights: the name of a column is needed, not 1"),
@@ -71,7 +77,8 @@ WRONG = {
     "no share": (lambda dataset: dataset.quantiles("x", None), "shares: .* not None"),
     "a truth value": (lambda dataset: dataset.quantiles("x", True), "shares: .* not True"),
     "a missing share": (lambda dataset: dataset.quantiles("x", [0.5, None]), r"shares: .* not \[0.5, None\]"),
-    "exact quantiles": (lambda dataset: dataset.quantiles("x", 0.5, exact="no"), "exact: True or False"),
+    "quantiles of levels": (lambda dataset: dataset.quantiles("x", 0.5, source="levels"), "source: 'exact', 'bounds' are possible, not 'levels'"),
+    "quantiles' budget": (lambda dataset: dataset.quantiles("x", 0.5, budget=None), "budget: a number of bytes is needed"),
     "percentiles": (lambda dataset: dataset.key_profile(1, ["5"]), "percentiles: ascending numbers from 0 to 100 are needed"),
     "ingest's columns": (lambda dataset: turbidite.ingest("a", "b", key="x", columns=[1]), r"columns: .* not \[1\]"),
     "ingest's drop": (lambda dataset: turbidite.ingest("a", "b", key="x", drop="id"), "drop: .* not 'id'"),
@@ -86,10 +93,10 @@ def test_arguments_of_the_wrong_kind_are_named(dataset, name):
 
 
 def test_numbers_of_numpy_are_those_of_python(dataset):
-    plain = dataset.histogram("x", bins=4, range=(0, 8), exact=True).counts.tolist()
+    plain = dataset.histogram("x", bins=4, range=(0, 8)).counts.tolist()
     ends = numpy.array([0, 8])
     for bins, range_ in ((numpy.int64(4), ends), (numpy.uint8(4), ends.astype("f4")), (4, tuple(ends)), (4, list(ends))):
-        assert dataset.histogram("x", bins=bins, range=range_, exact=numpy.True_).counts.tolist() == plain
+        assert dataset.histogram("x", bins=bins, range=range_, budget=numpy.float32(1e6)).counts.tolist() == plain
     pairs = dataset.phase_space("x", "y", bins=(2, 4), range=((0, 8), (0, 8))).counts.tolist()
     for range_ in (numpy.array([[0, 8], [0, 8]]), (ends, ends.astype("f8")), [(0, 8), ends]):
         assert dataset.phase_space("x", "y", bins=[numpy.int8(2), 4], range=range_, log=numpy.False_).counts.tolist() == pairs

@@ -217,7 +217,7 @@ def test_histograms_are_those_of_numpy(dataset, everything, seed):
         a, b, w = x.value(of), y.value(of), weights.value(of)
     edges = numpy.linspace(-3, 5, 17)
     label = f"{options}, {x.text}, {y.text}, {weights.text}"
-    ends = {"bins": 16, "range": (-3, 5), "exact": True, **options}
+    ends = {"bins": 16, "range": (-3, 5), **options}
     found = dataset.histogram(f"a = {x.text}", weights=weights.text, **ends)
     inside = (a >= -3) & (a <= 5)
     assert (found.x.edges == edges).all() and found.x.name == "a" and found.rows == len(a), label
@@ -233,11 +233,11 @@ def test_histograms_are_those_of_numpy(dataset, everything, seed):
     both = inside & (b >= -3) & (b <= 5)
     pairs = dataset.histogram(x.text, y.text, **{**ends, "range": ((-3, 5), (-3, 5))})
     assert (pairs.counts == numpy.histogram2d(a[both], b[both], (edges, edges))[0]).all(), label
-    mixed = dataset.histogram("n", y.text, bins=(3, 16), range=((-50, 50), (-3, 5)), exact=True, **options)
+    mixed = dataset.histogram("n", y.text, bins=(3, 16), range=((-50, 50), (-3, 5)), **options)
     assert mixed.counts.sum() == ((b >= -3) & (b <= 5)).sum(), label
     finite = a[numpy.isfinite(a)]
     if len(finite):
-        open_ends = dataset.histogram(x.text, bins=4, exact=True, **options)
+        open_ends = dataset.histogram(x.text, bins=4, **options)
         assert (open_ends.x.edges[0], open_ends.x.edges[-1]) == (finite.min(), finite.max()), label
 
 
@@ -318,7 +318,7 @@ def test_files_and_text_have_expressions(indexed, tmp_path):
     head, *lines = csv.reader(io.StringIO(text))
     assert head == list(wanted)
     assert [float(line[1]) for line in lines] == wanted["low"].tolist()
-    found = answer("hist", indexed.path, "--column", "x*x", "--bins", 4, "--exact", "--weights", "w * 2")
+    found = answer("hist", indexed.path, "--column", "x*x", "--bins", 4, "--weights", "w * 2")
     assert found["column"] == "x*x" and found["sums"]["column"] == "w * 2" and found["rows"] == 2 * ROWS
 
 
@@ -355,7 +355,7 @@ def test_wrong_expressions_are_refused_by_name(indexed, options, said):
 
 def test_what_needs_stored_columns_says_so(indexed):
     for call in (
-        lambda: indexed.histogram("x * x"),
+        lambda: indexed.histogram("x * x", source="bounds"),
         lambda: indexed.histogram("x", weights="w * 2", level=1),
         lambda: indexed.quantiles("x * x", 0.5),
         lambda: indexed.get([1], id="id // 2").to_numpy(),
@@ -364,7 +364,7 @@ def test_what_needs_stored_columns_says_so(indexed):
             call()
     with pytest.raises(turbidite.UsageError, match="^weights: 'w [*] 2' is"):
         indexed.histogram("x", weights="w * 2", level=1)
-    assert "name a stored column" in command("hist", indexed.path, "--column", "x*x", expect=USAGE).stderr
+    assert "name a stored column" in command("hist", indexed.path, "--column", "x*x", "--source", "bounds", expect=USAGE).stderr
     # A column keeps its own name, and has its type under another one.
     found = indexed.query("n = 7", columns=["x = x", "v = m"]).to_numpy()
     assert list(found) == ["x", "v"] and (found["x"].dtype, found["v"].dtype) == ("f4", "u2")

@@ -69,8 +69,8 @@ def test_a_query_that_reads_nothing_tells_nothing(small_dataset):
     dataset = turbidite.open(small_dataset.path, progress=told)
     assert dataset.query("energy > 1e30").count() == 0
     assert len(dataset.query(epochs=[]).to_numpy()["id"]) == 0
-    dataset.histogram("energy")
-    dataset.quantiles("energy")
+    dataset.histogram("energy", source="bounds")
+    dataset.quantiles("energy", source="bounds")
     assert told == []
 
 
@@ -95,11 +95,11 @@ def test_distributions_tell_what_they_read(small_dataset):
         assert {of for _, of in told} <= {0, total}
     told.clear()
     # All values are in one cell, or in the two on both sides of 0: each row group that has both is read.
-    dataset.histogram("ux", bins=1, range=(0, 1e30), exact=True)
+    dataset.histogram("ux", bins=1, range=(0, 1e30))
     rows = {label: small_dataset.epochs[label] for label in dataset.epochs}
     assert told and told[-1][0] == told[-1][1] <= every(dataset)
     told.clear()
-    [median] = dataset.quantiles("ux", 0.5, exact=True)
+    [median] = dataset.quantiles("ux", 0.5)
     values = numpy.sort(numpy.concatenate([epoch["ux"] for epoch in rows.values()]))
     assert median.estimate == values[(len(values) + 1) // 2 - 1]
     assert told and told[-1][0] == told[-1][1] and told == sorted(told)
@@ -133,8 +133,8 @@ def raising(done: int, total: int) -> None:
         *QUERIES.values(),
         lambda query: query._dataset.tracks(of="energy > 0", at=query._dataset.epochs[0], id="id").to_numpy(),
         lambda query: query._dataset.phase_space("ux", "uy"),
-        lambda query: query._dataset.histogram("ux", exact=True),
-        lambda query: query._dataset.quantiles("ux", exact=True),
+        lambda query: query._dataset.histogram("ux"),
+        lambda query: query._dataset.quantiles("ux"),
     ],
 )
 def test_an_exception_ends_the_call_and_is_the_one_that_is_raised(small_dataset, use):

@@ -122,11 +122,11 @@ def test_distributions_are_those_of_the_command(default_dataset):
     epoch = max(default_dataset.epochs)
     energies = default_dataset.epochs[epoch]["energy"]
     finite = energies[numpy.isfinite(energies)]
-    exact = dataset.histogram("energy", bins=10, range=(0, 2), epochs=epoch, exact=True)
+    exact = dataset.histogram("energy", bins=10, range=(0, 2), epochs=epoch)
     assert exact.counts.tolist() == numpy.histogram(finite, exact.x.edges)[0].tolist()
-    loose = dataset.histogram("energy", bins=10, range=(0, 2), epochs=epoch)
+    loose = dataset.histogram("energy", bins=10, range=(0, 2), epochs=epoch, source="bounds")
     assert (loose.least <= exact.counts).all() and (exact.counts <= loose.most).all()
-    for quantile in dataset.quantiles("energy", [0.1, 0.5, 0.99], epochs=epoch):
+    for quantile in dataset.quantiles("energy", [0.1, 0.5, 0.99], epochs=epoch, source="bounds"):
         truth = numpy.sort(finite)[int(numpy.ceil(quantile.share * len(finite))) - 1]
         assert quantile.least <= truth <= quantile.most
 
@@ -332,11 +332,11 @@ def test_large_integers_stay_exact(tmp_path):
     with turbidite.Writer(path, {"id": "uint64"}, key="id") as writer, writer.epoch(1):
         writer.append({"id": values})
     dataset = turbidite.open(path)
-    [largest] = dataset.quantiles("id", 1.0, exact=True)
+    [largest] = dataset.quantiles("id", 1.0)
     assert (largest.least, largest.estimate, largest.most) == (2**64 - 1,) * 3
-    top = dataset.histogram("id", bins=1, range=(2**64 - 3, 2**64 - 1), exact=True)
+    top = dataset.histogram("id", bins=1, range=(2**64 - 3, 2**64 - 1))
     assert top.counts.sum() + top.unbinned["above"] == 2 and top.unbinned["below"] == 3 and int(top.x.edges[0]) == 2**64 - 3
-    odd = dataset.histogram("id", bins=1, range=(2**53 + 1, 2**53 + 2), exact=True)
+    odd = dataset.histogram("id", bins=1, range=(2**53 + 1, 2**53 + 2))
     assert int(odd.x.edges[0]) == 2**53 + 1 and odd.counts.sum() == 1
 
 

@@ -46,7 +46,7 @@ def test_sums_are_those_of_numpy(tmp_path_factory, seed, sizes, log):
     ends = (0.25, 4.0) if log else (-2.25, 3.0)
     for where, chosen in (None, numpy.ones(len(w), bool)), ("y > 0", rows["y"] > 0):
         x, y, weights = rows["x"][chosen], rows["y"][chosen], w[chosen]
-        one = dataset.histogram("x", bins=7, range=ends, log=log, weights="w", where=where, exact=True)
+        one = dataset.histogram("x", bins=7, range=ends, log=log, weights="w", where=where)
         inside = numpy.isfinite(x)
         with numpy.errstate(invalid="ignore"):
             # `numpy.histogram` adds up a NaN in all later bins.
@@ -55,9 +55,9 @@ def test_sums_are_those_of_numpy(tmp_path_factory, seed, sizes, log):
         assert numpy.array_equal(one.counts, numpy.histogram(x[inside], one.x.edges)[0])
         assert (one.source, one.rows, one.nan, one.infinite) == ("exact", len(x), numpy.isnan(x).sum(), numpy.isinf(x).sum())
         assert one.errors is None and one.sum_errors is None and one.weights.name == "w"
-        plain = dataset.histogram("x", bins=7, range=ends, log=log, where=where, exact=True)
+        plain = dataset.histogram("x", bins=7, range=ends, log=log, where=where)
         assert numpy.array_equal(plain.counts, one.counts) and plain.unbinned == one.unbinned and plain.sums is None
-        two = dataset.histogram("x", "y", bins=(5, 3), range=(ends, (-3, 2)), log=(log, False), weights="w", where=where, exact=True)
+        two = dataset.histogram("x", "y", bins=(5, 3), range=(ends, (-3, 2)), log=(log, False), weights="w", where=where)
         # NumPy's last bin of integers is closed, too.
         found = numpy.histogram2d(x[inside], y[inside].astype("f8"), [two.x.edges, two.y.edges], weights=weights[inside])[0]
         with numpy.errstate(invalid="ignore"):
@@ -67,17 +67,17 @@ def test_sums_are_those_of_numpy(tmp_path_factory, seed, sizes, log):
 def test_an_empty_epoch_has_no_sums(tmp_path):
     dataset = write(tmp_path / "d.tbd", {1: rows_of(numpy.random.default_rng(1), 0)})
     for options, shape in (({"range": (0, 1), "bins": 4}, (4,)), ({}, (0,))):
-        found = dataset.histogram("x", weights="w", exact=True, **options)
+        found = dataset.histogram("x", weights="w", **options)
         assert found.sums.tolist() == [0.0] * shape[0] and found.rows == 0 and found.sum_of_all == (0, 0)
         found.plot()
         assert "sum of w" in found._repr_html_()
-    assert dataset.histogram("x", "y", weights="w", exact=True).sums.shape == (0, 0)
+    assert dataset.histogram("x", "y", weights="w").sums.shape == (0, 0)
 
 
 def test_the_command_sums_too(tmp_path):
     epochs = {1: rows_of(numpy.random.default_rng(5), 3000), 2: rows_of(numpy.random.default_rng(6), 0)}
     dataset = write(tmp_path / "d.tbd", epochs)
-    arguments = ["hist", dataset.path, "--column", "y", "--range", "-3..3", "--bins", 7, "--weights", "x", "--exact", "--where", "x < 9 and x > -9"]
+    arguments = ["hist", dataset.path, "--column", "y", "--range", "-3..3", "--bins", 7, "--weights", "x", "--where", "x < 9 and x > -9"]
     found = answer(*arguments)
     kept = abs(epochs[1]["x"]) < 9
     expected = numpy.histogram(epochs[1]["y"][kept], numpy.arange(-3, 5), weights=epochs[1]["x"][kept])[0]
@@ -90,4 +90,4 @@ def test_the_command_sums_too(tmp_path):
     assert json.dumps(pairs["sums"]["sum"]) and numpy.shape(pairs["sums"]["sum"]) == (7, 2)
     assert "sums of x" in command(*arguments, "--by", "w", "--by-range", "-2..1").stdout
     with pytest.raises(turbidite.UsageError, match="weights"):
-        dataset.histogram("x", weights="w")
+        dataset.histogram("x", weights="w", source="bounds")

@@ -98,9 +98,9 @@ def test_python_estimates_too(path, records):
         assert "\u00b1 one standard error" in drawn
         found = dataset.query("ux > 0.5", box=box).estimate(level)
         check([found.rows], [found.error], (inside["ux"] > numpy.float32(0.5)).sum())
-    exact = dataset.histogram("ux", bins=10, range=(-0.5, 1.5), box=box, exact=True)
+    exact = dataset.histogram("ux", bins=10, range=(-0.5, 1.5), box=box)
     assert exact.errors is None and exact.level is None
-    for arguments in ({"exact": True}, {"use": "scan"}, {"level": -1}, {"level": 3}, {"level": 300}):
+    for arguments in ({"source": "exact"}, {"use": "scan"}, {"level": -1}, {"level": 3}, {"level": 300}):
         with pytest.raises(turbidite.UsageError, match="level"):
             dataset.histogram("ux", **{"level": 1, **arguments})
 
@@ -162,7 +162,7 @@ def test_pairs_are_estimated(path, records):
         edges = [axis.edges.astype("f4") for axis in (found.x, found.y)]
         expected = numpy.histogram2d(rows["ux"], rows["y"], edges)[0]
         sums = numpy.histogram2d(rows["ux"], rows["y"], edges, weights=rows["z"].astype("f8"))[0]
-        assert found.source == "level" and found.samples.shape == found.counts.shape == (4, 3)
+        assert found.source == "levels" and found.samples.shape == found.counts.shape == (4, 3)
         if level == 0:
             assert numpy.array_equal(found.counts, expected) and numpy.allclose(found.sums, sums, rtol=1e-12)
             continue
@@ -195,17 +195,17 @@ def test_sums_of_nothing_and_of_nan(path):
     assert numpy.isnan(histogram.sums).all() and numpy.isnan(histogram.sum_errors).all()
     assert "unknown" in command("hist", path, "--column", "ux", "--bins", 1, "--level", 0, "--weights", "x").stdout
     with pytest.raises(turbidite.UsageError, match="weights"):
-        turbidite.open(path).histogram("ux", weights="x")
+        turbidite.open(path).histogram("ux", weights="x", source="bounds")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["hist", "--column", "ux", "--level", 3], "the dataset has the levels 0 to 2, and no level 3"),
-        (["hist", "--column", "ux", "--level", 1, "--exact"], "cannot be used with"),
+        (["hist", "--column", "ux", "--level", 1, "--source", "exact"], "cannot be used with"),
         (["query", "--count", "--level", 1, "--bounds"], "cannot be used with"),
         (["query", "--level", 1], "--count"),
-        (["hist", "--column", "ux", "--weights", "x"], "--level"),
+        (["hist", "--column", "ux", "--weights", "x", "--source", "bounds"], "weights: are summed over rows"),
         (["hist", "--column", "ux", "--level", 1, "--weights", "uy"], "uy"),
     ],
 )

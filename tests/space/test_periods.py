@@ -115,7 +115,7 @@ def test_boxes_match_numpy(made, rows, request):
         held = {axis: period for axis, period in (PERIODS | stated).items() if period is not None}
         assert dataset.query(box=box, period=stated).count() == inside(rows, box, held).sum(), (box, stated)
         if number % 10 == 0:
-            histogram = dataset.histogram("ux", box=box, bins=5, exact=True)
+            histogram = dataset.histogram("ux", box=box, bins=5)
             assert numpy.array_equal(histogram.counts, numpy.histogram(rows["ux"][mask], histogram.x.edges)[0]), box
             pieces = [piece for share in range(3) for piece in dataset.share(share, 3, query)]
             assert sum(piece.count() for piece in pieces) == mask.sum()
@@ -129,7 +129,7 @@ def test_the_command_wraps(by_command, rows, scratch):
         for periods, held in [((), PERIODS), (("--period", ",".join(["none"] * len(box))), {})]:
             expected = int(inside(rows, box, held).sum())
             assert int(command("query", path, "--box", sides(box), *periods, "--count").stdout) == expected
-            assert answer("hist", path, "--column", "ux", "--exact", "--box", sides(box), *periods)["rows"] == expected
+            assert answer("hist", path, "--column", "ux", "--box", sides(box), *periods)["rows"] == expected
     explained = command("query", path, "--box", "120:138,:,:", "--explain").stdout
     assert "x % 128 >= 120 OR x % 128 >= -8 AND x % 128 < 10" in explained
     # A cursor near to a point across the boundary.

@@ -562,6 +562,7 @@ typedef struct turbidite_bins {
                            * then estimates from the rows of `level` and above, one in 8^level; no others are read */
     uint32_t level;       /* a level of detail of the dataset; 0 without `errors` */
     uint32_t reserved;
+    uint64_t budget_bytes; /* of x: exact counts that would read more of the columns are refused; 0: 10^9 */
 } turbidite_bins;
 
 /* Metrics of a histogram. Counts are pairs: at least, at most. They are equal in exact histograms. */
@@ -580,8 +581,8 @@ typedef struct turbidite_histogram_metrics {
  * Columns, order and limit of the request are ignored, and it has no shares.
  *
  * `least` has room for the bins that are requested, x.count times y.count: all bins of y for the first bin of x come
- * first. A bin contains its lower edge, and the last one its upper edge, too. If `most` is NULL, counts are exact, and
- * bitmap indexes tell which rows need not be read. If `most` has room for as many numbers, no record is read: `least`
+ * first. A bin contains its lower edge, and the last one its upper edge, too. If `most` is NULL, counts are exact, up to
+ * the budget of x, and bitmap indexes tell which rows need not be read. If `most` has room for as many numbers, no record is read: `least`
  * and `most` are bounds from bitmap indexes and statistics, and equal where edges of bins are edges of an index.
  * `metrics` may be NULL if there are as many bins as requested, and state their number otherwise: a column of integers
  * may have fewer, and one without a finite value has none.

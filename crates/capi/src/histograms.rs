@@ -24,6 +24,7 @@ pub struct CBins {
     pub(crate) errors: *mut f64,
     pub(crate) level: u32,
     pub(crate) reserved: u32,
+    pub(crate) budget_bytes: u64,
 }
 
 // SAFETY: the struct is numbers and pointers.
@@ -56,6 +57,8 @@ struct Axis {
     edges: *mut f64,
     /// The caller's memory for a standard error of each bin, and the level to estimate from.
     errors: Option<(*mut f64, u8)>,
+    /// The most bytes of columns that exact counts read; 0 for the default.
+    budget_bytes: u64,
 }
 
 impl Axis {
@@ -77,7 +80,7 @@ impl Axis {
         let has_range = stated.low != 0.0 || stated.high != 0.0;
         let range = has_range.then_some((Value::Float(stated.low), Value::Float(stated.high)));
         let scale = if stated.is_log != 0 { BinScale::Log } else { BinScale::Linear };
-        let bins = Bins { count, range, scale };
+        let bins = Bins { range, scale, ..Bins::new(count) };
         let errors = match (stated.errors.is_null(), u8::try_from(stated.level)) {
             (true, Ok(0)) => None,
             (true, _) => {
@@ -86,7 +89,8 @@ impl Axis {
             (false, Ok(level)) => Some((stated.errors, level)),
             (false, Err(_)) => return Err(argument(name, format!("states the level {}", stated.level))),
         };
-        Ok(Some(Self { column: column.to_owned(), bins, edges: stated.edges, errors }))
+        let (column, budget_bytes) = (column.to_owned(), stated.budget_bytes);
+        Ok(Some(Self { column, bins, edges: stated.edges, errors, budget_bytes }))
     }
 
     /// Hands the edges over to the caller.
@@ -111,9 +115,12 @@ fn request_of(query: Query, x: &Axis, y: Option<&Axis>, has_most: bool) -> Resul
         (Some((_, level)), None) if !has_most => Source::Level(level),
         _ => return Err(argument("errors", "are those of estimates of x alone; y and most must be NULL")),
     };
-    let request = HistogramRequest::new(query, &x.column, x.bins).source(source);
+    let mut request = HistogramRequest::new(query, &x.column, x.bins.clone()).source(source);
+    if x.budget_bytes > 0 {
+        request = request.budget(x.budget_bytes);
+    }
     Ok(match y {
-        Some(y) => request.by(&y.column, y.bins),
+        Some(y) => request.by(&y.column, y.bins.clone()),
         None => request,
     })
 }

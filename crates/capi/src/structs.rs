@@ -547,7 +547,7 @@ mod tests {
         assert_eq!(size_of::<CGetRequest>(), 88);
         assert_eq!(size_of::<CTrackRequest>(), 120);
         assert_eq!(size_of::<CTrackMetrics>(), 64);
-        assert_eq!(size_of::<crate::histograms::CBins>(), 64);
+        assert_eq!(size_of::<crate::histograms::CBins>(), 72);
         assert_eq!(size_of::<crate::histograms::CHistogramMetrics>(), 96);
         assert_eq!(size_of::<CBatch>(), 80);
         assert_eq!(size_of::<turbidite::runtime::TransportTable>(), 80);

@@ -7,14 +7,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use serde_json::json;
-use turbidite::query::{AggregateRequest, CursorRequest, ParticleId, Piece, Query, Source, TrackRequest, Use};
+use turbidite::query::{
+    AggregateRequest, CursorRequest, ParticleId, Piece, QuantilesRequest, Query, Source, TrackRequest, Use,
+};
 use turbidite::{EpochSet, Error, Periods};
 
 use crate::aggregates::{self, Aggregates};
 use crate::clustering;
 use crate::cursor::Cursor;
 use crate::errors::{exception, usage};
-use crate::histogram::{self, Counted, HistogramArguments, bounded, level_of};
+use crate::histogram::{self, Counted, HistogramArguments, bounded, level_of, source_of};
 use crate::owned::Owned;
 use crate::stream::{Batches, CorruptionWarning, ManyTracks, Stream};
 use crate::values::{number, selection};
@@ -387,19 +389,21 @@ impl Dataset {
     }
 
     /// Quantiles of a column, as JSON.
-    #[pyo3(signature = (column, shares, epochs, exact, tell = None))]
+    #[pyo3(signature = (column, shares, epochs, source, budget, tell = None))]
+    #[expect(clippy::too_many_arguments, reason = "those of Python's method")]
     fn quantiles(
         &self,
         py: Python<'_>,
         column: String,
         shares: Vec<f64>,
         epochs: Option<Vec<u64>>,
-        exact: bool,
+        source: &str,
+        budget: u64,
         tell: Option<Py<PyAny>>,
     ) -> PyResult<String> {
-        let source = if exact { Source::Exact } else { Source::Bounds };
-        let query = Query::new().epochs(selection(epochs));
-        let found = self.run(py, tell, move |dataset| dataset.quantiles(&query, &column, &shares, source))?;
+        let request = QuantilesRequest::new(Query::new().epochs(selection(epochs)), column, &shares);
+        let request = request.source(source_of(source)).budget(budget);
+        let found = self.run(py, tell, move |dataset| dataset.quantiles(&request))?;
         let each = found.quantiles.iter().map(|one| {
             json!({
                 "share": one.share,

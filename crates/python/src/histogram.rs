@@ -11,10 +11,10 @@ use turbidite::{Error, Value};
 
 use crate::batch::BatchColumn;
 use crate::errors::usage;
-use crate::values::{Range, bins_of, number, selection};
+use crate::values::{BinsOrEdges, Range, bins_of, number, selection};
 
-/// An axis: the column, the number of bins, their range, and whether they have equal ratios.
-type Axis = (String, usize, Option<Range>, bool);
+/// An axis: the column, the number of bins or their edges, their range, and whether they have equal ratios.
+type Axis = (String, BinsOrEdges, Option<Range>, bool);
 
 /// The arguments of a histogram.
 #[derive(Debug, FromPyObject)]
@@ -35,7 +35,9 @@ pub(crate) struct HistogramArguments {
     #[pyo3(item("use"))]
     access: Option<String>,
     #[pyo3(item)]
-    exact: bool,
+    source: String,
+    #[pyo3(item)]
+    budget: u64,
     /// The level of detail to estimate from.
     #[pyo3(item)]
     level: Option<u64>,
@@ -67,12 +69,18 @@ impl HistogramArguments {
         if let Some(weights) = self.weights {
             request = request.weights(weights);
         }
-        Ok(request.source(match self.level {
-            Some(level) => Source::Level(level_of(py, level)?),
-            None if self.exact => Source::Exact,
-            None => Source::Bounds,
-        }))
+        let request = request.budget(self.budget);
+        Ok(match (self.source.as_str(), self.level) {
+            (_, Some(level)) => request.source(Source::Level(level_of(py, level)?)),
+            ("levels", None) => request.finest_level(),
+            (source, None) => request.source(source_of(source)),
+        })
     }
+}
+
+/// Returns the source of exact numbers or of bounds.
+pub(crate) fn source_of(name: &str) -> Source {
+    if name == "bounds" { Source::Bounds } else { Source::Exact }
 }
 
 /// Returns a level of detail.
@@ -102,6 +110,9 @@ pub(crate) fn count(dataset: &turbidite::Dataset, request: &HistogramRequest) ->
     if let Some(sampled) = &found.sampled {
         put("samples", Arc::new(UInt64Array::from(sampled.bins.estimates().to_vec())));
     }
+    if let Some(squares) = &found.squares {
+        put("squares", floats(squares.bins.estimates()));
+    }
     if let Some(sums) = &found.sums {
         put("sums", floats(sums.bins.estimates()));
         if let Some(errors) = sums.bins.errors() {
@@ -113,7 +124,10 @@ pub(crate) fn count(dataset: &turbidite::Dataset, request: &HistogramRequest) ->
 
 /// Returns edges and numbers of rows as JSON.
 fn totals(found: &Histogram) -> Json {
-    let axis = |axis: &HistogramAxis| json!({"column": axis.column, "edges": axis.edges.iter().map(|edge| number(*edge)).collect::<Vec<_>>()});
+    let axis = |axis: &HistogramAxis| {
+        let edges: Vec<Json> = axis.edges.iter().map(|edge| number(*edge)).collect();
+        json!({"column": axis.column, "edges": edges, "widths": axis.widths})
+    };
     let unbinned = found.rows.unbinned.iter().map(|(reason, rows)| (reason.name().to_owned(), bounded(rows)));
     let sum = found.sums.as_ref().map(|sums| {
         let error = sums.all.error.unwrap_or(f64::NAN);

@@ -26,8 +26,19 @@ impl From<Edge> for Value {
     }
 }
 
+/// The number of bins, or their edges.
+#[derive(Debug, FromPyObject)]
+pub(crate) enum BinsOrEdges {
+    Count(usize),
+    Edges(Vec<Edge>),
+}
+
 /// Returns the bins of one column.
-pub(crate) fn bins_of(count: usize, range: Option<Range>, log: bool) -> Bins {
+pub(crate) fn bins_of(bins: BinsOrEdges, range: Option<Range>, log: bool) -> Bins {
+    let count = match bins {
+        BinsOrEdges::Count(count) => count,
+        BinsOrEdges::Edges(edges) => return Bins::between(edges.into_iter().map(Value::from).collect()),
+    };
     Bins {
         range: range.map(|(from, to)| (from.into(), to.into())),
         scale: if log { BinScale::Log } else { BinScale::Linear },

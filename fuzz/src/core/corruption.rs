@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::DataType;
-use turbidite::query::{Bins, Dataset, HistogramRequest, Query, Source, TrackRequest};
+use turbidite::query::{Bins, Dataset, HistogramRequest, QuantilesRequest, Query, Source, TrackRequest};
 use turbidite::storage::Storage;
 use turbidite::store::{DatasetPaths, EpochRange, VerifyOptions, VerifyReport, salvage, verify_on};
 use turbidite::{Error, ErrorClass};
@@ -65,10 +65,10 @@ fn ask(dataset: &Dataset, question: (u64, u64, &str, bool), check: bool) -> Answ
 fn ask_aside(dataset: &Dataset, check: bool) -> Answer {
     let bins = Bins::new(7);
     let all = || Query::new().epochs(EpochRange::ALL);
-    let histogram = dataset.histogram(&HistogramRequest::new(all(), "energy", bins).source(Source::Bounds))?;
+    let histogram = dataset.histogram(&HistogramRequest::new(all(), "energy", bins.clone()).source(Source::Bounds))?;
     let exact = dataset.histogram(&HistogramRequest::new(all(), "a", bins))?;
     let shares = [0.0, 0.3, 1.0];
-    let quantiles = dataset.quantiles(&all(), "energy", &shares, Source::Exact)?;
+    let quantiles = dataset.quantiles(&QuantilesRequest::new(all(), "energy", &shares))?;
     let explained = dataset.explain(&Query::new().filter("energy > 1.5"))?;
     let profile = dataset.key_profile(1)?;
     let request = TrackRequest::new("energy > 0.9", 2, "id").rows(Query::new().threads(1).check(check));

@@ -30,7 +30,7 @@ pub(super) fn source_name(source: Source) -> &'static str {
     match source {
         Source::Bounds => "bounds",
         Source::Exact => "exact",
-        Source::Level(_) => "level",
+        Source::Level(_) => "levels",
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgGroup, Args};
+use clap::{Args, ValueEnum};
 use turbidite::Value;
-use turbidite::query::{BinScale, Bins, Dataset, HistogramRequest, Query, Source, Use};
+use turbidite::query::{BinScale, Bins, Dataset, Histogram, HistogramRequest, Query, Source, Use};
 use turbidite::store::EpochSet;
 
 use super::answers::{report_ignored, say, say_json};
@@ -12,26 +12,27 @@ use super::boxes::{self, BoxOptions};
 use super::epochs::{of_epochs, selection};
 use super::histograms;
 use crate::failure::Failure;
+use crate::text;
 
 /// Show a histogram of a column, or of two
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("read").args(["exact", "level"]))]
 #[command(after_help = "\
-Bounds come from manifests and bitmap indexes alone; --exact reads what they leave undecided. See docs/cli.md.
+Exact numbers read what manifests and bitmap indexes leave undecided, up to the budget. See docs/cli.md.
 
   turbidite hist particles --column energy --log
-  turbidite hist particles --column ux --bins 40 --range -5..5 --epoch 4000 --exact
+  turbidite hist particles --column ux --bins 40 --range -5..5 --epoch 4000
+  turbidite hist particles --column ux --source bounds
   turbidite hist particles --column ux --box 0:10,-5:5,: --level 2
   turbidite hist particles --column x --level 2 --weights energy
-  turbidite hist particles --column energy --log --exact --weights weighting
+  turbidite hist particles --column energy --log --weights weighting --as per-width
   turbidite hist particles --column ux --by uy --bins 64 --range -1.6..1.6 --by-range -1.6..1.6")]
 pub(crate) struct Hist {
     /// The dataset
     dataset: PathBuf,
-    /// The column, or with --exact an expression [default: the key]
+    /// The column, or for exact numbers an expression [default: the key]
     #[arg(long, value_name = "NAME")]
     column: Option<String>,
-    /// A second column, or with --exact an expression: count pairs of values
+    /// A second column, or for exact numbers an expression: count pairs of values
     #[arg(long, value_name = "NAME")]
     by: Option<String>,
     /// Number of bins
@@ -54,24 +55,94 @@ pub(crate) struct Hist {
     /// Range of the second column [default: all finite values]
     #[arg(long, value_name = "A..B", requires = "by", allow_hyphen_values = true)]
     by_range: Option<ValueRange>,
+    /// Edges of the bins, ascending, instead of their number and range
+    #[arg(long, value_name = "A,B,…", value_delimiter = ',', allow_hyphen_values = true)]
+    #[arg(conflicts_with_all = ["bins", "range", "log"])]
+    edges: Vec<Number>,
+    /// Edges of the bins of the second column
+    #[arg(long, value_name = "A,B,…", value_delimiter = ',', allow_hyphen_values = true)]
+    #[arg(requires = "by", conflicts_with_all = ["by_bins", "by_range", "by_log"])]
+    by_edges: Vec<Number>,
     /// Logarithmic bins, of equal ratio instead of equal width
     #[arg(long)]
     log: bool,
     /// Logarithmic bins of the second column
     #[arg(long, requires = "by")]
     by_log: bool,
-    /// Count exactly, reading only the rows that manifests and indexes leave undecided
-    #[arg(long)]
-    exact: bool,
+    /// The source of the numbers [default: exact, or levels with --level]
+    #[arg(long, value_enum)]
+    source: Option<SourceName>,
+    /// Read at most this size of columns for exact numbers, or for levels without --level
+    #[arg(long, value_name = "SIZE", value_parser = text::parse_bytes, default_value = "1GB")]
+    budget: usize,
     /// Estimate from the rows of this level of detail and above, one in 8^K
     #[arg(long, value_name = "K", conflicts_with = "access")]
     level: Option<u8>,
-    /// With --exact or --level, also sum this column in each bin; with --exact, it may be an expression
-    #[arg(long, value_name = "NAME", requires = "read")]
+    /// Also sum this column in each bin; for exact numbers, it may be an expression
+    #[arg(long, value_name = "NAME")]
     weights: Option<String>,
+    /// Also state the numbers of the bins in another form
+    #[arg(long = "as", value_enum, value_name = "FORM", conflicts_with = "by")]
+    form: Option<Form>,
     /// Use the index NAME, or 'scan' without any [default: whatever reads least]
     #[arg(long = "use", value_name = "NAME")]
     access: Option<String>,
+}
+
+/// The source of the numbers of a histogram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum SourceName {
+    /// Count all rows
+    Exact,
+    /// Bound the numbers by manifests and bitmap indexes, without reading records
+    Bounds,
+    /// Estimate from the finest level of detail within the budget, or from --level
+    Levels,
+}
+
+/// A form of the numbers of bins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Form {
+    /// By the width of the bin, such as dN/dE
+    PerWidth,
+    /// By the width of the bin and the total of all bins
+    Density,
+    /// Up to the end of the bin
+    Cumulative,
+}
+
+impl Form {
+    /// Returns the name, as in JSON and in tables.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::PerWidth => "per_width",
+            Self::Density => "density",
+            Self::Cumulative => "cumulative",
+        }
+    }
+
+    /// Returns the number of each bin.
+    pub(super) fn of(self, histogram: &Histogram) -> Vec<f64> {
+        match self {
+            Self::PerWidth => histogram.per_width(),
+            Self::Density => histogram.density(),
+            Self::Cumulative => histogram.cumulative(),
+        }
+    }
+}
+
+/// An integer or a finite float.
+#[derive(Debug, Clone, Copy)]
+struct Number(Value);
+
+impl std::str::FromStr for Number {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let float = || text.trim().parse().ok().filter(|float: &f64| float.is_finite()).map(Value::Float);
+        let value = text.trim().parse::<i128>().ok().map(Value::Int).or_else(float);
+        value.map(Self).ok_or_else(|| format!("'{text}' is not a number"))
+    }
 }
 
 /// A range `A..B` of integers or floats.
@@ -82,10 +153,7 @@ impl std::str::FromStr for ValueRange {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let value = |text: &str| match text.trim().parse::<i128>() {
-            Ok(integer) => Some(Value::Int(integer)),
-            Err(_) => text.trim().parse().ok().filter(|float: &f64| float.is_finite()).map(Value::Float),
-        };
+        let value = |text: &str| text.parse().ok().map(|Number(value)| value);
         let range = text.split_once("..").and_then(|(from, to)| value(from).zip(value(to)));
         range.map(|(from, to)| Self(from, to)).ok_or_else(|| format!("'{text}' is not a range such as 0..1.5"))
     }
@@ -94,28 +162,35 @@ impl std::str::FromStr for ValueRange {
 impl Hist {
     pub(crate) fn run(&self, as_json: bool) -> Result<(), Failure> {
         let dataset = Dataset::open(&self.dataset)?;
-        let found = dataset.histogram(&self.request(&dataset));
+        let found = dataset.histogram(&self.request(&dataset)?);
         let histogram = found.map_err(|error| boxes::wrong(error, "--where", self.filter.as_deref()))?;
         if as_json {
-            return say_json(&histograms::document(&histogram, !self.is_selected()));
+            return say_json(&histograms::document(&histogram, !self.is_selected(), self.form));
         }
         report_ignored(&dataset, &histogram.metrics);
-        say(&histograms::in_words(&histogram, &dataset, &of_epochs(histogram.epochs, self.epoch.as_ref())))
+        let of_epochs = of_epochs(histogram.epochs, self.epoch.as_ref());
+        say(&histograms::in_words(&histogram, &dataset, &of_epochs, self.form))
     }
 
-    fn request(&self, dataset: &Dataset) -> HistogramRequest {
+    fn request(&self, dataset: &Dataset) -> Result<HistogramRequest, Failure> {
         let column = self.column.as_deref().unwrap_or(&dataset.schema().key().name);
-        let mut request = HistogramRequest::new(self.query(), column, bins_of(self.bins, self.range, self.log));
+        let bins = bins_of(&self.edges, self.bins, self.range, self.log);
+        let mut request = HistogramRequest::new(self.query(), column, bins).budget(self.budget as u64);
         if let Some(by) = &self.by {
-            request = request.by(by, bins_of(self.by_bins.unwrap_or(self.bins), self.by_range, self.by_log));
+            let count = self.by_bins.unwrap_or(self.bins);
+            request = request.by(by, bins_of(&self.by_edges, count, self.by_range, self.by_log));
         }
         if let Some(weights) = &self.weights {
             request = request.weights(weights);
         }
-        request.source(match self.level {
-            Some(level) => Source::Level(level),
-            None if self.exact => Source::Exact,
-            None => Source::Bounds,
+        Ok(match (self.source, self.level) {
+            (None | Some(SourceName::Levels), Some(level)) => request.source(Source::Level(level)),
+            (Some(SourceName::Levels), None) => request.finest_level(),
+            (Some(SourceName::Bounds), None) => request.source(Source::Bounds),
+            (None | Some(SourceName::Exact), None) => request,
+            (Some(_), Some(_)) => {
+                return Err(Failure::Usage("--level cannot be used with another --source than levels".to_owned()));
+            }
         })
     }
 
@@ -137,11 +212,14 @@ impl Hist {
     }
 }
 
-fn bins_of(count: usize, range: Option<ValueRange>, is_log: bool) -> Bins {
+fn bins_of(edges: &[Number], count: usize, range: Option<ValueRange>, is_log: bool) -> Bins {
+    if !edges.is_empty() {
+        return Bins::between(edges.iter().map(|Number(edge)| *edge).collect());
+    }
     Bins {
-        count,
         range: range.map(|ValueRange(from, to)| (from, to)),
         scale: if is_log { BinScale::Log } else { BinScale::Linear },
+        ..Bins::new(count)
     }
 }
 

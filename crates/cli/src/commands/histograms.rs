@@ -10,6 +10,7 @@ use super::estimates::{
     error_in_words, rows_in_words, rows_json, rows_text, sample_json, source_in_words, source_name, sum_in_words,
     sum_json, sum_text, unplaced,
 };
+use super::hist::Form;
 use super::pairs;
 use crate::text;
 
@@ -17,12 +18,11 @@ use crate::text;
 const LONGEST: u64 = 1_000_000;
 
 /// Returns a histogram as JSON. `is_whole` states that it is of all rows of its epochs, whose number is known.
-pub(super) fn document(histogram: &Histogram, is_whole: bool) -> Json {
+pub(super) fn document(histogram: &Histogram, is_whole: bool, form: Option<Form>) -> Json {
     let Histogram { source, rows, .. } = histogram;
     let mut document = json!({
         "epochs": histogram.epochs,
         "source": source_name(*source),
-        "exact": *source == Source::Exact,
         "rows": rows_json(&rows.all, *source),
         "cost": histogram.metrics,
     });
@@ -34,7 +34,7 @@ pub(super) fn document(histogram: &Histogram, is_whole: bool) -> Json {
     }
     match histogram.axes.as_slice() {
         [axis] => {
-            add_bins(&mut document, histogram, axis);
+            add_bins(&mut document, histogram, axis, form);
             if *source == Source::Exact || *source == Source::Bounds && is_whole {
                 document["rows"] = json!(rows.all.estimate);
                 document["nan"] = json!(rows.at(Unbinned::Nan).estimate);
@@ -46,18 +46,27 @@ pub(super) fn document(histogram: &Histogram, is_whole: bool) -> Json {
 }
 
 /// Adds the bins of the only axis.
-fn add_bins(document: &mut Json, histogram: &Histogram, axis: &HistogramAxis) {
-    let bin = |(edges, rows): (&[Value], Estimate<u64>)| {
+fn add_bins(document: &mut Json, histogram: &Histogram, axis: &HistogramAxis, form: Option<Form>) {
+    let in_form = form.map(|form| (form.name(), form.of(histogram)));
+    let bin = |(number, (edges, rows)): (usize, (&[Value], Estimate<u64>))| {
         let mut bin = rows_json(&rows, histogram.source);
         bin["from"] = json_number(edges[0]);
         bin["to"] = json_number(edges[1]);
+        if let Some((name, numbers)) = &in_form {
+            bin[*name] = json_number(Value::Float(numbers[number]));
+        }
         bin
     };
     document["column"] = json!(axis.column);
-    document["bins"] = axis.edges.windows(2).zip(histogram.rows.bins.iter()).map(bin).collect();
+    document["bins"] = axis.edges.windows(2).zip(histogram.rows.bins.iter()).enumerate().map(bin).collect();
     if let Some(sums) = &histogram.sums {
         let sampled = |bin: usize| histogram.sampled.as_ref().map(|sampled| sampled.bins.at(bin).estimate);
-        let bins = sums.bins.iter().enumerate().map(|(bin, sum)| sum_json(&sum, sampled(bin)));
+        let squares = histogram.squares.as_ref().map_or(&[][..], |squares| squares.bins.estimates());
+        let bins = sums.bins.iter().zip(squares).enumerate().map(|(bin, (sum, square))| {
+            let mut document = sum_json(&sum, sampled(bin));
+            document["squares"] = json_number(Value::Float(*square));
+            document
+        });
         document["sums"] = totals(histogram, sums);
         document["sums"]["bins"] = bins.collect();
     }
@@ -81,6 +90,8 @@ fn add_pairs(document: &mut Json, histogram: &Histogram, axes: &[HistogramAxis])
     if let Some(sums) = &histogram.sums {
         document["sums"] = totals(histogram, sums);
         document["sums"]["sum"] = lines(axes, sums.bins.estimates(), float);
+        let squares = histogram.squares.as_ref().map_or(&[][..], |squares| squares.bins.estimates());
+        document["sums"]["squares"] = lines(axes, squares, float);
         if let Some(errors) = sums.bins.errors() {
             document["sums"]["error"] = lines(axes, errors, error);
         }
@@ -104,7 +115,7 @@ fn totals(histogram: &Histogram, sums: &Binned<f64>) -> Json {
 }
 
 /// Returns a histogram in words. `of_epochs` names the epochs.
-pub(super) fn in_words(histogram: &Histogram, dataset: &Dataset, of_epochs: &str) -> String {
+pub(super) fn in_words(histogram: &Histogram, dataset: &Dataset, of_epochs: &str, form: Option<Form>) -> String {
     let Histogram { source, rows, .. } = histogram;
     let names: Vec<String> = histogram.axes.iter().map(|axis| with_unit(dataset, &axis.column)).collect();
     let counted = rows_in_words(rows.all, *source);
@@ -123,7 +134,7 @@ pub(super) fn in_words(histogram: &Histogram, dataset: &Dataset, of_epochs: &str
                 Source::Bounds => "; 'least' and 'most' are guaranteed bounds",
                 Source::Level(_) => "; 'error' is the standard error",
             });
-            lines.push(bars(histogram, axis));
+            lines.push(bars(histogram, axis, form));
         }
         axes => lines.extend(pairs::picture(histogram, axes)),
     }
@@ -150,7 +161,7 @@ fn without_bins(histogram: &Histogram) -> &'static str {
     let finite = [Unbinned::Below, Unbinned::Above, Unbinned::Outside];
     match finite.iter().all(|reason| histogram.rows.at(*reason).most == 0) {
         true => "no finite values",
-        false => "the manifests state no finite values; --exact finds them",
+        false => "the manifests state no finite values; --source exact finds them",
     }
 }
 
@@ -188,7 +199,7 @@ fn unbinned(histogram: &Histogram) -> Vec<String> {
 }
 
 /// Returns a table of the bins of the only axis, with bars.
-fn bars(histogram: &Histogram, axis: &HistogramAxis) -> String {
+fn bars(histogram: &Histogram, axis: &HistogramAxis, form: Option<Form>) -> String {
     let Histogram { source, rows: Binned { bins, .. }, .. } = histogram;
     let is_integer = matches!(axis.edges.first(), Some(Value::Int(_)));
     let counted = if *source == Source::Exact { "rows" } else { "about" };
@@ -201,8 +212,11 @@ fn bars(histogram: &Histogram, axis: &HistogramAxis) -> String {
     let mut table = vec![names.into_iter().map(str::to_owned).collect::<Vec<_>>()];
     if let Some(weights) = &histogram.weights {
         table[0].push(format!("sum of {weights}"));
+        table[0].push("±".to_owned());
         table[0].extend(histogram.sampled.iter().flat_map(|_| ["error".to_owned(), "sampled".to_owned()]));
     }
+    let (error_bars, in_form) = (histogram.error_bars(), form.map(|form| form.of(histogram)));
+    table[0].extend(form.map(|form| form.name().replace('_', " ")));
     let last = bins.len().saturating_sub(1);
     for (number, (edges, rows)) in axis.edges.windows(2).zip(bins.iter()).enumerate() {
         let to = match edges[1] {
@@ -217,10 +231,11 @@ fn bars(histogram: &Histogram, axis: &HistogramAxis) -> String {
         }
         if let Some(sums) = &histogram.sums {
             let sum = sums.bins.at(number);
-            cells.push(sum_text(sum.estimate));
+            cells.extend([sum_text(sum.estimate), sum_text(error_bars[number])]);
             let sampled = histogram.sampled.as_ref().map(|sampled| sampled.bins.at(number).estimate);
             cells.extend(sampled.into_iter().flat_map(|rows| [error_in_words(sum.error), text::count(rows)]));
         }
+        cells.extend(in_form.as_ref().map(|numbers| sum_text(numbers[number])));
         table.push(cells);
     }
     let widest = table.iter().map(|cells| cells[0].chars().count()).max().unwrap_or(0);

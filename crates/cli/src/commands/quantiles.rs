@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde_json::json;
-use turbidite::query::{Dataset, Quantiles, Query, Source};
+use turbidite::query::{Dataset, Quantiles, QuantilesRequest, Query, Source};
 use turbidite::store::EpochSet;
 use turbidite::{DataType, Value};
 
@@ -28,18 +28,31 @@ pub(crate) struct QuantilesCommand {
     /// Epochs, such as 200, 0..4000, 0..4000..100, 500,700, last or -2 [default: all]
     #[arg(long, value_name = "EPOCHS", allow_hyphen_values = true)]
     epoch: Option<EpochSet>,
-    /// Return exact values, reading the pages that are needed
-    #[arg(long)]
-    exact: bool,
+    /// The source of the values
+    #[arg(long, value_enum, default_value_t = SourceName::Exact)]
+    source: SourceName,
+    /// Read at most this size of the column for exact values
+    #[arg(long, value_name = "SIZE", value_parser = text::parse_bytes, default_value = "1GB")]
+    budget: usize,
+}
+
+/// The source of quantiles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum SourceName {
+    /// Read the pages that may have the values
+    Exact,
+    /// Bound the values by manifests, without reading records
+    Bounds,
 }
 
 impl QuantilesCommand {
     pub(crate) fn run(&self, as_json: bool) -> Result<(), Failure> {
         let dataset = Dataset::open(&self.dataset)?;
         let column = self.column.as_deref().unwrap_or(&dataset.schema().key().name);
-        let source = if self.exact { Source::Exact } else { Source::Bounds };
+        let source = if self.source == SourceName::Exact { Source::Exact } else { Source::Bounds };
         let query = Query::new().epochs(selection(self.epoch.as_ref()));
-        let found = dataset.quantiles(&query, column, &self.at, source)?;
+        let request = QuantilesRequest::new(query, column, &self.at).source(source).budget(self.budget as u64);
+        let found = dataset.quantiles(&request)?;
         if as_json { say_json(&self.document(&found)) } else { say(&self.in_words(&dataset, &found)) }
     }
 
@@ -58,7 +71,6 @@ impl QuantilesCommand {
             "column": found.column,
             "epochs": found.epochs,
             "source": source_name(found.source),
-            "exact": self.exact,
             "rows": found.rows,
             "nan": found.nan,
             "quantiles": quantiles,
@@ -76,7 +88,7 @@ impl QuantilesCommand {
             found.column,
             of_epochs(found.epochs, self.epoch.as_ref()),
             text::counted(found.rows, "row", "rows"),
-            if self.exact {
+            if found.source == Source::Exact {
                 "exact"
             } else {
                 "estimated from the manifests; 'at least' and 'at most' are guaranteed bounds"
@@ -95,11 +107,12 @@ impl QuantilesCommand {
             Value::Float(float) => format!("{float:?}"),
             Value::Int(integer) => integer.to_string(),
         };
-        let names = if self.exact { vec!["share", "value"] } else { vec!["share", "about", "at least", "at most"] };
+        let is_exact = found.source == Source::Exact;
+        let names = if is_exact { vec!["share", "value"] } else { vec!["share", "about", "at least", "at most"] };
         let mut rows = vec![names.into_iter().map(str::to_owned).collect::<Vec<_>>()];
         for quantile in &found.quantiles {
             let mut row = vec![quantile.share.to_string(), value(quantile.value.estimate)];
-            if !self.exact {
+            if !is_exact {
                 row.extend([value(quantile.value.least), value(quantile.value.most)]);
             }
             rows.push(row);

@@ -1,6 +1,8 @@
 //! Finds a predicate that selects about the largest 1 % of an epoch's keys, and estimates the number of selected rows.
 
-use turbidite::query::{Bins, Dataset, Estimate, Histogram, HistogramRequest, Query, Source, Unbinned};
+use turbidite::query::{
+    Bins, Dataset, Estimate, Histogram, HistogramRequest, QuantilesRequest, Query, Source, Unbinned,
+};
 use turbidite::{DataType, Value};
 
 use crate::failure::Failure;
@@ -36,7 +38,8 @@ impl Largest {
     pub(super) fn of(dataset: &Dataset, epoch: u64) -> Result<Option<Self>, Failure> {
         let key = dataset.schema().key();
         let query = Query::new().epochs(epoch);
-        let found = dataset.quantiles(&query, &key.name, &[1.0 - SHARE], Source::Bounds)?;
+        let request = QuantilesRequest::new(query.clone(), &key.name, &[1.0 - SHARE]).source(Source::Bounds);
+        let found = dataset.quantiles(&request)?;
         let quantile = found.quantiles.first().map(|quantile| quantile.value.estimate);
         let Some(quantile) = quantile.filter(|quantile| quantile.as_f64().is_finite()) else { return Ok(None) };
         let rows = found.rows.saturating_sub(found.nan);

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use turbidite::format::{EpochMetrics, FORMAT_VERSION};
-use turbidite::query::{BinScale, Bins, Dataset, HistogramRequest, ProfilePoint, Query, Source, Unbinned};
+use turbidite::query::{
+    BinScale, Bins, Dataset, HistogramRequest, ProfilePoint, QuantilesRequest, Query, Source, Unbinned,
+};
 use turbidite::{Clustering, Column, IndexSummary, Value, indexes_of_epochs};
 
 use super::axis::Axis;
@@ -286,7 +288,7 @@ fn key_axis(dataset: &Dataset, epochs: &[u64]) -> Result<Option<Axis>, Failure> 
     };
     let Some((least, greatest)) = ask(BinScale::Linear)? else { return Ok(None) };
     let shares = [0.0005, 0.01, 0.99, 0.9995];
-    let found = dataset.quantiles(&query, key, &shares, Source::Bounds)?;
+    let found = dataset.quantiles(&QuantilesRequest::new(query.clone(), key, &shares).source(Source::Bounds))?;
     let quantiles: Vec<f64> = found.quantiles.iter().map(|quantile| quantile.value.estimate.as_f64()).collect();
     let &[outer_low, low, high, outer_high] = quantiles.as_slice() else { return Ok(None) };
     let positive = if least >= 0.0 { ask(BinScale::Log)? } else { None };
@@ -309,12 +311,12 @@ impl KeyDistribution {
     fn of(dataset: &Dataset, epoch: u64, axis: Axis) -> Result<Self, Failure> {
         let key = dataset.schema().key().name.as_str();
         let bins = Bins {
-            count: SHAPE_BINS,
             range: Some((Value::Float(axis.from), Value::Float(axis.to))),
             scale: if axis.is_log { BinScale::Log } else { BinScale::Linear },
+            ..Bins::new(SHAPE_BINS)
         };
         let query = Query::new().epochs(epoch);
-        let quantiles = dataset.quantiles(&query, key, &[0.5], Source::Bounds)?;
+        let quantiles = dataset.quantiles(&QuantilesRequest::new(query.clone(), key, &[0.5]).source(Source::Bounds))?;
         let found = dataset.histogram(&HistogramRequest::new(query, key, bins).source(Source::Bounds))?;
         let rows = &found.rows;
         let of_all = |count: u64| count as f64 / rows.all.estimate.max(1) as f64;

@@ -11,7 +11,7 @@ use crate::query::analytics::frequent::{self, FrequentKey};
 use crate::query::analytics::histogram::{self, Histogram, HistogramRequest};
 use crate::query::analytics::numbers::Source;
 use crate::query::analytics::profile::{self, KeyProfile};
-use crate::query::analytics::quantiles::{self, Quantiles};
+use crate::query::analytics::quantiles::{self, Quantiles, QuantilesRequest};
 use crate::query::analytics::tracks::{self, TrackProgress, TrackRequest, Tracks};
 use crate::query::catalog::epoch_selection::EpochSelection;
 use crate::query::cursor::{self, Cursor, CursorRequest};
@@ -286,13 +286,14 @@ impl Dataset {
     /// Returns a histogram of one column or of two: counts, and sums of a column if these are requested.
     ///
     /// * Exact counts read the columns of the axes and of the predicate, without keeping rows: only the rows that
-    ///   manifests and bitmap indexes leave in doubt.
+    ///   manifests and bitmap indexes leave in doubt, up to a budget.
     /// * Bounds read no record. A bin is exact if its edges are edges of a bitmap index, and the predicate's are.
     /// * Estimates read the rows of a level of detail and above, and have standard errors. If the dataset has no
     ///   levels, those of a spatial index are read. Sums of level 0, which has all rows, are exact but for rounding.
     ///
     /// # Errors
-    /// Usage errors: a column without numbers, invalid or too many bins, an invalid query; bounds of sums; bounds and
+    /// Usage errors: a column without numbers, invalid or too many bins, an invalid query; exact numbers that read more
+    /// than the budget; bounds of sums; bounds and
     /// estimates of a piece; a level that there is not, or a dataset without levels and without a spatial index of
     /// these epochs. Missing epochs; corruption; I/O errors.
     ///
@@ -329,14 +330,13 @@ impl Dataset {
         aggregate::aggregate(&self.catalog, request, &self.counters())
     }
 
-    /// Returns quantiles of a column over the epochs of a query, for shares from 0 to 1: bounds from the manifests
-    /// alone, or exact values.
+    /// Returns quantiles of a column over the epochs of a query: exact values, or bounds from the manifests alone.
     ///
     /// # Errors
     /// Usage errors: a column without numbers, a share outside 0 to 1, a query with a predicate, a box, a piece or an
-    /// access path, a level as the source. Missing epochs; corruption; I/O errors.
-    pub fn quantiles(&self, query: &Query, column: &str, shares: &[f64], source: Source) -> Result<Quantiles> {
-        quantiles::quantiles(&self.catalog, query, (column, shares), source, &self.counters())
+    /// access path, a level as the source, more to read than the budget. Missing epochs; corruption; I/O errors.
+    pub fn quantiles(&self, request: &QuantilesRequest) -> Result<Quantiles> {
+        quantiles::quantiles(&self.catalog, request, &self.counters())
     }
 
     /// Returns why the indexes of the dataset could not be listed when it was opened. Requests then return the right

@@ -68,7 +68,7 @@ pub use analytics::histogram::{Histogram, HistogramAxis, HistogramRequest};
 pub use analytics::level_errors::SampledRows;
 pub use analytics::numbers::{Binned, Estimate, Series, Source, Unbinned};
 pub use analytics::profile::{KeyProfile, ProfilePoint};
-pub use analytics::quantiles::{Quantile, Quantiles};
+pub use analytics::quantiles::{Quantile, Quantiles, QuantilesRequest};
 pub use analytics::tracks::{ParticleId, TrackMetrics, TrackProgress, TrackRequest, Tracks};
 pub use catalog::epoch_selection::EpochSelection;
 pub use cursor::{Cursor, CursorBatch, CursorRequest, Step};

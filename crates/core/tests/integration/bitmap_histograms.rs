@@ -79,12 +79,12 @@ fn edges(found: &Histogram, axis: usize) -> Vec<f64> {
 
 /// Requests a histogram of one column.
 fn of_column(query: &Query, column: &str, bins: &Bins, source: Source) -> HistogramRequest {
-    HistogramRequest::new(query.clone(), column, *bins).source(source)
+    HistogramRequest::new(query.clone(), column, bins.clone()).source(source)
 }
 
 /// Requests a histogram of two columns.
 fn of_pairs(query: &Query, x: (&str, &Bins), y: (&str, &Bins), source: Source) -> HistogramRequest {
-    of_column(query, x.0, x.1, source).by(y.0, *y.1)
+    of_column(query, x.0, x.1, source).by(y.0, y.1.clone())
 }
 
 /// Returns the counts of each cell.

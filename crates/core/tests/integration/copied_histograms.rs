@@ -44,8 +44,8 @@ type Found = (String, u64, u64);
 fn histograms(dataset: &Dataset, query: &Query, range: Option<(Value, Value)>) -> [Found; 3] {
     let mut bins = Bins::new(9);
     bins.range = range;
-    let one = dataset.histogram(&HistogramRequest::new(query.clone(), "y", bins)).unwrap();
-    let pairs = HistogramRequest::new(query.clone(), "x", bins).by("y", bins);
+    let one = dataset.histogram(&HistogramRequest::new(query.clone(), "y", bins.clone())).unwrap();
+    let pairs = HistogramRequest::new(query.clone(), "x", bins.clone()).by("y", bins);
     let both = dataset.histogram(&pairs).unwrap();
     let summed = dataset.histogram(&pairs.weights("z")).unwrap();
     let of =
@@ -153,7 +153,7 @@ fn estimates_are_those_of_a_copy() {
             assert_eq!((found.rows, found.sample), (expected.rows, expected.sample));
             let counted = found.rows.estimate as f64 - chosen.len() as f64;
             assert!(counted.abs() <= most(level, chosen.iter().map(|_| 1.0)), "{found:?}, {}", chosen.len());
-            let request = HistogramRequest::new(query.clone(), "y", bins).source(Source::Level(level));
+            let request = HistogramRequest::new(query.clone(), "y", bins.clone()).source(Source::Level(level));
             let found = records.histogram(&request.weights("number")).unwrap();
             let (sums, sampled) = (found.sums.unwrap(), found.sampled.unwrap());
             for (number, (sum, rows)) in sums.bins.iter().zip(found.rows.bins.iter()).enumerate() {

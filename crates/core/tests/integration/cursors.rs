@@ -255,11 +255,11 @@ fn check_errors(how: &str, dataset: &Dataset, seeds: u64) {
         let query = |epoch: u64| {
             Query::new().epochs(epoch).restricted(filter.map(str::to_owned), sides.map(str::to_owned), None)
         };
-        let truth = dataset.histogram(&HistogramRequest::new(query(0), "x", bins)).unwrap().rows;
+        let truth = dataset.histogram(&HistogramRequest::new(query(0), "x", bins.clone())).unwrap().rows;
         for level in [1, 2] {
             let (mut of_bins, mut of_rows) = (Deviations::default(), Deviations::default());
             for epoch in 0..seeds {
-                let request = HistogramRequest::new(query(epoch), "x", bins).source(Source::Level(level));
+                let request = HistogramRequest::new(query(epoch), "x", bins.clone()).source(Source::Level(level));
                 let found = dataset.histogram(&request).unwrap().rows;
                 for (found, truth) in found.bins.iter().zip(truth.bins.estimates()) {
                     of_bins.add(found.estimate as f64, *truth as f64, found.error.unwrap());
@@ -333,7 +333,7 @@ fn check_sums(
         let (mut of_bins, mut of_all) = (Deviations::default(), Deviations::default());
         for epoch in 0..seeds {
             let query = Query::new().epochs(epoch);
-            let request = HistogramRequest::new(query, "x", bins).source(Source::Level(level)).weights(column);
+            let request = HistogramRequest::new(query, "x", bins.clone()).source(Source::Level(level)).weights(column);
             let found = dataset.histogram(&request).unwrap();
             let (sums, sampled) = (found.sums.unwrap(), found.sampled.unwrap());
             of_all.add(sums.all.estimate, all, sums.all.error.unwrap());

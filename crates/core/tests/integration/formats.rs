@@ -9,7 +9,7 @@ use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type, Int16Type, Int64Type, UInt64Type};
 use sample::{Record, records, schema};
-use turbidite::query::Source;
+use turbidite::query::QuantilesRequest;
 use turbidite::storage::{FileSystem, Storage};
 use turbidite::store::{DatasetPaths, Finding, FindingKind, IfExists, VerifyOptions, list_epochs, salvage, verify};
 use turbidite::{Column, ColumnView, CompactOptions, Compaction, Dataset, LocalJob, Query, WriteOptions};
@@ -133,7 +133,7 @@ fn a_dataset_with_every_kind_of_run_is_read_and_changed() {
     let dataset = Dataset::open(&root).unwrap();
     check_answers(&dataset, &expected);
     assert_eq!(dataset.epochs().unwrap(), [1, 2, 30]);
-    let exact = dataset.quantiles(&Query::new().epochs(1), "energy", &[0.0, 1.0], Source::Exact).unwrap();
+    let exact = dataset.quantiles(&QuantilesRequest::new(Query::new().epochs(1), "energy", &[0.0, 1.0])).unwrap();
     assert_eq!(exact.quantiles.iter().map(|at| at.value.estimate.as_f64()).collect::<Vec<_>>(), [-1.0, 2.984375]);
 
     let storage: Arc<dyn Storage> = Arc::new(FileSystem::new());

@@ -201,8 +201,9 @@ fn boxes_wrap_as_if_the_query_stated_the_periods() {
             assert_eq!(of_tracks(&periodic, &ours), expected);
             let mut bins = Bins::new(7);
             bins.range = Some((Value::Int(0), Value::Int(ROWS as i128 * 2)));
-            let [found, other] = [(&periodic, &ours), (&flat, &explicit)]
-                .map(|(dataset, query)| dataset.histogram(&HistogramRequest::new(query.clone(), "number", bins)));
+            let [found, other] = [(&periodic, &ours), (&flat, &explicit)].map(|(dataset, query)| {
+                dataset.histogram(&HistogramRequest::new(query.clone(), "number", bins.clone()))
+            });
             let (found, other) = (found.unwrap(), other.unwrap());
             assert_eq!(found.rows.all.most, expected.len() as u64);
             assert_eq!(format!("{:?}", found.rows.bins), format!("{:?}", other.rows.bins));

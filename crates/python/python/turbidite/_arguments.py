@@ -26,8 +26,8 @@ class Arguments(TypedDict):
 Range = tuple[float, float]
 """The ends of a range. Integers are passed exactly."""
 
-Axis = tuple[str, int, Range | None, bool]
-"""An axis of a histogram: the column, the number of bins, their range, and whether they have equal ratios."""
+Axis = tuple[str, int | list[float], Range | None, bool]
+"""An axis of a histogram: the column, the number of bins or their edges, their range, and whether they have equal ratios."""
 
 
 class HistogramArguments(TypedDict):
@@ -40,7 +40,8 @@ class HistogramArguments(TypedDict):
     epochs: list[int] | None
     threads: int | None
     use: str | None
-    exact: bool
+    source: str
+    budget: int
     level: int | None
     weights: str | None
 

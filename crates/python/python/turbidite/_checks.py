@@ -92,6 +92,34 @@ def bin_count(value: Any) -> int | None:
     return found if isinstance(found, int) and 1 <= found < 2**64 else None
 
 
+def bins_or_edges(value: Any) -> int | list[float] | None:
+    """Returns a number of bins, their edges, or `None` for anything else."""
+    if (count := bin_count(value)) is not None:
+        return count
+    if not isinstance(value, (Sequence, numpy.ndarray)) or isinstance(value, (str, bytes)) or len(value) < 2:
+        return None
+    found = [real(edge) for edge in value]
+    return None if None in found else [edge for edge in found if edge is not None]
+
+
+def source(value: Any, *, has_level: bool = False, sources: Sequence[str] = ("exact", "bounds", "levels")) -> str:
+    """Returns the source of numbers: exact ones by default, or those of a level that is stated."""
+    found = value if value is not None else "levels" if has_level else "exact"
+    if found not in sources:
+        raise UsageError(f"source: {', '.join(map(repr, sources))} are possible, not {value!r}")
+    if has_level and found != "levels":
+        raise UsageError(f"level: estimates exclude source={value!r}")
+    return str(found)
+
+
+def budget(value: Any) -> int:
+    """Returns a size in bytes."""
+    found = real(value)
+    if found is None or not 0 <= found < 2**64:
+        raise UsageError(f"budget: a number of bytes is needed, such as 4e9, not {value!r}")
+    return int(found)
+
+
 def flag(name: str, value: Any) -> bool:
     """Returns a truth value."""
     if not isinstance(value, (bool, numpy.bool_)):

@@ -98,7 +98,8 @@ class Dataset:
         column: str,
         shares: list[float],
         epochs: list[int] | None,
-        exact: bool,
+        source: str,
+        budget: int,
         tell: Tell | None = None,
     ) -> str: ...
     def times(self) -> list[float]: ...

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from turbidite import histograms, pictures
+from turbidite import _checks, histograms, pictures
 from turbidite._arguments import Arguments, TrackArguments
 from turbidite._boxes import Box, Period, box_texts
 from turbidite._checks import (
@@ -320,7 +320,7 @@ class Dataset(OpenDataset):
         column: str,
         by: str | None = None,
         *,
-        bins: int | tuple[int, int] = 20,
+        bins: Any = 20,
         range: Any = None,
         log: bool | tuple[bool, bool] = False,
         weights: str | None = None,
@@ -328,29 +328,33 @@ class Dataset(OpenDataset):
         box: Box | None = None,
         period: Period | None = None,
         epochs: Epochs = None,
-        exact: bool = False,
+        source: str | None = None,
+        budget: float = 1e9,
         level: int | None = None,
         threads: int | None = None,
         use: str | None = None,
     ) -> Histogram:
-        """Returns the distribution of a column, or of the pairs of two: bounds, or with `exact` counts, or with `level` estimates.
+        """Returns the distribution of a column, or of the pairs of two.
 
-        Bounds come from manifests and bitmap indexes alone. They are equal where the edges of all bins, and those of the
-        predicate, are edges of the index: decimals of its precision. `exact` reads what is in doubt. `where`, `box`, `period`
-        and `use` are those of :meth:`query`. `range` is that of the rows' finite values unless stated, ``(from, to)``. With a second
-        column, `bins`, `range` and `log` are pairs, or one value for both. Integer columns have at most one bin per integer.
+        Numbers are exact, and read what manifests and bitmap indexes leave in doubt: up to `budget` bytes of columns, or the
+        request is refused with its cost. ``source="bounds"`` reads no record. Bounds are equal where the edges of all bins, and
+        those of the predicate, are edges of the index: decimals of its precision.
 
-        In a dataset with levels of detail, or with a spatial index, `level` reads only the rows of this level and above, one in
-        ``8**level``, and estimates the rows of each bin, with a standard error in `errors`.
+        In a dataset with levels of detail, or with a spatial index, ``source="levels"`` estimates the rows of each bin, with a
+        standard error in `errors`, from the finest level that the budget covers. `level` states another: one row in ``8**level``.
 
-        `weights` names a column whose sum in each bin is returned as well, `sums`: exact, or from a level with `sum_errors`. With
-        `exact`, columns and weights may be expressions.
+        `bins` is their number or, as for NumPy, a list of their edges. `range` is that of the rows' finite values unless stated,
+        ``(from, to)``. With a second column, `bins`, `range` and `log` are pairs, or one value for both. Integer columns have at
+        most one bin per integer. `where`, `box`, `period` and `use` are those of :meth:`query`.
 
-        >>> dataset.histogram("energy", bins=4, range=(0, 8), epochs=200, exact=True).counts
+        `weights` names a column whose sum in each bin is returned as well, `sums`, with its squares. Exact columns and weights may
+        be expressions.
+
+        >>> dataset.histogram("energy", bins=4, range=(0, 8), epochs=200).counts
         array([200, 200, 200, 201], dtype=uint64)
-        >>> dataset.histogram("energy", bins=2, range=(0, 8), weights="id", epochs=200, exact=True).sums
+        >>> dataset.histogram("energy", bins=2, range=(0, 8), weights="id", epochs=200).sums
         array([ 79800., 240600.])
-        >>> dataset.histogram("energy", "id", bins=(2, 1), where="energy < 6", epochs=200, exact=True).rows
+        >>> dataset.histogram("energy", "id", bins=(2, 1), where="energy < 6", epochs=200).rows
         600
         >>> sample = turbidite.open("space.tbd").histogram("x", bins=4, range=(0, 8), level=1)
         >>> bool((abs(sample.counts.astype("f8") - 1000) < 4 * sample.errors).all())
@@ -368,7 +372,8 @@ class Dataset(OpenDataset):
             epochs=labels,
             threads=threads,
             use=use,
-            exact=flag("exact", exact),
+            source=source,
+            budget=budget,
             level=level,
             weights=optional_column("weights", weights),
         )
@@ -384,10 +389,11 @@ class Dataset(OpenDataset):
         box: Box | None = None,
         period: Period | None = None,
         epochs: Epochs = None,
-        bins: int | tuple[int, int] = (300, 200),
+        bins: Any = (300, 200),
         range: tuple[tuple[float, float] | None, tuple[float, float] | None] | None = None,
         weights: str | None = None,
         log: bool | tuple[bool, bool] = False,
+        budget: float = 1e9,
         threads: int | None = None,
         use: str | None = None,
     ) -> Histogram:
@@ -396,7 +402,7 @@ class Dataset(OpenDataset):
         Rows are counted as they are read, so that memory does not depend on their number. Where bitmap indexes have both
         columns, only the rows that these leave in doubt are read; sums need all. `range` is that of the rows'
         finite values unless stated, ``((x from, x to), (y from, y to))``. The core knows it without a predicate;
-        otherwise it reads the rows twice.
+        otherwise it reads the rows twice. `budget` is that of :meth:`histogram`.
 
         >>> dataset.phase_space("energy", "id", epochs=200, bins=(2, 2)).counts
         array([[500,   0],
@@ -413,7 +419,7 @@ class Dataset(OpenDataset):
             box=box,
             period=period,
             epochs=epochs,
-            exact=True,
+            budget=budget,
             threads=threads,
             use=use,
         )
@@ -510,19 +516,25 @@ class Dataset(OpenDataset):
         shares: Sequence[float] | float = (0.01, 0.25, 0.5, 0.75, 0.99),
         *,
         epochs: Epochs = None,
-        exact: bool = False,
+        source: str = "exact",
+        budget: float = 1e9,
     ) -> list[Quantile]:
-        """Returns the values below which the given shares of the rows lie, with bounds.
+        """Returns the values below which the given shares of the rows lie.
 
-        >>> [median] = dataset.quantiles("energy", 0.5, epochs=200, exact=True)
+        They are exact, and read the part of the column that may have them: up to `budget` bytes, or the request is refused with
+        its cost. ``source="bounds"`` reads no record.
+
+        >>> [median] = dataset.quantiles("energy", 0.5, epochs=200)
         >>> round(median.estimate, 2)
         5.0
         """
         name, wanted = column_name("column", column), reals("shares", shares, "numbers from 0 to 1 are")
         if wrong := [share for share in wanted if not 0 <= share <= 1]:
             raise UsageError(f"shares: numbers from 0 to 1 are needed, not {wrong[0]:g}")
-        labels, exact = self._labels(selection(epochs)), flag("exact", exact)
+        labels, source = self._labels(selection(epochs)), _checks.source(source, sources=("exact", "bounds"))
         with watching(self.progress, "row groups") as tell:
-            found = json.loads(self._core.quantiles(name, wanted, labels, exact, tell))
-        names = ("share", "least", "estimate", "most")
-        return [Quantile(*(number(one[name]) for name in names)) for one in found["quantiles"]]
+            found = json.loads(self._core.quantiles(name, wanted, labels, source, _checks.budget(budget), tell))
+        return [
+            Quantile(one["share"], number(one["least"]), number(one["estimate"]), number(one["most"]), source)
+            for one in found["quantiles"]
+        ]

@@ -31,7 +31,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Quantile:
-    """The value below which a share of the rows lies: an estimate within guaranteed bounds.
+    """The value below which a share of the rows lies: exact, or an estimate within guaranteed bounds.
 
     Values of integer columns are integers.
     """
@@ -40,6 +40,8 @@ class Quantile:
     least: float
     estimate: float
     most: float
+    source: str
+    """``"exact"`` or ``"bounds"``."""
 
 
 def number(value: float | str) -> float:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
+from turbidite import _checks
 from turbidite._arguments import Axis, HistogramArguments, Range
 from turbidite._axes import (
     BLUE,
@@ -23,7 +24,7 @@ from turbidite._axes import (
     say,
     unit_text,
 )
-from turbidite._checks import access, bin_count, ends, flag, optional, predicate
+from turbidite._checks import access, bins_or_edges, ends, flag, optional, predicate
 from turbidite._progress import Tell
 from turbidite._tables import abridged, table
 from turbidite.distributions import number
@@ -49,9 +50,11 @@ class HistogramAxis:
     """The column."""
     unit: str | None
     edges: numpy.ndarray[Any, Any]
-    """The ends of the bins, one more than there are bins. Integer columns have edges of integers."""
+    """The ends of the bins, one more than there are bins. Integer columns have edges of integers, unless others are given."""
     log: bool
     """Whether the bins have equal ratios instead of equal widths."""
+    widths: numpy.ndarray[Any, Any]
+    """The width of each bin. Of integers, that is how many are in it, unless the edges are given."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +69,7 @@ class Histogram:
     y: HistogramAxis | None
     """The axis of the second column, if there is one."""
     source: str
-    """``"exact"``; ``"bounds"``: estimates within guaranteed bounds; ``"level"``: estimates from a level of detail."""
+    """``"exact"``; ``"bounds"``: estimates within guaranteed bounds; ``"levels"``: estimates from a level of detail."""
     counts: numpy.ndarray[Any, Any]
     """The rows of each bin, or their estimated number."""
     least: numpy.ndarray[Any, Any]
@@ -90,6 +93,8 @@ class Histogram:
     """The column of `sums`."""
     sums: numpy.ndarray[Any, Any] | None = None
     """The sum of the weights in each bin, if weights were requested."""
+    squares: numpy.ndarray[Any, Any] | None = None
+    """The sum of the squared weights in each bin, or its estimate."""
     sum_errors: numpy.ndarray[Any, Any] | None = None
     """The standard error of each sum, if they are estimated: NaN where it is not known, as for fewer than 30 rows of even levels."""
     sum_of_all: tuple[float, float] | None = None
@@ -102,6 +107,44 @@ class Histogram:
     """The number of these rows that are selected."""
     unplaced: tuple[int, int] = (0, 0)
     """Rows with a NaN coordinate, which are in no sample and in no estimate: at least, at most."""
+
+    @property
+    def values(self) -> numpy.ndarray[Any, Any]:
+        """The sum of each bin if there are weights, otherwise its rows."""
+        return self.counts if self.sums is None else self.sums
+
+    @property
+    def error_bars(self) -> numpy.ndarray[Any, Any]:
+        """The statistical error of each bin, as of independent rows: √n, or √Σw² with weights.
+
+        >>> dataset.histogram("energy", bins=2, range=(0, 8), epochs=200).error_bars.round(2)
+        array([20.  , 20.02])
+        """
+        return numpy.asarray(numpy.sqrt(self.counts if self.squares is None else self.squares))
+
+    @property
+    def per_width(self) -> numpy.ndarray[Any, Any]:
+        """The values by the width of the bins, such as dN/dE, or by their area.
+
+        >>> dataset.histogram("energy", bins=[0, 2, 8], epochs=200).per_width
+        array([100. , 100.16666667])
+        """
+        area = self.x.widths if self.y is None else numpy.outer(self.x.widths, self.y.widths)
+        # The bin of a single float has no width.
+        with numpy.errstate(divide="ignore", invalid="ignore"):
+            return numpy.asarray(self.values / area)
+
+    @property
+    def density(self) -> numpy.ndarray[Any, Any]:
+        """The values by the width of the bins and by the total of all bins, as ``density=True`` of NumPy."""
+        with numpy.errstate(divide="ignore", invalid="ignore"):
+            return numpy.asarray(self.per_width / self.values.sum())
+
+    @property
+    def cumulative(self) -> numpy.ndarray[Any, Any]:
+        """The total of the values up to the end of each bin, and of two columns up to the corner of each."""
+        found = self.values.cumsum(axis=0)
+        return found if self.y is None else found.cumsum(axis=1)
 
     @property
     def nan(self) -> int:
@@ -136,6 +179,8 @@ class Histogram:
             return None
         columns: list[Array] = [self.least, self.counts, self.most]
         head = ["at least", "about", "at most"]
+        if self.source == "exact":
+            columns, head = [self.counts], ["rows"]
         if self.errors is not None:
             columns, head = [self.counts, numpy.ceil(self.errors)], ["about", "error"]
         formats = ["{:.6g}", "{:.6g}", *["{:,.0f}"] * len(columns)]
@@ -157,11 +202,11 @@ def _pair(value: Any) -> tuple[Any, Any]:
     return value, value
 
 
-def _bins(value: Any) -> tuple[int, int]:
-    """Returns the number of bins of both axes."""
-    x, y = (bin_count(one) for one in _pair(value))
+def _bins(value: Any) -> tuple[int | list[float], int | list[float]]:
+    """Returns the bins of both axes."""
+    x, y = (bins_or_edges(one) for one in _pair(value))
     if x is None or y is None:
-        raise UsageError(f"bins: a number of bins, or a pair of them, is needed, and range for their ends, not {value!r}")
+        raise UsageError(f"bins: a number of bins or their edges, or a pair of these, is needed, not {value!r}")
     return x, y
 
 
@@ -186,20 +231,19 @@ def arguments(
     epochs: list[int] | None,
     threads: int | None,
     use: str | None,
-    exact: bool,
+    source: str | None,
+    budget: float,
     level: int | None,
     weights: str | None,
 ) -> HistogramArguments:
     """Checks a request."""
-    if level is not None and (exact or use is not None):
-        raise UsageError("level: estimates exclude exact and use")
-    if weights is not None and level is None and not exact:
-        raise UsageError("weights: sums need rows that are read; state exact=True, or a level, which may be 0 for all rows")
+    if level is not None and use is not None:
+        raise UsageError("level: estimates exclude use")
     axes: list[Axis]
     if by is None:
-        count, stated = bin_count(bins), None if range is None else ends(range)
+        count, stated = bins_or_edges(bins), None if range is None else ends(range)
         if count is None:
-            raise UsageError(f"bins: a number of bins is needed, and range=(from, to) for their ends, not {bins!r}")
+            raise UsageError(f"bins: a number of bins or their edges is needed, not {bins!r}")
         if stated is None and range is not None:
             raise UsageError(f"range: a pair of numbers, (from, to), is needed, not {range!r}")
         axes = [(column, count, stated, flag("log", log))]
@@ -207,6 +251,8 @@ def arguments(
         scales = _pair(log)
         of_both = zip((column, by), _bins(bins), _ranges(range), scales, strict=True)
         axes = [(name, count, stated, flag("log", scale)) for name, count, stated, scale in of_both]
+    if any(isinstance(count, list) and stated is not None for _, count, stated, _ in axes):
+        raise UsageError("range: bins states the edges")
     return {
         "axes": axes,
         "where": predicate("where", where),
@@ -215,7 +261,8 @@ def arguments(
         "epochs": epochs,
         "threads": optional("threads", threads),
         "use": access("use", use),
-        "exact": exact,
+        "source": _checks.source(source, has_level=level is not None),
+        "budget": _checks.budget(budget),
         "level": optional("level", level),
         "weights": weights,
     }
@@ -233,7 +280,13 @@ def histogram(
     totals = json.loads(stated)
     columns = {column.name: column for column in schema.columns}
     axes = [
-        HistogramAxis(name := axis["column"], columns[name].unit if name in columns else None, _edges(axis["edges"]), log)
+        HistogramAxis(
+            name := axis["column"],
+            columns[name].unit if name in columns else None,
+            _edges(axis["edges"]),
+            log,
+            numpy.array(axis["widths"], "f8"),
+        )
         for axis, (_, _, _, log) in zip(totals["axes"], arguments["axes"], strict=True)
     ]
     shape = tuple(max(len(axis.edges) - 1, 0) for axis in axes)
@@ -244,7 +297,7 @@ def histogram(
     return Histogram(
         x=axes[0],
         y=axes[1] if len(axes) > 1 else None,
-        source="exact" if arguments["exact"] else "bounds" if sample is None else "level",
+        source=arguments["source"],
         rows=totals["rows"][1],
         unbinned={name: about for name, (_, about, _) in unbinned.items()},
         bounds=bounds,

@@ -61,7 +61,7 @@ impl<'a> Columns<'a> {
             }
             let column = computed_column(option, text, schema)?;
             if !is_exact {
-                return Err(no_expression(option, text, "only exact numbers (--exact, exact=True) are computed"));
+                return Err(no_expression(option, text, "only exact numbers (source 'exact') are computed"));
             }
             let data_type = column.column().data_type;
             let order = KeyOrder::new(data_type).ok_or_else(|| Error::internal("an expression is no number"))?;
@@ -86,6 +86,11 @@ impl<'a> Columns<'a> {
         self.y.is_none().then_some(self.x)
     }
 
+    /// Returns the columns that are read: those of the axes, then the one that is summed.
+    pub(super) fn read(&self) -> Vec<usize> {
+        self.axes().map(|axis| axis.index).chain(self.weights).collect()
+    }
+
     /// Returns the columns of the axes.
     pub(super) fn of_axes(&self) -> Vec<usize> {
         self.axes().map(|axis| axis.index).collect()
@@ -95,11 +100,11 @@ impl<'a> Columns<'a> {
     /// is no value.
     pub(super) fn edges(&self, ranges: &[Range], most: usize) -> Result<Edges> {
         let edges_of = |(axis, range): (&AxisColumn<'_>, &Range)| match range {
-            Some(range) => axis.bins.edges(axis.order, *range),
-            None => axis.bins.edges(axis.order, (Value::Int(1), Value::Int(1))).map(|_| Vec::new()),
+            Some(range) => axis.bins.edges_over(axis.order, *range),
+            None => axis.bins.edges_over(axis.order, (Value::Int(1), Value::Int(1))).map(|_| Vec::new()),
         };
         let edges = self.axes().zip(ranges).map(edges_of).collect::<Result<Vec<_>>>()?;
-        let axis = |column: &AxisColumn<'_>, edges: &Vec<Value>| Axis::new(column.order, edges, column.bins.scale);
+        let axis = |column: &AxisColumn<'_>, edges: &Vec<Value>| Axis::new(column.order, edges);
         let y = self.y.as_ref().zip(edges.get(1)).map(|(column, edges)| axis(column, edges));
         let grid = Grid { x: axis(&self.x, &edges[0]), y };
         if grid.pairs() > most {
@@ -117,6 +122,8 @@ pub(super) struct Found {
     pub(super) edges: Vec<Vec<Value>>,
     pub(super) rows: Binned<u64>,
     pub(super) sums: Option<Binned<f64>>,
+    /// Sums of the squares of the column that is summed.
+    pub(super) squares: Option<Binned<f64>>,
     /// The sample that the numbers are estimated from, and the rows of it.
     pub(super) sample: Option<(SampledRows, Binned<u64>)>,
 }
@@ -124,7 +131,8 @@ pub(super) struct Found {
 impl Found {
     /// Creates counts.
     pub(super) fn counted((edges, grid): (Vec<Vec<Value>>, &Grid), all: Estimate<u64>, places: Series<u64>) -> Self {
-        Self { edges, rows: Binned::new(all, places, grid.unbinned()), sums: None, sample: None }
+        let rows = Binned::new(all, places, grid.unbinned());
+        Self { edges, rows, sums: None, squares: None, sample: None }
     }
 }
 

@@ -26,7 +26,7 @@ pub enum BinScale {
 }
 
 /// The requested bins. A histogram has at most `count` bins. An integer column has at most one bin per integer.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Bins {
     /// Number of bins.
     pub count: usize,
@@ -34,12 +34,20 @@ pub struct Bins {
     pub range: Option<(Value, Value)>,
     /// The spacing of the edges.
     pub scale: BinScale,
+    /// The edges themselves, ascending. The other fields then state their number and range.
+    pub edges: Option<Vec<Value>>,
 }
 
 impl Bins {
     /// Requests this many bins of equal width over all finite values.
     pub fn new(count: usize) -> Self {
-        Self { count, range: None, scale: BinScale::Linear }
+        Self { count, range: None, scale: BinScale::Linear, edges: None }
+    }
+
+    /// Requests bins between these edges. An edge that is a decimal is rounded to the type of the column.
+    pub fn between(edges: Vec<Value>) -> Self {
+        let range = edges.first().copied().zip(edges.last().copied());
+        Self { range, edges: Some(edges.clone()), ..Self::new(edges.len().saturating_sub(1)) }
     }
 
     /// Returns the edges over a range: ascending, unique unless the range is a single value. Ends and edges that are
@@ -48,12 +56,15 @@ impl Bins {
     /// # Errors
     /// Usage errors: no bins or too many, or a range that is not finite, is reversed, or is not positive on a log
     /// scale.
-    pub(in crate::query) fn edges(&self, order: KeyOrder, range: (Value, Value)) -> Result<Vec<Value>> {
+    pub(in crate::query) fn edges_over(&self, order: KeyOrder, range: (Value, Value)) -> Result<Vec<Value>> {
         if self.count == 0 || self.count > MAX_BINS {
             let what = format!("must be 1 to {MAX_BINS}, not {}", self.count);
             return Err(UsageError::Option { option: "bins", what }.into());
         }
         let refuse = |what: String| Err(UsageError::Option { option: "range", what }.into());
+        if let Some(edges) = &self.edges {
+            return given(edges, order);
+        }
         let (from, to) = range;
         if !from.as_f64().is_finite() || !to.as_f64().is_finite() || from.compare(to) == Some(Ordering::Greater) {
             return refuse(format!("{from}..{to} is not a finite ascending range"));
@@ -127,6 +138,34 @@ impl Bins {
         edges.push(to);
         edges.into_iter().map(Value::Int).collect()
     }
+}
+
+/// Returns edges that are given: decimals as literals of the column's type, integers as they are.
+fn given(edges: &[Value], order: KeyOrder) -> Result<Vec<Value>> {
+    let is_single = order.data_type() == DataType::F32;
+    let typed = |edge: &Value| match edge {
+        _ if order.data_type().is_float() => Value::Float(as_typed(edge.as_f64(), 0.0, is_single)),
+        edge => *edge,
+    };
+    let typed: Vec<Value> = edges.iter().map(typed).collect();
+    let ascend = |pair: &[Value]| pair[0].compare(pair[1]) == Some(Ordering::Less);
+    match typed.iter().all(|edge| edge.as_f64().is_finite()) && typed.windows(2).all(ascend) {
+        true => Ok(typed),
+        false => {
+            let what = "the edges must be finite and ascend, by more than the column's numbers are apart".to_owned();
+            Err(UsageError::Option { option: "bins", what }.into())
+        }
+    }
+}
+
+/// Returns the width of each bin: of integers without given edges, the number of integers in it.
+pub(super) fn widths(edges: &[Value], are_given: bool) -> Vec<f64> {
+    let last = edges.len().saturating_sub(2);
+    let width = |(bin, ends): (usize, &[Value])| match (ends[0], ends[1]) {
+        (Value::Int(from), Value::Int(to)) => (to - from + i128::from(bin == last && !are_given)) as f64,
+        (from, to) => to.as_f64() - from.as_f64(),
+    };
+    edges.windows(2).enumerate().map(width).collect()
 }
 
 /// Returns the decimal that an edge with some error was meant to be, as a literal of the language: rounded to the type
@@ -223,7 +262,7 @@ mod tests {
     use super::*;
 
     fn edges(bins: Bins, data_type: DataType, from: Value, to: Value) -> Result<Vec<Value>> {
-        bins.edges(KeyOrder::new(data_type).unwrap(), (from, to))
+        bins.edges_over(KeyOrder::new(data_type).unwrap(), (from, to))
     }
 
     #[test]

@@ -78,12 +78,26 @@ impl GroupRows {
 /// Numbers of rows at places of the grid, and the rows in doubt.
 type Settled = (Vec<(usize, u64)>, RowSelection);
 
+/// An epoch whose row groups are bounded, with its bins.
+type BoundContext = (Arc<EpochManifest>, Option<BinnedColumns>);
+
 /// The bounds of the rows of a row group.
 #[derive(Debug, Default)]
 struct GroupSpans {
     spans: Vec<SpanRows>,
     surely: u64,
     possibly: u64,
+}
+
+impl GroupSpans {
+    /// Returns the most rows that are read to locate those that are in no certain place: whole pages.
+    fn rows_read(&self, entry: &RowGroupEntry) -> u64 {
+        let is_one = |rows: &&SpanRows| rows.x.is_one() && rows.y.is_none_or(Span::is_one);
+        let certain: u64 = self.spans.iter().filter(is_one).map(|rows| rows.surely).sum();
+        let doubtful = self.surely.saturating_add(self.possibly).saturating_sub(certain);
+        let page_rows = if entry.pages.page_rows == 0 { entry.rows } else { entry.pages.page_rows.into() };
+        doubtful.saturating_mul(page_rows).min(entry.rows)
+    }
 }
 
 /// The bins of an axis in one row group: the set of each bin, and the cells of each set.
@@ -214,9 +228,28 @@ impl BinnedHistogram {
         Ok(left)
     }
 
+    /// Returns the most rows that a count of some epochs reads.
+    ///
+    /// # Errors
+    /// The errors of [`BinnedHistogram::bound`].
+    pub(super) fn most_read(&self, epochs: &[u64]) -> Result<u64> {
+        let mut rows = 0u64;
+        for &epoch in epochs {
+            let manifest = self.dataset.manifest(epoch)?;
+            let choices = choose(&self.dataset, &self.resolved, &manifest);
+            let context = Arc::new((manifest.clone(), self.find_bins(&manifest)?));
+            let work = |this: &Self, context: &BoundContext, choice: GroupChoice, scratch: &mut Scratch| {
+                let found = this.bound_group(context, choice, scratch)?;
+                Ok(found.rows_read(&context.0.row_groups[choice.entry]))
+            };
+            self.for_each(&context, (&manifest, choices), work, |read| rows = rows.saturating_add(read))?;
+        }
+        Ok(rows)
+    }
+
     fn bound_group(
         &self,
-        (manifest, binned): &(Arc<EpochManifest>, Option<BinnedColumns>),
+        (manifest, binned): &BoundContext,
         choice: GroupChoice,
         _: &mut Scratch,
     ) -> Result<GroupSpans> {

@@ -6,6 +6,8 @@ use uuid::Uuid;
 
 use crate::error::{Error, Result, UsageError};
 use crate::format::EpochManifest;
+use crate::query::analytics::budget::Budget;
+use crate::query::analytics::matching::{MatchingRows, level_weight};
 use crate::query::index::indexes::IndexedCatalog;
 use crate::query::index::spatial::SpatialIndex;
 use crate::query::metrics::Counters;
@@ -98,6 +100,29 @@ impl EstimateSource {
             }
         }
         Ok(())
+    }
+}
+
+/// Returns the finest level above 0 whose columns are within a budget.
+///
+/// # Errors
+/// The errors of [`EstimateSource::find`] and of [`Budget::check`].
+pub(super) fn finest_level(rows: &MatchingRows<'_>, columns: &[usize], budget: &Budget) -> Result<u8> {
+    let MatchingRows { query, epochs, counters, .. } = *rows;
+    let mut level = 1;
+    loop {
+        let source = EstimateSource::find(rows.dataset, query, level, epochs, counters)?;
+        let (dataset, mut read) = (&source.catalog, columns.to_vec());
+        read.extend(level_weight(dataset.schema(), level));
+        let of_level = MatchingRows { dataset, query: &source.query, ..*rows };
+        let cost = of_level.most_read(&read)?;
+        if budget.covers(cost) {
+            return Ok(level);
+        }
+        if level == dataset.schema().top_level() {
+            budget.check(cost)?;
+        }
+        level += 1;
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::ops::Range;
 
-use crate::query::analytics::bins::{BinScale, Cells, histogram_cells};
+use crate::query::analytics::bins::{Cells, histogram_cells};
+use crate::query::analytics::edge_search::EdgeSearch;
 use crate::query::analytics::numbers::Unbinned;
 use crate::query::scan::read::PackedRows;
-use crate::schema::{KeyOrder, Value};
+use crate::schema::{DataType, KeyOrder, Value};
 
 /// Places of the rows of two columns that are in no bin: their positions after the last bin.
 pub(super) const OUTSIDE: usize = 0;
@@ -19,7 +20,9 @@ pub(super) struct Axis {
     /// Minus infinity, below, the bins, above, infinity.
     cells: Cells,
     bins: usize,
-    guess: Guess,
+    /// The first and the last edge. Of no edges, no value lies between.
+    ends: (f64, f64),
+    search: EdgeSearch,
 }
 
 /// Consecutive cells of an axis: numbered as [`histogram_cells`] orders them, with the cell of NaN after the last.
@@ -27,33 +30,6 @@ pub(super) struct Axis {
 pub(super) struct Span {
     pub(super) first: u32,
     pub(super) last: u32,
-}
-
-/// A line through the positions of the edges, which almost always hits the bin of a value. A search corrects it
-/// otherwise.
-#[derive(Debug)]
-struct Guess {
-    is_log: bool,
-    from: f64,
-    bins_per_unit: f64,
-}
-
-impl Guess {
-    fn new(edges: &[Value], scale: BinScale) -> Self {
-        let is_log = scale == BinScale::Log;
-        let scaled = |edge: Option<&Value>| {
-            let edge = edge.map_or(0.0, |edge| edge.as_f64());
-            if is_log { edge.ln() } else { edge }
-        };
-        let (from, to) = (scaled(edges.first()), scaled(edges.last()));
-        Self { is_log, from, bins_per_unit: edges.len().saturating_sub(1) as f64 / (to - from) }
-    }
-
-    fn bin(&self, value: f64) -> usize {
-        let scaled = if self.is_log { value.ln() } else { value };
-        // Conversions saturate, and NaN becomes 0.
-        ((scaled - self.from) * self.bins_per_unit) as usize
-    }
 }
 
 impl Span {
@@ -72,9 +48,16 @@ impl Span {
 }
 
 impl Axis {
-    pub(super) fn new(order: KeyOrder, edges: &[Value], scale: BinScale) -> Self {
-        let bins = edges.len().saturating_sub(1);
-        Self { order, cells: histogram_cells(edges, order), bins, guess: Guess::new(edges, scale) }
+    pub(super) fn new(order: KeyOrder, edges: &[Value]) -> Self {
+        let (bins, cells) = (edges.len().saturating_sub(1), histogram_cells(edges, order));
+        let floats: Vec<f64> = edges.iter().map(|edge| edge.as_f64()).collect();
+        match floats[..] {
+            [first, .., last] => Self { order, cells, bins, ends: (first, last), search: EdgeSearch::new(&floats) },
+            _ => {
+                let ends = (f64::INFINITY, f64::NEG_INFINITY);
+                Self { order, cells, bins, ends, search: EdgeSearch::new(&[0.0; 2]) }
+            }
+        }
     }
 
     /// Returns the number of bins.
@@ -99,11 +82,42 @@ impl Axis {
 
     /// Returns the cell of a value.
     pub(super) fn cell(&self, ordinal: u64) -> usize {
-        if self.order.is_nan(ordinal) {
-            return self.nan();
+        let value = self.order.value(ordinal).as_f64();
+        if self.order.data_type().is_float() {
+            return if self.order.is_nan(ordinal) { self.nan() } else { self.cell_of_float(value) };
         }
-        let guess = self.guess.bin(self.order.value(ordinal).as_f64()).min(self.bins);
-        self.cells.of_near(ordinal, guess + 2)
+        self.cells.of_near(ordinal, self.search.bin(value) + 2)
+    }
+
+    /// Returns the cell of a float.
+    #[inline(always)]
+    fn cell_of_float(&self, value: f64) -> usize {
+        let (first, last) = self.ends;
+        // `&` instead of `&&` avoids a branch. Comparisons are false for NaN.
+        if (value >= first) & (value <= last) {
+            return self.search.bin(value) + 2;
+        }
+        match value {
+            _ if value.is_nan() => self.nan(),
+            _ if value < first => usize::from(value != f64::NEG_INFINITY),
+            _ => self.bins + 2 + usize::from(value == f64::INFINITY),
+        }
+    }
+
+    /// Returns the cell of each row of the column at a slot.
+    fn cells(&self, rows: &PackedRows, slot: usize) -> Vec<u32> {
+        let bytes = &rows.columns[slot];
+        match self.order.data_type() {
+            DataType::F64 => {
+                let values = bytes.as_chunks::<8>().0.iter().map(|bytes| f64::from_le_bytes(*bytes));
+                values.map(|value| self.cell_of_float(value) as u32).collect()
+            }
+            DataType::F32 => {
+                let values = bytes.as_chunks::<4>().0.iter().map(|bytes| f64::from(f32::from_le_bytes(*bytes)));
+                values.map(|value| self.cell_of_float(value) as u32).collect()
+            }
+            _ => ordinals(rows, slot, self.order).into_iter().map(|ordinal| self.cell(ordinal) as u32).collect(),
+        }
     }
 
     /// Returns the cells of the values of a closed interval.
@@ -192,12 +206,12 @@ impl Grid {
 
     /// Returns the place of each row, whose columns to count by are at `slots`.
     pub(super) fn locate(&self, rows: &PackedRows, slots: &[usize]) -> Vec<u32> {
-        let x = ordinals(rows, slots[0], self.x.order);
-        let Some(axis) = &self.y else {
-            return x.into_iter().map(|x| self.x.cell(x) as u32).collect();
-        };
-        let y = ordinals(rows, slots[1], axis.order);
-        x.iter().zip(&y).map(|(x, y)| self.place(self.x.cell(*x), axis.cell(*y)) as u32).collect()
+        let mut cells = self.x.cells(rows, slots[0]);
+        if let Some(axis) = &self.y {
+            let of_y = axis.cells(rows, slots[1]);
+            cells.iter_mut().zip(of_y).for_each(|(x, y)| *x = self.place(*x as usize, y as usize) as u32);
+        }
+        cells
     }
 }
 

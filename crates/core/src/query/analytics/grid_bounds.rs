@@ -200,13 +200,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::query::BinScale;
     use crate::schema::{DataType, Value};
 
     fn axis(data_type: DataType, edges: &[i32]) -> Axis {
         let order = crate::schema::KeyOrder::new(data_type).unwrap();
         let edges: Vec<Value> = edges.iter().map(|edge| Value::Float(f64::from(*edge))).collect();
-        Axis::new(order, &edges, BinScale::Linear)
+        Axis::new(order, &edges)
     }
 
     proptest! {

@@ -13,7 +13,9 @@ use std::sync::Arc;
 
 use crate::error::Result;
 use crate::query::analytics::axes::{Columns, column_of};
-use crate::query::analytics::bins::Bins;
+use crate::query::analytics::bins::{Bins, widths};
+use crate::query::analytics::budget::{Budget, DEFAULT_BUDGET_BYTES};
+use crate::query::analytics::estimate_source::finest_level;
 use crate::query::analytics::level_errors::SampledRows;
 use crate::query::analytics::matching::MatchingRows;
 use crate::query::analytics::numbers::{Binned, Source};
@@ -40,18 +42,22 @@ pub struct HistogramRequest {
     x: (String, Bins),
     y: Option<(String, Bins)>,
     source: Source,
+    /// Whether the level is the finest that the budget covers.
+    finds_level: bool,
+    budget_bytes: u64,
     weights: Option<String>,
 }
 
 impl HistogramRequest {
-    /// Requests exact counts of the rows of a query in bins of a column, or of an expression ([`Query::columns`]). The
+    /// Requests exact counts, within a budget, of the rows of a query in bins of a column, or of an expression ([`Query::columns`]). The
     /// query's columns, order and limit are ignored.
     ///
     /// If the bins have no range, it is that of the finite values of the matching rows. Manifests state it for whole
     /// epochs, unless values are infinite; otherwise, exact counts read the rows twice. Bounds take the range of the
     /// finite values that may match, by the manifests.
     pub fn new(query: Query, column: impl Into<String>, bins: Bins) -> Self {
-        Self { query, x: (column.into(), bins), y: None, source: Source::default(), weights: None }
+        let (x, budget_bytes) = ((column.into(), bins), DEFAULT_BUDGET_BYTES);
+        Self { query, x, y: None, source: Source::default(), finds_level: false, budget_bytes, weights: None }
     }
 
     /// Counts pairs of values: of the first column and of this one.
@@ -65,6 +71,21 @@ impl HistogramRequest {
     #[must_use]
     pub fn source(mut self, source: Source) -> Self {
         self.source = source;
+        self
+    }
+
+    /// Estimates from the finest level of detail above 0 that the budget covers.
+    #[must_use]
+    pub fn finest_level(mut self) -> Self {
+        self.finds_level = true;
+        self
+    }
+
+    /// Sets how many bytes of columns exact numbers may read, by the manifests and the plan. The default is 10^9. A
+    /// request for more is refused before it reads records.
+    #[must_use]
+    pub fn budget(mut self, bytes: u64) -> Self {
+        self.budget_bytes = bytes;
         self
     }
 
@@ -84,6 +105,8 @@ pub struct HistogramAxis {
     pub column: String,
     /// Edges, one more than bins; empty if no range is stated and the column has no finite value.
     pub edges: Vec<Value>,
+    /// The width of each bin. Of integers, that is their number, unless the edges are given.
+    pub widths: Vec<f64>,
 }
 
 /// A histogram of one column or of two.
@@ -102,6 +125,8 @@ pub struct Histogram {
     pub weights: Option<String>,
     /// Sums of this column.
     pub sums: Option<Binned<f64>>,
+    /// Sums of the squares of this column. Their errors are unknown, unless they are exact.
+    pub squares: Option<Binned<f64>>,
     /// The sample, if the numbers are estimated from a level.
     pub sample: Option<SampledRows>,
     /// Numbers of rows in the sample.
@@ -110,31 +135,83 @@ pub struct Histogram {
     pub metrics: QueryMetrics,
 }
 
+impl Histogram {
+    /// Returns the sum of each bin if a column is summed, otherwise the number of rows.
+    fn values(&self) -> Vec<f64> {
+        match &self.sums {
+            Some(sums) => sums.bins.estimates().to_vec(),
+            None => self.rows.bins.estimates().iter().map(|rows| *rows as f64).collect(),
+        }
+    }
+
+    /// Returns the statistical error of each bin, as of independent rows: √Σw² of a sum, √n of a count.
+    pub fn error_bars(&self) -> Vec<f64> {
+        match &self.squares {
+            Some(squares) => squares.bins.estimates().iter().map(|square| square.sqrt()).collect(),
+            None => self.values().into_iter().map(f64::sqrt).collect(),
+        }
+    }
+
+    /// Returns the sum or the number of rows of each bin by its width, such as dN/dE; of two columns, by its area.
+    pub fn per_width(&self) -> Vec<f64> {
+        let lines = self.axes.get(1).map_or(1, |axis| axis.widths.len());
+        let width = |bin: usize| {
+            let x = self.axes[0].widths[bin / lines];
+            self.axes.get(1).map_or(x, |axis| x * axis.widths[bin % lines])
+        };
+        self.values().into_iter().enumerate().map(|(bin, value)| value / width(bin)).collect()
+    }
+
+    /// Returns the density of each bin: [`Histogram::per_width`] over the sum of all bins, as `density` of
+    /// `numpy.histogram`.
+    pub fn density(&self) -> Vec<f64> {
+        let all: f64 = self.values().iter().sum();
+        self.per_width().into_iter().map(|value| value / all).collect()
+    }
+
+    /// Returns the sum or the number of rows up to the end of each bin, in the order of the bins.
+    pub fn cumulative(&self) -> Vec<f64> {
+        let mut all = 0.0;
+        self.values().into_iter().map(|value| (all += value, all).1).collect()
+    }
+}
+
 /// Computes the result of [`crate::query::Dataset::histogram`].
 pub(in crate::query) fn histogram(
     dataset: &Arc<IndexedCatalog>,
     request: &HistogramRequest,
     counters: &Arc<Counters>,
 ) -> Result<Histogram> {
-    let HistogramRequest { query, x, y, source, weights } = request;
+    let HistogramRequest { query, x, y, source, finds_level, budget_bytes, weights } = request;
     let schema = dataset.schema();
-    let columns = Columns::resolve(schema, x, y.as_ref(), weights.as_deref(), *source == Source::Exact)?;
+    let is_exact = *source == Source::Exact && !finds_level;
+    let columns = Columns::resolve(schema, x, y.as_ref(), weights.as_deref(), is_exact)?;
     let epochs = dataset.select_epochs(&query.epochs)?;
     let rows = MatchingRows { dataset, query, epochs: &epochs, counters, computed: &columns.computed };
+    let budget = Budget::of_histogram(*budget_bytes, &rows, &columns);
+    let source = match finds_level {
+        true => Source::Level(finest_level(&rows, &columns.read(), &budget)?),
+        false => *source,
+    };
     let found = match source {
         Source::Bounds => histogram_bounds::histogram(&rows, &columns)?,
-        Source::Exact => histogram_exact::histogram(&rows, &columns)?,
-        Source::Level(level) => level_estimate::histogram(&rows, &columns, *level)?,
+        Source::Exact => histogram_exact::histogram(&rows, &columns, &budget)?,
+        Source::Level(level) => level_estimate::histogram(&rows, &columns, level)?,
     };
     let name = |index: usize| column_of(schema, &columns.computed, index).name.clone();
-    let axes = columns.axes().zip(found.edges).map(|(axis, edges)| HistogramAxis { column: name(axis.index), edges });
+    let axes = columns.axes().zip(found.edges).map(|(axis, edges)| HistogramAxis {
+        column: name(axis.index),
+        widths: widths(&edges, axis.bins.edges.is_some()),
+        edges,
+    });
     Ok(Histogram {
         axes: axes.collect(),
         epochs: epochs.len(),
-        source: *source,
+        source,
         rows: found.rows,
         weights: columns.weights.map(name),
         sums: found.sums,
+        squares: found.squares,
         sample: found.sample.as_ref().map(|(sample, _)| *sample),
         sampled: found.sample.map(|(_, sampled)| sampled),
         metrics: counters.metrics(),

@@ -48,8 +48,9 @@ pub(super) fn histogram(records: &MatchingRows<'_>, columns: &Columns<'_>, level
     let (dataset, weights) = (&source.catalog, columns.weights);
     let rows = MatchingRows { dataset, query: &source.query, epochs, counters, computed: &[] };
     let stated = Stated::of(&rows, columns.only_axis().map(|axis| axis.index), weights)?;
-    let (ranges, is_announced) = rows.ranges(columns, 1)?;
-    let (edges, grid) = columns.edges(&ranges, MAX_BINS)?;
+    let stated_ranges = rows.stated_ranges(columns)?;
+    let is_announced = !stated_ranges.open_columns().is_empty();
+    let (edges, grid) = columns.edges(&rows.ranges(stated_ranges, 1)?, MAX_BINS)?;
     let level_weight = level_weight(dataset.schema(), level);
     if !is_announced {
         let mut read = columns.of_axes();
@@ -71,12 +72,16 @@ pub(super) fn histogram(records: &MatchingRows<'_>, columns: &Columns<'_>, level
     let sums = values.map(|values| {
         let of_edges = columns.axes().zip(&edges).map(|(axis, edges)| (Some(axis.index) == weights).then_some(edges));
         let (sum, sums) = stated.sums(&values, (&places, rows.most), level, &grid, &of_edges.collect::<Vec<_>>());
-        Binned::new(sum, Series::estimated(&sums), grid.unbinned())
+        let squares: Vec<Estimate<f64>> = values.iter().map(|values| values.squares(level == 0)).collect();
+        let of_all =
+            Estimate::of_sum(squares.iter().map(|sum| sum.estimate).sum(), squares.first().and_then(|sum| sum.error));
+        [(sum, sums), (of_all, squares)].map(|(sum, sums)| Binned::new(sum, Series::estimated(&sums), grid.unbinned()))
     });
+    let (sums, squares) = sums.map_or((None, None), |[sums, squares]| (Some(sums), Some(squares)));
     let matched = Series::exactly(counts.iter().map(|rows| rows.matched).collect());
     let sampled = Binned::new(Estimate::exactly(all.matched), matched, grid.unbinned());
     let found = Found::counted((edges, &grid), rows, Series::estimated(&places));
-    Ok(Found { sums, sample: Some((sample, sampled)), ..found })
+    Ok(Found { sums, squares, sample: Some((sample, sampled)), ..found })
 }
 
 /// Reads the rows of a sample, and adds them up at the places of a grid: counts, and the values to sum, if any.

@@ -83,6 +83,11 @@ impl SampledValues {
         Estimate::of_sum(self.sum, error)
     }
 
+    /// Returns the estimate of the sum of the squares.
+    pub(super) fn squares(&self, is_whole: bool) -> Estimate<f64> {
+        Estimate::of_sum(self.squares, is_whole.then_some(0.0))
+    }
+
     fn error(&self, most: LargestStep) -> Option<f64> {
         if !self.sum.is_finite() || most.is_even && self.rows.matched < MIN_ROWS {
             return None;

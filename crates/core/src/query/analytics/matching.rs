@@ -230,21 +230,27 @@ impl MatchingRows<'_> {
         Ok(axes.iter().zip(found).map(range).collect())
     }
 
-    /// Returns the range of each axis: as stated, or from the manifests, or from the rows. Returns as well whether rows
-    /// were read. Then the progress has the row groups of this pass and of `later_passes`.
-    pub(super) fn ranges(&self, columns: &Columns<'_>, later_passes: u64) -> Result<(Vec<Range>, bool)> {
-        let mut ranges: Vec<Range> = columns.axes().map(|axis| axis.bins.range).collect();
-        let mut open: Vec<(usize, AxisColumn<'_>)> = Vec::new();
+    /// Returns the range of each axis that is stated, or follows from the manifests.
+    pub(super) fn stated_ranges<'c>(&self, columns: &Columns<'c>) -> Result<StatedRanges<'c>> {
+        let mut stated =
+            StatedRanges { ranges: columns.axes().map(|axis| axis.bins.range).collect(), open: Vec::new() };
         for (number, axis) in columns.axes().enumerate().filter(|(_, axis)| axis.bins.range.is_none()) {
             match self.listed(axis.index, axis.bins.scale)? {
-                Listed::Range(range) => ranges[number] = range,
-                Listed::Unknown => open.push((number, *axis)),
+                Listed::Range(range) => stated.ranges[number] = range,
+                Listed::Unknown => stated.open.push((number, *axis)),
             }
         }
+        Ok(stated)
+    }
+
+    /// Returns the range of each axis: as stated, or from the rows. If rows are read, the progress has the row groups of
+    /// this pass and of `later_passes`.
+    pub(super) fn ranges(&self, stated: StatedRanges<'_>, later_passes: u64) -> Result<Vec<Range>> {
+        let read = stated.open_columns();
+        let StatedRanges { mut ranges, open } = stated;
         if open.is_empty() {
-            return Ok((ranges, false));
+            return Ok(ranges);
         }
-        let read: Vec<usize> = open.iter().map(|(_, axis)| axis.index).collect();
         let sought: Vec<(KeyOrder, BinScale)> = open.iter().map(|(_, axis)| (axis.order, axis.bins.scale)).collect();
         let find = move |rows: &PackedRows, slots: &[usize]| {
             let extremes =
@@ -261,7 +267,7 @@ impl MatchingRows<'_> {
         for ((number, axis), found) in open.iter().zip(found) {
             ranges[*number] = found.map(|(low, high)| (axis.order.value(low), axis.order.value(high)));
         }
-        Ok((ranges, true))
+        Ok(ranges)
     }
 
     /// Returns the range of a column's finite values as listed in the manifests.
@@ -320,6 +326,20 @@ struct LocatedRows {
 /// Returns the column to which a level is in proportion. All rows of level 0 are read, so none stands for others.
 pub(super) fn level_weight(schema: &Schema, level: u8) -> Option<usize> {
     schema.level_weight().filter(|_| level > 0)
+}
+
+/// The ranges of axes, as far as they are known without reading rows.
+pub(super) struct StatedRanges<'a> {
+    ranges: Vec<Range>,
+    /// The axes whose ranges are not known, with their numbers.
+    open: Vec<(usize, AxisColumn<'a>)>,
+}
+
+impl StatedRanges<'_> {
+    /// Returns the columns whose ranges are not known.
+    pub(super) fn open_columns(&self) -> Vec<usize> {
+        self.open.iter().map(|(_, axis)| axis.index).collect()
+    }
 }
 
 /// The range of a column according to the manifests.

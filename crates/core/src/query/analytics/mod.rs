@@ -3,7 +3,7 @@
 //! Map: `numbers` are those of an aggregate, from any source. `histogram` takes requests: `histogram_bounds` bounds the
 //! counts, `histogram_exact` counts and sums, and `level_estimate` estimates from levels of detail, which
 //! `estimate_source` finds, with the errors of counts (`level_errors`) and sums (`level_sums`). They share `axes` (the
-//! columns), `bins` (edges) and the places of a `grid`. `matching` reads the rows of a query, `by_bins` counts them by
+//! columns), `bins` (edges, which `edge_search` searches) and the places of a `grid`, and exact numbers keep to a `budget`. `matching` reads the rows of a query, `by_bins` counts them by
 //! bitmap indexes or bounds them (`grid_bounds`), and `tally` counts those of whole epochs. `count` is the number of
 //! rows of a query. `quantiles` are bounded by the range counts of manifests (`survey`, `estimate`), or exact.
 //! `profile` computes the row groups that a look-up of one key touches. `frequent` finds keys that have many rows.
@@ -12,8 +12,10 @@
 pub(super) mod aggregate;
 mod axes;
 pub(super) mod bins;
+pub(super) mod budget;
 mod by_bins;
 pub(super) mod count;
+mod edge_search;
 pub(super) mod estimate;
 mod estimate_source;
 pub(super) mod frequent;

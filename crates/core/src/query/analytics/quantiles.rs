@@ -16,11 +16,12 @@ use crate::error::{Result, UsageError};
 use crate::format::{RangeCount, condense};
 use crate::query::analytics::axes::numeric_column;
 use crate::query::analytics::bins::Cells;
+use crate::query::analytics::budget::{Budget, Cost, DEFAULT_BUDGET_BYTES};
 use crate::query::analytics::estimate::{Estimator, KEPT_RANGE_COUNTS, Located, position};
 use crate::query::analytics::matching::MatchingRows;
 use crate::query::analytics::numbers::{Estimate, Source};
 use crate::query::analytics::survey::Survey;
-use crate::query::analytics::tally::{CellCounts, CellSelection, tally};
+use crate::query::analytics::tally::{CellCounts, CellSelection, tally, total_rows};
 use crate::query::index::indexes::IndexedCatalog;
 use crate::query::metrics::{Counters, QueryMetrics};
 use crate::query::request::{Query, ResolvedQuery, stored_column};
@@ -31,6 +32,48 @@ const KEPT_VALUES: u64 = 1 << 20;
 
 /// Number of cells, over all quantiles, by which one pass narrows the search.
 const NARROWING_CELLS: usize = 1 << 14;
+
+/// A builder of a request for quantiles of a column.
+///
+/// ```no_run
+/// use turbidite::query::{Dataset, Quantiles, QuantilesRequest, Query, Source};
+/// let dataset = Dataset::open("particles.tbd")?;
+/// let request = QuantilesRequest::new(Query::new().epochs(4000), "energy", &[0.5, 0.99]);
+/// let Quantiles { quantiles, .. } = dataset.quantiles(&request.source(Source::Bounds))?;
+/// println!("{:?}", quantiles[0].value);
+/// # Ok::<(), turbidite::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct QuantilesRequest {
+    query: Query,
+    column: String,
+    shares: Vec<f64>,
+    source: Source,
+    budget_bytes: u64,
+}
+
+impl QuantilesRequest {
+    /// Requests exact quantiles of a column over the epochs of a query, for shares from 0 to 1.
+    pub fn new(query: Query, column: impl Into<String>, shares: &[f64]) -> Self {
+        let (column, shares) = (column.into(), shares.to_vec());
+        Self { query, column, shares, source: Source::default(), budget_bytes: DEFAULT_BUDGET_BYTES }
+    }
+
+    /// Sets the source of the values: exact, or bounds. The default is [`Source::Exact`].
+    #[must_use]
+    pub fn source(mut self, source: Source) -> Self {
+        self.source = source;
+        self
+    }
+
+    /// Sets how many bytes of the column exact quantiles may read, by the manifests: those of the values that may be
+    /// the quantiles. The default is 10^9. A request for more is refused before it reads records.
+    #[must_use]
+    pub fn budget(mut self, bytes: u64) -> Self {
+        self.budget_bytes = bytes;
+        self
+    }
+}
 
 /// A quantile: the smallest value such that at least a share of the values is not larger.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -83,16 +126,15 @@ impl Target {
 /// Computes the result of [`crate::query::Dataset::quantiles`].
 pub(in crate::query) fn quantiles(
     dataset: &Arc<IndexedCatalog>,
-    query: &Query,
-    (column, shares): (&str, &[f64]),
-    source: Source,
+    request: &QuantilesRequest,
     counters: &Arc<Counters>,
 ) -> Result<Quantiles> {
+    let QuantilesRequest { query, column, shares, source, budget_bytes } = request;
     let refuse = |option, what: String| Err(UsageError::Option { option, what }.into());
     if let Some(wrong) = shares.iter().find(|share| !(0.0..=1.0).contains(*share)) {
         return refuse("at", format!("shares must be from 0 to 1, not {wrong}"));
     }
-    if let Source::Level(_) = source {
+    if let Source::Level(_) = *source {
         return refuse("level", "quantiles are bounded by manifests, or exact; no level estimates them".to_owned());
     }
     stored_column("column", column, "quantiles follow from statistics of stored columns", dataset.schema())?;
@@ -112,8 +154,9 @@ pub(in crate::query) fn quantiles(
     })?;
     let estimator = Estimator::new(range_counts, order);
     let mut targets = located(shares, &estimator);
-    if source == Source::Exact {
-        let search = Search { dataset, resolved: &resolved, column: index, order, survey: &survey, counters };
+    if *source == Source::Exact {
+        let budget = Budget::of_quantiles(*budget_bytes);
+        let search = Search { dataset, resolved: &resolved, column: index, order, survey: &survey, counters, budget };
         search.settle(&mut targets, estimator.range_counts())?;
     }
     let quantile = |target: &Target| {
@@ -124,17 +167,12 @@ pub(in crate::query) fn quantiles(
     Ok(Quantiles {
         column: dataset.schema().columns()[index].name.clone(),
         epochs: epochs.len(),
-        source,
+        source: *source,
         rows: survey.rows,
         nan: survey.nan,
         quantiles: targets.iter().map(quantile).collect(),
         metrics: counters.metrics(),
     })
-}
-
-/// Sums row counts. The sum saturates, since corrupt manifests could claim more rows than a `u64` can count.
-fn total_rows<'a>(range_counts: impl Iterator<Item = &'a RangeCount>) -> u64 {
-    range_counts.fold(0, |rows, range_count| rows.saturating_add(range_count.rows))
 }
 
 /// Returns the bounds of each share from the manifests, in the requested order. The result is empty if there are no
@@ -166,6 +204,7 @@ struct Search<'a> {
     order: KeyOrder,
     survey: &'a Survey,
     counters: &'a Arc<Counters>,
+    budget: Budget,
 }
 
 impl Search<'_> {
@@ -177,7 +216,8 @@ impl Search<'_> {
         let in_question = range_counts
             .iter()
             .filter(|range_count| targets.iter().any(|target| target.is_open() && may_hold(range_count, target)));
-        let mut values = total_rows(in_question);
+        let mut values = total_rows(in_question.copied());
+        self.budget.check(Cost::of_rows(values, self.resolved.row_bytes()))?;
         while targets.iter().any(Target::is_open) {
             if values <= KEPT_VALUES {
                 return self.pick(targets);

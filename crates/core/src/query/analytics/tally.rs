@@ -26,7 +26,7 @@ use crate::query::rows::selection::RowSelection;
 use crate::query::scan::epoch_scan::{EpochScan, announce, plan_epoch_by};
 use crate::query::scan::pool::{Pool, Ticket};
 use crate::query::scan::read::load;
-use crate::schema::KeyOrder;
+use crate::schema::{KeyOrder, Schema};
 
 /// Number of rows that are decoded at a time.
 const CHUNK_ROWS: u32 = 1 << 18;
@@ -62,6 +62,12 @@ impl CellSelection {
         (span.start() == span.end() && !self.keeps(*span.start())).then_some(*span.start())
     }
 
+    /// Returns the number of values of an epoch that have to be read, by its manifest.
+    pub(in crate::query) fn values_in_doubt(&self, manifest: &EpochManifest, schema: &Schema) -> u64 {
+        let range_counts = manifest.range_counts(self.column, schema).into_iter();
+        total_rows(range_counts.filter(|range_count| self.settled(*range_count).is_none()))
+    }
+
     fn choose(&self, manifest: &EpochManifest) -> Vec<GroupChoice> {
         let open = |range_count: RangeCount| range_count.rows > 0 && self.settled(range_count).is_none();
         let range_counts = manifest
@@ -80,6 +86,11 @@ pub(in crate::query) struct CellCounts {
     pub(in crate::query) counts: Vec<u64>,
     /// Ordinals of the collected values, in no order.
     pub(in crate::query) kept: Vec<u64>,
+}
+
+/// Sums row counts. The sum saturates, since corrupt manifests could claim more rows than a `u64` can count.
+pub(super) fn total_rows(range_counts: impl Iterator<Item = RangeCount>) -> u64 {
+    range_counts.fold(0, |rows, range_count| rows.saturating_add(range_count.rows))
 }
 
 /// Counts the values of the only column of `resolved` over these commits of epochs.

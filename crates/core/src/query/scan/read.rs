@@ -79,8 +79,15 @@ impl PackedRows {
 
     /// Returns the numbers of the column at a slot.
     pub(in crate::query) fn numbers(&self, slot: usize, data_type: DataType) -> Vec<f64> {
-        let values = self.columns[slot].chunks_exact(data_type.width());
-        values.map(|value| Value::from_stored(data_type, value).as_f64()).collect()
+        let column = &self.columns[slot];
+        match data_type {
+            DataType::F64 => column.as_chunks::<8>().0.iter().map(|value| f64::from_le_bytes(*value)).collect(),
+            DataType::F32 => column.as_chunks::<4>().0.iter().map(|value| f32::from_le_bytes(*value).into()).collect(),
+            _ => {
+                let values = column.chunks_exact(data_type.width());
+                values.map(|value| Value::from_stored(data_type, value).as_f64()).collect()
+            }
+        }
     }
 
     /// Returns a range of the rows without a copy.

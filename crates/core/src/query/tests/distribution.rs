@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::histogram_2d::default_range;
 use super::*;
 use crate::error::Error;
-use crate::query::{BinScale, Quantiles};
+use crate::query::{BinScale, Quantiles, QuantilesRequest};
 use crate::schema::Value;
 use crate::storage::FaultStorage;
 
@@ -147,7 +147,7 @@ fn check_quantiles(dataset: &Dataset, epochs: &[TestEpoch], column: &str, shares
     let rows = sorted.len() as u64;
     sorted.retain(|value| !value.as_f64().is_nan());
     sorted.sort_by(|one, other| one.compare(*other).unwrap());
-    let ask = |source| dataset.quantiles(&Query::new(), column, shares, source).unwrap();
+    let ask = |source| dataset.quantiles(&QuantilesRequest::new(Query::new(), column, shares).source(source)).unwrap();
     let (bounded, exact): (Quantiles, Quantiles) = (ask(Source::Bounds), ask(Source::Exact));
     assert_eq!((bounded.rows, bounded.nan), (rows, rows - sorted.len() as u64));
     assert_eq!(bounded.quantiles.len(), if sorted.is_empty() { 0 } else { shares.len() });
@@ -183,7 +183,7 @@ proptest! {
         let range = range.map(|(from, to)| (Value::Float(from.min(to)), Value::Float(from.max(to))));
         let scale = if is_log { BinScale::Log } else { BinScale::Linear };
         for column in ["energy", "a", "b", "id"] {
-            check_histogram(&dataset, &epochs, column, &Bins { count, range, scale }, key_type);
+            check_histogram(&dataset, &epochs, column, &Bins { range, scale, ..Bins::new(count) }, key_type);
             check_quantiles(&dataset, &epochs, column, &shares, key_type);
         }
     }
@@ -204,7 +204,7 @@ fn manifests_are_all_that_is_read() {
     let before = storage.counters();
     for column in ["energy", "b"] {
         dataset.histogram(&of_column(&Query::new(), column, &Bins::new(20), Source::Bounds)).unwrap();
-        dataset.quantiles(&Query::new(), column, &[0.1, 0.5], Source::Bounds).unwrap();
+        dataset.quantiles(&QuantilesRequest::new(Query::new(), column, &[0.1, 0.5]).source(Source::Bounds)).unwrap();
     }
     let after = storage.counters();
     assert_eq!((after.reads, after.bytes_read), (before.reads, before.bytes_read));
@@ -236,7 +236,7 @@ fn the_key_is_counted_by_pages_that_reach_over_an_edge() {
     for bounded in fixture.open().histogram(&bounds).unwrap().rows.bins.iter() {
         assert_eq!((bounded.least, bounded.most), (0, 12_800), "two runs of 6,400 rows reach into each bin");
     }
-    let median = dataset.quantiles(&first, "energy", &[0.5], Source::Exact).unwrap();
+    let median = dataset.quantiles(&QuantilesRequest::new(first.clone(), "energy", &[0.5])).unwrap();
     // The bounds from the manifest exclude all but two of the eight runs, and all but a few of the hundred pages of
     // each.
     assert!(median.metrics.runs_touched <= 2 && median.metrics.pages_read <= 6, "{:?}", median.metrics);
@@ -251,7 +251,10 @@ fn profiles_say_what_quantiles_say() {
     let dataset = fixture.open();
     let profile = dataset.key_profile(manifest.epoch).unwrap();
     let shares: Vec<f64> = profile.points.iter().map(|point| point.percentile / 100.0).collect();
-    let stated = dataset.quantiles(&Query::new().epochs(1), "energy", &shares, Source::Bounds).unwrap().quantiles;
+    let stated = dataset
+        .quantiles(&QuantilesRequest::new(Query::new().epochs(1), "energy", &shares).source(Source::Bounds))
+        .unwrap()
+        .quantiles;
     assert_eq!(stated.len(), 9);
     for (point, quantile) in profile.points.iter().zip(&stated) {
         let stated = [quantile.value.least, quantile.value.estimate, quantile.value.most].map(Value::as_f64);
@@ -265,7 +268,10 @@ fn spreads_that_fit_no_row_groups_state_nothing() {
     let fixture = Fixture::new(DataType::F64, 64, 1);
     let bounds = |change: fn(&mut EpochManifest)| {
         fixture.write_with(&partitioned(1, 4, 1, 640), change);
-        let stated = fixture.open().quantiles(&Query::new().epochs(1), "energy", &[0.1, 0.5], Source::Bounds).unwrap();
+        let stated = fixture
+            .open()
+            .quantiles(&QuantilesRequest::new(Query::new().epochs(1), "energy", &[0.1, 0.5]).source(Source::Bounds))
+            .unwrap();
         stated.quantiles.iter().map(|quantile| (quantile.value.least, quantile.value.most)).collect::<Vec<_>>()
     };
     let plain = bounds(|manifest| manifest.keys = Default::default());
@@ -318,14 +324,14 @@ fn what_has_no_distribution_is_refused() {
     assert!(refused("energy", &Bins::new(0), 1).contains("bins"));
     assert!(refused("energy", &Bins::new(3), 2).contains("epoch 2 does not exist"));
     let first = Query::new().epochs(1);
-    dataset.quantiles(&first, "energy", &[1.5], Source::Bounds).unwrap_err();
-    dataset.quantiles(&first, "energy", &[f64::NAN], Source::Bounds).unwrap_err();
+    dataset.quantiles(&QuantilesRequest::new(first.clone(), "energy", &[1.5]).source(Source::Bounds)).unwrap_err();
+    dataset.quantiles(&QuantilesRequest::new(first.clone(), "energy", &[f64::NAN]).source(Source::Bounds)).unwrap_err();
     for (query, source) in [(first.clone(), Source::Level(1)), (first.clone().filter("a > 1"), Source::Exact)] {
-        dataset.quantiles(&query, "energy", &[0.5], source).unwrap_err();
+        dataset.quantiles(&QuantilesRequest::new(query.clone(), "energy", &[0.5]).source(source)).unwrap_err();
     }
     let empty = dataset.histogram(&of_column(&first, "energy", &Bins::new(3), Source::Exact)).unwrap();
     assert_eq!((empty.rows.all.most, empty.rows.bins.len(), empty.axes[0].edges.len()), (0, 0, 0));
-    assert!(dataset.quantiles(&first, "energy", &[0.5], Source::Exact).unwrap().quantiles.is_empty());
+    assert!(dataset.quantiles(&QuantilesRequest::new(first.clone(), "energy", &[0.5])).unwrap().quantiles.is_empty());
 }
 
 #[test]

@@ -42,7 +42,7 @@ const ROOT: &str = "/data.tbd";
 
 /// Requests a histogram of one column.
 fn of_column(query: &Query, column: &str, bins: &Bins, source: Source) -> HistogramRequest {
-    HistogramRequest::new(query.clone(), column, *bins).source(source)
+    HistogramRequest::new(query.clone(), column, bins.clone()).source(source)
 }
 
 /// Returns all numbers of a histogram, in the order of its places: of one column minus infinity, below, the bins,

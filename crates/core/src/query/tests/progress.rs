@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::error::Error;
-use crate::query::{QueryProgress, TrackRequest};
+use crate::query::{QuantilesRequest, QueryProgress, TrackRequest};
 
 /// Writes three epochs of two parts, each with 32 row groups of 16 rows. Keys ascend from part to part.
 fn dataset() -> Dataset {
@@ -63,7 +63,7 @@ fn requests_end_at_the_row_groups_of_their_plan() {
         let query = Query::new().filter("energy >= 50").threads(threads);
         let grid = |query: &Query, dataset: &Dataset| {
             let bins = Bins::new(4);
-            drop(dataset.histogram(&of_column(query, "a", &bins, Source::Exact).by("b", bins)).unwrap());
+            drop(dataset.histogram(&of_column(query, "a", &bins, Source::Exact).by("b", bins.clone())).unwrap());
         };
         assert_eq!(total(&dataset, |dataset| grid(&query, dataset)), 2 * some, "the range takes another pass");
         assert_eq!(total(&dataset, |dataset| grid(&Query::new(), dataset)), all);
@@ -133,7 +133,7 @@ fn cancelled_requests_end() {
         let query = Query::new().filter("a > 0").threads(threads);
         assert!(is_cancelled(cancelled().count(&query).unwrap_err()));
         assert!(is_cancelled(
-            cancelled().histogram(&of_column(&query, "a", &bins, Source::Exact).by("b", bins)).unwrap_err()
+            cancelled().histogram(&of_column(&query, "a", &bins, Source::Exact).by("b", bins.clone())).unwrap_err()
         ));
         let tracks = TrackRequest::new("energy >= 50", 1, "id").rows(Query::new().threads(threads));
         assert!(is_cancelled(cancelled().tracks(&tracks, &|_| {}).unwrap_err()));
@@ -144,7 +144,9 @@ fn cancelled_requests_end() {
     let first = Query::new().epochs(1);
     for source in [Source::Bounds, Source::Exact] {
         assert!(is_cancelled(cancelled().histogram(&of_column(&first, "b", &bins, source)).unwrap_err()));
-        assert!(is_cancelled(cancelled().quantiles(&first, "b", &[0.5], source).unwrap_err()));
+        assert!(is_cancelled(
+            cancelled().quantiles(&QuantilesRequest::new(first.clone(), "b", &[0.5]).source(source)).unwrap_err()
+        ));
     }
     assert_eq!(dataset.count(&Query::new()).unwrap().0, 3 * 1024, "the dataset stays open");
 }

@@ -1,6 +1,7 @@
 //! Bins of equal width: `[a, b)`, the last closed.
 
 use crate::expr::Numbers;
+use crate::query::analytics::edge_search::EdgeSearch;
 use crate::schema::DataType;
 
 /// Marks a row that is in no bin.
@@ -13,7 +14,7 @@ pub(super) struct Edges {
     edges: Vec<f64>,
     /// The least integer of each bin, and one more than the greatest of the last.
     integers: Vec<i128>,
-    bins_per_unit: f64,
+    search: EdgeSearch,
 }
 
 impl Edges {
@@ -35,8 +36,8 @@ impl Edges {
         }
         let mut integers: Vec<i128> = edges.iter().map(|edge| edge.ceil() as i128).collect();
         integers[count] = (edges[count].floor() as i128).saturating_add(1);
-        let bins_per_unit = count as f64 / (edges[count] - edges[0]);
-        Ok(Self { edges, integers, bins_per_unit })
+        let search = EdgeSearch::new(&edges);
+        Ok(Self { edges, integers, search })
     }
 
     /// Returns the number of bins.
@@ -65,13 +66,6 @@ impl Edges {
         }
     }
 
-    /// Returns a bin that is nearly always the right one.
-    #[inline(always)]
-    fn guess(&self, value: f64) -> usize {
-        // Conversions saturate, and NaN becomes 0.
-        (((value - self.edges[0]) * self.bins_per_unit) as usize).min(self.count() - 1)
-    }
-
     #[inline(always)]
     fn of_float(&self, value: f64) -> u32 {
         let last = self.count();
@@ -79,11 +73,7 @@ impl Edges {
         if !((value >= self.edges[0]) & (value <= self.edges[last])) {
             return OUTSIDE;
         }
-        let bin = self.guess(value);
-        if (self.edges[bin] <= value) & ((value < self.edges[bin + 1]) | (bin + 1 == last)) {
-            return bin as u32;
-        }
-        self.edges[1..last].partition_point(|edge| *edge <= value) as u32
+        self.search.bin(value) as u32
     }
 
     #[inline(always)]
@@ -92,7 +82,8 @@ impl Edges {
         if value < self.integers[0] || value >= self.integers[last] {
             return OUTSIDE;
         }
-        let bin = self.guess(value as f64);
+        // An integer beyond 2^53 may be rounded to an edge.
+        let bin = self.search.bin(value as f64);
         if self.integers[bin] <= value && value < self.integers[bin + 1] {
             return bin as u32;
         }

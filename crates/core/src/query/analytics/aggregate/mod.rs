@@ -20,7 +20,7 @@ mod moments;
 mod plan;
 mod request;
 mod states;
-mod sum;
+pub(super) mod sum;
 mod table;
 mod total;
 mod values;

@@ -2,7 +2,7 @@
 
 /// A sum, and the sum of its rounding errors (Knuth's TwoSum). It hardly depends on the order of the values.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sum {
+pub(in crate::query::analytics) struct Sum {
     high: f64,
     low: f64,
 }
@@ -11,34 +11,34 @@ pub(super) struct Sum {
 const LANES: usize = 8;
 
 impl Sum {
-    pub(super) const ZERO: Self = Self { high: 0.0, low: 0.0 };
+    pub(in crate::query::analytics) const ZERO: Self = Self { high: 0.0, low: 0.0 };
 
     #[inline(always)]
-    pub(super) fn add(&mut self, value: f64) {
+    pub(in crate::query::analytics) fn add(&mut self, value: f64) {
         let sum = self.high + value;
         let part = sum - self.high;
         self.low += (self.high - (sum - part)) + (value - part);
         self.high = sum;
     }
 
-    pub(super) fn merge(&mut self, other: Self) {
+    pub(in crate::query::analytics) fn merge(&mut self, other: Self) {
         self.add(other.high);
         self.low += other.low;
     }
 
     /// Returns the sum. The rounding errors of infinities and NaN are NaN.
-    pub(super) fn value(self) -> f64 {
+    pub(in crate::query::analytics) fn value(self) -> f64 {
         if self.high.is_finite() { self.high + self.low } else { self.high }
     }
 
     /// Sums values.
-    pub(super) fn of(values: &[f64]) -> Self {
+    pub(in crate::query::analytics) fn of(values: &[f64]) -> Self {
         let (chunks, rest) = values.as_chunks::<LANES>();
         Self::of_chunks(chunks.iter().copied(), rest.iter().copied())
     }
 
     /// Sums the products of values.
-    pub(super) fn of_products(one: &[f64], other: &[f64]) -> Self {
+    pub(in crate::query::analytics) fn of_products(one: &[f64], other: &[f64]) -> Self {
         let ((chunks, rest), (others, other_rest)) = (one.as_chunks::<LANES>(), other.as_chunks::<LANES>());
         let product =
             |(one, other): (&[f64; LANES], &[f64; LANES])| std::array::from_fn(|lane| one[lane] * other[lane]);
