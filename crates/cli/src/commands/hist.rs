@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use turbidite::Value;
-use turbidite::query::{BinScale, Bins, Dataset, Histogram, HistogramRequest, Query, Source, Use};
+use turbidite::query::{BinScale, Bins, Dataset, HistogramRequest, Query, Source, Use};
 use turbidite::store::EpochSet;
 
 use super::answers::{report_ignored, say, say_json};
 use super::boxes::{self, BoxOptions};
 use super::epochs::{of_epochs, selection};
-use super::histograms;
+use super::histograms::{self, Form};
 use crate::failure::Failure;
 use crate::text;
 
@@ -98,37 +98,6 @@ enum SourceName {
     Bounds,
     /// Estimate from the finest level of detail within the budget, or from --level
     Levels,
-}
-
-/// A form of the numbers of bins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Form {
-    /// By the width of the bin, such as dN/dE
-    PerWidth,
-    /// By the width of the bin and the total of all bins
-    Density,
-    /// Up to the end of the bin
-    Cumulative,
-}
-
-impl Form {
-    /// Returns the name, as in JSON and in tables.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::PerWidth => "per_width",
-            Self::Density => "density",
-            Self::Cumulative => "cumulative",
-        }
-    }
-
-    /// Returns the number of each bin.
-    pub(super) fn of(self, histogram: &Histogram) -> Vec<f64> {
-        match self {
-            Self::PerWidth => histogram.per_width(),
-            Self::Density => histogram.density(),
-            Self::Cumulative => histogram.cumulative(),
-        }
-    }
 }
 
 /// An integer or a finite float.

@@ -1,5 +1,6 @@
 //! Prints histograms: as JSON, or in words. `pairs` draws those of two columns.
 
+use clap::ValueEnum;
 use serde_json::{Value as Json, json};
 use turbidite::Value;
 use turbidite::query::{Binned, Dataset, Estimate, Histogram, HistogramAxis, Source, Unbinned};
@@ -10,12 +11,42 @@ use super::estimates::{
     error_in_words, rows_in_words, rows_json, rows_text, sample_json, source_in_words, source_name, sum_in_words,
     sum_json, sum_text, unplaced,
 };
-use super::hist::Form;
 use super::pairs;
 use crate::text;
 
 /// The length of the largest sum's bar, as a number of rows.
 const LONGEST: u64 = 1_000_000;
+
+/// A form of the numbers of bins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Form {
+    /// By the width of the bin, such as dN/dE
+    PerWidth,
+    /// By the width of the bin and the total of all bins
+    Density,
+    /// Up to the end of the bin
+    Cumulative,
+}
+
+impl Form {
+    /// Returns the name, as in JSON and in tables.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::PerWidth => "per_width",
+            Self::Density => "density",
+            Self::Cumulative => "cumulative",
+        }
+    }
+
+    /// Returns the number of each bin.
+    pub(super) fn of(self, histogram: &Histogram) -> Vec<f64> {
+        match self {
+            Self::PerWidth => histogram.per_width(),
+            Self::Density => histogram.density(),
+            Self::Cumulative => histogram.cumulative(),
+        }
+    }
+}
 
 /// Returns a histogram as JSON. `is_whole` states that it is of all rows of its epochs, whose number is known.
 pub(super) fn document(histogram: &Histogram, is_whole: bool, form: Option<Form>) -> Json {
