@@ -157,7 +157,7 @@ fn whole_epochs(rows: &MatchingRows<'_>, axis: AxisColumn<'_>, (edges, grid): Ed
     let MatchingRows { dataset, epochs, counters, .. } = *rows;
     let (resolved, _) = rows.resolve(&[axis.index])?;
     let cells = Arc::new(histogram_cells(&edges[0], axis.order));
-    let selection = Arc::new(CellSelection::counting(axis.index, axis.order, cells.clone()));
+    let selection = Arc::new(CellSelection::of_grid(axis.index, cells.clone(), grid.clone()));
     // Few pages of the key have an edge.
     let by_bins = match rows.are_sorted_by(axis.index) {
         true => None,
