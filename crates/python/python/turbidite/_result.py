@@ -87,19 +87,8 @@ class Result:
         >>> hot.to_pandas()["id"].tolist()
         [999, 1000]
         """
-        import pandas
-
         arrays = self.to_numpy()
-        # pandas has no type of fixed width for bytes.
-        others: dict[str, Any] = {
-            name: [one.tobytes() for one in array] for name, array in arrays.items() if array.dtype.kind == "V"
-        }
-        # A masked array would become floats, which are not exact beyond 2^53.
-        for name, array in arrays.items():
-            if isinstance(array, numpy.ma.MaskedArray):
-                others[name] = pandas.arrays.IntegerArray(array.data, numpy.ma.getmaskarray(array))
-        index = None if arrays else range(sum(len(batch) for batch in self))
-        return pandas.DataFrame({name: others.get(name, array) for name, array in arrays.items()}, index=index, copy=True)
+        return data_frame(arrays, 0 if arrays else sum(len(batch) for batch in self))
 
     def to_polars(self) -> polars.DataFrame:
         """Returns a `polars.DataFrame`. Needs Polars.
@@ -111,3 +100,19 @@ class Result:
 
         with self._running() as stream:
             return polars.DataFrame(stream.collected())
+
+
+def data_frame(arrays: dict[str, numpy.ndarray[Any, Any]], rows: int) -> pandas.DataFrame:
+    """Returns a `pandas.DataFrame` of copies of arrays; `rows` counts if there are none."""
+    import pandas
+
+    # pandas has no type of fixed width for bytes.
+    others: dict[str, Any] = {
+        name: [one.tobytes() for one in array] for name, array in arrays.items() if array.dtype.kind == "V"
+    }
+    # A masked array would become floats, which are not exact beyond 2^53.
+    for name, array in arrays.items():
+        if isinstance(array, numpy.ma.MaskedArray):
+            others[name] = pandas.arrays.IntegerArray(array.data, numpy.ma.getmaskarray(array))
+    index = None if arrays else range(rows)
+    return pandas.DataFrame({name: others.get(name, array) for name, array in arrays.items()}, index=index, copy=True)

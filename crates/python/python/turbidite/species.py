@@ -1,0 +1,628 @@
+"""Several datasets as one: a dataset for each species, and a column that tells the rows of the species apart."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy
+
+from turbidite._boxes import Box, Period
+from turbidite._checks import Epochs, Selection, column_named, names, natural, selection, text, texts
+from turbidite._opened import OpenDataset
+from turbidite._optional import needed
+from turbidite._progress import Progress
+from turbidite._result import Result, data_frame
+from turbidite._tables import abridged, table
+from turbidite.aggregates import Aggregates, group_texts, named_texts
+from turbidite.dataset import Dataset
+from turbidite.errors import CorruptionError, OperationError, TurbiditeError, UsageError
+from turbidite.histograms import Histogram
+from turbidite.query import Query
+from turbidite.schema import Column, Schema
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
+
+__all__ = ["Species", "SpeciesAggregates", "SpeciesBatch", "SpeciesQuery"]
+
+Array = numpy.ndarray[Any, Any]
+Found = TypeVar("Found")
+
+Naming = tuple[str, tuple[str, ...]]
+"""The name of the column that has the species, and the names of all species, in their order."""
+
+
+class Species:
+    """Datasets by species that are open for reading; ``both["e"]`` is one of them. Pickles like a `Dataset`."""
+
+    def __init__(
+        self,
+        paths: Mapping[str, str | os.PathLike[str]],
+        *,
+        species_column: str = "species",
+        progress: Progress = False,
+    ) -> None:
+        if not paths or not all(isinstance(name, str) and name for name in paths):
+            raise UsageError(f"path: give the path of each species by its name, such as {{'e': 'e.tbd'}}, not {paths!r}")
+        self.species_column = text("species_column", species_column, "kind")
+        """The name of the column that has the species."""
+        self._datasets = {name: Dataset(path, progress=progress) for name, path in paths.items()}
+        for name, dataset in self._datasets.items():
+            if column_named(species_column, taken := [*dataset.schema.names, "epoch"]) in taken:
+                raise UsageError(
+                    f"species_column: species {name!r} ({dataset.path}) has a column {species_column!r}; "
+                    "state a name that no species has, such as species_column='kind'"
+                )
+
+    def __getitem__(self, name: str) -> Dataset:
+        return self._datasets[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._datasets)
+
+    def __len__(self) -> int:
+        return len(self._datasets)
+
+    def __getattr__(self, name: str) -> Any:
+        hint = f"; use that of a species, such as [{next(iter(self))!r}].{name}" if hasattr(Dataset, name) else ""
+        raise AttributeError(f"species have no attribute {name!r} together{hint}", name=name, obj=self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        paths = {name: dataset.path for name, dataset in self._datasets.items()}
+        return partial(Species, species_column=self.species_column), (paths,)
+
+    def __repr__(self) -> str:
+        columns = ", ".join(f"{column.name} {column.type}" for column in self.schema.columns)
+        lines = ["  …" if row is None else "  {}: {}, {} epochs, key {}{}".format(*row) for row in self._rows()]
+        return "\n".join([f"<Species: {len(self.epochs)} epochs; {columns}", *lines]) + ">"
+
+    def _repr_html_(self) -> str:
+        rows = [("…",) * 5 if row is None else row for row in self._rows()]
+        return table(f"{len(self)} species", ("species", "path", "epochs", "key", "further columns"), rows) + (
+            self.schema._repr_html_()
+        )
+
+    def _rows(self) -> Iterator[tuple[object, ...] | None]:
+        """Returns name, path, number of epochs, key and further columns of each species, or of the first and last ones."""
+        shared = self.schema.names
+        for name in abridged(list(self)):
+            if name is None:
+                yield None
+                continue
+            dataset = self._datasets[name]
+            others = [column for column in dataset.schema.names if column not in shared]
+            further = f"; also {', '.join(others)}" if others else ""
+            yield name, dataset.path, len(dataset.epochs), dataset._core.cluster_key(), further
+
+    @property
+    def epochs(self) -> list[int]:
+        """The labels of the epochs that any species has, ascending."""
+        return sorted({label for dataset in self._datasets.values() for label in dataset.epochs})
+
+    @property
+    def schema(self) -> Schema:
+        """The columns that all species have, and the key and the periods if they are the same.
+
+        Types that differ are separated by slashes, ``f32/f64``. Units that differ are left out.
+        """
+        schemas = [dataset.schema for dataset in self._datasets.values()]
+        first, *others = schemas
+        columns = []
+        for name in first.names:
+            if all(name in schema.names for schema in others):
+                found = [column for schema in schemas for column in schema.columns if column.name == name]
+                units = {column.unit for column in found}
+                types = "/".join(dict.fromkeys(column.type for column in found))
+                columns.append(Column(name, types, units.pop() if len(units) == 1 else None))
+        periods = {
+            name: period for name, period in first.periods.items() if all(one.periods.get(name) == period for one in others)
+        }
+        same = all(schema.keys == first.keys for schema in others)
+        return Schema(tuple(columns), first.key if same else "", periods, first.keys if same else ())
+
+    def query(
+        self,
+        where: str | None = None,
+        *,
+        species: Sequence[str] | str | None = None,
+        box: Box | None = None,
+        period: Period | None = None,
+        epochs: Epochs = None,
+        columns: Sequence[str] | None = None,
+        order: str | None = None,
+        limit: int | None = None,
+        threads: int | None = None,
+        check: bool = True,
+        use: str | None = None,
+    ) -> SpeciesQuery:
+        """Returns a query of all species, or of these, whose rows have the species in a column.
+
+        The arguments are those of `Dataset.query`. Rows are in the order of the species, or in `order`, for which the rows up
+        to the limit are kept in memory. `columns` are by default those that all species have, the epoch and the species.
+        Numbers whose types differ have NumPy's common type; integers of 64 bits and others without an exact one are refused.
+        Epochs are those that any of the species has.
+
+        >>> both.query("energy > 9.985", epochs=200).to_pandas()["species"].tolist()
+        ['e', 'e', 'i', 'i']
+        """
+        stated = names("columns", columns)
+        if stated is not None and stated.count(self.species_column) > 1:
+            raise UsageError(f"columns: {self.species_column!r} is listed twice")
+        queries = {
+            name: self._datasets[name].query(
+                where, box=box, period=period, order=order, limit=limit, threads=threads, check=check, use=use
+            )
+            for name in self._selected(species)
+        }
+        return SpeciesQuery((self.species_column, tuple(self)), queries, selection(epochs), stated, order)
+
+    def head(self, rows: int = 5) -> dict[str, Array]:
+        """Returns the first rows of all species as arrays.
+
+        >>> both.head(1)["species"].tolist()
+        ['e']
+        """
+        return self.query().head(rows)
+
+    def aggregate(
+        self,
+        aggregates: Mapping[str, str],
+        by: Sequence[str] | str | None = None,
+        *,
+        species: Sequence[str] | str | None = None,
+        epochs: Epochs = None,
+        **options: Any,
+    ) -> SpeciesAggregates:
+        """Returns aggregates by species, which is the first column and must be in `by`.
+
+        The arguments are those of `Dataset.aggregate`. Epochs that a species does not have are not listed for it.
+
+        >>> both.aggregate({"n": "count()"}, by=["species", "epoch"]).to_pandas()["species"].tolist()
+        ['e', 'e', 'i', 'i']
+        """
+        column, groups = self.species_column, group_texts(by)
+        named_texts(aggregates)
+        if column not in groups or column in aggregates:
+            raise UsageError(
+                f"by: aggregates of several species are computed for each; give by={[column, *groups]!r}, and no aggregate this name"
+            )
+        inner = [group for group in groups if group != column]
+        found = self._of_each(
+            species, epochs, lambda dataset, labels: dataset.aggregate(aggregates, inner, epochs=labels, **options)
+        )
+        return SpeciesAggregates((column, tuple(self)), found)
+
+    def histogram(
+        self,
+        column: str,
+        by: str | None = None,
+        *,
+        species: Sequence[str] | str | None = None,
+        epochs: Epochs = None,
+        **options: Any,
+    ) -> dict[str, Histogram]:
+        """Returns the `Dataset.histogram` of each species. Bins are the same if `range` is stated.
+
+        >>> [int(found.counts[0]) for found in both.histogram("energy", bins=2, range=(0, 8), exact=True).values()]
+        [800, 800]
+        """
+        return self._of_each(species, epochs, lambda dataset, labels: dataset.histogram(column, by, epochs=labels, **options))
+
+    def _selected(self, species: Sequence[str] | str | None) -> list[str]:
+        """Returns the selected species, in the order of all of them."""
+        if species is None:
+            return list(self)
+        chosen = texts("species", [species] if isinstance(species, str) else species, "give a list of species")
+        unknown = [name for name in chosen if name not in self._datasets]
+        if unknown or not chosen:
+            stated = f"there is no {unknown[0]!r}" if unknown else "name at least one"
+            raise UsageError(f"species: {stated}; the species are {', '.join(self)}")
+        return [name for name in self if name in chosen]
+
+    def _of_each(
+        self,
+        species: Sequence[str] | str | None,
+        epochs: Epochs,
+        found: Callable[[Dataset, list[int] | None], Found],
+    ) -> dict[str, Found]:
+        """Returns what is found in each selected species, within the epochs of the selection that it has."""
+        chosen = {name: self._datasets[name] for name in self._selected(species)}
+        results = {}
+        for name, labels in _labels(chosen, selection(epochs)).items():
+            with _naming(name, chosen[name], self.species_column):
+                results[name] = found(chosen[name], labels)
+        return results
+
+
+class SpeciesBatch:
+    """Rows with a column that has the species: as codes, until it is read."""
+
+    def __init__(self, naming: Naming, columns: dict[str, Array], rows: int) -> None:
+        self._column, self._species = naming
+        self._columns = columns
+        self._rows = rows
+
+    @property
+    def column_names(self) -> list[str]:
+        """The names of the columns."""
+        return list(self._columns)
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def __getitem__(self, name: str) -> Array:
+        column = self._columns[name]
+        return numpy.array(self._species)[column] if name == self._column else column
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
+        exported: tuple[object, object] = self.to_arrow().__arrow_c_array__(requested_schema)
+        return exported
+
+    def to_arrow(self) -> pyarrow.RecordBatch:
+        """Returns a `pyarrow.RecordBatch`, in which the species is a dictionary. Needs pyarrow."""
+        arrow = needed("pyarrow", "arrow", "a table of several species")
+        arrays, fields = [], []
+        for name, column in self._columns.items():
+            values, mask = numpy.ascontiguousarray(numpy.ma.getdata(column)), numpy.ma.getmask(column)
+            if name == self._column:
+                array = arrow.DictionaryArray.from_arrays(values, arrow.array(self._species, arrow.string()))
+            elif values.dtype.kind == "V":
+                opaque = arrow.binary(values.dtype.itemsize)
+                array = arrow.FixedSizeBinaryArray.from_buffers(opaque, len(values), [None, arrow.py_buffer(values.tobytes())])
+            else:
+                array = arrow.array(values, mask=None if mask is numpy.ma.nomask else mask)
+            arrays.append(array)
+            fields.append(arrow.field(name, array.type, nullable=mask is not numpy.ma.nomask))
+        if not arrays:
+            return arrow.RecordBatch.from_struct_array(arrow.array([{}] * self._rows, arrow.struct([])))
+        return arrow.RecordBatch.from_arrays(arrays, schema=arrow.schema(fields))
+
+
+def _joined(batches: Sequence[SpeciesBatch]) -> SpeciesBatch:
+    """Returns all rows of batches of the same columns, of which there is at least one."""
+    first = batches[0]
+    if len(batches) == 1:
+        return first
+    columns = {}
+    for name in first.column_names:
+        parts = [batch._columns[name] for batch in batches]
+        join = numpy.ma.concatenate if any(map(numpy.ma.isMaskedArray, parts)) else numpy.concatenate
+        columns[name] = join(parts)
+    return SpeciesBatch((first._column, first._species), columns, sum(map(len, batches)))
+
+
+class _SpeciesResult(Result):
+    """A result whose rows have a species."""
+
+    _naming: Naming
+
+    def _batches(self, shown: bool = True) -> Iterator[SpeciesBatch]:
+        """Reads the batches. The first one may be empty: it has the types of all."""
+        raise NotImplementedError
+
+    def __iter__(self) -> Iterator[SpeciesBatch]:  # type: ignore[override]
+        """Iterates over batches; ``batch["id"]`` is an array."""
+        for batch in self._batches():
+            if len(batch):
+                yield batch
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Exports the result by the Arrow PyCapsule interface, without progress: the consumer may read on any thread. Needs pyarrow."""
+        arrow = needed("pyarrow", "arrow", "a table of several species")
+        batches = self._batches(shown=False)
+        first = next(batches).to_arrow()
+        rest = (batch.to_arrow() for batch in batches)
+        reader = arrow.RecordBatchReader.from_batches(first.schema, chain([first], rest))
+        return reader.__arrow_c_stream__(requested_schema)
+
+    def to_numpy(self) -> dict[str, Array]:
+        """Returns the columns as arrays; the species as text.
+
+        >>> both.query(limit=1).to_numpy()["species"].tolist()
+        ['e']
+        """
+        found = _joined(list(self._batches()))
+        return {name: found[name] for name in found.column_names}
+
+    def to_arrow(self) -> pyarrow.Table:
+        """Returns a `pyarrow.Table`, in which the species is a dictionary. Needs pyarrow.
+
+        >>> both.query(limit=1).to_arrow()["species"].to_pylist()
+        ['e']
+        """
+        arrow = needed("pyarrow", "arrow", "a table of several species")
+        return arrow.Table.from_batches([batch.to_arrow() for batch in self._batches()])
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Returns a `pandas.DataFrame`, in which the species is categorical. Needs pandas.
+
+        >>> both.query(limit=1).to_pandas()["species"].tolist()
+        ['e']
+        """
+        import pandas
+
+        found, (column, species) = _joined(list(self._batches())), self._naming
+        frame = data_frame(found._columns, len(found))
+        if column in frame:
+            frame[column] = pandas.Categorical.from_codes(found._columns[column], list(species))
+        return frame
+
+    def to_polars(self) -> polars.DataFrame:
+        """Returns a `polars.DataFrame`, in which the species is categorical. Needs Polars and pyarrow.
+
+        >>> both.query(limit=1).to_polars()["species"].to_list()
+        ['e']
+        """
+        import polars
+
+        return polars.DataFrame(self.to_arrow())
+
+
+class SpeciesQuery(_SpeciesResult):
+    """A query of several species. It is lazy, and can be run again, like a `Query`."""
+
+    def __init__(
+        self,
+        naming: Naming,
+        queries: dict[str, Query],
+        selection: Selection,
+        columns: list[str] | None,
+        order: str | None,
+    ) -> None:
+        self._naming = naming
+        self._queries = queries
+        self._selection = selection
+        self._columns = columns
+        self._order = order
+
+    @property
+    def _limit(self) -> int | None:
+        return next(iter(self._queries.values()))._arguments["limit"]
+
+    def count(self) -> int:
+        """Counts the rows. Reads only the pages that statistics leave open.
+
+        >>> both.query("energy >= 9.99").count()
+        8
+        """
+        rows, limit = sum(self._of_each(Query.count).values()), self._limit
+        return rows if limit is None else min(rows, limit)
+
+    def head(self, rows: int = 5) -> dict[str, Array]:
+        """Returns the first rows as arrays, and reads little more than these.
+
+        >>> both.query("energy >= 9.99", species="i").head(1)["species"].tolist()
+        ['i']
+        """
+        stated, limit = natural("rows", rows), self._limit
+        limit = stated if limit is None else min(stated, limit)
+        queries = {name: _changed(query, None, limit=limit) for name, query in self._queries.items()}
+        return SpeciesQuery(self._naming, queries, self._selection, self._columns, self._order).to_numpy()
+
+    def explain(self) -> str:
+        """Returns what the query would read of each species, and why, as text.
+
+        >>> print(both.query("energy >= 9.99").explain().splitlines()[0])
+        species e
+        """
+        return "\n\n".join(f"species {name}\n{found}" for name, found in self._of_each(Query.explain).items())
+
+    def plan(self) -> dict[str, dict[str, Any]]:
+        """Returns what the query would read of each species as a dict.
+
+        >>> both.query("energy >= 9.99").plan()["i"]["filter"]
+        'energy >= 9.99'
+        """
+        return self._of_each(Query.plan)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SpeciesQuery, (self._naming, self._queries, self._selection, self._columns, self._order)
+
+    def __repr__(self) -> str:
+        usual = {"check": True, "ordered": False}
+        arguments = {**next(iter(self._queries.values()))._arguments, "columns": self._columns}
+        stated = {name: value for name, value in arguments.items() if value != usual.get(name)}
+        if self._selection is not None:
+            stated["epochs"] = self._selection
+        return f"<SpeciesQuery of {', '.join(map(str, abridged(list(self._queries))))}: {stated or 'all rows'}>"
+
+    def _of_each(self, found: Callable[[Query], Found]) -> dict[str, Found]:
+        """Returns what is found by the query of each species, with its columns and epochs."""
+        stored, _ = self._outputs()
+        results = {}
+        for name, query in self._chosen():
+            with _naming(name, query._dataset, self._naming[0]):
+                results[name] = found(_changed(query, query._selection, columns=stored))
+        return results
+
+    def _chosen(self) -> Iterator[tuple[str, Query]]:
+        """Iterates over the queries of the species, each for its epochs of the selection."""
+        datasets = {name: query._dataset for name, query in self._queries.items()}
+        for name, labels in _labels(datasets, self._selection).items():
+            yield name, _changed(self._queries[name], labels)
+
+    def _outputs(self) -> tuple[list[str], list[str]]:
+        """Returns the columns to ask each species for, and the names of all columns of the result."""
+        column = self._naming[0]
+        if self._columns is not None:
+            return [one for one in self._columns if one != column], self._columns
+        first, *others = (list(types) for types in self._types(None).values())
+        shared = [name for name in first if all(name in other for other in others)]
+        return shared, [*shared, column]
+
+    def _types(self, columns: list[str] | None) -> dict[str, dict[str, numpy.dtype[Any]]]:
+        """Returns the types of the columns of each species."""
+        types = {}
+        for name, query in self._queries.items():
+            with _naming(name, query._dataset, self._naming[0]):
+                found = _changed(query, [], columns=columns)._start().columns()
+                types[name] = {column: numpy.dtype(kind) for column, kind in found}
+        return types
+
+    def _sorted_by(self) -> list[str]:
+        """Returns the columns and expressions by which the rows of several species are sorted. NaN is last."""
+        if self._order != "key":
+            return [] if self._order is None else ["epoch", self._order]
+        keys = {name: query._dataset.schema.keys for name, query in self._queries.items()}
+        first, *others = keys
+        for name in others:
+            if keys[name] != keys[first]:
+                raise UsageError(
+                    f"order: the key of species {first!r} is {','.join(keys[first])}, that of species {name!r} "
+                    f"{','.join(keys[name])}; state the column that orders the rows of all"
+                )
+        return ["epoch", *keys[first]]
+
+    def _batches(self, shown: bool = True) -> Iterator[SpeciesBatch]:
+        stored, names = self._outputs()
+        keys = self._sorted_by() if len(self._queries) > 1 else []
+        known = list(next(iter(self._types(stored).values())))
+        hidden = [key for key in keys if column_named(key, known) not in known]
+        joint = _joint(self._types([*stored, *hidden]))
+        found = list(joint)
+        # The first species names the columns: the names of the others may differ in case.
+        shown_names = iter(found)
+        output = [name if name == self._naming[0] else next(shown_names) for name in names]
+        empty = self._batch(0, [numpy.empty(0, kind) for kind in joint.values()], joint, 0)
+        batches = self._read([*stored, *hidden], joint, shown)
+        if not keys:
+            for batch in chain([empty], batches):
+                yield SpeciesBatch(self._naming, {name: batch._columns[name] for name in output}, len(batch))
+            return
+        whole = _joined([empty, *batches])
+        places = [found[len(stored) + hidden.index(key)] if key in hidden else column_named(key, known) for key in keys]
+        rows = numpy.lexsort([whole._columns[place] for place in reversed(places)])[: self._limit]
+        yield SpeciesBatch(self._naming, {name: whole._columns[name][rows] for name in output}, len(rows))
+
+    def _read(self, columns: list[str], joint: dict[str, numpy.dtype[Any]], shown: bool) -> Iterator[SpeciesBatch]:
+        """Reads the batches of each species; up to the limit if rows are not sorted, else as many of each."""
+        left = self._limit
+        for name, query in self._chosen():
+            if left == 0:
+                return
+            changed = _changed(query, query._selection, columns=columns, limit=left)
+            changed._progress = shown and query._progress
+            with _naming(name, query._dataset, self._naming[0]):
+                for batch in changed:
+                    if left is not None and self._order is None:
+                        left -= len(batch)
+                    arrays = [batch[column] for column in batch.column_names]
+                    yield self._batch(self._naming[1].index(name), arrays, joint, len(batch))
+
+    def _batch(self, code: int, arrays: list[Array], joint: dict[str, numpy.dtype[Any]], rows: int) -> SpeciesBatch:
+        """Returns a batch of one species, with the types that all have in common."""
+        columns = {name: array.astype(kind, copy=False) for (name, kind), array in zip(joint.items(), arrays, strict=True)}
+        return SpeciesBatch(self._naming, {**columns, self._naming[0]: numpy.full(rows, code, numpy.int32)}, rows)
+
+
+class SpeciesAggregates(_SpeciesResult, Aggregates):
+    """Aggregates of several species: a row for each group of each species, whose column is the first one."""
+
+    def __init__(self, naming: Naming, found: dict[str, Aggregates]) -> None:
+        self._naming = naming
+        self.rows = sum(one.rows for one in found.values())
+        self.outside = sum(one.outside for one in found.values())
+        arrays = {name: one.to_numpy() for name, one in found.items()}
+        joint = _joint({name: {column: array.dtype for column, array in one.items()} for name, one in arrays.items()})
+        parts = []
+        for name, one in arrays.items():
+            columns = {column: one[column].astype(kind, copy=False) for column, kind in joint.items()}
+            codes = numpy.full(len(found[name]), naming[1].index(name), numpy.int32)
+            parts.append(SpeciesBatch(naming, {naming[0]: codes, **columns}, len(codes)))
+        self._whole = _joined(parts)
+
+    def _batch(self) -> SpeciesBatch:  # type: ignore[override]
+        return self._whole
+
+    def _batches(self, shown: bool = True) -> Iterator[SpeciesBatch]:
+        yield self._whole
+
+
+def _changed(query: Query, selection: Selection, **changes: Any) -> Query:
+    """Returns a query with other epochs and arguments."""
+    changed = Query(query._dataset, selection, {**query._arguments, **changes})  # type: ignore[typeddict-item]
+    changed._progress = query._progress
+    return changed
+
+
+def _joint(types: dict[str, dict[str, numpy.dtype[Any]]]) -> dict[str, numpy.dtype[Any]]:
+    """Returns the names that the first species has, and the types that hold the values of all species exactly."""
+    joint = {}
+    for place, name in enumerate(next(iter(types.values()))):
+        found = {species: list(columns.values())[place] for species, columns in types.items()}
+        kinds = set(found.values())
+        # Bytes of another width would be padded, and integers of 64 bits rounded.
+        common = kinds.pop() if len(kinds) == 1 else None
+        if kinds and all(kind.kind in "iuf" for kind in kinds):
+            common = numpy.result_type(*kinds)
+            if common.kind == "f" and any(kind.kind != "f" and kind.itemsize == 8 for kind in kinds):
+                common = None
+        if common is None:
+            stated = ", ".join(f"{kind} in {species!r}" for species, kind in found.items())
+            raise UsageError(
+                f"columns: {name!r} is {stated}, and no type holds all values exactly; leave it out, or select `species`"
+            )
+        joint[name] = common
+    return joint
+
+
+@contextmanager
+def _naming(name: str, dataset: OpenDataset, column: str) -> Iterator[None]:
+    """Names the species in errors of its dataset."""
+    try:
+        yield
+    except CorruptionError:
+        # Names its file, in fields as well.
+        raise
+    except TurbiditeError as error:
+        hint = f"; select species by `species`, such as species={name!r}" if f"no column '{column}'" in str(error) else ""
+        raise type(error)(f"species {name!r} ({dataset.path}): {error}{hint}") from None
+
+
+def _labels(datasets: Mapping[str, OpenDataset], selection: Selection) -> dict[str, list[int] | None]:
+    """Returns the labels of a selection among the epochs of all datasets, for each dataset those that it has."""
+    if selection is None:
+        return dict.fromkeys(datasets)
+    known = {name: set(dataset.epochs) for name, dataset in datasets.items()}
+    existing = set().union(*known.values())
+    chosen = _selected_by_text(selection, sorted(existing)) if isinstance(selection, str) else list(selection)
+    missing = next((label for label in chosen if label not in existing), None)
+    if missing is not None:
+        raise OperationError(
+            f"epochs: epoch {missing} exists in none of the species {', '.join(datasets)}; a slice has those that exist"
+        )
+    return {name: [label for label in chosen if label in labels] for name, labels in known.items()}
+
+
+def _selected_by_text(selection: str, existing: list[int]) -> list[int]:
+    """Returns the labels of a selection, as the core does for a dataset with these epochs."""
+
+    def end(text: str) -> int | None:
+        place = re.fullmatch(r"last|-(\d+)", text)
+        if place is None:
+            return int(text)
+        counted = int(place[1] or 1)
+        return existing[-counted] if counted <= len(existing) else None
+
+    chosen = []
+    for term in selection.split(","):
+        first, *rest = term.strip().split("..")
+        low = end(first)
+        if not rest:
+            if low is None:
+                raise UsageError(f"epochs: {term.strip()!r} is before the first of {len(existing)} epochs")
+            chosen.append(low)
+        elif existing:
+            low, high = existing[0] if low is None else low, end(rest[0])
+            stride = int(rest[1]) if len(rest) > 1 else 1
+            last = existing[0] if high is None else high
+            chosen += [label for label in existing if low <= label <= last and (label - low) % stride == 0]
+    return chosen
