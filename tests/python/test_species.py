@@ -293,11 +293,43 @@ def test_aggregates_by_species(written, species):
     whole = species.aggregate({"n": "count()", "least": "min(id)"}, by="species")
     assert whole["n"].tolist() == [2100, 2100, 0] and whole["least"].mask.tolist() == [False, False, True]
     assert whole.to_pandas()["least"].isna().tolist() == [False, False, True] == whole.to_polars()["least"].is_null().to_list()
-    for by in (None, "epoch", ["epoch"]):
-        with pytest.raises(turbidite.UsageError, match=r"^by: aggregates of several species .* by=\['species'"):
-            species.aggregate({"n": "count()"}, by=by)
+    for text in ("mean(x)", "std(x)", "quantile(x, 0.5)", "error(count())", "n_eff(x)", "cov(x, x)", "var(x)"):
+        with pytest.raises(turbidite.UsageError, match="^aggregates: 'a', .*, does not follow from those .*by='species'"):
+            species.aggregate({"n": "count()", "a": text}, by="epoch")
+    with pytest.raises(turbidite.UsageError, match="^aggregates: 'species' is the column of the species"):
+        species.aggregate({"species": "count()"}, by="species")
     with pytest.raises(turbidite.UsageError, match=r"^species 'i' \(/.*i.tbd\): .*no column 'w'"):
         species.aggregate({"s": "sum(w)"}, by="species")
+
+
+def test_aggregates_of_all_species(written, species):
+    texts = {"n": "count()", "s": " SUM (x)", "bad": "nan(energy)", "low": "min(energy)", "high": "max(id)", "t": "sum(id - 2**63)"}
+    frame = expected(written, ["e", "i"]).astype({"energy": "f8", "x": "f8"})
+    frame["q"], frame["bin"] = frame["id"] % 3, numpy.floor(frame["x"])
+    frame["t"] = (frame["id"] - numpy.uint64(2**63)).astype("i8")
+    frame = frame[frame["x"].abs() < 1]
+    by = ["id % 3", "epoch", "b = bins(x, -1, 1, 2)"]
+    found = species.aggregate(texts, by, where="abs(x) < 1").to_pandas()
+    groups = frame.groupby(["q", "epoch", "bin"])
+    keys = found[["id % 3", "epoch", "b_from"]].itertuples(index=False, name=None)
+    assert list(keys) == list(groups.groups) and list(found)[2:5] == ["b_from", "b_to", "n"]
+    assert found["n"].tolist() == groups.size().tolist() and found["t"].tolist() == groups["t"].sum().tolist()
+    assert found["bad"].tolist() == groups["energy"].apply(lambda values: values.isna().sum()).tolist()
+    assert found["low"].tolist() == groups["energy"].min().tolist() and found["high"].tolist() == groups["id"].max().tolist()
+    numpy.testing.assert_allclose(found["s"], groups["x"].sum(), rtol=1e-12, atol=1e-12)
+    whole = species.aggregate({"n": "count()", "low": "min(id)"}, where="x > 100")
+    assert whole["n"].tolist() == [0] and whole["low"].mask.tolist() == [True] and len(whole) == 1 and whole.rows == 0
+    part = species.aggregate({"n": "count()", "low": "min(id)", "high": "max(id)"}, by="epoch", where="id < 2**63 + 5")
+    assert part["low"].tolist() == [2**63] * 4 and part["high"].tolist() == [2**63 + 4] * 4
+    assert part["n"].tolist() == [5, 10, 10, 5] and part["epoch"].tolist() == [100, 200, 300, 500]
+    # Of the three species, one has no rows.
+    all_rows = species.aggregate({"low": "min(id)", "high": "max(id)"})
+    assert (all_rows["low"].tolist(), all_rows["high"].tolist()) == ([2**63], [2**63 + 699])
+    assert not numpy.ma.isMaskedArray(all_rows["low"])
+    half = species.aggregate({"low": "min(id)", "high": "max(id)"}, by="epoch", where="x > 0 and energy < -5")
+    assert half["low"].mask.all() and half["high"].mask.all()
+    with pytest.raises(turbidite.OperationError, match="^aggregates: 't' of all species does not fit into uint64; ask for each"):
+        species.aggregate({"t": "sum(id)"}, where="id < 2**63 + 1", epochs=[200])
 
 
 def test_histograms_by_species(written, species):

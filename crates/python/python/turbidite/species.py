@@ -8,16 +8,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy
 
 from turbidite._boxes import Box, Period
 from turbidite._checks import Epochs, Selection, column_named, names, natural, selection, text, texts
 from turbidite._opened import OpenDataset
-from turbidite._optional import needed
 from turbidite._progress import Progress
-from turbidite._result import Result, data_frame
+from turbidite._species_rows import FOLDS, Array, Naming, SpeciesBatch, SpeciesResult, folded, joined, joint_types
 from turbidite._tables import abridged, table
 from turbidite.aggregates import Aggregates, group_texts, named_texts
 from turbidite.dataset import Dataset
@@ -26,18 +25,9 @@ from turbidite.histograms import Histogram
 from turbidite.query import Query
 from turbidite.schema import Column, Schema
 
-if TYPE_CHECKING:
-    import pandas
-    import polars
-    import pyarrow
+__all__ = ["Species", "SpeciesAggregates", "SpeciesQuery"]
 
-__all__ = ["Species", "SpeciesAggregates", "SpeciesBatch", "SpeciesQuery"]
-
-Array = numpy.ndarray[Any, Any]
 Found = TypeVar("Found")
-
-Naming = tuple[str, tuple[str, ...]]
-"""The name of the column that has the species, and the names of all species, in their order."""
 
 
 class Species:
@@ -181,24 +171,35 @@ class Species:
         epochs: Epochs = None,
         **options: Any,
     ) -> SpeciesAggregates:
-        """Returns aggregates by species, which is the first column and must be in `by`.
+        """Returns aggregates like `Dataset.aggregate`: for each species, the first column, if `by` has it, else of all.
 
-        The arguments are those of `Dataset.aggregate`. Epochs that a species does not have are not listed for it.
+        Counts, sums, min and max are those of all species together. Epochs that a species does not have are not listed for it.
 
         >>> both.aggregate({"n": "count()"}, by=["species", "epoch"]).to_pandas()["species"].tolist()
         ['e', 'e', 'i', 'i']
+        >>> both.aggregate({"n": "count()", "most": "max(energy)"}, by="epoch")["n"]
+        array([2002, 2002])
         """
         column, groups = self.species_column, group_texts(by)
-        named_texts(aggregates)
-        if column not in groups or column in aggregates:
-            raise UsageError(
-                f"by: aggregates of several species are computed for each; give by={[column, *groups]!r}, and no aggregate this name"
-            )
+        asked = dict(named_texts(aggregates))
+        if column in asked:
+            raise UsageError(f"aggregates: {column!r} is the column of the species; give the aggregate another name")
+        folds = None if column in groups else {name: self._fold(name, one) for name, one in asked.items()}
         inner = [group for group in groups if group != column]
         found = self._of_each(
             species, epochs, lambda dataset, labels: dataset.aggregate(aggregates, inner, epochs=labels, **options)
         )
-        return SpeciesAggregates((column, tuple(self)), found)
+        return SpeciesAggregates((column, tuple(self)), found, folds)
+
+    def _fold(self, name: str, aggregate: str) -> numpy.ufunc:
+        """Returns the function by which the values of several species are one, if it is exact."""
+        function = aggregate.partition("(")[0].strip().lower()
+        if function not in FOLDS:
+            raise UsageError(
+                f"aggregates: {name!r}, {aggregate}, does not follow from those of each species; "
+                f"ask for sums and counts, or by={self.species_column!r}"
+            )
+        return FOLDS[function]
 
     def histogram(
         self,
@@ -242,131 +243,7 @@ class Species:
         return results
 
 
-class SpeciesBatch:
-    """Rows with a column that has the species: as codes, until it is read."""
-
-    def __init__(self, naming: Naming, columns: dict[str, Array], rows: int) -> None:
-        self._column, self._species = naming
-        self._columns = columns
-        self._rows = rows
-
-    @property
-    def column_names(self) -> list[str]:
-        """The names of the columns."""
-        return list(self._columns)
-
-    def __len__(self) -> int:
-        return self._rows
-
-    def __getitem__(self, name: str) -> Array:
-        column = self._columns[name]
-        return numpy.array(self._species)[column] if name == self._column else column
-
-    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
-        exported: tuple[object, object] = self.to_arrow().__arrow_c_array__(requested_schema)
-        return exported
-
-    def to_arrow(self) -> pyarrow.RecordBatch:
-        """Returns a `pyarrow.RecordBatch`, in which the species is a dictionary. Needs pyarrow."""
-        arrow = needed("pyarrow", "arrow", "a table of several species")
-        arrays, fields = [], []
-        for name, column in self._columns.items():
-            values, mask = numpy.ascontiguousarray(numpy.ma.getdata(column)), numpy.ma.getmask(column)
-            if name == self._column:
-                array = arrow.DictionaryArray.from_arrays(values, arrow.array(self._species, arrow.string()))
-            elif values.dtype.kind == "V":
-                opaque = arrow.binary(values.dtype.itemsize)
-                array = arrow.FixedSizeBinaryArray.from_buffers(opaque, len(values), [None, arrow.py_buffer(values.tobytes())])
-            else:
-                array = arrow.array(values, mask=None if mask is numpy.ma.nomask else mask)
-            arrays.append(array)
-            fields.append(arrow.field(name, array.type, nullable=mask is not numpy.ma.nomask))
-        if not arrays:
-            return arrow.RecordBatch.from_struct_array(arrow.array([{}] * self._rows, arrow.struct([])))
-        return arrow.RecordBatch.from_arrays(arrays, schema=arrow.schema(fields))
-
-
-def _joined(batches: Sequence[SpeciesBatch]) -> SpeciesBatch:
-    """Returns all rows of batches of the same columns, of which there is at least one."""
-    first = batches[0]
-    if len(batches) == 1:
-        return first
-    columns = {}
-    for name in first.column_names:
-        parts = [batch._columns[name] for batch in batches]
-        join = numpy.ma.concatenate if any(map(numpy.ma.isMaskedArray, parts)) else numpy.concatenate
-        columns[name] = join(parts)
-    return SpeciesBatch((first._column, first._species), columns, sum(map(len, batches)))
-
-
-class _SpeciesResult(Result):
-    """A result whose rows have a species."""
-
-    _naming: Naming
-
-    def _batches(self, shown: bool = True) -> Iterator[SpeciesBatch]:
-        """Reads the batches. The first one may be empty: it has the types of all."""
-        raise NotImplementedError
-
-    def __iter__(self) -> Iterator[SpeciesBatch]:  # type: ignore[override]
-        """Iterates over batches; ``batch["id"]`` is an array."""
-        for batch in self._batches():
-            if len(batch):
-                yield batch
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Exports the result by the Arrow PyCapsule interface, without progress: the consumer may read on any thread. Needs pyarrow."""
-        arrow = needed("pyarrow", "arrow", "a table of several species")
-        batches = self._batches(shown=False)
-        first = next(batches).to_arrow()
-        rest = (batch.to_arrow() for batch in batches)
-        reader = arrow.RecordBatchReader.from_batches(first.schema, chain([first], rest))
-        return reader.__arrow_c_stream__(requested_schema)
-
-    def to_numpy(self) -> dict[str, Array]:
-        """Returns the columns as arrays; the species as text.
-
-        >>> both.query(limit=1).to_numpy()["species"].tolist()
-        ['e']
-        """
-        found = _joined(list(self._batches()))
-        return {name: found[name] for name in found.column_names}
-
-    def to_arrow(self) -> pyarrow.Table:
-        """Returns a `pyarrow.Table`, in which the species is a dictionary. Needs pyarrow.
-
-        >>> both.query(limit=1).to_arrow()["species"].to_pylist()
-        ['e']
-        """
-        arrow = needed("pyarrow", "arrow", "a table of several species")
-        return arrow.Table.from_batches([batch.to_arrow() for batch in self._batches()])
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """Returns a `pandas.DataFrame`, in which the species is categorical. Needs pandas.
-
-        >>> both.query(limit=1).to_pandas()["species"].tolist()
-        ['e']
-        """
-        import pandas
-
-        found, (column, species) = _joined(list(self._batches())), self._naming
-        frame = data_frame(found._columns, len(found))
-        if column in frame:
-            frame[column] = pandas.Categorical.from_codes(found._columns[column], list(species))
-        return frame
-
-    def to_polars(self) -> polars.DataFrame:
-        """Returns a `polars.DataFrame`, in which the species is categorical. Needs Polars and pyarrow.
-
-        >>> both.query(limit=1).to_polars()["species"].to_list()
-        ['e']
-        """
-        import polars
-
-        return polars.DataFrame(self.to_arrow())
-
-
-class SpeciesQuery(_SpeciesResult):
+class SpeciesQuery(SpeciesResult):
     """A query of several species. It is lazy, and can be run again, like a `Query`."""
 
     def __init__(
@@ -486,7 +363,7 @@ class SpeciesQuery(_SpeciesResult):
         keys = self._sorted_by() if len(self._queries) > 1 else []
         known = list(next(iter(self._types(stored).values())))
         hidden = [key for key in keys if column_named(key, known) not in known]
-        joint = _joint(self._types([*stored, *hidden]))
+        joint = joint_types(self._types([*stored, *hidden]))
         found = list(joint)
         # The first species names the columns: the names of the others may differ in case.
         shown_names = iter(found)
@@ -497,7 +374,7 @@ class SpeciesQuery(_SpeciesResult):
             for batch in chain([empty], batches):
                 yield SpeciesBatch(self._naming, {name: batch._columns[name] for name in output}, len(batch))
             return
-        whole = _joined([empty, *batches])
+        whole = joined([empty, *batches])
         places = [found[len(stored) + hidden.index(key)] if key in hidden else column_named(key, known) for key in keys]
         rows = numpy.lexsort([whole._columns[place] for place in reversed(places)])[: self._limit]
         yield SpeciesBatch(self._naming, {name: whole._columns[name][rows] for name in output}, len(rows))
@@ -523,21 +400,22 @@ class SpeciesQuery(_SpeciesResult):
         return SpeciesBatch(self._naming, {**columns, self._naming[0]: numpy.full(rows, code, numpy.int32)}, rows)
 
 
-class SpeciesAggregates(_SpeciesResult, Aggregates):
-    """Aggregates of several species: a row for each group of each species, whose column is the first one."""
+class SpeciesAggregates(SpeciesResult, Aggregates):
+    """Aggregates of several species: a row for each group, of each species if its column is the first one."""
 
-    def __init__(self, naming: Naming, found: dict[str, Aggregates]) -> None:
+    def __init__(self, naming: Naming, found: dict[str, Aggregates], folds: dict[str, numpy.ufunc] | None) -> None:
         self._naming = naming
         self.rows = sum(one.rows for one in found.values())
         self.outside = sum(one.outside for one in found.values())
         arrays = {name: one.to_numpy() for name, one in found.items()}
-        joint = _joint({name: {column: array.dtype for column, array in one.items()} for name, one in arrays.items()})
+        joint = joint_types({name: {column: array.dtype for column, array in one.items()} for name, one in arrays.items()})
         parts = []
         for name, one in arrays.items():
             columns = {column: one[column].astype(kind, copy=False) for column, kind in joint.items()}
             codes = numpy.full(len(found[name]), naming[1].index(name), numpy.int32)
             parts.append(SpeciesBatch(naming, {naming[0]: codes, **columns}, len(codes)))
-        self._whole = _joined(parts)
+        whole = joined(parts)
+        self._whole = whole if folds is None else folded(whole, folds)
 
     def _batch(self) -> SpeciesBatch:  # type: ignore[override]
         return self._whole
@@ -551,27 +429,6 @@ def _changed(query: Query, selection: Selection, **changes: Any) -> Query:
     changed = Query(query._dataset, selection, {**query._arguments, **changes})  # type: ignore[typeddict-item]
     changed._progress = query._progress
     return changed
-
-
-def _joint(types: dict[str, dict[str, numpy.dtype[Any]]]) -> dict[str, numpy.dtype[Any]]:
-    """Returns the names that the first species has, and the types that hold the values of all species exactly."""
-    joint = {}
-    for place, name in enumerate(next(iter(types.values()))):
-        found = {species: list(columns.values())[place] for species, columns in types.items()}
-        kinds = set(found.values())
-        # Bytes of another width would be padded, and integers of 64 bits rounded.
-        common = kinds.pop() if len(kinds) == 1 else None
-        if kinds and all(kind.kind in "iuf" for kind in kinds):
-            common = numpy.result_type(*kinds)
-            if common.kind == "f" and any(kind.kind != "f" and kind.itemsize == 8 for kind in kinds):
-                common = None
-        if common is None:
-            stated = ", ".join(f"{kind} in {species!r}" for species, kind in found.items())
-            raise UsageError(
-                f"columns: {name!r} is {stated}, and no type holds all values exactly; leave it out, or select `species`"
-            )
-        joint[name] = common
-    return joint
 
 
 @contextmanager
