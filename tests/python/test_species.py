@@ -89,6 +89,7 @@ SELECTIONS = [
     ("-3..-2", (200, 300)),
     ("100..last..200", (100, 300, 500)),
     ([-9 + 8, 200], (200, 500)),
+    ("-9..last..200", (100, 300, 500)),
     ("600..700", ()),
 ]
 
@@ -127,6 +128,14 @@ def test_queries_are_those_of_the_concatenated_rows(written, species, names, sel
     same = {"energy": found["energy"], "x": found["x"], "id % 7": found["id"] % 7, "abs(x)": found["x"].abs()}[order]
     assert found["epoch"].tolist() == keys["epoch"].tolist()[:limit]
     numpy.testing.assert_array_equal(same.astype("f8"), keys["value"][:limit])
+
+
+@pytest.mark.parametrize(("epochs", "labels"), SELECTIONS)
+def test_epochs_are_those_that_any_species_has(species, epochs, labels):
+    for order in (None, "x"):
+        found = species.query(epochs=epochs, columns=["species", "epoch"], order=order).to_pandas().drop_duplicates()
+        pairs = [(name, label) for name in COLUMNS for label in labels if label in EPOCHS[name]]
+        assert sorted(found.itertuples(index=False, name=None)) == sorted(pairs)
 
 
 def test_every_form_has_the_same_rows(written, species):
