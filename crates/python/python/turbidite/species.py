@@ -71,8 +71,14 @@ class Species:
 
     def __repr__(self) -> str:
         columns = ", ".join(f"{column.name} {column.type}" for column in self.schema.columns)
-        lines = ["  …" if row is None else "  {}: {}, {} epochs, key {}{}".format(*row) for row in self._rows()]
-        return "\n".join([f"<Species: {len(self.epochs)} epochs; {columns}", *lines]) + ">"
+        lines = [f"<Species: {len(self.epochs)} epochs; {columns}"]
+        for row in self._rows():
+            if row is None:
+                lines.append("  …")
+                continue
+            *stated, further = row
+            lines.append("  {}: {}, {} epochs, key {}".format(*stated) + (f"; also {further}" if further else ""))
+        return "\n".join(lines) + ">"
 
     def _repr_html_(self) -> str:
         rows = [("…",) * 5 if row is None else row for row in self._rows()]
@@ -80,7 +86,7 @@ class Species:
             self.schema._repr_html_()
         )
 
-    def _rows(self) -> Iterator[tuple[object, ...] | None]:
+    def _rows(self) -> Iterator[tuple[str, str, int, str, str] | None]:
         """Returns name, path, number of epochs, key and further columns of each species, or of the first and last ones."""
         shared = self.schema.names
         for name in abridged(list(self)):
@@ -88,8 +94,7 @@ class Species:
                 yield None
                 continue
             dataset = self._datasets[name]
-            others = [column for column in dataset.schema.names if column not in shared]
-            further = f"; also {', '.join(others)}" if others else ""
+            further = ", ".join(column for column in dataset.schema.names if column not in shared)
             yield name, dataset.path, len(dataset.epochs), dataset._core.cluster_key(), further
 
     @property
@@ -309,7 +314,8 @@ class SpeciesQuery(SpeciesResult):
         stated = {name: value for name, value in arguments.items() if value != usual.get(name)}
         if self._selection is not None:
             stated["epochs"] = self._selection
-        return f"<SpeciesQuery of {', '.join(map(str, abridged(list(self._queries))))}: {stated or 'all rows'}>"
+        species = ", ".join("…" if name is None else name for name in abridged(list(self._queries)))
+        return f"<SpeciesQuery of {species}: {stated or 'all rows'}>"
 
     def _of_each(self, found: Callable[[Query], Found]) -> dict[str, Found]:
         """Returns what is found by the query of each species, with its columns and epochs."""
