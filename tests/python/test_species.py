@@ -254,6 +254,8 @@ def test_types_are_promoted_where_they_stay_exact(tmp_path):
         ({"where": "species = 1"}, turbidite.UsageError, "no column 'species'; .*; select species by `species`, such as species='e'"),
         ({"order": "species"}, turbidite.UsageError, "^species 'e' .*no column 'species'.*; select species"),
         ({"columns": ["species", "id", "species"]}, turbidite.UsageError, "^columns: 'species' is listed twice"),
+        ({"columns": ["SPECIES", "Species"]}, turbidite.UsageError, "^columns: 'species' is listed twice"),
+        ({"columns": ["Species = 2 * id"]}, turbidite.UsageError, "^columns: 'species' is the column of the species; name"),
         ({"species": "x"}, turbidite.UsageError, "^species: there is no 'x'; the species are e, i, none"),
         ({"species": []}, turbidite.UsageError, "^species: name at least one; the species are e"),
         ({"species": 3}, turbidite.UsageError, "^species: give a list of species, not 3"),
@@ -305,8 +307,9 @@ def test_aggregates_by_species(written, species):
     for text in ("mean(x)", "std(x)", "quantile(x, 0.5)", "error(count())", "n_eff(x)", "cov(x, x)", "var(x)"):
         with pytest.raises(turbidite.UsageError, match="^aggregates: 'a', .*, does not follow from those .*by='species'"):
             species.aggregate({"n": "count()", "a": text}, by="epoch")
-    with pytest.raises(turbidite.UsageError, match="^aggregates: 'species' is the column of the species"):
-        species.aggregate({"species": "count()"}, by="species")
+    for named, by in (({"species": "count()"}, "epoch"), ({"n": "count()"}, ["Species", "species = id % 2"])):
+        with pytest.raises(turbidite.UsageError, match="^aggregates: 'species' is the column of the species; name"):
+            species.aggregate(named, by=by)
     with pytest.raises(turbidite.UsageError, match=r"^species 'i' \(/.*i.tbd\): .*no column 'w'"):
         species.aggregate({"s": "sum(w)"}, by="species")
 

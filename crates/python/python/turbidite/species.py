@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
@@ -149,6 +149,8 @@ class Species:
         ['e', 'e', 'i', 'i']
         """
         stated = names("columns", columns)
+        if stated is not None:
+            stated = [column_named(name, [self.species_column]) for name in stated]
         if stated is not None and stated.count(self.species_column) > 1:
             raise UsageError(f"columns: {self.species_column!r} is listed twice")
         queries = {
@@ -185,10 +187,9 @@ class Species:
         >>> both.aggregate({"n": "count()", "most": "max(energy)"}, by="epoch")["n"]
         array([2002, 2002])
         """
-        column, groups = self.species_column, group_texts(by)
+        column = self.species_column
+        groups = [column_named(group, [column]) for group in group_texts(by)]
         asked = dict(named_texts(aggregates))
-        if column in asked:
-            raise UsageError(f"aggregates: {column!r} is the column of the species; give the aggregate another name")
         folds = None if column in groups else {name: self._fold(name, one) for name, one in asked.items()}
         inner = [group for group in groups if group != column]
         found = self._of_each(
@@ -368,6 +369,7 @@ class SpeciesQuery(SpeciesResult):
         stored, names = self._outputs()
         keys = self._sorted_by() if len(self._queries) > 1 else []
         known = list(next(iter(self._types(stored).values())))
+        _refuse_taken("columns", self._naming, known)
         hidden = [key for key in keys if column_named(key, known) not in known]
         joint = joint_types(self._types([*stored, *hidden]))
         found = list(joint)
@@ -414,6 +416,7 @@ class SpeciesAggregates(SpeciesResult, Aggregates):
         self.rows = sum(one.rows for one in found.values())
         self.outside = sum(one.outside for one in found.values())
         arrays = {name: one.to_numpy() for name, one in found.items()}
+        _refuse_taken("aggregates", naming, next(iter(arrays.values())))
         joint = joint_types({name: {column: array.dtype for column, array in one.items()} for name, one in arrays.items()})
         parts = []
         for name, one in arrays.items():
@@ -428,6 +431,12 @@ class SpeciesAggregates(SpeciesResult, Aggregates):
 
     def _batches(self, shown: bool = True) -> Iterator[SpeciesBatch]:
         yield self._whole
+
+
+def _refuse_taken(argument: str, naming: Naming, names: Iterable[str]) -> None:
+    """Refuses a computed column that has the name of the column of the species."""
+    if column_named(naming[0], taken := list(names)) in taken:
+        raise UsageError(f"{argument}: {naming[0]!r} is the column of the species; name the expression otherwise")
 
 
 def _changed(query: Query, selection: Selection, **changes: Any) -> Query:
