@@ -218,8 +218,8 @@ class Species:
     ) -> dict[str, Histogram]:
         """Returns the `Dataset.histogram` of each species. Bins are the same if `range` is stated.
 
-        >>> [int(found.counts[0]) for found in both.histogram("energy", bins=2, range=(0, 8), exact=True).values()]
-        [800, 800]
+        >>> [found.rows for found in both.histogram("energy", bins=2, range=(0, 8), epochs=200).values()]
+        [1001, 1001]
         """
         return self._of_each(species, epochs, lambda dataset, labels: dataset.histogram(column, by, epochs=labels, **options))
 
