@@ -99,11 +99,14 @@ SELECTIONS = [
     names=st.sets(st.sampled_from(list(COLUMNS)), min_size=1),
     selected=st.sampled_from(SELECTIONS),
     low=st.sampled_from([None, 0.0, 5.0, 20.0]),
-    order=st.sampled_from([None, "energy", "x", "id % 7", "abs(x)"]),
+    order=st.sampled_from([None, "energy", "x desc", "energy desc, id % 7", ["id % 7 DESC", "abs(x) asc"]]),
+    per_epoch=st.booleans(),
     limit=st.sampled_from([None, 0, 1, 300, 10**6]),
     use=st.sampled_from([None, "scan"]),
 )
-def test_queries_are_those_of_the_concatenated_rows(written, species, names, selected, low, order, limit, use):
+def test_queries_are_those_of_the_concatenated_rows(
+    written, species, names, selected, low, order, per_epoch, limit, use
+):  # fmt: skip
     epochs, labels = selected
     if epochs is not None:
         has = {epoch for name in names for epoch in EPOCHS[name]}
@@ -113,7 +116,7 @@ def test_queries_are_those_of_the_concatenated_rows(written, species, names, sel
     frame = frame[frame["epoch"].isin(labels)]
     where = None if low is None else f"energy >= {low}"
     frame = frame if low is None else frame[frame["energy"] >= low]
-    query = species.query(where, species=sorted(names), epochs=epochs, order=order, limit=limit, use=use)
+    query = species.query(where, species=sorted(names), epochs=epochs, order=order, per_epoch=per_epoch, limit=limit, use=use)
     assert query.count() == min(len(frame), len(frame) if limit is None else limit)
     found = query.to_pandas()
     assert list(found["species"].cat.categories) == list(COLUMNS)
@@ -123,11 +126,19 @@ def test_queries_are_those_of_the_concatenated_rows(written, species, names, sel
         whole = list(dict.fromkeys(found["species"]))
         assert whole == [name for name in COLUMNS if name in whole] and found["species"].cat.codes.is_monotonic_increasing
         return
-    value = {"energy": frame["energy"], "x": frame["x"], "id % 7": frame["id"] % 7, "abs(x)": frame["x"].abs()}[order]
-    keys = pandas.DataFrame({"epoch": frame["epoch"], "value": value.astype("f8")}).sort_values(["epoch", "value"])
-    same = {"energy": found["energy"], "x": found["x"], "id % 7": found["id"] % 7, "abs(x)": found["x"].abs()}[order]
-    assert found["epoch"].tolist() == keys["epoch"].tolist()[:limit]
-    numpy.testing.assert_array_equal(same.astype("f8"), keys["value"][:limit])
+    columns = order if isinstance(order, list) else order.split(", ")
+    descends = [column.lower().endswith(" desc") for column in columns]
+    keys, same = by_columns(frame, columns, per_epoch), by_columns(found, columns, per_epoch)
+    keys = keys.sort_values(list(keys), ascending=[True] * per_epoch + [not one for one in descends])[:limit]
+    numpy.testing.assert_array_equal(same.to_numpy(), keys.to_numpy())
+
+
+def by_columns(frame: pandas.DataFrame, columns: list[str], per_epoch: bool) -> pandas.DataFrame:
+    """The values that order rows."""
+    values = {"energy": frame["energy"], "x": frame["x"], "id % 7": frame["id"] % 7, "abs(x)": frame["x"].abs()}
+    names = [column.split(" desc")[0].removesuffix(" DESC").removesuffix(" asc") for column in columns]
+    stated = {"epoch": frame["epoch"]} if per_epoch else {}
+    return pandas.DataFrame({**stated, **{name: values[name] for name in names}}).astype("f8")
 
 
 @pytest.mark.parametrize(("epochs", "labels"), SELECTIONS)

@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 
 import numpy
 
+from turbidite import _core
+from turbidite._arguments import Arguments
 from turbidite._boxes import Box, Period
 from turbidite._checks import Epochs, Selection, column_named, names, natural, selection, text, texts
 from turbidite._opened import OpenDataset
@@ -132,7 +134,8 @@ class Species:
         period: Period | None = None,
         epochs: Epochs = None,
         columns: Sequence[str] | None = None,
-        order: str | None = None,
+        order: str | Sequence[str] | None = None,
+        per_epoch: bool = False,
         limit: int | None = None,
         threads: int | None = None,
         check: bool = True,
@@ -155,11 +158,19 @@ class Species:
             raise UsageError(f"columns: {self.species_column!r} is listed twice")
         queries = {
             name: self._datasets[name].query(
-                where, box=box, period=period, order=order, limit=limit, threads=threads, check=check, use=use
+                where,
+                box=box,
+                period=period,
+                order=order,
+                per_epoch=per_epoch,
+                limit=limit,
+                threads=threads,
+                check=check,
+                use=use,
             )
             for name in self._selected(species)
         }
-        return SpeciesQuery((self.species_column, tuple(self)), queries, selection(epochs), stated, order)
+        return SpeciesQuery((self.species_column, tuple(self)), queries, selection(epochs), stated)
 
     def head(self, rows: int = 5) -> dict[str, Array]:
         """Returns the first rows of all species as arrays.
@@ -258,17 +269,16 @@ class SpeciesQuery(SpeciesResult):
         queries: dict[str, Query],
         selection: Selection,
         columns: list[str] | None,
-        order: str | None,
     ) -> None:
         self._naming = naming
         self._queries = queries
         self._selection = selection
         self._columns = columns
-        self._order = order
 
     @property
-    def _limit(self) -> int | None:
-        return next(iter(self._queries.values()))._arguments["limit"]
+    def _arguments(self) -> Arguments:
+        """The arguments that all species share."""
+        return next(iter(self._queries.values()))._arguments
 
     def count(self) -> int:
         """Counts the rows. Reads only the pages that statistics leave open.
@@ -276,7 +286,7 @@ class SpeciesQuery(SpeciesResult):
         >>> both.query("energy >= 9.99").count()
         8
         """
-        rows, limit = sum(self._of_each(Query.count).values()), self._limit
+        rows, limit = sum(self._of_each(Query.count).values()), self._arguments["limit"]
         return rows if limit is None else min(rows, limit)
 
     def head(self, rows: int = 5) -> dict[str, Array]:
@@ -285,10 +295,10 @@ class SpeciesQuery(SpeciesResult):
         >>> both.query("energy >= 9.99", species="i").head(1)["species"].tolist()
         ['i']
         """
-        stated, limit = natural("rows", rows), self._limit
+        stated, limit = natural("rows", rows), self._arguments["limit"]
         limit = stated if limit is None else min(stated, limit)
         queries = {name: _changed(query, None, limit=limit) for name, query in self._queries.items()}
-        return SpeciesQuery(self._naming, queries, self._selection, self._columns, self._order).to_numpy()
+        return SpeciesQuery(self._naming, queries, self._selection, self._columns).to_numpy()
 
     def explain(self) -> str:
         """Returns what the query would read of each species, and why, as text.
@@ -307,11 +317,11 @@ class SpeciesQuery(SpeciesResult):
         return self._of_each(Query.plan)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return SpeciesQuery, (self._naming, self._queries, self._selection, self._columns, self._order)
+        return SpeciesQuery, (self._naming, self._queries, self._selection, self._columns)
 
     def __repr__(self) -> str:
-        usual = {"check": True, "ordered": False}
-        arguments = {**next(iter(self._queries.values()))._arguments, "columns": self._columns}
+        usual = {"check": True, "ordered": False, "per_epoch": False}
+        arguments = {**self._arguments, "columns": self._columns}
         stated = {name: value for name, value in arguments.items() if value != usual.get(name)}
         if self._selection is not None:
             stated["epochs"] = self._selection
@@ -351,10 +361,12 @@ class SpeciesQuery(SpeciesResult):
                 types[name] = {column: numpy.dtype(kind) for column, kind in found}
         return types
 
-    def _sorted_by(self) -> list[str]:
-        """Returns the columns and expressions by which the rows of several species are sorted. NaN is last."""
-        if self._order != "key":
-            return [] if self._order is None else ["epoch", self._order]
+    def _sorted_by(self) -> list[tuple[str, bool]]:
+        """Returns the columns and expressions by which the rows of several species are sorted, and whether each descends."""
+        if not self._arguments["ordered"]:
+            order = self._arguments["order_by"]
+            columns = [] if order is None else [_direction(one) for one in _core.split_list(order)]
+            return [("epoch", False), *columns] if self._arguments["per_epoch"] else columns
         keys = {name: query._dataset.schema.keys for name, query in self._queries.items()}
         first, *others = keys
         for name in others:
@@ -363,11 +375,12 @@ class SpeciesQuery(SpeciesResult):
                     f"order: the key of species {first!r} is {','.join(keys[first])}, that of species {name!r} "
                     f"{','.join(keys[name])}; state the column that orders the rows of all"
                 )
-        return ["epoch", *keys[first]]
+        return [(key, False) for key in ("epoch", *keys[first])]
 
     def _batches(self, shown: bool = True) -> Iterator[SpeciesBatch]:
         stored, names = self._outputs()
-        keys = self._sorted_by() if len(self._queries) > 1 else []
+        sorted_by = self._sorted_by() if len(self._queries) > 1 else []
+        keys = [key for key, _ in sorted_by]
         known = list(next(iter(self._types(stored).values())))
         _refuse_taken("columns", self._naming, known)
         hidden = [key for key in keys if column_named(key, known) not in known]
@@ -384,12 +397,17 @@ class SpeciesQuery(SpeciesResult):
             return
         whole = joined([empty, *batches])
         places = [found[len(stored) + hidden.index(key)] if key in hidden else column_named(key, known) for key in keys]
-        rows = numpy.lexsort([whole._columns[place] for place in reversed(places)])[: self._limit]
+        ranks = [
+            _descending(whole._columns[place]) if descends else whole._columns[place]
+            for place, (_, descends) in zip(places, sorted_by, strict=True)
+        ]
+        # NumPy sorts NaN last.
+        rows = numpy.lexsort(ranks[::-1])[: self._arguments["limit"]]
         yield SpeciesBatch(self._naming, {name: whole._columns[name][rows] for name in output}, len(rows))
 
     def _read(self, columns: list[str], joint: dict[str, numpy.dtype[Any]], shown: bool) -> Iterator[SpeciesBatch]:
         """Reads the batches of each species; up to the limit if rows are not sorted, else as many of each."""
-        left = self._limit
+        left, is_sorted = self._arguments["limit"], bool(self._sorted_by())
         for name, query in self._chosen():
             if left == 0:
                 return
@@ -397,7 +415,7 @@ class SpeciesQuery(SpeciesResult):
             changed._progress = shown and query._progress
             with _naming(name, query._dataset, self._naming[0]):
                 for batch in changed:
-                    if left is not None and self._order is None:
+                    if left is not None and not is_sorted:
                         left -= len(batch)
                     arrays = [batch[column] for column in batch.column_names]
                     yield self._batch(self._naming[1].index(name), arrays, joint, len(batch))
@@ -431,6 +449,19 @@ class SpeciesAggregates(SpeciesResult, Aggregates):
 
     def _batches(self, shown: bool = True) -> Iterator[SpeciesBatch]:
         yield self._whole
+
+
+def _direction(column: str) -> tuple[str, bool]:
+    """Splits a column of an order from its direction: ``energy desc``."""
+    name, *words = column.rsplit(maxsplit=1)
+    direction = words[0].lower() if words else ""
+    return (name, direction == "desc") if direction in ("asc", "desc") else (column, False)
+
+
+def _descending(values: Array) -> Array:
+    """Returns numbers that ascend as values descend. NaN is last."""
+    _, ranks = numpy.unique(values, return_inverse=True)
+    return numpy.where(numpy.isnan(values), 1, -ranks)
 
 
 def _refuse_taken(argument: str, naming: Naming, names: Iterable[str]) -> None:
