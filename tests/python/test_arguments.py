@@ -18,7 +18,7 @@ def dataset(scratch) -> turbidite.Dataset:
 WRONG = {
     "where": (lambda dataset: dataset.query(where=1), "where: a text such as 'energy > 1' is needed, not 1"),
     "bytes for where": (lambda dataset: dataset.query(b"x > 1"), "where: a text .* not b'x > 1'"),
-    "order": (lambda dataset: dataset.query(order=True), "order: give a list of names, such as ['id', 'energy'], not True"),
+    "order": (lambda dataset: dataset.query(order=True), "order: a text such as 'key' is needed, not True"),
     "use": (lambda dataset: dataset.query(use=1), "use: a text such as 'scan' is needed, not 1"),
     "check": (lambda dataset: dataset.query(check="no"), "check: True or False is needed, not 'no'"),
     "columns": (lambda dataset: dataset.query(columns=[1]), r"columns: give a list of names, .*, not \[1\]"),

@@ -33,6 +33,7 @@ from turbidite.pieces import Piece
 from turbidite.query import Query
 from turbidite.schema import Column, Schema
 from turbidite.species import Species, SpeciesAggregates, SpeciesQuery
+from turbidite.spectra import Profile, Spectrum
 from turbidite.tracks import Tracks
 from turbidite.writer import Writer
 
@@ -51,12 +52,14 @@ __all__ = [
     "Indexes",
     "OperationError",
     "Piece",
+    "Profile",
     "Quantile",
     "Query",
     "Schema",
     "Species",
     "SpeciesAggregates",
     "SpeciesQuery",
+    "Spectrum",
     "Tracks",
     "TurbiditeError",
     "UsageError",

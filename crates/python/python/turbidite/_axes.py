@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy
 
 from turbidite._optional import needed
+from turbidite._units import Units, in_math, ratio
+from turbidite.errors import UsageError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,13 +25,19 @@ __all__ = [
     "ORANGE",
     "RED",
     "axes_of",
+    "color_bar",
     "drawn_edges",
+    "epochs_text",
     "excluded",
     "headline",
     "label",
+    "legend",
     "module",
+    "one_line",
     "say",
+    "shown_units",
     "text",
+    "unit_label",
     "unit_text",
 ]
 
@@ -41,6 +49,12 @@ MIN_LOG_COUNT = 10
 
 _LINE_CHARACTERS = 64
 """Longer lines of titles are cut: they would leave the figure."""
+
+_BAR_PAD, _MAX_BAR_SHARE = 0.02, 0.6
+"""The gap between axes and a colour bar, and the largest share of a bar with its labels, of the width of the axes."""
+
+_LEGEND_LINES = 14
+"""Longer legends have several columns."""
 
 _PREFIXES = {-15: "f", -12: "p", -9: "n", -6: "µ", -3: "m", 3: "k", 6: "M", 9: "G", 12: "T"}
 _SYMBOLS = frozenset(("m", "s", "A", "K", "V", "J", "N", "T", "W", "C", "g", "eV", "Pa", "Hz", "rad"))
@@ -80,9 +94,67 @@ def unit_text(unit: str) -> str:
     return unit
 
 
+def unit_label(unit: str) -> str:
+    """Returns a unit as pictures show it: as a formula if it has powers or constants."""
+    short = unit_text(unit)
+    return in_math(short) or text(short)
+
+
 def label(name: str, unit: str | None) -> str:
     """Returns the label of a column: its name, and its unit in parentheses."""
-    return text(f"{name} ({unit_text(unit)})" if unit else name)
+    return f"{text(name)} ({unit_label(unit)})" if unit else text(name)
+
+
+def shown_units(units: Units | None, columns: Mapping[str, str | None]) -> dict[str, tuple[str | None, float]]:
+    """Returns the unit in which a picture shows each of its columns, and the factor of the values to it.
+
+    `columns` has the stored units by name.
+    """
+    stated = dict(units or {})
+    if unknown := [name for name in stated if name not in columns]:
+        raise UsageError(f"units: '{unknown[0]}' is not shown; the picture has {', '.join(columns)}")
+    return {name: (stated.get(name, unit), ratio(name, unit, stated.get(name))) for name, unit in columns.items()}
+
+
+def color_bar(ax: Axes, mappable: Any, words: str) -> None:
+    """Draws a colour bar beside the axes, within the place that the axes have had."""
+    figure: Any = ax.figure
+    place = ax.get_window_extent()
+    bar = figure.colorbar(mappable, ax=ax, label=words, pad=_BAR_PAD)
+    if figure.get_layout_engine() is None:
+        # Nothing else keeps the labels of the bar out of the next axes, or out of those of an earlier bar.
+        taken = bar.ax.get_tightbbox()
+        end = _room(ax, bar.ax)
+        if taken.x1 > end:
+            bar.remove()
+            share = (place.x1 - end + taken.width) / place.width + _BAR_PAD
+            figure.colorbar(mappable, ax=ax, label=words, pad=_BAR_PAD, fraction=min(share, _MAX_BAR_SHARE))
+
+
+def _room(ax: Axes, bar: Any) -> float:
+    """Returns where the place to the right of the axes ends, in pixels: at the labels of what is there, or of the figure."""
+    own, end = ax.get_window_extent(), float(ax.figure.bbox.x1)
+    labels = own.x0 - _tight(ax).x0
+    for other in ax.figure.axes:
+        box = other.get_window_extent()
+        if other not in (ax, bar) and box.x0 > own.x0 and box.y0 < own.y1 and own.y0 < box.y1:
+            # Axes that have no labels yet get some as wide.
+            is_bar = other.get_label() == "<colorbar>"
+            end = min(end, _tight(other).x0, box.x0 if is_bar else box.x0 - labels)
+    return end
+
+
+def _tight(ax: Any) -> Any:
+    """Returns the box of axes with their labels."""
+    return ax.get_tightbbox() or ax.get_window_extent()
+
+
+def legend(ax: Axes, title: str | None = None) -> None:
+    """Draws one legend of all that has a label."""
+    _, names = ax.get_legend_handles_labels()
+    columns = 1 + (len(names) - 1) // _LEGEND_LINES
+    small: dict[str, Any] = {"fontsize": "small", "title_fontsize": "small", "alignment": "left"}
+    ax.legend(frameon=False, title=title, ncols=max(columns, 1), **small)
 
 
 def say(ax: Axes, words: str) -> None:
@@ -113,14 +185,14 @@ def excluded(**rows: int) -> str | None:
     return f"not drawn: {', '.join(found)}" if found else None
 
 
-def _epochs_text(epochs: Sequence[int]) -> str:
+def epochs_text(epochs: Sequence[int]) -> str:
     """Returns the epochs of a picture in words."""
     if not epochs:
         return "no epochs"
     return f"epoch {epochs[0]}" if len(epochs) == 1 else f"{len(epochs)} epochs, {min(epochs)} to {max(epochs)}"
 
 
-def _line(words: str) -> str:
+def one_line(words: str) -> str:
     """Returns a text as one line of a title."""
     whole = " ".join(words.split())
     return text(whole if len(whole) <= _LINE_CHARACTERS else whole[: _LINE_CHARACTERS - 1] + "…")
@@ -128,4 +200,4 @@ def _line(words: str) -> str:
 
 def headline(ax: Axes, epochs: Sequence[int], *details: str | None) -> None:
     """Sets the title: the epochs, then a line for each detail that applies."""
-    ax.set_title("\n".join([_epochs_text(epochs), *(_line(one) for one in details if one)]), fontsize="medium")
+    ax.set_title("\n".join([epochs_text(epochs), *(one_line(one) for one in details if one)]), fontsize="medium")

@@ -139,6 +139,13 @@ def optional_text(name: str, value: Any, example: str) -> str | None:
     return None if value is None else text(name, value, example)
 
 
+def order(value: Any) -> str | None:
+    """Returns the columns that order rows, as one text, or `None`."""
+    if isinstance(value, (list, tuple)):
+        return ", ".join(texts("order", value, "give a list of names, such as ['energy desc', 'id']"))
+    return optional_text("order", value, "key")
+
+
 def predicate(name: str, value: Any) -> str | None:
     """Returns an expression, or `None`."""
     return optional_text(name, value, "energy > 1")

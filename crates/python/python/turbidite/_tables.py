@@ -6,10 +6,13 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
-__all__ = ["abridged", "table"]
+__all__ = ["abridged", "clipped", "table"]
 
 _SHOWN = 12
 """Longer tables have their first and last rows."""
+
+_CHARACTERS = 1200
+"""Longer texts are cut: about 15 lines of a terminal."""
 
 
 def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -24,7 +27,13 @@ def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[object]]) -
     return f"<table>{title}{header}<tbody>{body}</tbody></table>"
 
 
-def abridged(items: Sequence[Any]) -> list[Any]:
+def abridged(items: Sequence[Any], shown: int = _SHOWN) -> list[Any]:
     """Returns the items, or the first and the last ones around None."""
-    half = _SHOWN // 2
-    return list(items) if len(items) <= _SHOWN else [*items[:half], None, *items[-half:]]
+    half = shown // 2
+    return list(items) if len(items) <= shown else [*items[:half], None, *items[-half:]]
+
+
+def clipped(words: str, most: int = _CHARACTERS) -> str:
+    """Returns a text, by default of a screen at most: of a longer one, its begin and its end."""
+    half = most // 2
+    return words if len(words) <= most else f"{words[:half]} … {words[-half:]}"

@@ -11,10 +11,13 @@ from turbidite import _core
 from turbidite._checks import texts
 from turbidite._progress import Tell
 from turbidite._result import Result
-from turbidite._tables import abridged, table
+from turbidite._tables import abridged, clipped, table
 from turbidite.errors import UsageError
 
 __all__ = ["Aggregates", "group_texts", "named_texts"]
+
+_MAX_NAME = 40
+"""Tables show less of longer names."""
 
 
 def named_texts(aggregates: Any) -> list[tuple[str, str]]:
@@ -80,10 +83,10 @@ class Aggregates(Result):
         return f"{groups:,} group{'s' * (groups != 1)} of {self.rows:,} row{'s' * (self.rows != 1)}{outside}"
 
     def _lines(self) -> list[list[str]]:
-        """Returns the names of the columns, and the first and last groups."""
+        """Returns the names of the columns, and the first and last groups. Columns in the middle are left out if there are many."""
         arrays = self.to_numpy()
-        lines = [list(arrays)]
+        names = abridged(list(arrays))
+        lines = [["…" if name is None else clipped(name, _MAX_NAME) for name in names]]
         for group in abridged(range(len(self))):
-            cells = ["…" if group is None else str(array[group]) for array in arrays.values()]
-            lines.append(cells)
+            lines.append(["…" if group is None or name is None else str(arrays[name][group]) for name in names])
         return lines

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from turbidite import _checks, histograms, pictures
-from turbidite._arguments import Arguments, TrackArguments
+from turbidite import _checks, histograms, movies, pictures, spectra
+from turbidite._arguments import Arguments, HistogramArguments, TrackArguments
 from turbidite._boxes import Box, Period, box_texts
 from turbidite._checks import (
     Epochs,
@@ -34,7 +35,8 @@ from turbidite._checks import (
 from turbidite._command import run
 from turbidite._opened import OpenDataset
 from turbidite._progress import watching
-from turbidite._tables import abridged, table
+from turbidite._tables import abridged, clipped, table
+from turbidite._units import Units
 from turbidite.aggregates import Aggregates, group_texts, named_texts
 from turbidite.cursor import Cursor
 from turbidite.distributions import Quantile, number
@@ -44,6 +46,7 @@ from turbidite.indexes import Indexes
 from turbidite.pieces import Piece
 from turbidite.query import Query
 from turbidite.schema import Column
+from turbidite.spectra import Profile, Spectrum
 from turbidite.tracks import Tracks
 
 if TYPE_CHECKING:
@@ -57,7 +60,7 @@ class Dataset(OpenDataset):
 
     def __repr__(self) -> str:
         columns = ", ".join(f"{column.name} {column.type}" for column in self.schema.columns)
-        return f"<Dataset {self.path}: {len(self.epochs)} epochs, key {self._core.cluster_key()}; {columns}>"
+        return clipped(f"<Dataset {self.path}: {len(self.epochs)} epochs, key {self._core.cluster_key()}; {columns}>")
 
     def _repr_html_(self) -> str:
         # Reads the manifests of a few epochs.
@@ -123,9 +126,9 @@ class Dataset(OpenDataset):
         >>> dataset.query("energy < 0.02", epochs=200, columns=["twice = 2 * id", "energy / 2"]).to_numpy()["twice"]
         array([0, 2], dtype=uint64)
         >>> dataset.query(order="energy desc", limit=2).to_numpy()["epoch"]
-        array([100, 200], dtype=uint64)
+        array([100, 200])
         """
-        order = optional_text("order", order, "key") if order is None or isinstance(order, str) else ", ".join(names("order", order))
+        order = _checks.order(order)
         by_key = order == "key"
         sides, periods = box_texts(box, period)
         arguments: Arguments = {
@@ -424,6 +427,64 @@ class Dataset(OpenDataset):
             use=use,
         )
 
+    def movie(
+        self,
+        x: str,
+        y: str,
+        path: str | os.PathLike[str] = "movie.gif",
+        *,
+        where: str | None = None,
+        box: Box | None = None,
+        period: Period | None = None,
+        epochs: Epochs = None,
+        bins: int | tuple[int, int] = (300, 200),
+        range: tuple[tuple[float, float] | None, tuple[float, float] | None] | None = None,
+        weights: str | None = None,
+        log: bool | tuple[bool, bool] = False,
+        frames_per_second: float = 5,
+        units: Units | None = None,
+        budget: float = 1e9,
+        threads: int | None = None,
+        use: str | None = None,
+        **options: Any,
+    ) -> str:
+        """Writes a movie of the :meth:`phase_space` of each epoch, a ``.gif`` or ``.html`` file, and returns its path.
+
+        All frames have the same axes and colours; without `range`, the axes have the rows of all epochs. The file appears
+        once it is complete. `budget` is that of :meth:`histogram`. `options` are those of ``Axes.pcolormesh``, and
+        `units` those of ``Histogram.plot``.
+
+        >>> dataset.movie("energy", "id", "movie.gif", bins=20).endswith("movie.gif")
+        True
+        """
+        labels = self._sorted(self._labels(selection(epochs)))
+        rate = movies.checked_rate(frames_per_second)
+        page = os.path.abspath(os.fsdecode(path))
+        movies.format_of(page)
+        request = histograms.arguments(
+            column_name("x", x),
+            column_name("y", y),
+            bins=bins,
+            range=range,
+            log=log,
+            where=where,
+            box=box_texts(box, period),
+            epochs=list(labels),
+            threads=threads,
+            use=use,
+            source=None,
+            budget=budget,
+            level=None,
+            weights=optional_column("weights", weights),
+        )
+
+        def count(request: HistogramArguments, epochs: Sequence[int]) -> Histogram:
+            return histograms.histogram(self._core, self.schema, request, epochs, None)
+
+        with watching(self.progress, "steps") as tell:
+            movies.write_movie(page, request, labels, count, units=units, frames_per_second=rate, options=options, tell=tell)
+        return page
+
     def aggregate(
         self,
         aggregates: Mapping[str, str],
@@ -456,6 +517,62 @@ class Dataset(OpenDataset):
         query = self.query(where, box=box, period=period, epochs=epochs, threads=threads, use=use)
         with watching(self.progress, "row groups") as tell:
             return Aggregates(self._core.aggregate(query._resolved(), named, groups, tell))
+
+    def spectrum(
+        self,
+        column: str,
+        *,
+        bins: int = 100,
+        range: tuple[float, float] | None = None,
+        log: bool = False,
+        weights: str | None = None,
+        per_width: bool = True,
+        where: str | None = None,
+        box: Box | None = None,
+        period: Period | None = None,
+        epochs: Epochs = None,
+        threads: int | None = None,
+        use: str | None = None,
+    ) -> Spectrum:
+        """Returns the spectrum of a column for each epoch: the rows by bins, or the sums of `weights`, with standard errors.
+
+        With `per_width`, these are divided by the widths of the bins: dN/dE. `log` makes bins of equal ratios. `range` is that
+        of the finite values unless stated, ``(from, to)``; the bins of integers then have the same number of integers. `column` and
+        `weights` may be expressions. The other arguments are those of :meth:`query`.
+
+        >>> dataset.spectrum("energy", bins=2, range=(0, 8), weights="id", epochs=200).values
+        array([[19950., 60150.]])
+        """
+        rows = partial(self.aggregate, where=where, box=box, period=period, epochs=epochs, threads=threads, use=use)
+        request = spectra.Request.checked(self.path, self.schema, rows, where, weights, bins, range, log)
+        return spectra.spectrum(request, column_name("column", column), flag("per_width", per_width))
+
+    def profile(
+        self,
+        column: str,
+        by: str,
+        *,
+        bins: int = 100,
+        range: tuple[float, float] | None = None,
+        log: bool = False,
+        weights: str | None = None,
+        where: str | None = None,
+        box: Box | None = None,
+        period: Period | None = None,
+        epochs: Epochs = None,
+        threads: int | None = None,
+        use: str | None = None,
+    ) -> Profile:
+        """Returns the mean, the standard deviation and the error of the mean of a column in bins of another, for each epoch.
+
+        The arguments are those of :meth:`spectrum`; bins and range are those of `by`.
+
+        >>> dataset.profile("id", by="energy", bins=2, range=(0, 8), epochs=200).means
+        array([[199.5, 600. ]])
+        """
+        rows = partial(self.aggregate, where=where, box=box, period=period, epochs=epochs, threads=threads, use=use)
+        request = spectra.Request.checked(self.path, self.schema, rows, where, weights, bins, range, log)
+        return spectra.profile(request, column_name("column", column), column_name("by", by))
 
     def row_groups(self, epoch: int) -> list[dict[str, Any]]:
         """Returns the row groups of an epoch as dicts: file, rank, kind, rows, and the least and greatest key.

@@ -12,21 +12,24 @@ import numpy
 from turbidite import _checks
 from turbidite._arguments import Axis, HistogramArguments, Range
 from turbidite._axes import (
-    BLUE,
-    GREY,
     MIN_LOG_COUNT,
     axes_of,
+    color_bar,
     drawn_edges,
+    epochs_text,
     excluded,
     headline,
     label,
     module,
     say,
+    shown_units,
     unit_text,
 )
 from turbidite._checks import access, bins_or_edges, ends, flag, optional, predicate
+from turbidite._curves import BAND, curves, fit, free_colors, name_axes, title, unused_label
 from turbidite._progress import Tell
-from turbidite._tables import abridged, table
+from turbidite._tables import abridged, clipped, table
+from turbidite._units import Units
 from turbidite.distributions import number
 from turbidite.errors import UsageError
 from turbidite.schema import Column
@@ -42,7 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["Histogram", "HistogramAxis"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class HistogramAxis:
     """An axis of a histogram."""
 
@@ -56,8 +59,18 @@ class HistogramAxis:
     widths: numpy.ndarray[Any, Any]
     """The width of each bin. Of integers, that is how many are in it, unless the edges are given."""
 
+    def __repr__(self) -> str:
+        return f"<HistogramAxis of {bins_text(self)}>"
 
-@dataclass(frozen=True, eq=False)
+
+def bins_text(axis: HistogramAxis) -> str:
+    """Returns the column and the bins of an axis, in words."""
+    bins = max(len(axis.edges) - 1, 0)
+    ends = f" from {axis.edges[0]} to {axis.edges[-1]}" if bins else ""
+    return f"{clipped(axis.name)}: {bins:,} bin{'s' * (bins != 1)}{ends}"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Histogram:
     """Rows by bins of one column, as `numpy.histogram` counts them, or of two, as `numpy.histogram2d` does.
 
@@ -161,18 +174,25 @@ class Histogram:
         """Rows with finite values that are in no bin."""
         return sum(self.unbinned.get(name, 0) for name in ("outside", "below", "above"))
 
-    def plot(self, ax: Axes | None = None, **options: Any) -> Axes:
+    def __repr__(self) -> str:
+        axes = "; ".join(bins_text(axis) for axis in (self.x, self.y) if axis is not None)
+        return f"<Histogram of {axes}; {self.rows:,} rows, {epochs_text(self.epochs)}, {self.source}>"
+
+    def plot(self, ax: Axes | None = None, *, units: Units | None = None, **options: Any) -> Axes:
         """Draws the rows of each bin, or the sums if there are any, and returns the axes.
 
-        Bins of one column are steps, with a band of bounds or errors, and `options` are those of ``Axes.stairs``. Bins of two are a
-        mesh, with those of ``Axes.pcolormesh``.
+        Bins of one column are steps, with a band of errors, and `options` are those of ``Axes.stairs``. Bins of which only bounds are
+        known are bands without steps. Further histograms on the same axes have other colours, and share the legend. Bins of two
+        columns are a mesh, with the options of ``Axes.pcolormesh``. `units` states the units to show, such as
+        ``{"momentum_x": "m_e c"}``: values are converted, unless the unit of a column is
+        not known.
 
         >>> dataset.histogram("energy", bins=10).plot().get_xlabel()
         'energy'
         >>> dataset.phase_space("energy", "id").plot().get_ylabel()
         'id'
         """
-        return _draw(self, ax, options) if self.y is None else _draw_mesh(self, self.y, ax, options)
+        return (_draw if self.y is None else _draw_pairs)(self, ax, units, options)
 
     def _repr_html_(self) -> str | None:
         if self.y is not None:
@@ -322,80 +342,67 @@ def _edges(stated: list[float | str]) -> numpy.ndarray[Any, Any]:
     return numpy.array(edges, fitting[0] if fitting else object)
 
 
-def _draw(histogram: Histogram, ax: Axes | None, options: dict[str, Any]) -> Axes:
+def _draw(histogram: Histogram, ax: Axes | None, units: Units | None, options: dict[str, Any]) -> Axes:
     """Draws the rows of each bin, or the sums if there are any, as steps, and their bounds or errors as a band."""
     ax = axes_of(ax, 6.4, 4.0)
-    edges = drawn_edges(histogram.x.edges, histogram.x.log)
-    if histogram.sums is None:
-        _draw_rows(histogram, edges, ax, options)
-    else:
-        _draw_sums(histogram, edges, ax, options)
+    unit, factor = _shown(histogram, units)[histogram.x.name]
+    edges = drawn_edges(histogram.x.edges, histogram.x.log) * factor
+    is_first = not curves(ax)
+    values, low, high, band = _lines(histogram, units)
+    if not len(edges) or (histogram.sums is None and not high.any()):
+        say(ax, "no rows")
+    elif not numpy.isfinite(high).any():
+        say(ax, "no finite sums")
     if len(edges):
-        ax.set_xscale("log" if histogram.x.log else "linear")
-        ax.set_xlim(edges[0], edges[-1])
-    ax.set_xlabel(label(histogram.x.name, histogram.x.unit))
-    left_out = excluded(outside=histogram.outside, infinite=histogram.infinite, NaN=histogram.nan)
-    headline(ax, histogram.epochs, left_out)
+        options = {"color": free_colors(ax, 1)[0], "linewidth": 1.3, **options}
+        named = unused_label(ax, epochs_text(histogram.epochs), histogram.where, histogram.source)
+        if band is None and histogram.sums is None:
+            ax.stairs(values, edges, **{**options, **BAND})
+        elif band is not None:
+            # Values that are not finite leave a gap.
+            style: dict[str, Any] = {**BAND, "color": options["color"]}
+            if histogram.source == "bounds":
+                # Where bounds are close, there is nothing but the outline to see.
+                style = {"fill": True, "facecolor": (options["color"], 0.25), "edgecolor": options["color"], "linewidth": 0.8}
+            ax.stairs(high, edges, baseline=low, **style)
+        ax.stairs(values, edges, baseline=None, **{"label": named, **options})
+        fit(ax, histogram.x.log, from_zero=True)
+    name_axes(ax, label(histogram.x.name, unit), _summed(histogram, units))
+    title(ax, histogram.epochs, None, left_out(histogram), band=band, is_first=is_first)
     return ax
 
 
-def _draw_sums(histogram: Histogram, edges: Array, ax: Axes, options: dict[str, Any]) -> None:
-    """Draws the sums of the bins, with a band of their errors where these are known."""
-    sums = numpy.asarray(histogram.sums)
-    errors = numpy.zeros_like(sums) if histogram.sum_errors is None else histogram.sum_errors
-    finite = sums[numpy.isfinite(sums)]
-    if not len(finite):
-        say(ax, "no finite sums")
-    elif len(edges):
-        options = {"color": BLUE, "linewidth": 1.3, **options}
-        if (errors > 0).any():
-            # An error of NaN leaves a gap.
-            band = {"color": options["color"], "alpha": 0.25, "linewidth": 0, "label": "± one standard error"}
-            ax.stairs(sums + errors, edges, baseline=sums - errors, fill=True, **band)
-            ax.stairs(sums, edges, baseline=None, **{"label": "estimate", **options})
-            ax.legend(frameon=False)
-        else:
-            ax.stairs(sums, edges, baseline=None, **{"label": "sums", **options})
-        ax.axhline(0, color=GREY, linewidth=0.8)
-    ax.set_ylabel(_summed(histogram))
-
-
-def _draw_rows(histogram: Histogram, edges: Array, ax: Axes, options: dict[str, Any]) -> None:
-    """Draws the rows of the bins, with a band of their bounds or errors."""
-    low, high, words = histogram.least, histogram.most, "guaranteed bounds"
+def _lines(histogram: Histogram, units: Units | None) -> tuple[Array, Array, Array, str | None]:
+    """Returns the values of the bins, NaN where only bounds are known; the ends of their bands; and what these are, if any."""
+    if histogram.sums is not None:
+        scale = 1.0 if histogram.weights is None else _shown(histogram, units)[histogram.weights.name][1]
+        sums = histogram.sums * scale
+        errors = numpy.zeros_like(sums) if histogram.sum_errors is None else histogram.sum_errors * scale
+        return sums, sums - errors, sums + errors, "bands: ± one standard error" if (errors > 0).any() else None
+    rows, low, high = (one.astype("f8") for one in (histogram.counts, histogram.least, histogram.most))
     if histogram.errors is not None:
-        rows = histogram.counts.astype("f8")
-        low, high = numpy.maximum(rows - histogram.errors, histogram.least), rows + histogram.errors
-        words = "± one standard error"
-    most = int(high.max(initial=0))
-    if most == 0:
-        say(ax, "no rows")
-    if len(edges):
-        is_exact = bool((histogram.least == histogram.most).all())
-        options = {"color": BLUE, "linewidth": 1.3, **options}
-        if is_exact:
-            ax.stairs(histogram.counts, edges, fill=True, **{**options, "alpha": 0.25, "linewidth": 0})
-        else:
-            band = {"color": options["color"], "alpha": 0.25, "linewidth": 0, "label": words}
-            ax.stairs(high, edges, baseline=low, fill=True, **band)
-        ax.stairs(histogram.counts, edges, **{"label": "rows" if is_exact else "estimate", **options})
-        if not is_exact:
-            ax.legend(frameon=False)
-    if most > MIN_LOG_COUNT:
-        ax.set_yscale("log")
-        ax.set_ylim(0.7, most * 1.6)
-    else:
-        ax.set_ylim(0, max(most, 1) * 1.1)
-    ax.set_ylabel("rows per bin")
+        low, high = numpy.maximum(rows - histogram.errors, low), rows + histogram.errors
+        return rows, low, high, "bands: ± one standard error"
+    is_open = low < high
+    # An estimate within bounds is no count: a line would show a shape that the data need not have.
+    return numpy.where(is_open, numpy.nan, rows), low, high, "bands: guaranteed bounds" if is_open.any() else None
 
 
-def _summed(histogram: Histogram) -> str:
-    """Returns the label of sums."""
+def _shown(histogram: Histogram, units: Units | None) -> dict[str, tuple[str | None, float]]:
+    """Returns the units to show, and the factors of the values to them, by column."""
+    columns = (histogram.x, histogram.y, histogram.weights)
+    return shown_units(units, {column.name: column.unit for column in columns if column is not None})
+
+
+def _summed(histogram: Histogram, units: Units | None) -> str:
+    """Returns the label of rows or sums."""
     weights = histogram.weights
-    return "rows per bin" if weights is None else f"{label(weights.name, weights.unit)}, summed per bin"
+    if weights is None:
+        return "rows per bin"
+    return f"{label(weights.name, _shown(histogram, units)[weights.name][0])}, summed per bin"
 
 
-def _norm(values: numpy.ndarray[Any, Any], is_count: bool) -> Any:
+def color_scale(values: numpy.ndarray[Any, Any], is_count: bool) -> Any:
     """Returns the colour scale of the values of filled bins: logarithmic, unless the values are close."""
     colors = module("colors")
     finite = values[numpy.isfinite(values)]
@@ -407,25 +414,41 @@ def _norm(values: numpy.ndarray[Any, Any], is_count: bool) -> Any:
     return colors.Normalize(min(least, 0.0), max(most, 0.0) or 1.0)
 
 
-def _draw_mesh(histogram: Histogram, y: HistogramAxis, ax: Axes | None, options: dict[str, Any]) -> Axes:
-    """Draws a two-dimensional histogram as a mesh with a colour bar. Empty bins stay blank."""
-    ax = axes_of(ax, 6.8, 4.4)
-    filled = histogram.counts > 0
+def shown_values(histogram: Histogram, units: Units | None) -> numpy.ma.MaskedArray[Any, Any]:
+    """Returns what a mesh shows: the rows or sums of the bins, without empty ones."""
     values = histogram.counts if histogram.sums is None else histogram.sums
-    if filled.any():
-        x_edges = drawn_edges(histogram.x.edges, histogram.x.log)
-        y_edges = drawn_edges(y.edges, y.log)
-        shown = numpy.ma.masked_where(~filled, values.astype("f8")).T
+    scale = 1.0 if histogram.weights is None else _shown(histogram, units)[histogram.weights.name][1]
+    shown: numpy.ma.MaskedArray[Any, Any] = numpy.ma.masked_array(values.astype("f8") * scale, histogram.counts == 0).T
+    return shown
+
+
+def draw_mesh(histogram: Histogram, ax: Axes, units: Units | None, options: dict[str, Any]) -> Any:
+    """Draws a two-dimensional histogram as a mesh with a colour bar, and names the axes. Empty bins stay blank."""
+    y, shown, values = histogram.y or histogram.x, _shown(histogram, units), shown_values(histogram, units)
+    ax.set_xlabel(label(histogram.x.name, shown[histogram.x.name][0]))
+    ax.set_ylabel(label(y.name, shown[y.name][0]))
+    mesh = None
+    if histogram.counts.any():
+        ends = [drawn_edges(axis.edges, axis.log) * shown[axis.name][1] for axis in (histogram.x, y)]
         if "norm" not in options and not {"vmin", "vmax"} & set(options):
-            options["norm"] = _norm(values[filled], histogram.sums is None)
-        mesh = ax.pcolormesh(x_edges, y_edges, shown, **{"cmap": "viridis", "rasterized": True, **options})
-        ax.figure.colorbar(mesh, ax=ax, label=_summed(histogram), pad=0.02)
+            options = {**options, "norm": color_scale(values.compressed(), histogram.sums is None)}
+        mesh = ax.pcolormesh(*ends, values, **{"cmap": "viridis", "rasterized": True, **options})
         ax.set_xscale("log" if histogram.x.log else "linear")
         ax.set_yscale("log" if y.log else "linear")
+        color_bar(ax, mesh, _summed(histogram, units))
     else:
         say(ax, "no rows")
-    ax.set_xlabel(label(histogram.x.name, histogram.x.unit))
-    ax.set_ylabel(label(y.name, y.unit))
-    left_out = excluded(outside=histogram.outside, infinite=histogram.infinite, NaN=histogram.nan)
-    headline(ax, histogram.epochs, histogram.where, left_out)
+    return mesh
+
+
+def left_out(histogram: Histogram) -> str | None:
+    """Returns what the bins leave out, in words."""
+    return excluded(outside=histogram.outside, infinite=histogram.infinite, NaN=histogram.nan)
+
+
+def _draw_pairs(histogram: Histogram, ax: Axes | None, units: Units | None, options: dict[str, Any]) -> Axes:
+    """Draws a two-dimensional histogram."""
+    ax = axes_of(ax, 6.8, 4.4)
+    draw_mesh(histogram, ax, units, options)
+    headline(ax, histogram.epochs, histogram.where, left_out(histogram))
     return ax

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from turbidite._command import run
+from turbidite._tables import clipped
 from turbidite.errors import UsageError
 
 __all__ = ["Index", "Indexes"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Index:
     """An index: its name, and what it has."""
 
@@ -27,6 +28,11 @@ class Index:
     """The size of its files."""
     problem: str | None = None
     """Why it, or an epoch of it, cannot be read. Queries go on without it; `Indexes.drop` and `Indexes.add` make it again."""
+
+    def __repr__(self) -> str:
+        missing = f", {len(self.missing):,} missing" if self.missing else ""
+        problem = f"; {self.problem}" if self.problem else ""
+        return clipped(f"<Index {self.definition}: {self.epochs:,} epochs{missing}, {self.entries:,} entries{problem}>")
 
 
 class Indexes:
@@ -78,7 +84,7 @@ class Indexes:
         return len(self._listed())
 
     def __repr__(self) -> str:
-        return f"<Indexes of {self._path}: {', '.join(index.definition for index in self) or 'none'}>"
+        return clipped(f"<Indexes of {self._path}: {', '.join(index.definition for index in self) or 'none'}>")
 
 
 def _text(name: object) -> str:

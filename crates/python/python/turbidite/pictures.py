@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from turbidite._axes import BLUE, GREY, ORANGE, RED, axes_of, headline, label, module, say, text
+from turbidite._axes import BLUE, GREY, ORANGE, RED, axes_of, color_bar, headline, label, module, say, text
 from turbidite._optional import needed
 from turbidite.errors import UsageError
 
@@ -197,13 +197,13 @@ def draw_tracks(
     if alone.any():
         dots = ax.scatter(*positions[alone].T, **points)
         mappable = mappable or dots
-    if mappable is None:
-        say(ax, "no rows")
-    elif "color" in rows:
-        ax.figure.colorbar(mappable, ax=ax, label=columns["color"], pad=0.02)
     ax.autoscale_view()
     ax.set_xlabel(columns["x"])
     ax.set_ylabel(columns["y"])
+    if mappable is None:
+        say(ax, "no rows")
+    elif "color" in rows:
+        color_bar(ax, mappable, columns["color"])
     particles = len(numpy.unique(rows["id"]))
     drawn = f"{'first ' if is_cut else ''}{particles:,} {'track' if particles == 1 else 'tracks'}"
     headline(ax, epochs, drawn)

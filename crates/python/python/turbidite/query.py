@@ -15,7 +15,7 @@ from turbidite._command import run
 from turbidite._opened import OpenDataset
 from turbidite._progress import Tell, watching
 from turbidite._result import Result
-from turbidite._tables import abridged, table
+from turbidite._tables import abridged, clipped, table
 from turbidite.distributions import Estimate
 from turbidite.errors import UsageError
 
@@ -126,7 +126,7 @@ class Query(Result):
         stated = {name: value for name, value in self._arguments.items() if value != usual.get(name)}
         if self._selection is not None:
             stated["epochs"] = self._selection
-        return f"<Query of {self._dataset.path}: {stated or 'all rows'}>"
+        return clipped(f"<Query of {self._dataset.path}: {stated or 'all rows'}>")
 
     def _repr_html_(self) -> str:
         arguments, chosen = self._arguments, self._selection
@@ -140,10 +140,10 @@ class Query(Result):
         order = f"epoch, {order}" if arguments["per_epoch"] else order
         rows = [
             ("dataset", self._dataset.path),
-            ("where", arguments["where"] or "all rows"),
+            ("where", clipped(arguments["where"] or "all rows")),
             *((name, arguments[name]) for name in ("box", "period") if arguments[name] is not None),
             ("epochs", epochs),
-            ("columns", "all, and epoch" if columns is None else ", ".join(columns)),
+            ("columns", "all, and epoch" if columns is None else clipped(", ".join(columns))),
             ("order", order),
             *([] if limit is None else [("limit", f"{limit:,}")]),
         ]

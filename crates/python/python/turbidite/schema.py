@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from turbidite._axes import unit_text
-from turbidite._tables import table
+from turbidite._tables import abridged, clipped, table
 
 __all__ = ["Column", "Schema"]
 
@@ -19,7 +19,11 @@ class Column:
     unit: str | None = None
 
 
-@dataclass(frozen=True)
+_SHOWN = 40
+"""Longer tables have their first and last columns."""
+
+
+@dataclass(frozen=True, repr=False)
 class Schema:
     """The columns of a dataset, and the one by which records are ordered."""
 
@@ -35,12 +39,18 @@ class Schema:
         """The names of the columns."""
         return [column.name for column in self.columns]
 
+    def __repr__(self) -> str:
+        columns = ", ".join(f"{column.name} {column.type}" for column in self.columns)
+        return clipped(f"<Schema of {len(self.columns):,} columns, key {', '.join(self.keys or (self.key,))}; {columns}>")
+
     def _repr_html_(self) -> str:
         rows = [
-            (column.name, column.type, unit_text(column.unit) if column.unit else "", self._remarks(column.name))
-            for column in self.columns
+            ("…",) * 4
+            if column is None
+            else (column.name, column.type, unit_text(column.unit) if column.unit else "", self._remarks(column.name))
+            for column in abridged(self.columns, _SHOWN)
         ]
-        return table(f"{len(rows)} columns", ("column", "type", "unit", ""), rows)
+        return table(f"{len(self.columns):,} columns", ("column", "type", "unit", ""), rows)
 
     def _remarks(self, name: str) -> str:
         period = [f"period {self.periods[name]}"] if name in self.periods else []

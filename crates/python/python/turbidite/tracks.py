@@ -8,12 +8,14 @@ import numpy
 
 from turbidite import _core, pictures
 from turbidite._arguments import TrackArguments
-from turbidite._axes import label
+from turbidite._axes import label, shown_units
 from turbidite._checks import Selection, column_name, column_named, natural
 from turbidite._opened import OpenDataset
 from turbidite._optional import needed
 from turbidite._progress import Tell, watching
 from turbidite._result import Result
+from turbidite._tables import clipped
+from turbidite._units import Units
 from turbidite.errors import UsageError
 
 if TYPE_CHECKING:
@@ -73,6 +75,7 @@ class Tracks(Result):
         color: str | None = None,
         ax: Axes | None = None,
         limit: int = 2000,
+        units: Units | None = None,
         **options: Any,
     ) -> Axes:
         """Draws the trajectories as lines, from epoch to epoch, and returns the axes.
@@ -80,7 +83,7 @@ class Tracks(Result):
         `x`, `y` and `color` are columns, ``"epoch"`` or its ``"time"``. A line has a gap where the particle is missing at an epoch; a
         particle of one epoch is a point. A line also has a gap where the particle leaves a periodic domain at one side and
         enters it at the other. Rows of an id that repeats within an epoch are points, too. The first `limit`
-        particles are drawn. `options` are those of matplotlib's ``LineCollection``, such as ``cmap`` and ``norm``.
+        particles are drawn. `units` states the units to show, as for histograms. `options` are those of matplotlib's ``LineCollection``, such as ``cmap`` and ``norm``.
 
         >>> dataset.tracks(of="energy >= 9.99", at=200, id="id").plot("epoch", "energy").get_xlabel()
         'epoch'
@@ -106,11 +109,15 @@ class Tracks(Result):
         place |= dict(zip(columns, list(found.values())[2:], strict=True))
         rows = {"id": found[id_name], "epoch": found["epoch"]}
         rows |= {role: place.get(name, place[name.lower()]) for role, name in names.items()}
-        labels: dict[str, str] = {}
+        shown = shown_units(
+            units, {name: self._time_unit(name) if (of := stated.get(name)) is None else of.unit for name in names.values()}
+        )
         for role, name in names.items():
-            column = stated.get(name)
-            labels[role] = label(name, self._time_unit(name) if column is None else column.unit)
-        periods = [schema.periods.get(names[role]) for role in ("x", "y")]
+            if shown[name][1] != 1:
+                rows[role] = rows[role] * shown[name][1]
+        labels = {role: label(name, shown[name][0]) for role, name in names.items()}
+        lengths = [(schema.periods.get(names[role]), shown[names[role]][1]) for role in ("x", "y")]
+        periods = [None if period is None else period * factor for period, factor in lengths]
         return pictures.draw_tracks(rows, labels, self._epochs(), ax, is_cut=is_cut, periods=periods, **options)
 
     def _time_unit(self, name: str) -> str | None:
@@ -164,6 +171,15 @@ class Tracks(Result):
         variables["present"] = ((id_name, "epoch"), present)
         found: xarray.Dataset = package.Dataset(variables, coords={id_name: ids, "epoch": epochs})
         return found
+
+    def __repr__(self) -> str:
+        found = self._arguments["particles"]
+        chosen = (
+            f"{len(found):,} ids"
+            if isinstance(found, list)
+            else f"at epoch {found[1]}, of {found[0] or self._arguments['box']}"
+        )
+        return clipped(f"<Tracks of {self._dataset.path}: {self._arguments['id']}, {chosen}>")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Tracks, (self._dataset, self._selection, self._arguments)
