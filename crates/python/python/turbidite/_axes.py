@@ -154,7 +154,7 @@ def legend(ax: Axes, title: str | None = None) -> None:
     _, names = ax.get_legend_handles_labels()
     columns = 1 + (len(names) - 1) // _LEGEND_LINES
     small: dict[str, Any] = {"fontsize": "small", "title_fontsize": "small", "alignment": "left"}
-    ax.legend(frameon=False, title=title, ncols=max(columns, 1), **small)
+    ax.legend(edgecolor="none", framealpha=0.7, title=title, ncols=max(columns, 1), **small)
 
 
 def say(ax: Axes, words: str) -> None:
