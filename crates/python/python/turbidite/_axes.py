@@ -50,8 +50,14 @@ MIN_LOG_COUNT = 10
 _LINE_CHARACTERS = 64
 """Longer lines of titles are cut: they would leave the figure."""
 
-_BAR_PAD, _MAX_BAR_SHARE = 0.02, 0.6
-"""The gap between axes and a colour bar, and the largest share of a bar with its labels, of the width of the axes."""
+_BAR_PAD = 0.02
+"""The gap between axes and a colour bar, of the width of the axes."""
+
+_BAR_SHARE, _MAX_BAR_SHARE = 0.15, 0.6
+"""The share of a colour bar with its labels, unless these are wider, and at most."""
+
+_LABELS_INCHES = 0.6
+"""Width that is left for the numbers and the label of an axis."""
 
 _LEGEND_LINES = 14
 """Longer legends have several columns."""
@@ -119,34 +125,37 @@ def shown_units(units: Units | None, columns: Mapping[str, str | None]) -> dict[
 def color_bar(ax: Axes, mappable: Any, words: str) -> None:
     """Draws a colour bar beside the axes, within the place that the axes have had."""
     figure: Any = ax.figure
-    place = ax.get_window_extent()
-    bar = figure.colorbar(mappable, ax=ax, label=words, pad=_BAR_PAD)
-    if figure.get_layout_engine() is None:
+    width, share = ax.get_window_extent().width, _BAR_SHARE
+    while True:
+        bar = figure.colorbar(mappable, ax=ax, label=words, pad=_BAR_PAD, fraction=share)
+        if figure.get_layout_engine() is not None:
+            return
         # Nothing else keeps the labels of the bar out of the next axes, or out of those of an earlier bar.
-        taken = bar.ax.get_tightbbox()
-        end = _room(ax, bar.ax)
-        if taken.x1 > end:
-            bar.remove()
-            share = (place.x1 - end + taken.width) / place.width + _BAR_PAD
-            figure.colorbar(mappable, ax=ax, label=words, pad=_BAR_PAD, fraction=min(share, _MAX_BAR_SHARE))
+        excess = bar.ax.get_tightbbox().x1 - _room(ax, bar.ax)
+        if excess <= 0 or share == _MAX_BAR_SHARE:
+            return
+        bar.remove()
+        share = min(share + excess / width + _BAR_PAD / 2, _MAX_BAR_SHARE)
 
 
 def _room(ax: Axes, bar: Any) -> float:
     """Returns where the place to the right of the axes ends, in pixels: at the labels of what is there, or of the figure."""
     own, end = ax.get_window_extent(), float(ax.figure.bbox.x1)
-    labels = own.x0 - _tight(ax).x0
+    labels = max(own.x0 - _left(ax), _LABELS_INCHES * ax.figure.dpi)
     for other in ax.figure.axes:
         box = other.get_window_extent()
         if other not in (ax, bar) and box.x0 > own.x0 and box.y0 < own.y1 and own.y0 < box.y1:
-            # Axes that have no labels yet get some as wide.
+            # Other axes may get labels, or longer ones, later.
             is_bar = other.get_label() == "<colorbar>"
-            end = min(end, _tight(other).x0, box.x0 if is_bar else box.x0 - labels)
+            end = min(end, _left(other), box.x0 if is_bar else box.x0 - labels)
     return end
 
 
-def _tight(ax: Any) -> Any:
-    """Returns the box of axes with their labels."""
-    return ax.get_tightbbox() or ax.get_window_extent()
+def _left(ax: Any) -> float:
+    """Returns where axes with their labels begin, in pixels."""
+    labels = ax.yaxis.get_tightbbox()
+    begin: float = ax.get_window_extent().x0
+    return begin if labels is None else min(begin, labels.x0)
 
 
 def legend(ax: Axes, title: str | None = None) -> None:

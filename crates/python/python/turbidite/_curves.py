@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from turbidite._axes import BLUE, GREY, ORANGE, RED, color_bar, headline, legend, module, one_line
+from turbidite._axes import BLUE, GREY, MIN_LOG_COUNT, ORANGE, RED, color_bar, headline, legend, module, one_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -96,11 +96,11 @@ def draw_epochs(
     return colors
 
 
-def fit(ax: Axes, is_log: bool, *, from_zero: bool) -> None:
+def fit(ax: Axes, is_log: bool, *, from_zero: bool, is_count: bool = False) -> None:
     """Sets scales and limits so that all curves and bands are visible.
 
-    With `from_zero`, values that span more than a factor of ten have a log scale, unless some are negative, and others an axis
-    from zero.
+    With `from_zero`, values that span more than a factor of ten, and more than a few rows, have a log scale, unless some are
+    negative; others have an axis from zero.
     """
     drawn = curves(ax)
     edges = numpy.concatenate([patch.get_data().edges for patch in drawn])
@@ -110,9 +110,10 @@ def fit(ax: Axes, is_log: bool, *, from_zero: bool) -> None:
     feet = [numpy.ravel(foot) for patch in drawn if (foot := patch.get_data().baseline) is not None]
     low, high = _extent(numpy.concatenate([tops, *feet]))
     positive = tops[(tops > 0) & (tops < numpy.inf)]
-    if from_zero and not (tops < 0).any() and len(positive) and positive.max() > 10 * positive.min():
+    least, most = (float(positive.min()), float(positive.max())) if len(positive) else (0.0, 0.0)
+    if from_zero and not (tops < 0).any() and most > (MIN_LOG_COUNT if is_count else 10 * least):
         ax.set_yscale("log")
-        ax.set_ylim(positive.min() / 2, high * 1.6)
+        ax.set_ylim(min(0.7, least / 2) if is_count else least / 2, high * 1.6)
         return
     ax.set_yscale("linear")
     if from_zero:

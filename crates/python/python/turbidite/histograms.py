@@ -366,7 +366,7 @@ def _draw(histogram: Histogram, ax: Axes | None, units: Units | None, options: d
                 style = {"fill": True, "facecolor": (options["color"], 0.25), "edgecolor": options["color"], "linewidth": 0.8}
             ax.stairs(high, edges, baseline=low, **style)
         ax.stairs(values, edges, baseline=None, **{"label": named, **options})
-        fit(ax, histogram.x.log, from_zero=True)
+        fit(ax, histogram.x.log, from_zero=True, is_count=histogram.sums is None)
     name_axes(ax, label(histogram.x.name, unit), _summed(histogram, units))
     title(ax, histogram.epochs, None, left_out(histogram), band=band, is_first=is_first)
     return ax

@@ -67,7 +67,8 @@ def write_movie(
     for number, epoch in enumerate(epochs):
         frame = count({**request, "axes": axes, "epochs": [epoch]}, [epoch])
         shown = shown_values(frame, units)
-        values.append(numpy.ma.masked_array(shown, dtype="f4"))
+        # Counts need no more digits; sums may be beyond the range.
+        values.append(numpy.ma.masked_array(shown, dtype="f4") if frame.sums is None else shown)
         words.append(left_out(frame))
         finite = shown.compressed()
         finite = finite[numpy.isfinite(finite)]
@@ -147,7 +148,9 @@ def _write_gif(path: Path, frames: Iterator[Any], frames_per_second: float, cmap
         for figure in frames
     )
     duration = round(1000 / frames_per_second)
-    next(pictures).save(path, format="GIF", save_all=True, append_images=pictures, duration=duration, loop=0)
+    # Pillow would leave a file open if a frame fails.
+    with path.open("wb") as file:
+        next(pictures).save(file, format="GIF", save_all=True, append_images=pictures, duration=duration, loop=0)
 
 
 def _write_html(path: Path, frames: Iterator[Any], frames_per_second: float, cmap: Any) -> None:

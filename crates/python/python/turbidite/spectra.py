@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -41,7 +42,7 @@ class Rows(Protocol):
 class Request:
     """What spectra and profiles have in common. Checks the bins."""
 
-    dataset: str
+    path: str
     schema: Schema
     rows: Rows
     where: str | None
@@ -52,7 +53,7 @@ class Request:
 
     @classmethod
     def checked(
-        cls, dataset: str, schema: Schema, rows: Rows, where: Any, weights: Any, bins: Any, range: Any, log: Any
+        cls, path: str, schema: Schema, rows: Rows, where: Any, weights: Any, bins: Any, range: Any, log: Any
     ) -> Request:
         """Returns a request, or refuses it."""
         count, stated, is_log = bin_count(bins), None if range is None else ends(range), flag("log", log)
@@ -63,7 +64,7 @@ class Request:
         if stated is not None and not (0 if is_log else -math.inf) < stated[0] < stated[1] < math.inf:
             above = ", above 0" if is_log else ""
             raise UsageError(f"range: finite ascending numbers are needed{above}, not {range!r}")
-        return cls(dataset, schema, rows, where, optional_column("weights", weights), count, stated, is_log)
+        return cls(path, schema, rows, where, optional_column("weights", weights), count, stated, is_log)
 
     def column(self, name: str) -> tuple[Column, str]:
         """Returns a column and its text in expressions. Any other name is an expression."""
@@ -77,7 +78,7 @@ class Request:
 class _Binned:
     """Numbers by epoch and bin. Arrays have a row for each epoch, and an element for each bin."""
 
-    dataset: str
+    path: str
     """The folder of the dataset."""
     x: HistogramAxis
     """The bins. A bin contains its lower edge, and the last one its upper edge, too."""
@@ -117,10 +118,10 @@ class _Binned:
         is_first, colors = not curves(ax), list[Any]()
         if len(edges) and len(self.epochs):
             weighted = None if self.weights is None else f"weights {self.weights.name}"
-            details = (self.where, weighted, PurePath(self.dataset).name)
+            details = (self.where, weighted, PurePath(self.path).name)
             colors = draw_epochs(ax, edges, self.epochs, lines, label=named, details=details, options=options)
             fit(ax, self.x.log, from_zero=isinstance(self, Spectrum))
-        else:
+        elif is_first:
             say(ax, "no rows")
         name_axes(ax, *words)
         shown = band if colors and len(colors) <= MAX_NAMED and numpy.isfinite(lines[1]).any() else None
@@ -154,13 +155,9 @@ class Spectrum(_Binned):
         of_weights, scale = (None, 1.0) if w is None else shown[w.name]
         edges = self.x.edges * factor
         scale = scale / factor if self.per_width else scale
-        values, errors = self.values * scale, self.errors * scale
-        words = self._quantity(unit, of_weights)
-        named = _label(self.x.name, unit)
-        ax, _ = self._draw(
-            ax, edges, (values, values - errors, values + errors), "bands: ± one standard error", (named, words), label, options
-        )
-        return ax
+        words = (_label(self.x.name, unit), self._quantity(unit, of_weights))
+        lines = _with_band(self.values * scale, self.errors * scale)
+        return self._draw(ax, edges, lines, "bands: ± one standard error", words, label, options)[0]
 
     def _quantity(self, unit: str | None, of_weights: str | None) -> str:
         """Returns the label of the values."""
@@ -172,7 +169,7 @@ class Spectrum(_Binned):
             return found
         below = "" if unit is None else unit_label(unit)
         over = "1" if of_weights is None else unit_label(of_weights)
-        below = f"({below})" if " " in below or "," in below else below
+        below = f"({below})" if re.search(r"[ ,/]", below) else below
         return f"{found} ({over}{'/' * bool(below)}{below})"
 
 
@@ -200,19 +197,23 @@ class Profile(_Binned):
         unit, factor = shown[self.x.name]
         of_column, scale = shown[self.column.name]
         edges = self.x.edges * factor
-        means, stds, errors = (one * scale for one in (self.means, self.stds, self.errors))
         words = (_label(self.x.name, unit), f"mean of {_label(self.column.name, of_column)}")
-        ax, colors = self._draw(
-            ax, edges, (means, means - stds, means + stds), "bands: ± one standard deviation", words, label, options
-        )
+        lines = _with_band(self.means * scale, self.stds * scale)
+        ax, colors = self._draw(ax, edges, lines, "bands: ± one standard deviation", words, label, options)
         if colors and len(colors) <= MAX_NAMED:
             centers = numpy.sqrt(edges[1:] * edges[:-1]) if self.x.log else (edges[1:] + edges[:-1]) / 2
-            for color, mean, error in zip(colors, means, errors, strict=True):
+            for color, mean, error in zip(colors, lines[0], self.errors * scale, strict=True):
                 ax.errorbar(centers, mean, error, fmt="none", ecolor=color, elinewidth=1)
         return ax
 
     def _words(self) -> str:
         return f"{clipped(self.column.name)} by "
+
+
+def _with_band(values: Array, errors: Array) -> tuple[Array, Array, Array]:
+    """Returns the values, and the ends of their bands. Those of infinite values are NaN."""
+    with numpy.errstate(all="ignore"):
+        return values, values - errors, values + errors
 
 
 def spectrum(request: Request, column: str, per_width: bool) -> Spectrum:
@@ -254,7 +255,7 @@ def _binned(request: Request, name: str, wanted: dict[str, str]) -> tuple[dict[s
             # The ends are those of the request, not rounded by the powers.
             edges = numpy.concatenate([[low], 10.0 ** edges[1:-1], [high]])
     shared = {
-        "dataset": request.dataset,
+        "path": request.path,
         "x": HistogramAxis(column.name, column.unit, edges, request.log, numpy.diff(edges)),
         "epochs": tuple(found["epoch"][::count].tolist()),
         "counts": arrays["rows"],
