@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     Array = numpy.ndarray[Any, Any]
 
-__all__ = ["BAND", "MAX_NAMED", "curves", "draw_epochs", "fit", "free_colors", "name_axes", "title", "unused_label"]
+__all__ = ["BAND", "MAX_NAMED", "curve_label", "curves", "draw_epochs", "fit", "free_colors", "name_axes", "title"]
 
 _COLORS = (BLUE, RED, "#009E73", ORANGE, "#CC79A7", "#56B4E9", "#000000", "#8C564B", "#6A3D9A", "#9ACD32", "#7F0000", "#00CED1")
 """Distinct colours; colour-blind readers can tell the first ones apart."""
@@ -46,15 +46,15 @@ def free_colors(ax: Axes, count: int) -> list[Any]:
     return list(itertools.islice((color for color in known if color not in used), count))
 
 
-def unused_label(ax: Axes, base: str, *details: str | None) -> str:
-    """Returns a label that no curve has: with as many details as that takes."""
-    taken = ax.get_legend_handles_labels()[1]
-    found = one_line(base)
-    for detail in details:
-        if found not in taken:
-            break
-        found = f"{found}, {one_line(detail)}" if detail else found
-    return found
+def curve_label(ax: Axes, base: str, where: str | None, quantity: str, *, distinct: str) -> str:
+    """Returns the label of a curve: with the predicate, and with what differs from earlier curves.
+
+    `quantity` is the label of the values, and `distinct` is added if there is such a curve.
+    """
+    found = base if where is None else f"{base}, {one_line(where)}"
+    if ax.get_ylabel() and curves(ax) and quantity not in ax.get_ylabel().split("; "):
+        found = f"{found}, {quantity}"
+    return f"{found}, {one_line(distinct)}" if found in ax.get_legend_handles_labels()[1] else found
 
 
 def draw_epochs(
@@ -63,13 +63,13 @@ def draw_epochs(
     epochs: Sequence[int],
     lines: tuple[Array, Array, Array],
     *,
-    label: str | None,
-    details: Sequence[str | None],
+    labels: Sequence[str],
+    bar: str,
     options: dict[str, Any],
 ) -> list[Any]:
     """Draws a curve for each epoch, and returns their colours. `lines` has arrays of (epochs, bins): values, and the ends of bands.
 
-    Up to eight curves have bands and are in the legend; more have the colours of a colour bar. `options` are those of
+    Up to eight curves have bands and `labels`; more have the colours of a colour bar, which is called `bar`. `options` are those of
     ``Axes.stairs``, and ``cmap``.
     """
     options = dict(options)
@@ -82,13 +82,11 @@ def draw_epochs(
             module("colors").Normalize(min(epochs), max(epochs)), module("colors").ListedColormap(shades)
         )
         colors = list(scale.to_rgba(numpy.array(epochs, "f8")))
-        color_bar(ax, scale, "epoch" if label is None else f"epoch of {one_line(label)}")
+        color_bar(ax, scale, bar)
     if "color" in options:
         colors = [options["color"]] * len(epochs)
-    for epoch, color, value, low, high in zip(epochs, colors, *lines, strict=True):
-        named = f"epoch {epoch}" if label is None else label if len(epochs) == 1 else f"{label}, epoch {epoch}"
-        style = {"linewidth": 1.3 if is_named else 0.9, **options, "color": color}
-        style["label"] = unused_label(ax, named, *details) if is_named else "_curve"
+    for label, color, value, low, high in zip(labels, colors, *lines, strict=True):
+        style = {"linewidth": 1.3 if is_named else 0.9, **options, "color": color, "label": label if is_named else "_curve"}
         if is_named and numpy.isfinite(high).any():
             # Without a value there is a gap.
             ax.stairs(high, edges, baseline=low, color=color, **BAND)
@@ -129,10 +127,10 @@ def _extent(values: Array) -> tuple[float, float]:
     return (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 0.0)
 
 
-def name_axes(ax: Axes, x: str, y: str) -> None:
+def name_axes(ax: Axes, x: str, y: str, *, is_first: bool) -> None:
     """Sets the labels of the axes. Curves of several quantities have all of their names."""
     for setter, earlier, words in ((ax.set_xlabel, ax.get_xlabel(), x), (ax.set_ylabel, ax.get_ylabel(), y)):
-        known = earlier.split("; ") if earlier else []
+        known = earlier.split("; ") if earlier and not is_first else []
         setter("; ".join(known if words in known else [*known, words]))
 
 

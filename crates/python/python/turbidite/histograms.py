@@ -26,7 +26,7 @@ from turbidite._axes import (
     unit_text,
 )
 from turbidite._checks import access, bins_or_edges, ends, flag, optional, predicate
-from turbidite._curves import BAND, curves, fit, free_colors, name_axes, title, unused_label
+from turbidite._curves import BAND, curve_label, curves, fit, free_colors, name_axes, title
 from turbidite._progress import Tell
 from turbidite._tables import abridged, clipped, table
 from turbidite._units import Units
@@ -347,7 +347,7 @@ def _draw(histogram: Histogram, ax: Axes | None, units: Units | None, options: d
     ax = axes_of(ax, 6.4, 4.0)
     unit, factor = _shown(histogram, units)[histogram.x.name]
     edges = drawn_edges(histogram.x.edges, histogram.x.log) * factor
-    is_first = not curves(ax)
+    is_first, words = not curves(ax), _summed(histogram, units)
     values, low, high, band = _lines(histogram, units)
     if not len(edges) or (histogram.sums is None and not high.any()):
         say(ax, "no rows")
@@ -355,7 +355,7 @@ def _draw(histogram: Histogram, ax: Axes | None, units: Units | None, options: d
         say(ax, "no finite sums")
     if len(edges):
         options = {"color": free_colors(ax, 1)[0], "linewidth": 1.3, **options}
-        named = unused_label(ax, epochs_text(histogram.epochs), histogram.where, histogram.source)
+        named = curve_label(ax, epochs_text(histogram.epochs), histogram.where, words, distinct=histogram.source)
         if band is None and histogram.sums is None:
             ax.stairs(values, edges, **{**options, **BAND})
         elif band is not None:
@@ -367,8 +367,8 @@ def _draw(histogram: Histogram, ax: Axes | None, units: Units | None, options: d
             ax.stairs(high, edges, baseline=low, **style)
         ax.stairs(values, edges, baseline=None, **{"label": named, **options})
         fit(ax, histogram.x.log, from_zero=True, is_count=histogram.sums is None)
-    name_axes(ax, label(histogram.x.name, unit), _summed(histogram, units))
-    title(ax, histogram.epochs, None, left_out(histogram), band=band, is_first=is_first)
+    name_axes(ax, label(histogram.x.name, unit), words, is_first=is_first)
+    title(ax, histogram.epochs, histogram.where, left_out(histogram), band=band, is_first=is_first)
     return ax
 
 

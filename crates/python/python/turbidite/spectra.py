@@ -15,7 +15,7 @@ from turbidite._arguments import Range
 from turbidite._axes import axes_of, epochs_text, excluded, say, shown_units, text, unit_label
 from turbidite._axes import label as _label
 from turbidite._checks import bin_count, column_named, ends, flag, optional_column
-from turbidite._curves import MAX_NAMED, curves, draw_epochs, fit, name_axes, title
+from turbidite._curves import MAX_NAMED, curve_label, curves, draw_epochs, fit, name_axes, title
 from turbidite._tables import clipped
 from turbidite._units import Units
 from turbidite.errors import UsageError
@@ -117,13 +117,18 @@ class _Binned:
         ax = axes_of(ax, 6.4, 4.0)
         is_first, colors = not curves(ax), list[Any]()
         if len(edges) and len(self.epochs):
-            weighted = None if self.weights is None else f"weights {self.weights.name}"
-            details = (self.where, weighted, PurePath(self.path).name)
-            colors = draw_epochs(ax, edges, self.epochs, lines, label=named, details=details, options=options)
+            names = [f"epoch {epoch}" for epoch in self.epochs]
+            if named is None:
+                distinct = PurePath(self.path).name
+                names = [curve_label(ax, name, self.where, words[1], distinct=distinct) for name in names]
+            else:
+                names = [named] if len(names) == 1 else [f"{named}, {name}" for name in names]
+            bar = "epoch" if named is None else f"epoch of {named}"
+            colors = draw_epochs(ax, edges, self.epochs, lines, labels=names, bar=bar, options=options)
             fit(ax, self.x.log, from_zero=isinstance(self, Spectrum))
         elif is_first:
             say(ax, "no rows")
-        name_axes(ax, *words)
+        name_axes(ax, *words, is_first=is_first)
         shown = band if colors and len(colors) <= MAX_NAMED and numpy.isfinite(lines[1]).any() else None
         title(ax, self.epochs, self.where, excluded(outside=self.outside), band=shown, is_first=is_first)
         return ax, colors
