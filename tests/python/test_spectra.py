@@ -196,11 +196,12 @@ def test_curves_of_several_calls_share_a_legend(tmp_path):
         dataset.spectrum("energy", epochs=500, bins=20, range=(0, 4)).plot(ax)
     one.spectrum("energy", epochs=500, bins=30, where="x > 0.5").plot(ax)
     one.spectrum("energy", bins=30, weights="w").plot(ax, label="charge")
-    one.histogram("energy", epochs=500, exact=True, range=(0, 9)).plot(ax)
+    one.histogram("energy", epochs=500, range=(0, 9)).plot(ax)
     assert len(set(colors(ax))) == len(colors(ax)) == 6
     names = ["epoch 500", "epoch 500, other.tbd", "epoch 500, x > 0.5", "charge, epoch 0", "charge, epoch 500"]
     assert entries(ax) == [*names, "epoch 500, rows per bin"]
     assert len([child for child in ax.get_children() if isinstance(child, matplotlib.legend.Legend)]) == 1
+    assert ax.get_legend().get_title().get_text() == "bands: ± one standard error"
     # The axes have all curves, and the labels all quantities. Titles have what is not drawn, and no epoch of the last call.
     edges = numpy.concatenate([line.get_data().edges for line in lines(ax)])
     assert ax.get_xlim() == (edges.min(), edges.max())
@@ -286,7 +287,7 @@ def test_little_data_can_be_drawn(tmp_path, value, rows):
 
 def test_bins_with_open_bounds_are_bands(tmp_path):
     dataset = plasma(tmp_path / "d.tbd", (0,))
-    histogram = dataset.histogram("x", bins=10, range=(0, 1))
+    histogram = dataset.histogram("x", bins=10, range=(0, 1), source="bounds")
     is_open = histogram.least < histogram.most
     assert histogram.source == "bounds" and is_open.any()
     ax = histogram.plot()
@@ -392,6 +393,47 @@ def test_a_value_has_one_colour_in_all_frames(tmp_path):
         assert (inside == inside[0]).all() and abs(inside[0] - expected).max() <= 4
 
 
+def test_equal_values_have_equal_colours_beside_any_others(tmp_path):
+    cells = numpy.arange(400)
+    rows = {}
+    for label, counts in {1: cells + 1, 2: numpy.where(cells < 100, cells + 1, 400)}.items():
+        rows[label] = {"x": (cells // 20 + 0.5).repeat(counts), "y": (cells % 20 + 0.5).repeat(counts)}
+    dataset = write(tmp_path / "d.tbd", rows)
+    dataset.movie("x", "y", tmp_path / "m.gif", bins=20, range=((0, 20), (0, 20)))
+    one, other = frames(tmp_path / "m.gif")
+    height, width, _ = one.shape
+    left = slice(int(0.15 * height), int(0.85 * height)), slice(int(0.08 * width), int(0.24 * width))
+    assert numpy.array_equal(one[left], other[left]) and not numpy.array_equal(one, other)
+
+
+def test_axes_have_the_rows_of_all_epochs(tmp_path):
+    rows = {label: {"x": numpy.linspace(0, label, 400), "y": numpy.tile(numpy.linspace(0, 1, 20), 20)} for label in (1, 2)}
+    write(tmp_path / "d.tbd", rows).movie("x", "y", tmp_path / "m.gif", bins=10)
+    one, other = frames(tmp_path / "m.gif")
+    height, width, _ = one.shape
+    right = slice(int(0.2 * height), int(0.8 * height)), slice(int(0.6 * width), int(0.8 * width))
+    assert (one[right] > 250).all() and not (other[right] > 250).all()
+
+
+def title_lines(frame: numpy.ndarray) -> int:
+    """The number of lines of text above the axes."""
+    # Numbers beside the axes reach above them.
+    dark = (frame < 128).all(axis=2)[:, int(0.2 * frame.shape[1]) : int(0.7 * frame.shape[1])]
+    top = int(numpy.flatnonzero(dark.mean(axis=1) > 0.5)[0])
+    ink = dark[:top].any(axis=1)
+    assert not ink[0], "the title is within the figure"
+    return int((ink[1:] & ~ink[:-1]).sum())
+
+
+def test_titles_of_frames_have_what_is_not_drawn(tmp_path):
+    rows = {label: {"x": numpy.linspace(0, label, 50), "y": numpy.linspace(0, 1, 50)} for label in (1, 2)}
+    dataset = write(tmp_path / "d.tbd", rows)
+    ranges = ((0, 1), (0, 1))
+    for where, lines_of_all in ((None, [1, 2]), ("y < 5", [2, 3])):
+        dataset.movie("x", "y", tmp_path / "m.gif", bins=5, range=ranges, where=where)
+        assert [title_lines(frame) for frame in frames(tmp_path / "m.gif")] == lines_of_all
+
+
 def test_movies_that_make_no_sense_are_refused(tmp_path):
     dataset = plasma(tmp_path / "d.tbd", (0, 500), 50)
     for arguments in (
@@ -428,7 +470,7 @@ def test_texts_of_objects_are_a_screen_at_most(tmp_path):
     ids = many.aggregate({"n": "count()"}, by=["epoch", "id"])
     objects = [
         wide, wide.schema, wide.query(), wide.query(columns=list(columns)), wide.query(" or ".join(f"{one} > 1" for one in columns)),
-        wide.spectrum(" + ".join(list(columns)[:200])), wide.histogram(name, exact=True), wide.histogram(name, exact=True).x,
+        wide.spectrum(" + ".join(list(columns)[:200])), wide.histogram(name), wide.histogram(name).x,
         wide.aggregate(names), wide.aggregate({"n" * 5000: "count()"}),
         many, many.query(epochs=list(range(1200))), many.tracks(ids=list(range(10**5)), id="id"), many.tracks(of="x > 1", at=3, id="id"),
         many.histogram("x", bins=1000), many.phase_space("x", "id"), many.spectrum("x", bins=800), many.profile("x", "id"), ids,

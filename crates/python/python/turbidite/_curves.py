@@ -104,6 +104,9 @@ def fit(ax: Axes, is_log: bool, *, from_zero: bool, is_count: bool = False) -> N
     edges = numpy.concatenate([patch.get_data().edges for patch in drawn])
     ax.set_xscale("log" if is_log and edges.min() > 0 else "linear")
     ax.set_xlim(edges.min(), edges.max())
+    if ax.get_xscale() == "log" and edges.max() > 10 * edges.min():
+        # Numbers between the powers of ten would overlap.
+        ax.xaxis.set_minor_formatter(module("ticker").NullFormatter())
     tops = numpy.concatenate([patch.get_data().values for patch in drawn])
     feet = [numpy.ravel(foot) for patch in drawn if (foot := patch.get_data().baseline) is not None]
     low, high = _extent(numpy.concatenate([tops, *feet]))
