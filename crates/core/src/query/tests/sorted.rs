@@ -54,14 +54,14 @@ fn run(dataset: &Dataset, query: &Query) -> crate::Result<(Vec<Row>, QueryMetric
     let mut rows = Vec::new();
     for batch in &mut stream {
         let batch = batch?;
-        let [epochs, ids] = [0, 1].map(|column| batch.column(column).as_primitive::<UInt64Type>().values().to_vec());
+        let epochs = batch.column(0).as_primitive::<Int64Type>();
+        let ids = batch.column(1).as_primitive::<UInt64Type>();
         let values = batch.column(2).as_primitive::<UInt32Type>();
         let small = batch.column(3).as_primitive::<UInt8Type>();
         let computed = batch.column(4).as_primitive::<Float64Type>();
-        rows.extend(
-            (0..batch.num_rows())
-                .map(|row| (epochs[row], ids[row], values.value(row), small.value(row), computed.value(row))),
-        );
+        rows.extend((0..batch.num_rows()).map(|row| {
+            (epochs.value(row) as u64, ids.value(row), values.value(row), small.value(row), computed.value(row))
+        }));
     }
     Ok((rows, stream.metrics()))
 }
@@ -145,8 +145,7 @@ fn any_number_of_rows_is_sorted_where_statistics_separate_them() {
 fn first_rows_are_read_from_the_end_that_matters() {
     let dataset = Dataset::open_with(write_by("value"), ROOT).unwrap();
     let (_, all) = run(&dataset, &Query::new()).unwrap();
-    for (order, share) in
-        [("value desc", 20), ("value", 20), ("value desc, y", 20), ("id desc", 5), ("id, y desc", 5)]
+    for (order, share) in [("value desc", 20), ("value", 20), ("value desc, y", 20), ("id desc", 5), ("id, y desc", 5)]
     {
         let query = Query::new().ordered_by(order).limit(20);
         let (rows, read) = run(&dataset, &query).unwrap();

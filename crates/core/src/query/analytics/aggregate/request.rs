@@ -14,10 +14,13 @@ use crate::query::analytics::aggregate::total::Total;
 use crate::query::analytics::matching::MatchingRows;
 use crate::query::index::indexes::IndexedCatalog;
 use crate::query::metrics::{Counters, QueryMetrics};
-use crate::query::request::{BATCH_ROWS, Query};
+use crate::query::request::{BATCH_ROWS, MAX_BATCH_ROWS, Query};
 use crate::query::scan::column::array;
 use crate::query::scan::read::PackedRows;
 use crate::schema::Schema;
+
+/// Minimum number of rows of a piece for each cell. A piece has the states of all cells, which are merged one by one.
+const ROWS_PER_CELL: usize = 8;
 
 /// A builder of a request for aggregates of the rows of a query.
 ///
@@ -101,7 +104,8 @@ pub(in crate::query) fn aggregate(
     let plan = Arc::new(Plan::new(dataset.schema().columns(), &request.aggregates, &request.by)?);
     let epochs = dataset.select_epochs(&request.query.epochs)?;
     // The number of threads must not decide on the plan, nor a batch's size on that of a piece.
-    let query = Query { cost_threads: Some(1), batch_rows: BATCH_ROWS, ..request.query.clone() };
+    let batch_rows = BATCH_ROWS.max(ROWS_PER_CELL.saturating_mul(plan.groups.cells)).min(MAX_BATCH_ROWS);
+    let query = Query { cost_threads: Some(1), batch_rows, ..request.query.clone() };
     let rows = MatchingRows { dataset, query: &query, epochs: &epochs, counters, computed: &[] };
     let read = plan.columns();
     let total = match from_manifests::total(&rows, &plan)? {
