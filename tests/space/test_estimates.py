@@ -94,7 +94,7 @@ def test_python_estimates_too(path, records):
         assert (histogram.least <= expected).all() and (expected <= histogram.most).all()
         assert histogram.level == level and histogram.least.sum() <= histogram.sampled and histogram.unplaced == (0, 0)
         assert "<th style='text-align: left'>error</th>" in histogram._repr_html_()
-        drawn = [text.get_text() for text in histogram.plot().get_legend().get_texts()]
+        drawn = histogram.plot().get_legend().get_title().get_text()
         assert "\u00b1 one standard error" in drawn
         found = dataset.query("ux > 0.5", box=box).estimate(level)
         check([found.rows], [found.error], (inside["ux"] > numpy.float32(0.5)).sum())
