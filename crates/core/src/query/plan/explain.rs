@@ -226,7 +226,7 @@ fn explain_sorted(
     (epochs, counters): (&[u64], &Arc<Counters>),
     explained: &mut Vec<EpochExplanation>,
 ) -> Result<()> {
-    let plan = SortPlan::new(resolved, &order.columns)?;
+    let (plan, before) = (SortPlan::new(resolved, &order.columns)?, counters.metrics().bytes_read);
     let wanted = plan.interval_rows(resolved.limit);
     let mut scan = plan.wanted;
     let mut how = "a scan of all matching rows, of which the first are kept".to_owned();
@@ -237,9 +237,12 @@ fn explain_sorted(
             how = format!("a scan of the rows with {condition}, and of others if these are too few");
         }
     }
+    // The values of entries, which end an interval, count for the first epoch.
+    let mut planning_bytes = counters.metrics().bytes_read - before;
     let planner = Planner::new(dataset.clone(), Arc::new(scan), counters.clone(), epochs.len());
     for &epoch in epochs {
         let mut explanation = explain_epoch(dataset, &planner, epoch, counters, Sources::ALL)?;
+        explanation = explanation.plus_bytes(std::mem::take(&mut planning_bytes));
         match order.ascending() {
             Some(column) => explain_order(dataset, resolved, column, &mut explanation)?,
             None => explanation.order = Some(how.clone()),
