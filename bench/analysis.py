@@ -6,13 +6,13 @@ All of them are in this process, have opened their files, and take turns.
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy
 import polars
 import pyarrow
 import pyarrow.parquet
-import turbidite
 from common import median, say
 
 EPOCHS, ROWS, QUICK_ROWS = 10, 5_000_000, 500_000
@@ -35,8 +35,10 @@ def records(epoch: int, rows: int) -> dict[str, numpy.ndarray]:
     return {name: values.astype(TYPES[name]) for name, values in found.items()}
 
 
-def write(scratch: Path, rows: int) -> tuple[turbidite.Dataset, Path]:
+def write(scratch: Path, rows: int) -> tuple[Any, Path]:
     """The epochs as a dataset with indexes of ids and of `ux`, and as a file in the order of epoch and energy."""
+    import turbidite
+
     dataset, file = scratch / "run.tbd", scratch / "sorted.parquet"
     writer_of_file = None
     with turbidite.Writer(dataset, TYPES, key="energy", ranks=2, indexes=["hash:id", "ux"]) as writer:
@@ -70,7 +72,7 @@ def sql_bin(column: str, low: float, high: float, bins: int) -> str:
     return f"CAST(floor(({column} - {low}) * {bins / (high - low)}) AS INTEGER)"
 
 
-def questions(dataset: turbidite.Dataset, file: Path, rows: int) -> list[Question]:
+def questions(dataset: Any, file: Path, rows: int) -> list[Question]:
     lazy, table = polars.scan_parquet(file), f"read_parquet('{file}')"
     within = polars.col("energy").is_between(0, 10, closed="left")
     ids = numpy.random.default_rng(7).choice(rows, min(IDS, rows), replace=False).astype("uint64")
@@ -128,7 +130,7 @@ def questions(dataset: turbidite.Dataset, file: Path, rows: int) -> list[Questio
     ]
 
 
-def gamma_beyond_reading(dataset: turbidite.Dataset, rounds: int) -> tuple[float, float]:
+def gamma_beyond_reading(dataset: Any, rounds: int) -> tuple[float, float]:
     """Milliseconds of an expression column beyond those of its inputs, and of NumPy in f64."""
     columns, text = ["ux", "x", "y"], "g = sqrt(1 + ux*ux + x*x + y*y)"
     took: dict[str, list[float]] = {"inputs": [], "with": [], "numpy": []}

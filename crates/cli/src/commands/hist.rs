@@ -69,7 +69,7 @@ pub(crate) struct Hist {
     /// Logarithmic bins of the second column
     #[arg(long, requires = "by")]
     by_log: bool,
-    /// The source of the numbers [default: exact, or levels with --level]
+    /// Count rows, bound numbers without reading records, or estimate from levels [default: exact, or levels with --level]
     #[arg(long, value_enum)]
     source: Option<SourceName>,
     /// Read at most this size of columns for exact numbers, or for levels without --level
@@ -92,11 +92,8 @@ pub(crate) struct Hist {
 /// The source of the numbers of a histogram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum SourceName {
-    /// Count all rows
     Exact,
-    /// Bound the numbers by manifests and bitmap indexes, without reading records
     Bounds,
-    /// Estimate from the finest level of detail within the budget, or from --level
     Levels,
 }
 

@@ -20,11 +20,8 @@ const LONGEST: u64 = 1_000_000;
 /// A form of the numbers of bins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Form {
-    /// By the width of the bin, such as dN/dE
     PerWidth,
-    /// By the width of the bin and the total of all bins
     Density,
-    /// Up to the end of the bin
     Cumulative,
 }
 

@@ -39,9 +39,7 @@ pub(crate) struct QuantilesCommand {
 /// The source of quantiles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum SourceName {
-    /// Read the pages that may have the values
     Exact,
-    /// Bound the values by manifests, without reading records
     Bounds,
 }
 

@@ -193,9 +193,8 @@ impl Query {
     /// is ascending unless `desc` follows it. NaN is last in both directions. Rows with equal values are in no
     /// particular order. The name of an expression in [`Query::columns`] stands for it.
     ///
-    /// The first rows are found by the statistics of the first column, or of its index, and by a scan if these do not
-    /// help. As many rows as fit into 64 MiB are sorted. More are sorted only where statistics separate them, or by an
-    /// index of one ascending column, epoch by epoch.
+    /// The first rows are found by the statistics of the first column, or by its index, and by a scan if these do not
+    /// help. Up to 64 MiB of rows are sorted at once. More are sorted only where statistics or an index separate them.
     ///
     /// ```no_run
     /// use turbidite::query::{Dataset, Query};

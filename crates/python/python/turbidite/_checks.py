@@ -142,7 +142,11 @@ def optional_text(name: str, value: Any, example: str) -> str | None:
 def order(value: Any) -> str | None:
     """Returns the columns that order rows, as one text, or `None`."""
     if isinstance(value, (list, tuple)):
-        return ", ".join(texts("order", value, "give a list of names, such as ['energy desc', 'id']"))
+        columns = texts("order", value, "give a list of names, such as ['energy desc', 'id']")
+        for column in columns:
+            if _core.split_list(column) != [column.strip()]:
+                raise UsageError(f"order: '{column}' has a comma; put the name in double quotes, or give one text")
+        return ", ".join(columns)
     return optional_text("order", value, "key")
 
 

@@ -114,8 +114,8 @@ class Dataset(OpenDataset):
 
         `columns` are those to return (default: all, and the epoch): names, or expressions such as
         ``"r = sqrt(x*x + y*y)"``. `limit` ends the result early. `order="energy desc, id"` sorts the rows of all
-        epochs by columns or expressions, `per_epoch` those of each epoch, and NaN is last; without a limit, they must fit
-        into 64 MiB, or have an index. `order="key"` sorts each epoch by the key. `check=False` does not compare checksums of
+        epochs by columns or expressions, `per_epoch` those of each epoch, and NaN is last; more than 64 MiB of rows need the
+        statistics of the key or an index. `order="key"` sorts each epoch by the key. `check=False` does not compare checksums of
         pages. `use` is the name of the index that finds the rows, or ``"scan"`` for none; by default, whatever reads least
         is used.
 

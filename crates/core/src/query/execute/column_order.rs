@@ -108,7 +108,8 @@ impl ColumnOrder {
         // The rows of the limit, or all rows of the epoch, fit into memory.
         let sorted = (&[SortColumn::ascending(self.column)][..], None, self.open);
         let (scan, first) = first_rows(&self.dataset, &self.resolved, sorted, vec![epoch], &self.counters)?;
-        first.collect(scan, self.resolved.stored.len(), &self.counters)
+        let mut sorted = first.collect(scan, self.resolved.stored.len())?;
+        Ok(std::iter::from_fn(|| sorted.next_piece(&self.counters)).collect())
     }
 }
 

@@ -1,6 +1,5 @@
 //! The first rows of many in an order, in bounded memory.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::error::Result;
@@ -68,20 +67,15 @@ impl FirstRows {
         Self { keys, widths, most, kept: KeptRows::default() }
     }
 
-    /// Returns the first rows of a scan in order, with the first `columns` columns. Each piece is of one epoch.
+    /// Returns the first rows of a scan in order, with the first `columns` columns.
     ///
     /// # Errors
     /// The errors of the scan; an expression without a result in some row.
-    pub(in crate::query) fn collect(
-        mut self,
-        mut scan: SortedScan,
-        columns: usize,
-        counters: &Arc<Counters>,
-    ) -> Result<VecDeque<PackedRows>> {
+    pub(in crate::query) fn collect(mut self, mut scan: SortedScan, columns: usize) -> Result<SortedRows> {
         while let Some(piece) = scan.next_piece()? {
             self.add(&piece?);
         }
-        Ok(self.finish(columns, counters))
+        Ok(self.finish(columns))
     }
 
     /// Adds the rows of a piece that may be among the first.
@@ -113,28 +107,50 @@ impl FirstRows {
         }
     }
 
-    fn finish(self, columns: usize, counters: &Arc<Counters>) -> VecDeque<PackedRows> {
+    fn finish(self, columns: usize) -> SortedRows {
         let Self { keys, widths, most, kept } = self;
-        let first = kept.first(most, keys.len());
+        SortedRows { order: kept.first(most, keys.len()), taken: 0, kept, widths, columns }
+    }
+}
+
+/// Rows in their order. Pieces are made as they are taken, since those of several epochs may have one row each.
+pub(in crate::query) struct SortedRows {
+    /// Positions of the rows.
+    order: Vec<usize>,
+    /// Number of rows that have been taken.
+    taken: usize,
+    kept: KeptRows,
+    widths: Vec<usize>,
+    /// Number of columns of the pieces.
+    columns: usize,
+}
+
+impl SortedRows {
+    /// Returns the number of all rows.
+    pub(in crate::query) fn rows(&self) -> u64 {
+        self.order.len() as u64
+    }
+
+    /// Returns the next rows that are of one epoch.
+    pub(in crate::query) fn next_piece(&mut self, counters: &Arc<Counters>) -> Option<PackedRows> {
+        let Self { kept, widths, columns, .. } = self;
+        let rows = self.order[self.taken..].chunk_by(|one, next| kept.epochs[*one] == kept.epochs[*next]).next()?;
+        self.taken += rows.len();
+        let epoch = kept.epochs[rows[0]];
+        if *columns == 0 {
+            return Some(PackedRows::counted(epoch, rows.len(), counters));
+        }
         let row_bytes: usize = widths.iter().sum();
-        let of_one_epoch = first.chunk_by(|one, next| kept.epochs[*one] == kept.epochs[*next]);
-        let piece = |rows: &[usize]| {
-            let epoch = kept.epochs[rows[0]];
-            if columns == 0 {
-                return PackedRows::counted(epoch, rows.len(), counters);
+        let widths = &widths[..*columns];
+        let mut block = counters.recycler.columns(widths.iter().map(|width| rows.len() * width));
+        let mut offset = 0;
+        for (width, out) in widths.iter().zip(block.columns_mut()) {
+            for (row, out) in rows.iter().zip(out.chunks_exact_mut(*width)) {
+                out.copy_from_slice(&kept.rows[row * row_bytes + offset..][..*width]);
             }
-            let widths = &widths[..columns];
-            let mut block = counters.recycler.columns(widths.iter().map(|width| rows.len() * width));
-            let mut offset = 0;
-            for (width, out) in widths.iter().zip(block.columns_mut()) {
-                for (row, out) in rows.iter().zip(out.chunks_exact_mut(*width)) {
-                    out.copy_from_slice(&kept.rows[row * row_bytes + offset..][..*width]);
-                }
-                offset += width;
-            }
-            PackedRows::new(epoch, rows.len(), block, counters)
-        };
-        of_one_epoch.map(piece).collect()
+            offset += width;
+        }
+        Some(PackedRows::new(epoch, rows.len(), block, counters))
     }
 }
 
@@ -229,7 +245,8 @@ mod tests {
             });
             all.truncate(most);
             let expected: Vec<(u64, u64)> = all.iter().map(|(epoch, .., place)| (*epoch, *place)).collect();
-            let found = first.finish(1, &counters).into_iter().flat_map(|piece| {
+            let mut sorted = first.finish(1);
+            let found = std::iter::from_fn(|| sorted.next_piece(&counters)).flat_map(|piece| {
                 piece.columns[0].typed_data::<u64>().iter().map(|place| (piece.epoch, *place)).collect::<Vec<_>>()
             });
             prop_assert_eq!(found.collect::<Vec<_>>(), expected);

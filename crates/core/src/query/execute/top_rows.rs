@@ -5,17 +5,20 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use uuid::Uuid;
+
 use crate::error::{Error, Result, UsageError};
-use crate::query::execute::first_rows::first_rows;
+use crate::query::execute::first_rows::{SortedRows, first_rows};
 use crate::query::index::indexes::IndexedCatalog;
 use crate::query::metrics::Counters;
 use crate::query::plan::intervals::Intervals;
 use crate::query::plan::sort::SortPlan;
 use crate::query::request::{Order, ResolvedQuery};
+use crate::query::scan::epoch_scan::replaced;
 use crate::query::scan::pieces::Pieces;
 use crate::query::scan::read::PackedRows;
 
-/// Factor by which the wanted rows of an interval grow, if a predicate excluded rows of those before.
+/// Factor by which the wanted rows of an interval grow: a predicate may have excluded most rows of those before.
 const GROWTH: u64 = 16;
 
 /// The pipeline of a query whose rows are sorted.
@@ -27,7 +30,7 @@ pub(in crate::query) struct TopRows {
     /// The epochs that are sorted together, each time.
     epochs: VecDeque<Vec<u64>>,
     sorting: Option<Sorting>,
-    ready: VecDeque<PackedRows>,
+    ready: Option<SortedRows>,
     /// Number of rows left to the limit.
     open: u64,
 }
@@ -37,8 +40,23 @@ struct Sorting {
     epochs: Vec<u64>,
     plan: SortPlan,
     intervals: Intervals,
-    /// Number of rows that the next interval should have.
-    wanted: u64,
+    /// Commits of the epochs. All intervals are of the same.
+    commits: Vec<Uuid>,
+    has_begun: bool,
+    /// The next interval should have so many times the rows that are left to the limit.
+    growth: u64,
+}
+
+impl Sorting {
+    /// Checks that no epoch has been replaced.
+    fn confirm(&self, dataset: &IndexedCatalog, resolved: &ResolvedQuery) -> Result<()> {
+        for (&epoch, commit) in self.epochs.iter().zip(&self.commits) {
+            if dataset.scan_manifest(epoch, resolved.predicate_columns())?.manifest.commit != *commit {
+                return Err(replaced(dataset, epoch));
+            }
+        }
+        Ok(())
+    }
 }
 
 impl TopRows {
@@ -55,14 +73,17 @@ impl TopRows {
             false => VecDeque::from([epochs]),
         };
         let open = resolved.limit;
-        Self { dataset, resolved, order, counters, epochs, sorting: None, ready: VecDeque::new(), open }
+        Self { dataset, resolved, order, counters, epochs, sorting: None, ready: None, open }
     }
 
     /// Begins to sort epochs.
     fn begin(&self, epochs: Vec<u64>) -> Result<Sorting> {
         let Self { dataset, resolved, order, counters, .. } = self;
+        let manifest = |epoch: &u64| dataset.scan_manifest(*epoch, resolved.predicate_columns());
+        let commits = epochs.iter().map(|epoch| Ok(manifest(epoch)?.manifest.commit)).collect::<Result<_>>()?;
         let intervals = Intervals::new(dataset, resolved, &order.columns, &epochs, counters)?;
-        Ok(Sorting { epochs, plan: SortPlan::new(resolved, &order.columns)?, intervals, wanted: self.open })
+        let plan = SortPlan::new(resolved, &order.columns)?;
+        Ok(Sorting { epochs, plan, intervals, commits, has_begun: false, growth: 1 })
     }
 
     /// Reads and sorts the rows of the next interval. Returns whether there is one.
@@ -70,20 +91,29 @@ impl TopRows {
         let Self { dataset, resolved, order, counters, .. } = &*self;
         let most = sorting.plan.most;
         let (wanted, fits) = sorting.plan.interval_rows(self.open);
-        let wanted = if fits { sorting.wanted } else { wanted };
+        let wanted = wanted.saturating_mul(sorting.growth);
         let Some(condition) = sorting.intervals.next(dataset, (wanted, fits), counters)? else { return Ok(false) };
-        sorting.wanted = wanted.saturating_mul(GROWTH);
+        if fits {
+            sorting.growth = sorting.growth.saturating_mul(GROWTH);
+        }
+        let is_next = std::mem::replace(&mut sorting.has_begun, true);
+        if is_next {
+            sorting.confirm(dataset, resolved)?;
+        }
         let predicate = condition.map(|condition| order.restricted(&condition, &resolved.schema)).transpose()?;
         let sorted = (order.columns.as_slice(), predicate, self.open.min(most + 1));
         let (scan, first) = first_rows(dataset, resolved, sorted, sorting.epochs.clone(), counters)?;
         scan.announce(1)?;
-        let rows = first.collect(scan, resolved.stored.len(), counters)?;
-        let count: u64 = rows.iter().map(|piece| piece.rows as u64).sum();
+        let rows = first.collect(scan, resolved.stored.len())?;
+        if is_next {
+            sorting.confirm(dataset, resolved)?;
+        }
+        let count = rows.rows();
         if count > most {
             return Err(self.refusal(most, sorting.epochs.len()));
         }
         self.open = self.open.saturating_sub(count);
-        self.ready = rows;
+        self.ready = Some(rows);
         Ok(true)
     }
 
@@ -106,7 +136,7 @@ impl Pieces for TopRows {
 
     fn next_piece(&mut self) -> Result<Option<PackedRows>> {
         loop {
-            if let Some(piece) = self.ready.pop_front() {
+            if let Some(piece) = self.ready.as_mut().and_then(|rows| rows.next_piece(&self.counters)) {
                 return Ok(Some(piece));
             }
             self.counters.check()?;

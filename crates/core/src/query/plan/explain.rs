@@ -234,7 +234,7 @@ fn explain_sorted(
         let mut intervals = Intervals::new(dataset, resolved, &order.columns, epochs, counters)?;
         if let Some(condition) = intervals.next(dataset, wanted, counters)?.flatten() {
             scan.restrict(order.restricted(&condition, &resolved.schema)?);
-            how = format!("a scan of the rows with {condition}, and of others if these are too few");
+            how = format!("a scan of the rows with {condition}; if these are too few, others are read, too");
         }
     }
     // The values of entries, which end an interval, count for the first epoch.

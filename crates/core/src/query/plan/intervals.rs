@@ -21,7 +21,7 @@ use crate::query::rows::pruning::GroupChoice;
 use crate::query::scan::epoch_scan::{choose, plan_epoch_by};
 use crate::schema::{KeyOrder, Value};
 
-/// Maximum number of entries of an epoch whose values are read to end an interval.
+/// Maximum number of entries whose values are read to end an interval.
 const MAX_VALUES: u64 = 1 << 20;
 
 /// Rows whose values lie between two places of the order.
@@ -90,6 +90,10 @@ impl Intervals {
         // Nothing has statistics of expressions.
         let OrderColumn::Stored(column) = column else { return Ok(intervals) };
         intervals.column = column;
+        if let Some((low, high)) = wanted.predicate.as_ref().and_then(|predicate| predicate.range_of(column)) {
+            let (one, other) = (intervals.place(low), intervals.place(high));
+            intervals.within = (one.min(other), one.max(other));
+        }
         let resolved = Arc::new(wanted.by_place(vec![column]));
         for &epoch in epochs {
             counters.check()?;
@@ -103,9 +107,6 @@ impl Intervals {
             let groups = choices.iter().map(|choice| choice.entry);
             let source = BlockSource { catalog, resolved, column, records: manifest.clone(), index: None };
             intervals.add(source, &manifest, groups);
-        }
-        if let Some(range) = wanted.predicate.as_ref().and_then(|predicate| predicate.range_of(column)) {
-            intervals.keep_within(range);
         }
         intervals.sort();
         Ok(intervals)
@@ -148,7 +149,7 @@ impl Intervals {
         self.sources.push(source);
     }
 
-    /// Returns the rows of a row group or page. `None` if they are NaN.
+    /// Returns the rows of a row group or page. `None` if they are NaN, of unknown values, or outside of the query's range.
     fn block(&self, source: usize, statistics: Option<&ColumnStatistics>, rows: u64) -> Option<Block> {
         let Some(statistics) = statistics else {
             return Some(Block { first: 0, last: u64::MAX, rows_least: 0, rows_most: rows, source, group: None });
@@ -158,8 +159,17 @@ impl Intervals {
             false => (self.place(least), self.place(greatest)),
             true => (self.place(greatest), self.place(least)),
         };
-        let rows_least = rows.saturating_sub(statistics.nan_count);
-        Some(Block { first, last, rows_least, rows_most: rows, source, group: None })
+        let (low, high) = self.within;
+        let is_within = low <= first && last <= high;
+        let rows_least = if is_within { rows.saturating_sub(statistics.nan_count) } else { 0 };
+        (first <= high && low <= last).then_some(Block {
+            first,
+            last,
+            rows_least,
+            rows_most: rows,
+            source,
+            group: None,
+        })
     }
 
     /// Returns the place of a value in the order.
@@ -170,17 +180,6 @@ impl Intervals {
     /// Returns the place of an ordinal, or the ordinal of a place.
     fn turned(&self, ordinal: u64) -> u64 {
         if self.is_descending { !ordinal } else { ordinal }
-    }
-
-    /// Discards the rows outside of a range of values.
-    fn keep_within(&mut self, (low, high): (Value, Value)) {
-        let (one, other) = (self.place(low), self.place(high));
-        let (first, last) = (one.min(other), one.max(other));
-        self.blocks.retain(|block| block.first <= last && block.last >= first);
-        for block in self.blocks.iter_mut().filter(|block| block.first < first || block.last > last) {
-            block.rows_least = 0;
-        }
-        self.within = (first, last);
     }
 
     fn sort(&mut self) {
@@ -208,14 +207,12 @@ impl Intervals {
         {
             last = self.last_place(wanted);
         }
-        if let Some(place) = last {
-            last = Some(self.last_value(dataset, (wanted, place), counters)?);
-        }
         let left: u64 = self.blocks.iter().map(|block| block.rows_most).sum();
         let taken = last.filter(|last| {
             let within = self.blocks.iter().filter(|block| block.first <= *last);
             !fits || within.map(|block| block.rows_most).sum::<u64>() <= left / 2
         });
+        let taken = taken.map(|last| self.last_value(dataset, (wanted, last), counters)).transpose()?;
         let condition = self.condition(taken);
         match taken {
             Some(taken) => self.blocks.retain(|block| block.last > taken),
@@ -289,7 +286,8 @@ impl Intervals {
         for source in sources.into_iter().map(|source| &self.sources[source]) {
             let index = dataset.value_indexes().find(|index| Some(index.name()) == source.index.as_deref());
             let Some(index) = index else { return Ok(last) };
-            let entries = index.records(&predicate, &[self.column], &source.records, MAX_VALUES, counters);
+            let most = MAX_VALUES.saturating_sub(places.len() as u64);
+            let entries = index.records(&predicate, &[self.column], &source.records, most, counters);
             let Some(entries) = readable(dataset, counters, entries)? else { return Ok(last) };
             let values = entries.values[0].chunks_exact(self.order.data_type().width());
             places.extend(values.map(|value| self.turned(self.order.ordinal(value))));

@@ -136,8 +136,14 @@ fn order_column(name: &str, schema: &Schema, columns: &mut Columns) -> Result<Or
         Err(error) if is_name(name) => return Err(error),
         Err(_) => {
             let column = computed_column("order", name, schema)?;
-            columns.compute(column);
-            return Ok(OrderColumn::Computed(columns.computed.len() - 1));
+            // A name in quotes.
+            match column.stored(schema) {
+                Some(stored) => stored,
+                None => {
+                    columns.compute(column);
+                    return Ok(OrderColumn::Computed(columns.computed.len() - 1));
+                }
+            }
         }
     };
     let Column { data_type, .. } = &schema.columns()[column];

@@ -159,6 +159,39 @@ fn first_rows_are_read_from_the_end_that_matters() {
     }
 }
 
+/// A predicate of the column itself ends intervals within its range, so that little else is read.
+#[test]
+fn predicates_of_the_column_bound_intervals() {
+    let dataset = Dataset::open_with(write_by("value"), ROOT).unwrap();
+    let (_, all) = run(&dataset, &Query::new()).unwrap();
+    for (order, filter) in [("value", "value >= 2000000000"), ("\"value\" DESC", "value < 2000000000")] {
+        let (rows, read) =
+            run(&dataset, &Query::new().ordered_by(order).filter(filter).limit(9).per_epoch(false)).unwrap();
+        let matches = |row: &Row| (row.2 >= 2_000_000_000) == (order == "value");
+        check(&rows, &[("value", order != "value")], (false, 9), matches);
+        assert!(read.bytes_read * 15 < all.bytes_read, "{order}: {} of {}", read.bytes_read, all.bytes_read);
+    }
+}
+
+/// Intervals are of one commit of each epoch.
+#[test]
+fn an_epoch_that_is_replaced_between_intervals_is_an_error() {
+    let storage = write_by("value");
+    let dataset = Dataset::open_with(storage.clone(), ROOT).unwrap();
+    let query = Query::new().ordered_by("value DESC").columns(COLUMNS).batch_rows(1000);
+    let mut stream = dataset.run(&query).unwrap();
+    stream.next().unwrap().unwrap();
+    let mut options = crate::WriteOptions::new(1);
+    options.if_exists = IfExists::Replace;
+    let job = crate::LocalJob::open_with(storage, ROOT, Schema::clone(dataset.schema()), options).unwrap();
+    job.begin_epoch(1).unwrap();
+    job.end_epoch().unwrap();
+    job.close().unwrap();
+    assert_eq!(dataset.count(&Query::new()).unwrap().0, ROWS, "another request reads the new epoch");
+    let error = stream.find_map(Result::err).unwrap();
+    assert!(error.to_string().contains("epoch 1 was replaced"), "{error}");
+}
+
 #[test]
 fn orders_that_make_no_sense_are_refused() {
     let dataset = Dataset::open_with(write_by("value"), ROOT).unwrap();
